@@ -1,0 +1,67 @@
+"""Every error that trueup raises on purpose.
+
+One rule: an error says what was given (labels and types, never a count that came from
+confidential data), what is needed, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class TrueupError(ValueError):
+    """Something trueup refuses to do, said in words that a user can act on.
+
+    Parameters
+    ----------
+    given
+        What was given, by its label.
+    needed
+        What is needed instead.
+    remedy
+        What to do about it.
+
+    Examples
+    --------
+    >>> raise TrueupError("level 'tract' is not declared", remedy="add it to [[level]]")
+    Traceback (most recent call last):
+    trueup.errors.TrueupError: level 'tract' is not declared. To do: add it to [[level]].
+    """
+
+    def __init__(self, given: str, *, needed: str = "", remedy: str = "") -> None:
+        self.given, self.needed, self.remedy = given, needed, remedy
+        parts = (given, needed and f"Needed: {needed}", remedy and f"To do: {remedy}")
+        super().__init__(" ".join(f"{part.rstrip('.')}." for part in parts if part))
+
+    def __reduce__(self):
+        return _rebuild, (type(self), self.given, self.needed, self.remedy)
+
+
+def _rebuild(kind: type[TrueupError], given: str, needed: str, remedy: str) -> TrueupError:
+    return kind(given, needed=needed, remedy=remedy)
+
+
+class SpecError(TrueupError):
+    """The spec, or an argument that plays its part, cannot be read or contradicts itself."""
+
+
+class DataError(TrueupError):
+    """A table, geography or measurement file is not what the spec says it is."""
+
+
+class InfeasibleError(TrueupError):
+    """No counts satisfy the constraints; the message names a conflicting set of them."""
+
+
+class PrivacyError(TrueupError):
+    """The request would publish, or draw, something the privacy guarantee does not cover."""
+
+
+class BudgetError(TrueupError):
+    """The ledger does not grant the privacy loss that was asked for."""
+
+
+class BundleError(TrueupError):
+    """A bundle on disk is missing, damaged, of another kind, or in the way."""
+
+
+class ConvergenceError(TrueupError):
+    """A solver or a chain stopped before its answer could be called an answer."""

@@ -1,0 +1,32 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """Return a generator seeded from the test's own id: stable, and different for every test."""
+    return np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Return the folder of real census counts, or skip loudly; CI forbids the skip."""
+    folder = os.environ.get("TRUEUP_TEST_DATA")
+    if folder and Path(folder).is_dir():
+        return Path(folder)
+    return skip_loudly("TRUEUP_TEST_DATA does not name a folder with the census test data")
+
+
+def skip_loudly(reason: str):
+    """Skip, unless the run forbids it (`TRUEUP_FORBID_SKIPS=1`, set by CI)."""
+    if os.environ.get("TRUEUP_FORBID_SKIPS") == "1":
+        pytest.fail(f"this run forbids skips, but {reason}")
+    pytest.skip(reason)
