@@ -1,0 +1,1 @@
+"""Measured comparisons with named peers: ``python -m benchmarks NAME [--json] [--full]``."""

@@ -1,0 +1,70 @@
+"""``python -m benchmarks NAME [--json] [--full]``; without a name, the list of benchmarks."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import Case, Harness
+
+NOT_BENCHMARKS = {"__init__", "__main__", "harness"}
+
+
+def names() -> list[str]:
+    """Every benchmark by its public name: its file's name with hyphens."""
+    stems = (path.stem for path in Path(__file__).parent.glob("*.py"))
+    return sorted(stem.replace("_", "-") for stem in stems if stem not in NOT_BENCHMARKS and stem[0] != "_")
+
+
+def load(name: str):
+    return importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
+
+
+def title(module) -> str:
+    return (module.__doc__ or "").strip().splitlines()[0]
+
+
+def show(name: str, heading: str, cases: list[Case], console: Console) -> None:
+    table = Table(title=f"{name}: {heading}")
+    for column in Case.__annotations__:
+        table.add_column(column, justify="left" if column in ("case", "peer") else "right")
+    for case in cases:
+        table.add_row(*(_text(value) for value in case.values()))
+    console.print(table)
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", nargs="?", choices=names(), metavar="NAME", help=", ".join(names()))
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--full", action="store_true", help="large sizes and slow peers as well")
+    options = parser.parse_args(arguments)
+    if options.name is None:
+        for name in names():
+            print(f"{name:24} {title(load(name))}")
+        return 0
+    module = load(options.name)
+    progress = Console(stderr=True)
+    harness = Harness(full=options.full, progress=lambda line: progress.print(f"  {line}", style="dim"))
+    cases = list(module.cases(harness))
+    if options.json:
+        print(json.dumps({"name": options.name, "cases": cases}, allow_nan=False))
+    else:
+        show(options.name, title(module), cases, Console(width=None if sys.stdout.isatty() else 160))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
