@@ -1,0 +1,55 @@
+"""Laws of noise: mass, moments, exact sampler, privacy cost."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from trueup.errors import SpecError
+from trueup.noise.cost import Cost, Currency, Sensitivity
+from trueup.noise.discrete_laplace import DiscreteLaplace
+from trueup.noise.exact import Exact
+from trueup.noise.law import Law, Words
+
+LAWS = (DiscreteLaplace, Exact)
+ALIASES = {"two-sided-geometric": "discrete-laplace"}
+
+__all__ = [
+    "ALIASES",
+    "LAWS",
+    "Cost",
+    "Currency",
+    "DiscreteLaplace",
+    "Exact",
+    "Law",
+    "Sensitivity",
+    "Words",
+    "law_named",
+]
+
+
+def law_named(name: object):
+    """Return the class of the law called `name` (or its alias `two-sided-geometric`).
+
+    Raises
+    ------
+    SpecError
+        If no law has that name; it names the nearest one.
+
+    Examples
+    --------
+    >>> law_named("two-sided-geometric").name
+    'discrete-laplace'
+    >>> law_named("discrete-laplac")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    trueup.errors.SpecError: there is no law 'discrete-laplac'. ... To do: write 'discrete-laplace'.
+    """
+    laws = {law.name: law for law in LAWS}
+    if isinstance(name, str) and (known := ALIASES.get(name, name)) in laws:
+        return laws[known]
+    near = get_close_matches(str(name)[:60], [*laws, *ALIASES], n=1)
+    shown = repr(name) if isinstance(name, str) and len(name) <= 60 else f"a {type(name).__name__}"
+    raise SpecError(
+        f"there is no law {shown}",
+        needed=f"one of {', '.join(laws)}",
+        remedy=f"write {near[0]!r}" if near else "",
+    )

@@ -1,0 +1,165 @@
+"""What the laws share: reading parameters back, and what follows from a mass symmetric about zero."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trueup.errors import SpecError
+from trueup.noise.law import Integers, Reals, Words
+
+WIDEST = 2**28
+"""Largest scale or standard deviation (counts). Beyond it sums of noisy counts could leave int64."""
+
+
+class Sampler(Protocol):
+    def draw(self, words: Words) -> int: ...
+
+    def sample(self, size: int, words: Words) -> Integers: ...
+
+
+class BaseLaw:
+    """Base of the laws, each a frozen dataclass whose fields are its exact parameters."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    discrete: ClassVar[bool]
+
+    def pmf(self, noise: ArrayLike) -> Reals:
+        """Mass (density for a continuous law) at `noise`."""
+        return np.exp(self.logpmf(noise))
+
+    def logpmf(self, noise: ArrayLike) -> Reals:
+        """Log mass (log density for a continuous law) at `noise`."""
+        raise NotImplementedError
+
+    def parameters(self) -> dict[str, str]:
+        """Exact parameters as strings, for manifests."""
+        return {name: str(getattr(self, name)) for name in _names(type(self))}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        """Read a law back from what `parameters()` wrote.
+
+        Raises
+        ------
+        SpecError
+            If a parameter is missing, unknown or unreadable.
+        """
+        if set(parameters) != set(_names(cls)):
+            given = ", ".join(map(repr, parameters)) or "no parameter"
+            needed = ", ".join(map(repr, _names(cls))) or "no parameter"
+            raise SpecError(f"law {cls.name!r} is given {given}", needed=needed)
+        return cls(**parameters)
+
+
+def _names(law: Any) -> list[str]:
+    return [field.name for field in fields(law)]
+
+
+class IntegerLaw(BaseLaw):
+    """Base of the laws on the integers.
+
+    A law states three functions of integers `k < 0` as float arrays: the log mass (of any `k`), the lower
+    tail `P(X <= k)`, and a guess of the `k` at which the lower tail reaches a probability.
+    """
+
+    discrete: ClassVar[bool] = True
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Smallest and largest possible draw (counts)."""
+        return -np.inf, np.inf
+
+    def _logpmf(self, k: Reals) -> Reals:
+        raise NotImplementedError
+
+    def _lower(self, k: Reals) -> Reals:
+        raise NotImplementedError
+
+    def _lower_quantile(self, probability: Reals) -> Reals:
+        raise NotImplementedError
+
+    def _sampler(self) -> Sampler:
+        raise NotImplementedError
+
+    def logpmf(self, noise: ArrayLike) -> Reals:
+        """Log mass at `noise`; minus infinity off the support."""
+        k = np.asarray(noise, dtype=np.float64)
+        inside = (k == np.floor(k)) & (np.abs(k) <= self.support[1])
+        return np.where(inside, self._logpmf(np.where(inside, k, 0.0)), -np.inf)[()]
+
+    def cdf(self, noise: ArrayLike) -> Reals:
+        """Probability that a draw is at most `noise`."""
+        k = np.floor(np.asarray(noise, dtype=np.float64))
+        # P(X <= k) = 1 - P(X <= -k - 1), and of k and -k - 1 just one is negative.
+        lower = self._lower(np.minimum(k, -k - 1))
+        return np.where(k < 0, lower, 1 - lower)[()]
+
+    def sf(self, noise: ArrayLike) -> Reals:
+        """Probability that a draw exceeds `noise`, accurate in the upper tail."""
+        return self.cdf(-np.floor(np.asarray(noise, dtype=np.float64)) - 1)
+
+    def quantile(self, probability: ArrayLike) -> Reals:
+        """Smallest `k` whose cdf reaches `probability`."""
+        p = probabilities(probability)
+        inner = np.clip(p, np.nextafter(0, 1), np.nextafter(1, 0))
+        guess = self._lower_quantile(np.minimum(inner, 1 - inner))
+        k = np.where(inner <= 0.5, guess, -guess)
+        while np.any(down := self.cdf(k - 1) >= inner):
+            k = k - down
+        while np.any(up := self.cdf(k) < inner):
+            k = k + up
+        low, high = self.support
+        return np.where(p == 0, low, np.where(p == 1, high, k + 0.0))[()]
+
+    def reach(self, probability: float) -> float:
+        """Smallest `r >= 0` (counts) with `P(|X| > r) <= probability`."""
+        return float(max(0.0, -self.quantile(probability / 2)))
+
+    def sample(self, size: int, words: Words) -> Integers:
+        """Draw `size` independent values, exactly.
+
+        Parameters
+        ----------
+        size
+            Number of draws `d`.
+        words
+            Source of fresh random bytes.
+
+        Returns
+        -------
+        int64 array of shape `(d,)`.
+        """
+        if size == 1 and size is not True:
+            return np.array([self._sampler().draw(words)])
+        return self._sampler().sample(draws(size), words)
+
+
+def draws(size: int) -> int:
+    """Check a number of draws."""
+    if isinstance(size, bool) or not isinstance(size, int | np.integer):
+        raise SpecError(f"size is a {type(size).__name__}", needed="a whole number of draws")
+    if size < 0:
+        raise SpecError(f"size is {size}", needed="a whole number of draws, 0 or more")
+    return int(size)
+
+
+def probabilities(probability: ArrayLike) -> Reals:
+    """Check probabilities."""
+    p = np.asarray(probability, dtype=np.float64)
+    if not np.all((p >= 0) & (p <= 1)):
+        raise SpecError("a probability is outside [0, 1]", needed="probabilities between 0 and 1")
+    return p
+
+
+def within_widest(scale_squared: Fraction, what: str, value: Fraction) -> None:
+    """Refuse noise so wide that a sum of noisy counts could leave 64-bit integers."""
+    if scale_squared > WIDEST**2:
+        needed = f"a scale (or standard deviation) of at most {WIDEST:,} counts"
+        raise SpecError(f"{what} {float(value):.3g} makes noise wider than any count", needed=needed)

@@ -1,0 +1,105 @@
+"""Enclosures of real numbers between two integers over a power of two.
+
+Everything a sampler decides, it decides on these: `lo <= x 2^bits <= hi` with Python integers,
+so a comparison that comes out is proven and one that does not is repeated with more bits.
+No floating point is involved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TypeVar
+
+Decision = TypeVar("Decision")
+
+
+class Interval:
+    """A real number `x >= 0` with `lo <= x 2^bits <= hi`.
+
+    Arithmetic rounds outward; both operands must have the same `bits`.
+
+    Examples
+    --------
+    >>> half = exp_neg(Fraction(7, 10), 32)
+    >>> half.lo / 2**32 < 0.4965853038 < half.hi / 2**32
+    True
+    """
+
+    __slots__ = ("bits", "hi", "lo")
+
+    def __init__(self, lo: int, hi: int, bits: int) -> None:
+        self.lo, self.hi, self.bits = lo, hi, bits
+
+    @classmethod
+    def exact(cls, value: int, bits: int) -> Interval:
+        """Return the integer `value`, enclosed without error."""
+        return cls(value << bits, value << bits, bits)
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(self.lo + other.lo, self.hi + other.hi, self.bits)
+
+    def __sub__(self, other: Interval) -> Interval:
+        return Interval(max(self.lo - other.hi, 0), self.hi - other.lo, self.bits)
+
+    def __mul__(self, other: Interval) -> Interval:
+        return Interval((self.lo * other.lo) >> self.bits, -((-self.hi * other.hi) >> self.bits), self.bits)
+
+    def __truediv__(self, other: Interval) -> Interval:
+        lo, hi = (self.lo << self.bits) // other.hi, -((-self.hi << self.bits) // other.lo)
+        return Interval(lo, hi, self.bits)
+
+    def rounded(self, bits: int) -> Interval:
+        """Return the same number enclosed with fewer bits."""
+        drop = self.bits - bits
+        return Interval(self.lo >> drop, -(-self.hi >> drop), bits)
+
+    def floor(self, bits: int) -> int | None:
+        """Return `floor(x 2^bits)` for an `x < 1` that is no multiple of `2^-bits`, None if undecided."""
+        # Such an x lies strictly inside a cell, so an upper end on the cell's own end still decides.
+        drop = self.bits - bits
+        cell = self.lo >> drop
+        return cell if self.hi <= (cell + 1) << drop else None
+
+
+def exp_neg(x: Fraction, bits: int) -> Interval:
+    """Enclose `exp(-x)` for a rational `x >= 0`."""
+    if x > bits:  # exp(-x) < 2^-bits
+        return Interval(0, 1, bits)
+    # exp(-x) = exp(-x / 2^halvings)^(2^halvings); each squaring doubles the relative error.
+    halvings = (x.numerator // x.denominator).bit_length() + 8
+    work = bits + halvings + 32
+    small = (x.numerator << work) // (x.denominator << halvings)
+    result = _alternating(Interval(small, small + 1, work))
+    for _ in range(halvings):
+        result = result * result
+    return result.rounded(bits)
+
+
+def _alternating(y: Interval) -> Interval:
+    """Enclose `exp(-y)` for `0 <= y < 1/100` by its alternating series."""
+    term = Interval.exact(1, y.bits)
+    evens, odds, k = term, Interval(0, 0, y.bits), 0
+    while term.hi > 1:
+        k += 1
+        term = term * y
+        term = Interval(term.lo // k, -(-term.hi // k), y.bits)
+        evens, odds = (evens, odds + term) if k % 2 else (evens + term, odds)
+    # The terms fall, so what is left out is smaller than the last one.
+    left_out = Interval(0, term.hi, y.bits)
+    return evens + left_out - odds - left_out
+
+
+def powers(ratio: Interval, count: int) -> list[Interval]:
+    """Enclose `ratio^0 .. ratio^(count - 1)`."""
+    result = [Interval.exact(1, ratio.bits)]
+    for _ in range(count - 1):
+        result.append(result[-1] * ratio)
+    return result
+
+
+def decided(attempt: Callable[[int], Decision | None], bits: int) -> Decision:
+    """Return `attempt(bits)`, doubling `bits` until the attempt decides (is not None)."""
+    while (decision := attempt(bits)) is None:
+        bits *= 2
+    return decision
