@@ -20,8 +20,8 @@ says why it was not run. ``difference`` is the largest absolute difference betwe
 ``difference(ours, peer)`` given by the benchmark returns; NaN becomes null in JSON.
 
 How time is taken: one untimed call of ours (it compiles and fills caches), then rounds in which ours and
-every peer run once, one after the other; the medians over the rounds are reported. Rounds stop after ``repeats`` or
-when ``seconds`` are spent, never before one round. ``ratio`` is the peer's median over ours.
+every peer run once, one after the other; the medians over the rounds are reported. Rounds stop after
+``repeats`` or when ``seconds`` are spent, never before one round. ``ratio`` is the peer's median over ours.
 
 How memory is taken: ours runs once more in a forked child, and ``peak_mb`` is that child's peak resident
 memory (interpreter, libraries and the problem itself included), from ``getrusage``. Fork is safe because

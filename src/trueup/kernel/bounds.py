@@ -1,0 +1,128 @@
+"""Bounds on a tree: what totals can every node have, and which bounds exclude each other.
+
+A node's total lies within its own bounds and between the sums of its children's. Once both hold from the
+leaves up, every total within a node's bounds can be split among its children (each within theirs), so the
+bounds that `propagate` leaves are exactly the attainable totals, for real counts and for integers. An
+exact node is one whose lower bound equals its upper bound.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+# Sums of up to millions of doubles differ by rounding: bounds that cross by less than this part of their
+# size are equal.
+RELATIVE_TOLERANCE = 1e-9
+
+
+@njit(cache=True)
+def propagate(child_ptr, lower, upper):
+    """Tighten bounds from the leaves up, in place, until they are the attainable totals.
+
+    Parameters
+    ----------
+    child_ptr
+        Tree of n nodes, (n + 1,) int64.
+    lower, upper
+        Bounds of every node, (n,) float64, counts; -inf and inf allowed. Overwritten.
+
+    Returns
+    -------
+    int
+        -1, or the first node met that has no attainable total (see `conflict`).
+
+    Examples
+    --------
+    >>> lower, upper = np.array([1.0, 2.0, 0.0]), np.array([8.0, 3.0, 4.0])
+    >>> propagate(np.array([1, 3, 3, 3]), lower, upper), lower, upper
+    (-1, array([2., 2., 0.]), array([7., 3., 4.]))
+    >>> propagate(np.array([1, 3, 3, 3]), np.array([0.0, 2.0, 4.0]), np.array([5.0, 9.0, 9.0]))
+    0
+    """
+    for v in range(lower.size - 1, -1, -1):
+        a, b = child_ptr[v], child_ptr[v + 1]
+        low, high = lower[v], upper[v]
+        if a < b:
+            low = max(low, lower[a:b].sum())
+            high = min(high, upper[a:b].sum())
+        if low > high:
+            if not low - high <= RELATIVE_TOLERANCE * (1.0 + abs(low)):
+                return v
+            # Equal but for rounding: the node's own bound is the exact one.
+            if lower[v] == low:
+                high = low
+            else:
+                low = high
+        lower[v], upper[v] = low, high
+    return -1
+
+
+def conflict(child_ptr: np.ndarray, lower: np.ndarray, upper: np.ndarray, node: int) -> np.ndarray:
+    """Find a smallest set of nodes whose own bounds leave ``node`` without an attainable total.
+
+    Parameters
+    ----------
+    child_ptr
+        Tree of n nodes, (n + 1,) int64.
+    lower, upper
+        The bounds as given to `propagate` (before it tightened them), (n,).
+    node
+        What `propagate` returned.
+
+    Returns
+    -------
+    numpy.ndarray
+        Sorted node numbers. Lower bounds of 0 (nonnegativity) are taken for granted and not named.
+
+    Examples
+    --------
+    >>> tree = np.array([1, 4, 4, 4, 4])
+    >>> conflict(tree, np.array([0, 2.0, 4, 1]), np.array([5.0, 9, 9, 9]), 0)
+    array([0, 1, 2])
+    """
+    most = _frontier(child_ptr, lower, node)
+    least = _frontier(child_ptr, -upper, node)
+    demand, supply = sum(most.values()), -sum(least.values())
+    if demand > upper[node]:
+        return _named(node, _enough(most, upper[node]))
+    if supply < lower[node]:
+        # Cutting an upper bound out lifts it to infinity, so every one of them is needed.
+        return _named(node, set(least))
+    return _named(node, {node})
+
+
+def _named(node: int, others: set[int]) -> np.ndarray:
+    return np.array(sorted({node} | others), dtype=np.int64)
+
+
+def _frontier(child_ptr: np.ndarray, bound: np.ndarray, node: int) -> dict[int, float]:
+    """The descendants whose own lower bounds add up to the most that is demanded below ``node``."""
+    best: dict[int, dict[int, float]] = {}
+    below = _descendants(child_ptr, node)
+    for v in reversed(below):
+        children = {k: x for c in range(child_ptr[v], child_ptr[v + 1]) for k, x in best.pop(c).items()}
+        inner = child_ptr[v] < child_ptr[v + 1]
+        own_rules = not inner or (v != node and bound[v] >= sum(children.values()))
+        best[v] = {v: float(bound[v])} if own_rules else children
+    return best[node]
+
+
+def _descendants(child_ptr: np.ndarray, node: int) -> list[int]:
+    found = [node]
+    for v in found:
+        found.extend(range(int(child_ptr[v]), int(child_ptr[v + 1])))
+    return found
+
+
+def _enough(demands: dict[int, float], limit: float) -> set[int]:
+    """The fewest demands (above 0, or infinite below) that together exceed the limit."""
+    if min(demands.values()) < 0.0:
+        return set(demands)
+    chosen, total = set(), 0.0
+    for v in sorted(demands, key=lambda v: -demands[v]):
+        chosen.add(v)
+        total += demands[v]
+        if total > limit:
+            break
+    return chosen
