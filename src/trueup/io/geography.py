@@ -1,0 +1,104 @@
+"""The public list of places, read into a Tree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError
+from trueup.io.table import Columns, open_table, select
+from trueup.model.spec import Level, Spec
+from trueup.model.tree import Tree
+
+
+def read_tree(spec: Spec, source: Any) -> Tree:
+    """Read the hierarchy of places that a spec describes.
+
+    Parameters
+    ----------
+    spec
+        Names the levels and their columns.
+    source
+        The geography file (or the table itself, where the spec declares its keys public): a row
+        for each place of the last level, or for each place when the spec gives parent pointers.
+
+    Raises
+    ------
+    DataError
+        If a column or a key is missing, a place is listed twice or has two parents.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from trueup.model.spec import parse_spec
+    >>> spec = parse_spec('''
+    ... format = 1
+    ... title = "Blocks"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "state" }, { name = "county", column = "GEOID", prefix = 3 }, { name = "block", column = "GEOID" }]
+    ... query = [{ name = "total", levels = ["block"], epsilon = 1 }]
+    ... ''')
+    >>> read_tree(spec, pandas.DataFrame({"GEOID": ["0011", "0012", "0021"]})).sizes
+    (1, 2, 3)
+    """
+    table = open_table(source)
+    if spec.parents is not None:
+        rows = select(table, [spec.parents.id, spec.parents.parent])
+        names = [level.name for level in spec.levels]
+        return Tree.from_parents(rows[spec.parents.id], rows[spec.parents.parent], names)
+    columns = [c for level in spec.levels for c in (level.column, level.label) if c]
+    rows = select(table, columns) if columns else {}
+    if spec.attributes and not spec.table.cells:
+        rows = _distinct(rows)
+    return Tree.from_columns(
+        [level.name for level in spec.levels],
+        [key_columns(level, rows) for level in spec.levels],
+        whole_code=[level.prefix is not None or is_whole(spec, level) for level in spec.levels],
+        names=[None if level.label is None else rows[level.label].astype(str) for level in spec.levels],
+    )
+
+
+def is_whole(spec: Spec, level: Level) -> bool:
+    """Whether a level's column is a code of which a level above takes the prefix."""
+    return level.column is not None and any(
+        other.prefix is not None and other.column == level.column for other in spec.levels
+    )
+
+
+def key_columns(level: Level, rows: Columns) -> Columns:
+    """Return the key column that a level adds: its column, or the prefix of one.
+
+    Raises
+    ------
+    DataError
+        If a code is shorter than the prefix.
+    """
+    if level.column is None:
+        return {}
+    if level.prefix is None:
+        return {level.column: rows[level.column]}
+    return {level.name: _prefix(rows[level.column], level)}
+
+
+def _prefix(codes: NDArray, level: Level) -> NDArray:
+    text = np.array(["" if code is None or code != code else str(code) for code in codes])
+    assert level.prefix is not None
+    short = np.char.str_len(text) < level.prefix
+    if short.any():
+        row = int(np.flatnonzero(short)[0])
+        raise DataError(
+            f"'{level.column}' in row {row + 1} is '{text[row]}', shorter than the {level.prefix} characters "
+            f"of level '{level.name}'",
+            needed="full codes with their leading zeros",
+        )
+    return text.astype(f"U{level.prefix}")
+
+
+def _distinct(rows: Columns) -> Columns:
+    """One row per place of a long table, in which places repeat for every attribute value."""
+    text = np.rec.fromarrays([column.astype(str) for column in rows.values()])
+    _, first = np.unique(text, return_index=True)
+    return {name: column[first] for name, column in rows.items()}

@@ -1,0 +1,207 @@
+"""Confidential counts of every cell, from a table of counts or from records."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError, SpecError
+from trueup.io.geography import key_columns
+from trueup.io.table import COUNT, Columns, Source, open_table, require, select
+from trueup.model.cells import Attribute, Cells
+from trueup.model.linear import parse_sum
+from trueup.model.spec import Spec
+
+MAX_COUNT = 2**62
+"""Counts beyond this could overflow when noise is added."""
+
+
+def read_counts(spec: Spec, cells: Cells, source: Any) -> NDArray[np.int64]:
+    """Read the confidential counts of all `n` cells; a cell that no row mentions is zero.
+
+    Raises
+    ------
+    DataError
+        If a column is missing, a count is not a whole number from 0 to 2^62, or a row names an
+        unknown place or value or a cell that another row holds. No message holds a count.
+    """
+    table = open_table(source)
+    if spec.table.cells:
+        return _wide(spec, cells, table)
+    keys = _key_columns(spec)
+    classes = [a.column or a.name for a in spec.attributes]
+    if spec.table.kind == "records":
+        require(table, [*keys, *classes])
+        rows = table.tabulate(list(dict.fromkeys([*keys, *classes])))
+        return _scatter(cells, _cell_index(spec, cells, rows), rows[COUNT].astype(np.int64))
+    assert spec.table.count is not None
+    rows = select(table, [*keys, *classes, spec.table.count])
+    _refuse_empty(rows, table)
+    index = _cell_index(spec, cells, rows)
+    _refuse_twins(cells, index)
+    return _scatter(cells, index, whole_counts(rows[spec.table.count], spec.table.count))
+
+
+def whole_counts(values: NDArray, column: str) -> NDArray[np.int64]:
+    """Check and convert a column of counts.
+
+    Raises
+    ------
+    DataError
+        Naming the column, the row and what is wrong, never the value.
+
+    Examples
+    --------
+    >>> whole_counts(np.array(["3", "1e2"], dtype=object), "pop")
+    Traceback (most recent call last):
+    trueup.errors.DataError: column 'pop' in row 2 holds text that is not a whole number. Needed: ...
+    """
+    problem = np.array([None] * len(values), dtype=object)
+    numbers = _to_numbers(values, problem)
+    problem[(numbers < 0) & (problem == None)] = "a negative number"  # noqa: E711
+    problem[(numbers > MAX_COUNT) & (problem == None)] = "a number beyond 2^62"  # noqa: E711
+    if (bad := np.flatnonzero(problem != None)).size:  # noqa: E711
+        raise DataError(
+            f"column '{column}' in row {bad[0] + 1} holds {problem[bad[0]]}",
+            needed="whole numbers from 0 to 2^62 in every row",
+        )
+    return numbers.astype(np.int64)
+
+
+def _to_numbers(values: NDArray, problem: NDArray) -> NDArray:
+    if values.dtype.kind in "iu":
+        return values
+    if values.dtype.kind == "f":
+        problem[values != np.floor(values)] = "a fraction"
+        problem[np.isinf(values)] = "an infinite number"
+        problem[np.isnan(values)] = "no value"
+        return np.where(np.isfinite(values), values, 0)
+    numbers = np.empty(len(values), dtype=object)
+    for row, value in enumerate(values):
+        numbers[row], problem[row] = _one_number(value)
+    return numbers
+
+
+def _one_number(value: Any) -> tuple[int, str | None]:
+    if value is None or value != value or value == "":
+        return 0, "no value"
+    if isinstance(value, bool | np.bool_):
+        return 0, "a boolean"
+    if isinstance(value, str):
+        text = value.strip()
+        whole = text.removeprefix("-").isascii() and text.removeprefix("-").isdigit()
+        return (int(text), None) if whole and len(text) < 25 else (0, "text that is not a whole number")
+    try:
+        whole = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0, f"a {type(value).__name__}"
+    return whole, None if whole == value else "a fraction"
+
+
+def _key_columns(spec: Spec) -> list[str]:
+    if spec.parents is not None:
+        return [spec.parents.id]
+    return [level.column for level in spec.levels if level.column]
+
+
+def _cell_index(spec: Spec, cells: Cells, rows: Columns) -> NDArray[np.int64]:
+    """Cell of every row."""
+    index = _place_index(spec, cells, rows)
+    for part, attribute in zip(spec.attributes, cells.attributes):
+        column = part.column or part.name
+        index = index * attribute.size + _value_index(rows[column], column, attribute)
+    return index
+
+
+def _place_index(spec: Spec, cells: Cells, rows: Columns) -> NDArray[np.int64]:
+    keys = cells.tree.keys[-1]
+    if not keys:
+        return np.zeros(len(next(iter(rows.values()))), dtype=np.int64)
+    given = _last_key(spec, rows)
+    for name, column in given.items():
+        _refuse_missing(column, name)
+    known = {key: i for i, key in enumerate(zip(*(column.tolist() for column in keys.values())))}
+    found = np.array([known.get(key, -1) for key in zip(*(c.astype(str).tolist() for c in given.values()))])
+    if (lost := np.flatnonzero(found < 0)).size:
+        label = "/".join(str(column[lost[0]]) for column in given.values())
+        raise DataError(
+            f"a row names the place '{label}', which the geography does not list",
+            remedy="add it to the geography or correct the row",
+        )
+    return found.astype(np.int64)
+
+
+def _last_key(spec: Spec, rows: Columns) -> Columns:
+    """The key columns of the last level, as the tree holds them."""
+    if spec.parents is not None:
+        return {"id": rows[spec.parents.id]}
+    whole = any(level.prefix is not None and level.column == spec.levels[-1].column for level in spec.levels)
+    levels = spec.levels[-1:] if whole or spec.levels[-1].prefix else spec.levels
+    given: Columns = {}
+    for level in levels:
+        given |= key_columns(level, rows)
+    return given
+
+
+def _value_index(values: NDArray, column: str, attribute: Attribute) -> NDArray[np.int64]:
+    _refuse_missing(values, column)
+    known = {value: i for i, value in enumerate(attribute.values)}
+    found = np.array([known.get(str(value), -1) for value in values], dtype=np.int64)
+    if (lost := np.flatnonzero(found < 0)).size:
+        raise DataError(
+            f"column '{column}' holds a value outside the domain of '{attribute.name}'",
+            needed=f"one of: {', '.join(attribute.values)}",
+        )
+    return found
+
+
+def _wide(spec: Spec, cells: Cells, table: Source) -> NDArray[np.int64]:
+    """Counts from a table with one row per place and one column (or sum of columns) per cell."""
+    keys = _key_columns(spec)
+    sums = [parse_sum(cell.count) for cell in spec.table.cells]
+    used = sorted({name for terms in sums for name in terms})
+    rows = select(table, [*keys, *used])
+    _refuse_empty(rows, table)
+    whole = {name: whole_counts(rows[name], name) for name in used}
+    place = _place_index(spec, cells, rows)
+    _refuse_twins(cells, place * (cells.n // cells.shape[0]))
+    counts = np.zeros(cells.shape, dtype=np.int64)
+    for cell, terms in zip(spec.table.cells, sums):
+        at = tuple(a.values.index(cell.where[a.name]) for a in cells.attributes)
+        values = sum(whole[name] * c for name, c in _whole_terms(terms, cell.count).items())
+        counts[(place, *at)] = whole_counts(np.asarray(values), cell.count)
+    return counts.ravel()
+
+
+def _whole_terms(terms: dict[str, Fraction], text: str) -> dict[str, int]:
+    if any(c.denominator != 1 for c in terms.values()):
+        raise SpecError(f"expression '{text}' holds a fraction", needed="whole multiples of columns")
+    return {name: int(c) for name, c in terms.items()}
+
+
+def _scatter(cells: Cells, index: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    table = np.zeros(cells.n, dtype=np.int64)
+    np.add.at(table, index, counts)
+    return table
+
+
+def _refuse_missing(values: NDArray, column: str) -> None:
+    if any(value is None or value == "" or value != value for value in values):
+        raise DataError(f"column '{column}' has a row without a value", needed="a value in every row")
+
+
+def _refuse_twins(cells: Cells, index: NDArray[np.int64]) -> None:
+    cell, count = np.unique(index, return_counts=True)
+    if (twice := cell[count > 1]).size:
+        raise DataError(
+            f"the cell '{cells.label(int(twice[0]))}' stands in more than one row",
+            needed="one row for each cell of a table of counts",
+        )
+
+
+def _refuse_empty(rows: Columns, table: Source) -> None:
+    if not len(next(iter(rows.values()))):
+        raise DataError(f"{table.name} is empty", needed="at least one row of counts")

@@ -1,0 +1,217 @@
+"""What the published counts must satisfy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import InfeasibleError, SpecError
+from trueup.model.cells import Cells, Margin
+from trueup.model.linear import Linear
+from trueup.model.nested import NestedTree, canonical, chain, nest
+
+Structure = str
+STRUCTURES: tuple[Structure, ...] = ("sum", "tree", "margins", "histogram", "general")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Lower and upper limits (counts) on every group of a margin; None where there is no limit.
+
+    `where` restricts the bound to groups with the given attribute values.
+    """
+
+    margin: Margin
+    lower: tuple[int, ...] | int | None = None
+    upper: tuple[int, ...] | int | None = None
+    where: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class LinearRule:
+    """A linear constraint that must hold at every place of a level."""
+
+    linear: Linear
+    level: str
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """Everything the counts on `n` cells must satisfy; additivity always.
+
+    Attributes
+    ----------
+    cells
+        The finest cells.
+    margins
+        The margins that are measured.
+    invariants
+        The margins published exactly as enumerated.
+    nonnegative
+        Whether counts below zero are refused.
+    zeros
+        Structural zeros: each a set of attribute values that no unit can have together.
+    bounds, linear
+        Further limits and linear rows.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> Constraints(cells, (Margin("all"), Margin("area"))).structure()
+    'sum'
+    """
+
+    cells: Cells
+    margins: tuple[Margin, ...]
+    invariants: tuple[Margin, ...] = ()
+    nonnegative: bool = True
+    zeros: tuple[Mapping[str, str], ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    linear: tuple[LinearRule, ...] = ()
+
+    def structure(self) -> Structure:
+        """Name the structure that decides which methods apply.
+
+        `sum` one total and its parts, `tree` nested margins, `margins` crossing margins of one
+        place, `histogram` crossing margins on a hierarchy, `general` anything with linear rows.
+        """
+        if self.linear or any(not a.partition for a in self.cells.attributes):
+            return "general"
+        if (nested := self.chain) is not None:
+            return "sum" if len(nested) <= 2 else "tree"
+        return "margins" if len(self.cells.tree.levels) == 1 else "histogram"
+
+    @cached_property
+    def chain(self) -> tuple[Margin, ...] | None:
+        """All margins in play from coarse to fine, if they are nested."""
+        return chain(self.cells, (*self.margins, *self.invariants, *(b.margin for b in self.bounds)))
+
+    @cached_property
+    def nested(self) -> NestedTree:
+        """The tree of the chain; only for structures `sum` and `tree`."""
+        assert self.chain is not None, "only nested margins make a tree"
+        return nest(self.cells, self.chain)
+
+    @cached_property
+    def zero_cells(self) -> NDArray[np.bool_]:
+        """`(n,)`: which cells are structural zeros."""
+        table = np.zeros(self.cells.shape, dtype=bool)
+        for zero in self.zeros:
+            table[self._slices(zero)] = True
+        return table.ravel()
+
+    def bound_values(self, bound: Bound) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower and upper limit of every group of a bound's margin; infinite where there is none."""
+        groups = self.cells.size(bound.margin)
+        inside = self._groups_where(bound.margin, dict(bound.where))
+        lower = np.where(
+            inside, -np.inf if bound.lower is None else np.broadcast_to(bound.lower, groups), -np.inf
+        )
+        upper = np.where(
+            inside, np.inf if bound.upper is None else np.broadcast_to(bound.upper, groups), np.inf
+        )
+        return lower, upper
+
+    def _groups_where(self, margin: Margin, where: Mapping[str, str]) -> NDArray[np.bool_]:
+        chosen = np.zeros(self.cells.shape, dtype=np.int64)
+        chosen[self._slices(where)] = 1
+        return self.cells.sum(chosen.ravel(), canonical(self.cells, margin)) > 0
+
+    def _slices(self, values: Mapping[str, str]) -> tuple[slice | int, ...]:
+        attributes = (
+            a.values.index(values[a.name]) if a.name in values else slice(None) for a in self.cells.attributes
+        )
+        return (slice(None), *attributes)
+
+
+def violations(constraints: Constraints, counts: NDArray) -> list[str]:
+    """Name every rule that integer cell counts `(n,)` break; labels only, never a count.
+
+    Invariants are not rules about one table and are checked where both tables are known.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> violations(Constraints(cells, ()), np.array([3, -1]))
+    ['nonnegativity at b']
+    """
+    cells = constraints.cells
+    found = []
+    if constraints.nonnegative:
+        found += [f"nonnegativity at {cells.label(i)}" for i in np.flatnonzero(counts < 0)[:3]]
+    held = np.flatnonzero(constraints.zero_cells & (counts != 0))[:3]
+    found += [f"structural zero at {cells.label(i)}" for i in held]
+    for bound in constraints.bounds:
+        lower, upper = constraints.bound_values(bound)
+        table = cells.sum(counts, bound.margin)
+        outside = np.flatnonzero((table < lower) | (table > upper))[:3]
+        found += [f"bound at {cells.margin_label(bound.margin, int(g))}" for g in outside]
+    for rule in constraints.linear:
+        found += _broken_rows(cells, rule, counts)
+    return found
+
+
+def _broken_rows(cells: Cells, rule: LinearRule, counts: NDArray) -> list[str]:
+    tables = {name: name_values(cells, name, rule.level, counts) for name in rule.linear.coefficients}
+    places = range(cells.tree.sizes[cells.tree.level(rule.level)])
+    broken = (p for p in places if not rule.linear.holds({n: int(t[p]) for n, t in tables.items()}))
+    return [f"'{rule.linear.text}' at {cells.tree.label(rule.level, p)}" for p, _ in zip(broken, range(3))]
+
+
+def name_values(cells: Cells, name: str, level: str, values: NDArray) -> NDArray:
+    """Value `(places,)` of a name of a linear constraint at every place of a level.
+
+    A name is an attribute value (`female`), or several joined (`sex=female, age=old`).
+    """
+    chosen = name_mask(cells, name) * values.reshape(cells.shape)
+    return cells.sum(chosen.ravel(), Margin(level))
+
+
+def name_mask(cells: Cells, name: str) -> NDArray[np.bool_]:
+    """Which attribute combinations a name of a linear constraint means, as `(1, sizes...)`.
+
+    Raises
+    ------
+    SpecError
+        If the name is no attribute value, or one of several attributes.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Attribute
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all"], [{}]), (Attribute("sex", ("f", "m")),))
+    >>> name_mask(cells, "m")
+    array([[False,  True]])
+    """
+    mask = np.ones((1, *cells.shape[1:]), dtype=bool)
+    for part in name.split(","):
+        axis, value = _resolve(cells, part.strip())
+        only = np.arange(cells.attributes[axis].size) == value
+        mask &= only.reshape([-1 if i == axis + 1 else 1 for i in range(mask.ndim)])
+    return mask
+
+
+def _resolve(cells: Cells, part: str) -> tuple[int, int]:
+    """Attribute position and value position of `value` or `attribute=value`."""
+    attribute, _, value = part.rpartition("=")
+    found = [
+        (axis, a.values.index(value))
+        for axis, a in enumerate(cells.attributes)
+        if value in a.values and attribute in ("", a.name)
+    ]
+    if len(found) == 1:
+        return found[0]
+    what = "is a value of several attributes" if found else "is no value of a declared attribute"
+    raise SpecError(f"the name '{part}' in a linear constraint {what}", remedy="write 'attribute=value'")
+
+
+def refuse_violations(found: Sequence[str], what: str) -> None:
+    """Raise InfeasibleError naming the broken rules, if there are any."""
+    if found:
+        raise InfeasibleError(f"{what} break {'; '.join(found)}", remedy="correct the data or the constraint")

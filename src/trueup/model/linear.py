@@ -1,0 +1,172 @@
+"""Linear equalities and inequalities, written as text and kept as exact fractions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from trueup.errors import SpecError
+
+Sense = Literal["==", "<=", ">="]
+_SENSES: dict[type, Sense] = {ast.Eq: "==", ast.LtE: "<=", ast.GtE: ">="}
+Terms = dict[str, Fraction]
+_CONSTANT = ""
+"""The key of the constant term."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """One row `sum_i coefficient_i * name_i  (== | <= | >=)  bound`.
+
+    Attributes
+    ----------
+    text
+        The constraint as the user wrote it; errors name it so.
+    coefficients
+        Exact coefficient of each name.
+    sense, bound
+        Comparison and right-hand side.
+    """
+
+    text: str
+    coefficients: Mapping[str, Fraction]
+    sense: Sense
+    bound: Fraction
+
+    def holds(self, values: Mapping[str, int]) -> bool:
+        """Whether the row holds exactly for integer values of its names."""
+        left = sum((c * values[name] for name, c in self.coefficients.items()), Fraction(0))
+        return {"==": left == self.bound, "<=": left <= self.bound, ">=": left >= self.bound}[self.sense]
+
+
+def parse_linear(text: str) -> Linear:
+    """Read a linear constraint such as `under18 + over18 >= 2 * families`.
+
+    Names are words, or quoted where they hold other characters. Numbers are exact: `0.1` is one
+    tenth, `1/3` one third.
+
+    Raises
+    ------
+    SpecError
+        With the position, where the text is not one linear comparison.
+
+    Examples
+    --------
+    >>> row = parse_linear("under18 + over18 >= 2 * families")
+    >>> row.sense, row.bound, {name: int(c) for name, c in row.coefficients.items()}
+    ('>=', Fraction(0, 1), {'under18': 1, 'over18': 1, 'families': -2})
+    >>> parse_linear("under18 + >= 2")
+    Traceback (most recent call last):
+    trueup.errors.SpecError: constraint 'under18 + >= 2' does not parse at position 11. Needed: ...
+    """
+    source = text.strip()
+    reader = _Reader(source)
+    try:
+        body = ast.parse(source, mode="eval").body
+    except SyntaxError as error:
+        raise reader.error("does not parse", error.offset or 1, _FORM) from None
+    except ValueError:
+        raise reader.error("holds a null character", 1, _FORM) from None
+    if not isinstance(body, ast.Compare) or len(body.ops) != 1 or type(body.ops[0]) not in _SENSES:
+        raise reader.error("is not one comparison", body.col_offset + 1, _FORM)
+    terms = _add(reader.terms(body.left), reader.terms(body.comparators[0]), -1)
+    bound = -terms.pop(_CONSTANT, Fraction(0))
+    coefficients = {name: c for name, c in terms.items() if c}
+    if not coefficients:
+        raise reader.error("names nothing", 1, "at least one name")
+    return Linear(source, coefficients, _SENSES[type(body.ops[0])], bound)
+
+
+def parse_sum(text: str) -> dict[str, Fraction]:
+    """Read a linear expression of names without a constant, such as `pop - vap`.
+
+    Raises
+    ------
+    SpecError
+        With the position, where the text is not one.
+
+    Examples
+    --------
+    >>> parse_sum("pop - vap")
+    {'pop': Fraction(1, 1), 'vap': Fraction(-1, 1)}
+    """
+    row = parse_linear(f"{text} == 0")
+    if row.bound:
+        raise SpecError(f"expression '{text}' holds a constant", needed="a sum of names")
+    return dict(row.coefficients)
+
+
+_FORM = "a linear comparison with ==, <= or >=, such as 'under18 + over18 >= 2 * families'"
+
+
+class _Reader:
+    """Walks a parsed expression; knows its text for errors."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def error(self, what: str, position: int, needed: str) -> SpecError:
+        return SpecError(f"constraint '{self.text}' {what} at position {position}", needed=needed)
+
+    def terms(self, node: ast.expr) -> Terms:
+        """Return the terms of a linear expression."""
+        match node:
+            case ast.Name(id=name):
+                return {name: Fraction(1)}
+            case ast.Constant(value=str() as name) if name:
+                return {name: Fraction(1)}
+            case ast.Constant(value=int() | float()) if not isinstance(node.value, bool):
+                return {_CONSTANT: self._number(node)}
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return _scale(self.terms(operand), Fraction(-1))
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self.terms(operand)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+                return self._combine(node, _OPERATIONS[type(op)], self.terms(left), self.terms(right))
+        raise self.error("is not linear", node.col_offset + 1, _FORM)
+
+    def _number(self, node: ast.expr) -> Fraction:
+        written = (ast.get_source_segment(self.text, node) or "").replace("_", "")
+        try:
+            return Fraction(written)
+        except ValueError:
+            raise self.error("holds an unreadable number", node.col_offset + 1, "a decimal number") from None
+
+    def _combine(self, node: ast.expr, combine: Callable, left: Terms, right: Terms) -> Terms:
+        try:
+            return combine(left, right)
+        except ValueError:
+            raise self.error("multiplies or divides by a name", node.col_offset + 1, _FORM) from None
+        except ZeroDivisionError:
+            raise self.error("divides by zero", node.col_offset + 1, _FORM) from None
+
+
+def _scale(terms: Terms, factor: Fraction) -> Terms:
+    return {name: c * factor for name, c in terms.items()}
+
+
+def _add(left: Terms, right: Terms, sign: int = 1) -> Terms:
+    return {n: left.get(n, Fraction(0)) + sign * right.get(n, Fraction(0)) for n in (*left, *right)}
+
+
+def _constant(terms: Terms) -> Fraction:
+    if set(terms) - {_CONSTANT}:
+        raise ValueError("not a number")
+    return terms.get(_CONSTANT, Fraction(0))
+
+
+def _multiply(left: Terms, right: Terms) -> Terms:
+    if set(left) <= {_CONSTANT}:
+        left, right = right, left
+    return _scale(left, _constant(right))
+
+
+_OPERATIONS: dict[type, Callable[[Terms, Terms], Terms]] = {
+    ast.Add: _add,
+    ast.Sub: lambda left, right: _add(left, right, -1),
+    ast.Mult: _multiply,
+    ast.Div: lambda left, right: _scale(left, 1 / _constant(right)),
+}

@@ -1,0 +1,99 @@
+"""The record of `measure`: noisy counts with the laws of their noise."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.cells import Cells, Margin
+from trueup.model.guarantee import Guarantee
+from trueup.noise.law import Law
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What is known of one measured margin before any value: which groups, under which law.
+
+    Attributes
+    ----------
+    query
+        The query's name in the spec; `invariant` for enumerated values.
+    margin
+        The marginal table.
+    law
+        The law of the noise; `exact` for an invariant.
+    groups
+        Which groups of the margin were measured; None for all of them, in order.
+    """
+
+    query: str
+    margin: Margin
+    law: Law
+    groups: NDArray[np.int64] | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the values carry no noise."""
+        return self.law.variance == 0
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """Noisy counts, drawn once; everything after them is post-processing.
+
+    Attributes
+    ----------
+    cells
+        The public cells they speak of.
+    headers
+        One header per measured margin.
+    values
+        The measured integers of each header, in the order of its groups.
+    guarantee
+        What is protected, at what cost.
+    simulation
+        True if the noise came from a seeded generator; such a record is never released.
+    """
+
+    cells: Cells
+    headers: tuple[Measured, ...]
+    values: tuple[NDArray[np.int64], ...]
+    guarantee: Guarantee
+    simulation: bool = field(default=False, kw_only=True)
+
+    @cached_property
+    def flat(self) -> NDArray[np.int64]:
+        """All `q` measured values in one vector."""
+        return np.concatenate(self.values) if self.values else np.zeros(0, dtype=np.int64)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the public content: laws, margins and values. Seeds post-processing."""
+        whole = hashlib.sha256()
+        for header, values in zip(self.headers, self.values):
+            law = ", ".join(f"{k}={v}" for k, v in sorted(header.law.parameters().items()))
+            whole.update(f"{header.query}|{header.margin}|{header.law.name}|{law}\n".encode())
+            if header.groups is not None:
+                whole.update(np.ascontiguousarray(header.groups, dtype="<i8").tobytes())
+            whole.update(np.ascontiguousarray(values, dtype="<i8").tobytes())
+        return whole.hexdigest()
+
+    def rng(self) -> np.random.Generator:
+        """Return the generator of post-processing, seeded from the public digest."""
+        return np.random.default_rng(int(self.digest, 16))
+
+
+def split(values: NDArray, headers: Sequence[Measured], cells: Cells) -> list[NDArray]:
+    """Cut a vector `(..., q)` into the values of each header.
+
+    Examples
+    --------
+    See `Measurements.flat` for the inverse.
+    """
+    sizes = [cells.size(h.margin) if h.groups is None else len(h.groups) for h in headers]
+    return np.split(values, np.cumsum(sizes)[:-1], axis=-1)

@@ -1,0 +1,106 @@
+"""Nested margins make a tree: each group of one is a sum of groups of the next.
+
+Places of a level are nested in places of the level above, and a table by sex and age is nested in
+the table by sex. Whenever the margins in play form such a chain, every method for trees applies,
+whether a step splits places or attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.cells import Cells, Margin
+
+
+@dataclass(frozen=True, eq=False)
+class NestedTree:
+    """A chain of margins as one tree in level order.
+
+    Attributes
+    ----------
+    margins
+        The chain, coarsest (one group, the root) first, finest cells last.
+    child_ptr
+        `(nodes + 1,)`: node `v` has the children `child_ptr[v]:child_ptr[v + 1]`.
+    level_ptr
+        `(margins + 1,)`: margin `l` holds the nodes `level_ptr[l]:level_ptr[l + 1]`.
+    nodes
+        For each margin, the node of each of its groups.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> tree = Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b", "c"]}])
+    >>> nest(Cells(tree), chain(Cells(tree), [])).child_ptr
+    array([1, 4, 4, 4, 4])
+    """
+
+    cells: Cells
+    margins: tuple[Margin, ...]
+    child_ptr: NDArray[np.int64]
+    level_ptr: NDArray[np.int64]
+    nodes: tuple[NDArray[np.int64], ...]
+
+    def of(self, margin: Margin) -> NDArray[np.int64]:
+        """Return the node of every group of a margin in the chain."""
+        return self.nodes[self.margins.index(margin)]
+
+    def label(self, node: int) -> str:
+        """Name a node by its margin's group."""
+        level = int(np.searchsorted(self.level_ptr, node, side="right")) - 1
+        group = int(np.flatnonzero(self.nodes[level] == node)[0])
+        return self.cells.margin_label(self.margins[level], group)
+
+
+def chain(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...] | None:
+    """Order margins, with the root and the finest cells, from coarse to fine; None if not nested.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Attribute
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all"], [{}]), (Attribute("sex", ("f", "m")), Attribute("age", ("y", "o"))))
+    >>> [str(m) for m in chain(cells, [Margin("all", ("sex",))])]
+    ['all', 'all x sex', 'all x sex x age']
+    >>> chain(cells, [Margin("all", ("sex",)), Margin("all", ("age",))]) is None
+    True
+    """
+    every = {canonical(cells, m) for m in margins} | {cells.coarsest, cells.finest}
+    ordered = sorted(every, key=lambda m: (cells.tree.level(m.level), len(m.attributes)))
+    nested = all(cells.contains(coarse, fine) for coarse, fine in pairwise(ordered))
+    return tuple(ordered) if nested and cells.size(ordered[0]) == 1 else None
+
+
+def canonical(cells: Cells, margin: Margin) -> Margin:
+    """Return the margin with its attributes in cell order, so that equal margins compare equal."""
+    return Margin(margin.level, tuple(a.name for a in cells.attributes if a.name in margin.attributes))
+
+
+def nest(cells: Cells, margins: tuple[Margin, ...]) -> NestedTree:
+    """Build the tree of a chain of margins, children of every node side by side."""
+    sizes = [cells.size(m) for m in margins]
+    level_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    nodes = [np.zeros(1, dtype=np.int64)]
+    pointers = []
+    for level, (coarse, fine) in enumerate(pairwise(margins)):
+        parent = nodes[-1][cells.groups(fine, coarse)]
+        nodes.append(_place(parent, level_ptr[level + 1]))
+        counts = np.bincount(parent - level_ptr[level], minlength=sizes[level])
+        pointers.append(level_ptr[level + 1] + np.concatenate([[0], np.cumsum(counts)[:-1]]))
+    pointers.append(np.full(sizes[-1] + 1, level_ptr[-1]))
+    return NestedTree(cells, margins, np.concatenate(pointers).astype(np.int64), level_ptr, tuple(nodes))
+
+
+def _place(parent: NDArray[np.int64], start: np.int64) -> NDArray[np.int64]:
+    """Give each group its node number, ordered by its parent's."""
+    nodes = np.arange(start, start + len(parent))
+    if (parent[1:] >= parent[:-1]).all():
+        return nodes
+    placed = np.empty_like(nodes)
+    placed[np.argsort(parent, kind="stable")] = nodes
+    return placed

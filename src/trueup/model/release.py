@@ -1,0 +1,80 @@
+"""The record of `reconcile`: counts that satisfy every constraint, with a certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from trueup.model.cells import Cells, Margin
+from trueup.model.measurements import Measurements
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What a reconciliation method returns.
+
+    Attributes
+    ----------
+    values
+        `(n,)` or `(b, n)` counts of the finest cells.
+    status
+        `solved`, or the sentence that says what went wrong.
+    stats
+        Residuals, passes, tolerances: whatever the method has to confess.
+    """
+
+    values: NDArray
+    status: str = "solved"
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """Counts that add up.
+
+    Attributes
+    ----------
+    measurements
+        The measurements they were made from.
+    counts
+        `(n,)` integers (or reals for a continuous method) of the finest cells.
+    method
+        Name and parameters of the reconciliation method.
+    checks
+        Each rule that was checked on the final counts, and whether it holds.
+    stats
+        What the method reported.
+    """
+
+    measurements: Measurements
+    counts: NDArray
+    method: Mapping[str, Any]
+    checks: Mapping[str, bool]
+    stats: Mapping[str, Any]
+
+    @property
+    def cells(self) -> Cells:
+        """The finest cells."""
+        return self.measurements.cells
+
+    def table(self, margin: Margin) -> NDArray:
+        """Released counts of a margin, summed from the finest cells.
+
+        Examples
+        --------
+        `release.table(Margin("county"))` gives one count per county.
+        """
+        return self.cells.sum(self.counts, margin)
+
+    def adjustments(self) -> dict[str, NDArray]:
+        """Released minus noisy count, for every noisy margin."""
+        pairs = zip(self.measurements.headers, self.measurements.values)
+        noisy = ((h, v) for h, v in pairs if not h.exact)
+        return {f"{h.query} @ {h.margin}": self._chosen(h) - v for h, v in noisy}
+
+    def _chosen(self, header) -> NDArray:
+        table = self.table(header.margin)
+        return table if header.groups is None else table[header.groups]

@@ -1,0 +1,326 @@
+"""The spec: one TOML file that says what is counted, protected, measured and published."""
+
+from __future__ import annotations
+
+import tomllib
+from difflib import get_close_matches
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.json_schema import WithJsonSchema
+
+from trueup.errors import SpecError
+from trueup.model.linear import parse_linear, parse_sum
+from trueup.noise import law_named
+from trueup.noise.cost import Currency
+from trueup.noise.rational import rational
+
+FORMAT = 1
+"""Version of the spec's format; grows when an old spec would be read differently."""
+
+
+Rational = Annotated[
+    Fraction,
+    BeforeValidator(lambda value: rational(value, "a budget")),
+    WithJsonSchema({"type": ["string", "integer"], "examples": ["1/2", "0.1", 1]}),
+]
+
+
+class Part(BaseModel):
+    """A part of the spec: frozen, and unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Level(Part):
+    """One level of the hierarchy; the first is the root and has no column."""
+
+    name: str
+    column: str | None = None
+    prefix: int | None = Field(None, gt=0, description="take this many leading characters of the column")
+    label: str | None = Field(None, description="column with readable names of the places")
+
+
+class Parents(Part):
+    """A hierarchy given by parent pointers, with one row for every place."""
+
+    id: str
+    parent: str
+
+
+class AttributePart(Part):
+    """An attribute with its public domain."""
+
+    name: str
+    values: tuple[str, ...] = Field(min_length=1)
+    column: str | None = Field(None, description="column of the table; by default the attribute's name")
+    partition: bool = Field(True, description="each unit falls under exactly one value")
+
+
+class CellColumn(Part):
+    """Where a wide table holds the counts of one combination of attribute values."""
+
+    count: str = Field(description="a column, or a sum of columns such as 'pop - vap'")
+    where: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _parses(self):
+        parse_sum(self.count)
+        return self
+
+
+class Table(Part):
+    """The confidential table."""
+
+    name: str = Field(description="the dataset's declared name; budgets are kept under it")
+    kind: Literal["counts", "records"]
+    counts: str = Field(description="what one count stands for: person, household, ...")
+    count: str | None = Field(None, description="the column of counts of a long table")
+    cells: tuple[CellColumn, ...] = Field((), alias="cell", description="the columns of a wide table")
+    keys: Literal["public", "confidential"] = "confidential"
+    file: str | None = None
+
+    @model_validator(mode="after")
+    def _one_layout(self):
+        wanted = self.kind == "counts"
+        if wanted != bool(self.count or self.cells) or (self.count and self.cells):
+            raise ValueError(
+                "kind 'counts' needs either `count` or [[table.cell]]; kind 'records' needs neither"
+            )
+        if self.kind == "records" and self.keys == "public":
+            raise ValueError(
+                "places taken from records reveal which are occupied: keep keys confidential, give a geography file"
+            )
+        return self
+
+
+class Contribution(Part):
+    """How far one unit of privacy reaches into the groups of a query."""
+
+    cells: int = Field(gt=0, description="how many groups one unit can touch")
+    each: int = Field(1, gt=0, description="by how much it can change each of them")
+
+
+class Privacy(Part):
+    """The unit of privacy and the neighbour relation."""
+
+    unit: str
+    neighbours: Literal["add-remove", "replace"]
+
+
+class Query(Part):
+    """One marginal, measured at one or more levels, each with its own exact budget."""
+
+    name: str
+    attributes: tuple[str, ...] = ()
+    noise: str = "discrete-laplace"
+    levels: tuple[str, ...] = ()
+    epsilon: Rational | dict[str, Rational] | None = None
+    rho: Rational | dict[str, Rational] | None = None
+    contribution: Contribution | None = None
+    options: dict[str, Any] = Field(default_factory=dict, description="further parameters of the law")
+
+    @model_validator(mode="after")
+    def _budgeted(self):
+        if (self.epsilon is None) == (self.rho is None):
+            raise ValueError("give either `epsilon` or `rho`")
+        if isinstance(self.epsilon or self.rho, dict) == bool(self.levels):
+            raise ValueError(
+                "name the levels once: `levels = [...]` with one budget, or a budget for each level"
+            )
+        law_named(self.noise)
+        return self
+
+    @property
+    def currency(self) -> Currency:
+        """The currency of the budget."""
+        return "epsilon" if self.epsilon is not None else "rho"
+
+    @property
+    def budgets(self) -> dict[str, Fraction]:
+        """Budget per level, exact."""
+        amount = self.epsilon if self.epsilon is not None else self.rho
+        if isinstance(amount, dict):
+            return amount
+        assert amount is not None
+        return dict.fromkeys(self.levels, amount)
+
+
+class MarginPart(Part):
+    """A margin: a level by some attributes."""
+
+    level: str
+    attributes: tuple[str, ...] = ()
+
+
+class BoundPart(MarginPart):
+    """Limits on every group of a margin, or on those with the given attribute values."""
+
+    lower: int | None = None
+    upper: int | None = None
+    where: dict[str, str] = Field(default_factory=dict)
+
+
+class LinearPart(Part):
+    """A linear constraint at every place of a level (by default the last)."""
+
+    rule: str
+    level: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_text(cls, value: Any) -> Any:
+        return {"rule": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _parses(self):
+        parse_linear(self.rule)
+        return self
+
+
+class ConstraintsPart(Part):
+    """What the published counts must satisfy beside adding up."""
+
+    nonnegative: bool = True
+    invariants: tuple[MarginPart, ...] = ()
+    zeros: tuple[dict[str, str], ...] = ()
+    bounds: tuple[BoundPart, ...] = ()
+    linear: tuple[LinearPart, ...] = ()
+
+
+class Spec(Part):
+    """Everything a release is made from, except the confidential counts.
+
+    Examples
+    --------
+    >>> spec = parse_spec('''
+    ... format = 1
+    ... title = "Two areas"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "area", column = "area" }]
+    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
+    ... ''')
+    >>> spec.queries[0].budgets["area"]
+    Fraction(1, 2)
+    """
+
+    format: Literal[1] = Field(description="version of this format")
+    title: str
+    table: Table
+    privacy: Privacy
+    levels: tuple[Level, ...] = Field(alias="level", min_length=1)
+    parents: Parents | None = None
+    attributes: tuple[AttributePart, ...] = Field((), alias="attribute")
+    queries: tuple[Query, ...] = Field(alias="query", min_length=1)
+    constraints: ConstraintsPart = Field(default_factory=ConstraintsPart)
+    reconcile: dict[str, Any] = Field(default_factory=dict, description="method and its parameters")
+
+    @model_validator(mode="after")
+    def _names_agree(self):
+        _refuse_twins("level", [level.name for level in self.levels])
+        _refuse_twins("attribute", [a.name for a in self.attributes])
+        _refuse_twins("query", [q.name for q in self.queries])
+        for attribute in self.attributes:
+            _refuse_twins(f"value of '{attribute.name}'", list(attribute.values))
+        self._levels_have_columns()
+        for where, margin in self._margins():
+            _known(margin[0], [level.name for level in self.levels], "level", where)
+            for name in margin[1]:
+                _known(name, [a.name for a in self.attributes], "attribute", where)
+        self._conditions_are_known()
+        self._cells_cover()
+        return self
+
+    def _levels_have_columns(self) -> None:
+        if self.levels[0].column is not None:
+            raise ValueError("the first level is the root: it holds every place and has no column")
+        if self.parents is None and (bare := [x.name for x in self.levels[1:] if x.column is None]):
+            raise ValueError(f"level '{bare[0]}' has no column")
+
+    def _margins(self):
+        for query in self.queries:
+            yield from ((f"query '{query.name}'", (level, query.attributes)) for level in query.budgets)
+        for part in (*self.constraints.invariants, *self.constraints.bounds):
+            yield "a constraint", (part.level, part.attributes)
+        for rule in self.constraints.linear:
+            yield f"'{rule.rule}'", (rule.level or self.levels[-1].name, ())
+
+    def _conditions_are_known(self) -> None:
+        domains = {a.name: a.values for a in self.attributes}
+        conditions = (
+            *self.constraints.zeros,
+            *(c.where for c in self.table.cells),
+            *(b.where for b in self.constraints.bounds),
+        )
+        for name, value in (pair for condition in conditions for pair in condition.items()):
+            _known(name, list(domains), "attribute", "a condition")
+            _known(value, list(domains[name]), f"value of '{name}'", "a condition")
+
+    def _cells_cover(self) -> None:
+        if not self.table.cells:
+            return
+        listed = [tuple(c.where.get(a.name, "") for a in self.attributes) for c in self.table.cells]
+        _refuse_twins("combination in [[table.cell]]", [", ".join(c) for c in listed])
+        wanted = 1
+        for attribute in self.attributes:
+            wanted *= len(attribute.values)
+        if any("" in c for c in listed) or len(listed) != wanted:
+            raise ValueError(
+                f"[[table.cell]] lists {len(listed)} of {wanted} combinations of attribute values"
+            )
+
+
+def parse_spec(text: str) -> Spec:
+    """Read a spec from TOML text.
+
+    Raises
+    ------
+    SpecError
+        With every mistake and its place in the spec.
+    """
+    try:
+        return Spec.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"the spec is not TOML: {error}") from None
+    except ValidationError as error:
+        raise SpecError("the spec has mistakes: " + "; ".join(_describe(e) for e in error.errors())) from None
+
+
+def load_spec(path: str | Path) -> Spec:
+    """Read a spec from a TOML file; see `parse_spec`.
+
+    Raises
+    ------
+    SpecError
+        If the file is missing, not text, or not a valid spec.
+    """
+    try:
+        return parse_spec(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SpecError(f"cannot read the spec '{path}': {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"the spec '{path}' is not text") from None
+
+
+def _describe(error: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"]) or "spec"
+    if error["type"] == "extra_forbidden":
+        return f"{where} is not a key of the spec"
+    if error["type"] == "missing":
+        return f"{where} is missing"
+    return f"{where}: {str(error['msg']).removeprefix('Value error, ').rstrip('.')}"
+
+
+def _refuse_twins(what: str, names: list[str]) -> None:
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{what} '{twice[0]}' is declared twice")
+
+
+def _known(name: str, names: list[str], what: str, where: str) -> None:
+    if name not in names:
+        close = get_close_matches(name, names, 1)
+        hint = f"; did you mean '{close[0]}'?" if close else f"; declared: {', '.join(names) or 'none'}"
+        raise ValueError(f"{where} names the unknown {what} '{name}'{hint}")

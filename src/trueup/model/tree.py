@@ -1,0 +1,283 @@
+"""Places in a hierarchy: nation / state / county, or whatever the levels are called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError
+
+Keys = dict[str, NDArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A hierarchy of places, level by level, the children of every place side by side.
+
+    Every place has children down to the last level. A ragged hierarchy is padded: a place without
+    children stands for itself on the levels below, so that each level partitions all the units.
+
+    Attributes
+    ----------
+    levels
+        Names of the levels, root first.
+    child_ptr
+        `(nodes + 1,)`: node `v` has the children `child_ptr[v]:child_ptr[v + 1]`.
+    level_ptr
+        `(levels + 1,)`: level `l` holds the nodes `level_ptr[l]:level_ptr[l + 1]`.
+    keys
+        For each level its key columns, one value per node. Empty where places have no names.
+    names
+        For each level a readable name per node, or None.
+
+    Examples
+    --------
+    >>> tree = Tree.from_columns(["nation", "state", "county"],
+    ...     [{}, {"state": ["02", "01", "01"]}, {"county": ["001", "003", "001"]}])
+    >>> tree.sizes, tree.label("county", 1)
+    ((1, 2, 3), '01/003')
+    """
+
+    levels: tuple[str, ...]
+    child_ptr: NDArray[np.int64]
+    level_ptr: NDArray[np.int64]
+    keys: tuple[Keys, ...] = ()
+    names: tuple[NDArray | None, ...] = field(default=())
+
+    @classmethod
+    def from_columns(
+        cls,
+        levels: Sequence[str],
+        columns: Sequence[Mapping[str, Sequence | NDArray]],
+        *,
+        whole_code: Sequence[bool] | None = None,
+        names: Sequence[Sequence | NDArray | None] | None = None,
+    ) -> Tree:
+        """Build the tree from one row per place of the last level.
+
+        Parameters
+        ----------
+        levels
+            Names of the levels, root first.
+        columns
+            For each level the columns that it adds to its parent's key (none for the root).
+        whole_code
+            For each level, whether its columns alone name a place (a GEOID prefix does, a county
+            number within a state does not).
+        names
+            For each level a column of readable names, or None.
+
+        Raises
+        ------
+        DataError
+            If a place is listed twice, or a whole code has two parents.
+        """
+        whole = whole_code or [False] * len(levels)
+        keys = _full_keys(columns, whole)
+        rows = _rows(columns)
+        if not rows:
+            raise DataError("the geography lists no place", needed="at least one place")
+        least_first = [col for level in reversed(keys) for col in reversed(level.values())]
+        order = np.lexsort(least_first) if least_first else np.arange(1)
+        keys = [{name: col[order] for name, col in level.items()} for level in keys]
+        starts = [_starts(level, rows) for level in _accumulate(keys)]
+        tree = cls(tuple(levels), *_pointers(starts, rows), tuple(_at(k, s) for k, s in zip(keys, starts)))
+        tree._refuse_twins(rows)
+        for level, is_whole in enumerate(whole):
+            if is_whole:
+                tree._refuse_two_parents(level)
+        readable = [
+            None if col is None else np.asarray(col)[order][s]
+            for col, s in zip(names or [None] * len(levels), starts)
+        ]
+        return cls(tree.levels, tree.child_ptr, tree.level_ptr, tree.keys, tuple(readable))
+
+    @classmethod
+    def from_parents(
+        cls, ids: Sequence | NDArray, parents: Sequence | NDArray, levels: Sequence[str] | None = None
+    ) -> Tree:
+        """Build the tree from parent pointers; the root's parent is empty or None.
+
+        Raises
+        ------
+        DataError
+            If an id is missing, listed twice, its own ancestor, has an unknown parent, or if
+            there is not exactly one root.
+
+        Examples
+        --------
+        >>> tree = Tree.from_parents(["us", "a", "b", "a1", "a2"], ["", "us", "us", "a", "a"])
+        >>> tree.levels, tree.sizes, tree.label("level 2", 2)
+        (('level 0', 'level 1', 'level 2'), (1, 2, 3), 'b')
+        """
+        paths = _paths(_text(ids, "id"), _text(parents, "parent", blank=True))
+        depth = paths.shape[1]
+        if levels is not None and len(levels) != depth:
+            raise DataError(
+                f"the hierarchy is {depth} levels deep but {len(levels)} level names are given",
+                remedy="name every level, root first",
+            )
+        named = list(levels or (f"level {d}" for d in range(depth)))
+        columns = [{"id": paths[:, d]} for d in range(depth)]
+        return cls.from_columns(named, columns, whole_code=[True] * depth)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of places at each level."""
+        return tuple(int(size) for size in np.diff(self.level_ptr))
+
+    def level(self, name: str) -> int:
+        """Return the position of a level by its name."""
+        return self.levels.index(name)
+
+    @cached_property
+    def parents(self) -> NDArray[np.int64]:
+        """Parent of every node; -1 for the root."""
+        parents = np.repeat(np.arange(len(self.child_ptr) - 1), np.diff(self.child_ptr))
+        return np.concatenate([[-1], parents])
+
+    def ancestors(self, fine: int, coarse: int) -> NDArray[np.int64]:
+        """For every place of level `fine`, its ancestor's position within level `coarse`."""
+        places = np.arange(self.level_ptr[fine], self.level_ptr[fine + 1])
+        for _ in range(fine - coarse):
+            places = self.parents[places]
+        return places - self.level_ptr[coarse]
+
+    def leaf_ptr(self, level: int) -> NDArray[np.int64]:
+        """`(size + 1,)`: place `i` of the level holds the leaves `leaf_ptr[i]:leaf_ptr[i + 1]`."""
+        last = len(self.levels) - 1
+        edges = np.arange(self.level_ptr[level], self.level_ptr[level + 1] + 1)
+        for _ in range(last - level):
+            edges = self.child_ptr[edges]
+        return edges - self.level_ptr[last]
+
+    def label(self, level: str, place: int) -> str:
+        """Return the key of a place as one text, for errors and reports."""
+        at = self.level(level)
+        if not self.keys or not self.keys[at]:
+            return level if self.sizes[at] == 1 else f"{level} {place}"
+        return "/".join(str(column[place]) for column in self.keys[at].values())
+
+    def _refuse_twins(self, rows: int) -> None:
+        if self.sizes[-1] == rows:
+            return
+        raise DataError(
+            f"the geography lists a place of level '{self.levels[-1]}' more than once",
+            needed="each place of the last level in exactly one row",
+        )
+
+    def _refuse_two_parents(self, level: int) -> None:
+        codes = _codes(self.keys[level])
+        _, first, count = np.unique(codes, return_index=True, return_counts=True)
+        if (twice := first[count > 1]).size:
+            name = self.levels[level]
+            raise DataError(
+                f"{name} '{self.label(name, int(twice[0]))}' has two parents",
+                needed=f"each {name} inside one {self.levels[level - 1]}",
+                remedy="correct the geography file",
+            )
+
+
+def _rows(columns: Sequence[Mapping]) -> int:
+    return next((len(col) for level in reversed(columns) for col in level.values()), 1)
+
+
+def _full_keys(columns: Sequence[Mapping], whole: Sequence[bool]) -> list[Keys]:
+    """Each level's own key: what it adds, after its parent's unless its code is whole."""
+    keys: list[Keys] = []
+    for adds, is_whole in zip(columns, whole):
+        inherited = {} if is_whole or not keys else keys[-1]
+        keys.append(inherited | {name: _text(col, name) for name, col in adds.items()})
+    return keys
+
+
+def _accumulate(keys: Sequence[Keys]) -> list[list[NDArray]]:
+    """All key columns from the root down to each level: places differ if an ancestor does."""
+    seen: list[NDArray] = []
+    result = []
+    for level in keys:
+        seen = [*seen, *(col for col in level.values() if not any(col is old for old in seen))]
+        result.append(seen)
+    return result
+
+
+def _starts(columns: list[NDArray], rows: int) -> NDArray[np.int64]:
+    """First row of every run of equal keys in sorted rows."""
+    new = np.zeros(rows, dtype=bool)
+    new[0] = True
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(new)
+
+
+def _pointers(starts: Sequence[NDArray], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    sizes = [len(s) for s in starts]
+    level_ptr = np.concatenate([[0], np.cumsum(sizes)])
+    edges = [
+        level_ptr[i + 1] + np.searchsorted(below, above) for i, (above, below) in enumerate(pairwise(starts))
+    ]
+    last = np.full(sizes[-1] + 1, level_ptr[-1])
+    return np.concatenate([*edges, last]).astype(np.int64), level_ptr.astype(np.int64)
+
+
+def _at(level: Keys, rows: NDArray) -> Keys:
+    return {name: column[rows] for name, column in level.items()}
+
+
+def _codes(level: Keys) -> NDArray:
+    """One comparable code per place of a level."""
+    return np.rec.fromarrays(list(level.values())) if len(level) > 1 else next(iter(level.values()))
+
+
+def _text(values: Sequence | NDArray, column: str, *, blank: bool = False) -> NDArray:
+    """Return keys as fixed-width text; refuse missing ones, keep leading zeros."""
+    given = np.asarray(values, dtype=object)
+    missing = np.array([v is None or v == "" or v != v for v in given], dtype=bool)
+    if missing.any() and not blank:
+        raise DataError(
+            f"key column '{column}' is missing a value in row {int(np.flatnonzero(missing)[0]) + 1}",
+            needed="a key in every row",
+        )
+    return np.where(missing, "", given).astype(str)
+
+
+def _paths(ids: NDArray, parents: NDArray) -> NDArray:
+    """`(leaves, depth)`: every leaf's ancestors from the root down, padded with itself."""
+    unique, first = np.unique(ids, return_index=True)
+    if len(unique) < len(ids):
+        twice = np.setdiff1d(np.arange(len(ids)), first)[0]
+        same = parents[ids == ids[twice]]
+        what = "two parents" if len(set(same)) > 1 else "two rows"
+        raise DataError(f"place '{ids[twice]}' has {what}", needed="one row and one parent for each place")
+    at = np.minimum(np.searchsorted(unique, parents), len(unique) - 1)
+    is_root = parents == ""
+    if (lost := np.flatnonzero((unique[at] != parents) & ~is_root)).size:
+        raise DataError(
+            f"parent '{parents[lost[0]]}' of place '{ids[lost[0]]}' is not listed", remedy="add its row"
+        )
+    if is_root.sum() != 1:
+        raise DataError(
+            f"the hierarchy has {int(is_root.sum())} places without a parent", needed="exactly one root"
+        )
+    up = np.where(is_root, np.arange(len(ids)), first[at])
+    leaves = np.setdiff1d(np.arange(len(ids)), up[~is_root]) if len(ids) > 1 else np.array([0])
+    return ids[_climb(up, leaves, int(np.flatnonzero(is_root)[0]), ids)]
+
+
+def _climb(up: NDArray, leaves: NDArray, root: int, ids: NDArray) -> NDArray:
+    steps = [leaves]
+    while (steps[-1] != root).any():
+        steps.append(up[steps[-1]])
+        if len(steps) > len(up):
+            caught = ids[steps[-1][steps[-1] != root][0]]
+            raise DataError(f"place '{caught}' is its own ancestor", remedy="correct the parent column")
+    paths = np.stack(steps[::-1], axis=1)
+    # A shallow leaf reached the root early: shift its path left and pad with the leaf itself.
+    depth = (paths != root).sum(axis=1) + 1
+    columns = np.arange(paths.shape[1]) + (paths.shape[1] - depth)[:, None]
+    return np.take_along_axis(paths, np.minimum(columns, paths.shape[1] - 1), axis=1)

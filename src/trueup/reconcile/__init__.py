@@ -1,0 +1,163 @@
+"""reconcile: measurements in, counts that satisfy every constraint out.
+
+A method is a frozen dataclass in a file of its own, listed once in `METHODS`. From that tuple
+follow the spec, its schema, `trueup methods`, the docs table and the conformance suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.model.build import build_constraints
+from trueup.model.constraints import Constraints, violations
+from trueup.model.measurements import Measurements
+from trueup.model.release import Release, Solution
+from trueup.model.spec import Spec
+from trueup.reconcile.method import Method
+from trueup.reconcile.multinomial_mode import MultinomialMode
+from trueup.reconcile.tree_topdown import TreeTopDown
+
+METHODS: tuple[type[Method], ...] = (
+    TreeTopDown,
+    MultinomialMode,
+)
+"""Every method; the first that fits a structure is its default."""
+
+
+def reconcile(spec: Spec, measurements: Measurements, method: Method | None = None) -> Release:
+    """Turn measurements into counts that satisfy every constraint of a spec.
+
+    Parameters
+    ----------
+    spec
+        Constraints, and the method unless `method` is given.
+    measurements
+        Noisy counts; equal measurements give equal results.
+    method
+        A method with its parameters.
+
+    Returns
+    -------
+    Release
+        Counts of all `n` cells with the checks that they passed.
+
+    Raises
+    ------
+    SpecError
+        If the method does not fit the structure of the constraints.
+    InfeasibleError
+        If no counts satisfy the constraints.
+    ConvergenceError
+        If the method stopped early.
+
+    Examples
+    --------
+    See `trueup.release`.
+    """
+    constraints = build_constraints(spec, measurements.cells)
+    chosen = method or choose(spec.reconcile, constraints)
+    refuse_misfit(chosen, constraints)
+    state = chosen.prepare(constraints, measurements.headers)
+    solution = chosen.apply(state, measurements.flat, measurements.rng())
+    if solution.status != "solved":
+        raise ConvergenceError(f"method '{chosen.name}' did not solve: {solution.status}")
+    checks = check(constraints, measurements, solution)
+    if chosen.integer and (broken := [name for name, holds in checks.items() if not holds]):
+        raise InfeasibleError(f"the counts of method '{chosen.name}' break: {', '.join(broken)}")
+    return Release(measurements, solution.values, describe(chosen), checks, solution.stats)
+
+
+def choose(entry: Mapping[str, Any], constraints: Constraints) -> Method:
+    """Return the method that a spec names, or the default for the structure.
+
+    Raises
+    ------
+    SpecError
+        If the name or a parameter is unknown, or no method handles the structure.
+    """
+    if "method" not in entry:
+        return default(constraints)
+    parameters = {name: value for name, value in entry.items() if name != "method"}
+    return build(str(entry["method"]), parameters)
+
+
+def default(constraints: Constraints) -> Method:
+    """Return the first method that handles the constraints, chosen from structure alone."""
+    for kind in METHODS:
+        method = kind()
+        if misfit(method, constraints) is None:
+            return method
+    raise SpecError(
+        f"no method reconciles constraints of structure '{constraints.structure()}'",
+        needed=f"a structure among: {', '.join(sorted(set().union(*(k.structures for k in METHODS))))}",
+        remedy="measure nested margins, or drop the constraint that crosses them",
+    )
+
+
+def build(name: str, parameters: Mapping[str, Any]) -> Method:
+    """Make a method from its name and parameters; SpecError with a hint where either is unknown."""
+    kind = next((kind for kind in METHODS if kind.name == name), None)
+    if kind is None:
+        names = [kind.name for kind in METHODS]
+        close = get_close_matches(name, names, 1)
+        raise SpecError(
+            f"reconciliation method '{name}' is unknown",
+            needed=f"one of: {', '.join(names)}",
+            remedy=f"did you mean '{close[0]}'?" if close else "",
+        )
+    known = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
+    if unknown := [p for p in parameters if p not in known]:
+        raise SpecError(
+            f"method '{name}' has no parameter '{unknown[0]}'", needed=f"among: {', '.join(known) or 'none'}"
+        )
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_python(dict(parameters))
+    except ValidationError as error:
+        raise SpecError(
+            f"method '{name}': {error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}"
+        ) from None
+
+
+def misfit(method: Method, constraints: Constraints) -> str | None:
+    """Say why a method does not fit constraints; None if it does."""
+    structure = constraints.structure()
+    if structure not in method.structures:
+        return f"it handles {', '.join(sorted(method.structures))}, and the spec's structure is '{structure}'"
+    return method.refuses(constraints)
+
+
+def refuse_misfit(method: Method, constraints: Constraints) -> None:
+    """Raise SpecError if the method does not fit."""
+    if why := misfit(method, constraints):
+        raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="see `trueup methods`")
+
+
+def describe(method: Method) -> dict[str, Any]:
+    """Name and parameters of a method, for certificates."""
+    return {"method": method.name, **asdict(method)}  # pyright: ignore[reportArgumentType]
+
+
+def check(constraints: Constraints, measurements: Measurements, solution: Solution) -> dict[str, bool]:
+    """Check final counts against every rule, independently of the method that made them."""
+    counts, cells = solution.values, constraints.cells
+    invariants = (
+        np.array_equal(cells.sum(counts, header.margin), values)
+        for header, values in zip(measurements.headers, measurements.values)
+        if header.exact
+    )
+    whole = bool(np.all(np.equal(np.mod(counts, 1), 0)))
+    # Every published table is a sum of the same cells, so additivity holds by construction; the
+    # check from the published files alone is `trueup check`.
+    return {
+        "whole numbers": whole,
+        "every constraint": not violations(constraints, counts),
+        "invariants exact": all(invariants),
+    }

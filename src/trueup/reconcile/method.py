@@ -1,0 +1,64 @@
+"""What every reconciliation method offers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.constraints import Constraints
+from trueup.model.measurements import Measured
+from trueup.model.release import Solution
+
+
+class Method(ABC):
+    """A way to reconcile; a frozen dataclass whose fields are its parameters.
+
+    Attributes
+    ----------
+    name, title
+        Its name in a spec, and one line that says what it solves.
+    structures
+        Structures of constraints it handles; see `Constraints.structure`.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    structures: ClassVar[frozenset[str]]
+
+    @property
+    def integer(self) -> bool:
+        """Whether it returns whole numbers."""
+        return True
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether it keeps counts from falling below zero where the constraints ask for it."""
+        return True
+
+    def refuses(self, constraints: Constraints) -> str | None:
+        """Say why these constraints are beyond it although their structure is not; None if fine."""
+        return None
+
+    @abstractmethod
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
+        """Do once what depends on constraints and laws alone.
+
+        Raises
+        ------
+        SpecError
+            If the measurements do not determine the counts.
+        """
+
+    @abstractmethod
+    def apply(self, state: Any, values: NDArray, rng: np.random.Generator) -> Solution:
+        """Reconcile measured values `(q,)` or `(b, q)` into cells `(n,)` or `(b, n)`.
+
+        Raises
+        ------
+        InfeasibleError
+            If invariants and bounds cannot hold together; it names them.
+        """

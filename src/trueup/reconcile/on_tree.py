@@ -1,0 +1,141 @@
+"""What every method for nested margins shares: measurements laid out on the nodes of one tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import InfeasibleError, SpecError
+from trueup.model.constraints import Constraints
+from trueup.model.measurements import Measured, split
+from trueup.model.nested import NestedTree, canonical
+
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TreeProblem:
+    """A reconciliation problem on a tree of `n` nodes.
+
+    Attributes
+    ----------
+    nested
+        The tree of the nested margins.
+    headers
+        What was measured.
+    nodes
+        The nodes of each header's values.
+    variance
+        `(nodes,)` variance of each node's combined measurement (counts squared); 0 exact,
+        infinite unmeasured.
+    lower, upper
+        `(nodes,)` bounds (counts).
+    """
+
+    nested: NestedTree
+    headers: tuple[Measured, ...]
+    nodes: tuple[NDArray[np.int64], ...]
+    variance: Reals
+    lower: Reals
+    upper: Reals
+
+    @property
+    def child_ptr(self) -> NDArray[np.int64]:
+        """Children of node `v` are `child_ptr[v]:child_ptr[v + 1]`."""
+        return self.nested.child_ptr
+
+    def values(self, measured: NDArray) -> Reals:
+        """Lay measured values `(..., q)` on the nodes `(..., nodes)`; 0 where unmeasured.
+
+        Several measurements of a node are averaged with weights 1 / variance; an exact value
+        overrides them.
+        """
+        parts = split(measured, self.headers, self.nested.cells)
+        table = np.zeros((*measured.shape[:-1], len(self.variance)))
+        for header, nodes, part in zip(self.headers, self.nodes, parts):
+            table[..., nodes] += part * self._weight(header, nodes)
+        return table
+
+    def filled(self, nodes: Reals) -> Reals:
+        """Give unmeasured inner nodes `(..., nodes)` the sum of their children."""
+        unmeasured = np.isinf(self.variance)
+        level_ptr = self.nested.level_ptr
+        for level in range(len(level_ptr) - 3, -1, -1):
+            at = np.arange(level_ptr[level], level_ptr[level + 1])
+            below = nodes[..., level_ptr[level + 1] : level_ptr[level + 2]]
+            sums = np.add.reduceat(below, self.child_ptr[at] - level_ptr[level + 1], axis=-1)
+            nodes[..., at] = np.where(unmeasured[at], sums, nodes[..., at])
+        return nodes
+
+    def finest(self, nodes: NDArray) -> NDArray:
+        """Read the finest cells `(..., n)` off node values `(..., nodes)`."""
+        return nodes[..., self.nested.nodes[-1]]
+
+    def leaves_unmeasured(self) -> bool:
+        """Whether some finest cell was not measured."""
+        return bool(np.isinf(self.variance[self.nested.nodes[-1]]).any())
+
+    def conflict(self, nodes: Sequence[int] | NDArray) -> InfeasibleError:
+        """Name the nodes whose exact values and bounds cannot hold together."""
+        return InfeasibleError(
+            f"the invariants and bounds of {self._names(nodes)} cannot hold together",
+            remedy="correct one of them",
+        )
+
+    def _names(self, nodes: Sequence[int] | NDArray) -> str:
+        shown = [f"'{self.nested.label(int(v))}'" for v in nodes[:4]]
+        more = len(nodes) - len(shown)
+        return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+    def _weight(self, header: Measured, nodes: NDArray) -> Reals | float:
+        combined = self.variance[nodes]
+        if header.exact:
+            return 1.0
+        return np.where(combined == 0, 0.0, combined / header.law.variance)
+
+
+def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
+    """Lay constraints and headers out on the tree of their nested margins."""
+    nested = constraints.nested
+    nodes = tuple(_nodes(nested, header) for header in headers)
+    precision = np.zeros(nested.level_ptr[-1])
+    exact = np.zeros(len(precision), dtype=bool)
+    for header, at in zip(headers, nodes):
+        if header.exact:
+            exact[at] = True
+        else:
+            precision[at] += 1 / header.law.variance
+    with np.errstate(divide="ignore"):
+        variance = np.where(exact, 0.0, 1 / precision)
+    return TreeProblem(nested, tuple(headers), nodes, variance, *_bounds(constraints, nested))
+
+
+def refuse_unmeasured(problem: TreeProblem) -> None:
+    """Refuse finest cells that nothing measured: their counts would be made up."""
+    if problem.leaves_unmeasured():
+        finest = problem.nested.margins[-1]
+        raise SpecError(
+            f"the finest cells '{finest}' are not measured, so nothing says how to split the counts above them",
+            remedy=f"give a query on '{finest}' a budget, or drop the last level or attribute",
+        )
+
+
+def _nodes(nested: NestedTree, header: Measured) -> NDArray[np.int64]:
+    every = nested.of(canonical(nested.cells, header.margin))
+    return every if header.groups is None else every[header.groups]
+
+
+def _bounds(constraints: Constraints, nested: NestedTree) -> tuple[Reals, Reals]:
+    lowest = 0.0 if constraints.nonnegative else -np.inf
+    lower = np.full(nested.level_ptr[-1], lowest)
+    upper = np.full(nested.level_ptr[-1], np.inf)
+    upper[nested.nodes[-1][constraints.zero_cells]] = 0.0
+    lower[nested.nodes[-1][constraints.zero_cells]] = 0.0
+    for bound in constraints.bounds:
+        at = nested.of(canonical(nested.cells, bound.margin))
+        low, high = constraints.bound_values(bound)
+        lower[at], upper[at] = np.maximum(lower[at], low), np.minimum(upper[at], high)
+    return lower, upper
