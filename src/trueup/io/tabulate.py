@@ -150,7 +150,7 @@ def _value_index(values: NDArray, column: str, attribute: Attribute) -> NDArray[
     _refuse_missing(values, column)
     known = {value: i for i, value in enumerate(attribute.values)}
     found = np.array([known.get(str(value), -1) for value in values], dtype=np.int64)
-    if (lost := np.flatnonzero(found < 0)).size:
+    if (found < 0).any():
         raise DataError(
             f"column '{column}' holds a value outside the domain of '{attribute.name}'",
             needed=f"one of: {', '.join(attribute.values)}",

@@ -138,16 +138,24 @@ _DIFFER = {
 def _protects(spec: Spec, relation: Relation, loss: Loss) -> tuple[str, ...]:
     unit = spec.privacy.unit
     differ = _DIFFER[relation].format(unit=unit)
-    if loss.rho:
-        shown = loss.at_delta(loss.delta + SHOWN_DELTA)
-        cost = f"zero-concentrated differential privacy with rho = {loss.zcdp}, hence epsilon = {float(shown):.4g} at delta = {float(loss.delta + SHOWN_DELTA):.3g}"
-    else:
-        exactly = f" and delta = {float(loss.delta):.3g}" if loss.delta else ""
-        cost = f"differential privacy with epsilon = {loss.epsilon}{exactly}"
+    cost = _zcdp(loss) if loss.rho else _pure(loss)
     return (
         f"The noisy counts satisfy {cost}, for one {unit}.",
         f"Compared are databases in which {differ}.",
         "Everything after the noise is post-processing and costs nothing more.",
+    )
+
+
+def _pure(loss: Loss) -> str:
+    delta = f" and delta = {float(loss.delta):.3g}" if loss.delta else ""
+    return f"differential privacy with epsilon = {loss.epsilon}{delta}"
+
+
+def _zcdp(loss: Loss) -> str:
+    delta = loss.delta + SHOWN_DELTA
+    return (
+        f"zero-concentrated differential privacy with rho = {loss.zcdp}, "
+        f"hence epsilon = {float(loss.at_delta(delta)):.4g} at delta = {float(delta):.3g}"
     )
 
 

@@ -47,6 +47,11 @@ class Release:
         Each rule that was checked on the final counts, and whether it holds.
     stats
         What the method reported.
+    published
+        The margins whose tables are released, coarse to fine.
+    errors
+        For margins where it is known in closed form, the standard error `(groups,)` of the
+        least-squares estimate (counts), before nonnegativity and rounding.
     """
 
     measurements: Measurements
@@ -54,6 +59,8 @@ class Release:
     method: Mapping[str, Any]
     checks: Mapping[str, bool]
     stats: Mapping[str, Any]
+    published: tuple[Margin, ...] = ()
+    errors: Mapping[Margin, NDArray] = field(default_factory=dict)
 
     @property
     def cells(self) -> Cells:

@@ -15,8 +15,10 @@ import numpy as np
 
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.model.build import build_constraints
+from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints, violations
 from trueup.model.measurements import Measurements
+from trueup.model.nested import canonical
 from trueup.model.release import Release, Solution
 from trueup.model.spec import Spec
 from trueup.reconcile.method import Method
@@ -70,7 +72,25 @@ def reconcile(spec: Spec, measurements: Measurements, method: Method | None = No
     checks = check(constraints, measurements, solution)
     if chosen.integer and (broken := [name for name, holds in checks.items() if not holds]):
         raise InfeasibleError(f"the counts of method '{chosen.name}' break: {', '.join(broken)}")
-    return Release(measurements, solution.values, describe(chosen), checks, solution.stats)
+    return Release(
+        measurements,
+        solution.values,
+        describe(chosen),
+        checks,
+        solution.stats,
+        published=published(constraints),
+        errors=chosen.errors(state),
+    )
+
+
+def published(constraints: Constraints) -> tuple[Margin, ...]:
+    """List the margins whose tables are released: totals of every level, all measured, the finest."""
+    cells = constraints.cells
+    totals = (Margin(level, cells.coarsest.attributes) for level in cells.tree.levels)
+    every = {
+        canonical(cells, m) for m in (*totals, *constraints.margins, *constraints.invariants, cells.finest)
+    }
+    return tuple(sorted(every, key=lambda m: (cells.tree.level(m.level), len(m.attributes), m.attributes)))
 
 
 def choose(entry: Mapping[str, Any], constraints: Constraints) -> Method:

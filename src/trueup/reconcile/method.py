@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured
 from trueup.model.release import Solution
@@ -62,3 +63,7 @@ class Method(ABC):
         InfeasibleError
             If invariants and bounds cannot hold together; it names them.
         """
+
+    def errors(self, state: Any) -> dict[Margin, NDArray]:
+        """Standard errors (counts) of its margins where a closed form exists, before nonnegativity and rounding."""
+        return {}

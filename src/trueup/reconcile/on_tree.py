@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.tree import messages, posterior_variances
+from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured, split
 from trueup.model.nested import NestedTree, canonical
@@ -111,6 +113,17 @@ def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeP
     with np.errstate(divide="ignore"):
         variance = np.where(exact, 0.0, 1 / precision)
     return TreeProblem(nested, tuple(headers), nodes, variance, *_bounds(constraints, nested))
+
+
+def standard_errors(problem: TreeProblem) -> dict[Margin, Reals]:
+    """Standard error of the weighted least-squares estimate of every node, by margin (counts).
+
+    Closed form: the posterior variance under flat priors and Gaussian noise of the same variances,
+    which is the variance of the linear estimate whatever the law.
+    """
+    nested = problem.nested
+    variances = posterior_variances(nested.child_ptr, messages(nested.child_ptr, problem.variance)[1])
+    return {margin: np.sqrt(variances[nodes]) for margin, nodes in zip(nested.margins, nested.nodes)}
 
 
 def refuse_unmeasured(problem: TreeProblem) -> None:

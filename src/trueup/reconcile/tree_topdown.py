@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from trueup.kernel.bounds import conflict
 from trueup.kernel.rounding import controlled_rounding
 from trueup.kernel.topdown import topdown
+from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured
 from trueup.model.release import Solution
 from trueup.reconcile.method import Method
-from trueup.reconcile.on_tree import TreeProblem, refuse_unmeasured, tree_problem
+from trueup.reconcile.on_tree import TreeProblem, refuse_unmeasured, standard_errors, tree_problem
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,10 @@ class TreeTopDown(Method):
         seeds = rng.integers(2**63, size=values.shape[:-1], dtype=np.uint64)
         whole = controlled_rounding(state.child_ptr, weight, x, seeds)
         return Solution(state.finest(whole), stats={"largest adjustment": moved})
+
+    def errors(self, state: TreeProblem) -> dict[Margin, NDArray]:
+        """Standard errors of every margin of the chain."""
+        return standard_errors(state)
 
 
 def _conflict(state: TreeProblem, nodes: NDArray, bad: int):

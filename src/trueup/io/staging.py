@@ -1,0 +1,97 @@
+"""Write a folder whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trueup.errors import BundleError
+
+
+def refuse_occupied(target: Path) -> None:
+    """Refuse a target that already holds something.
+
+    Raises
+    ------
+    BundleError
+        If the folder exists and is not empty, or its parent does not exist.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise BundleError(
+            f"'{target}' already holds something",
+            needed="a new or empty folder",
+            remedy="choose another --out",
+        )
+    if not target.absolute().parent.is_dir():
+        raise BundleError(f"the parent folder of '{target}' does not exist", remedy="create it first")
+
+
+@contextmanager
+def staged(target: Path) -> Iterator[Path]:
+    """Give a staging folder beside the target; publish it if the block succeeds, else remove it.
+
+    Raises
+    ------
+    BundleError
+        If the target is occupied, or the disk refuses.
+
+    Examples
+    --------
+    >>> out = Path(tempfile.mkdtemp()) / "bundle"
+    >>> with staged(out) as folder:
+    ...     _ = (folder / "a.txt").write_text("whole")
+    >>> sorted(p.name for p in out.iterdir())
+    ['a.txt']
+    """
+    folder = stage(target)
+    try:
+        yield folder
+        sync(folder)
+        publish(folder, target)
+    except OSError as error:
+        raise BundleError(
+            f"cannot write '{target}': {error.strerror}", remedy="check space and permissions"
+        ) from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def stage(target: Path) -> Path:
+    """Make an empty staging folder beside the target, on the same file system."""
+    refuse_occupied(target)
+    try:
+        return Path(tempfile.mkdtemp(prefix=f".{target.name}.staging-", dir=target.absolute().parent))
+    except OSError as error:
+        raise BundleError(
+            f"cannot write beside '{target}': {error.strerror}", remedy="check permissions"
+        ) from None
+
+
+def sync(folder: Path) -> None:
+    """Force every file and folder below to the disk."""
+    for path in [*folder.rglob("*"), folder]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def publish(folder: Path, target: Path) -> None:
+    """Rename the staging folder into place: one step, and it fails if somebody was faster."""
+    folder.chmod(0o755)
+    try:
+        folder.rename(target)
+    except OSError:
+        raise BundleError(
+            f"'{target}' was filled by another run meanwhile", remedy="choose another --out"
+        ) from None
+    handle = os.open(target.absolute().parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
