@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from typing import Any
 
 from trueup.errors import SpecError
 from trueup.noise.cost import Cost, Currency, Sensitivity
+from trueup.noise.discrete_gaussian import DiscreteGaussian
 from trueup.noise.discrete_laplace import DiscreteLaplace
 from trueup.noise.exact import Exact
+from trueup.noise.gaussian import Gaussian
+from trueup.noise.laplace import Laplace
 from trueup.noise.law import Law, Words
+from trueup.noise.truncated_geometric import TruncatedGeometric
 
-LAWS = (DiscreteLaplace, Exact)
+LAWS = (DiscreteLaplace, DiscreteGaussian, TruncatedGeometric, Exact, Laplace, Gaussian)
 ALIASES = {"two-sided-geometric": "discrete-laplace"}
 
 __all__ = [
@@ -20,14 +25,17 @@ __all__ = [
     "Currency",
     "DiscreteLaplace",
     "Exact",
+    "Gaussian",
+    "Laplace",
     "Law",
     "Sensitivity",
+    "TruncatedGeometric",
     "Words",
     "law_named",
 ]
 
 
-def law_named(name: object):
+def law_named(name: object) -> type[Any]:
     """Return the class of the law called `name` (or its alias `two-sided-geometric`).
 
     Raises

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trueup.errors import SpecError
+from trueup.errors import PrivacyError, SpecError
 from trueup.noise.law import Integers, Reals, Words
 
 WIDEST = 2**28
@@ -60,6 +60,35 @@ class BaseLaw:
 
 def _names(law: Any) -> list[str]:
     return [field.name for field in fields(law)]
+
+
+class ContinuousLaw(BaseLaw):
+    """Base of the laws that are read in others' data but never drawn."""
+
+    discrete: ClassVar[bool] = False
+
+    def sf(self, noise: ArrayLike) -> Reals:
+        """Probability that a draw exceeds `noise`, accurate in the upper tail."""
+        return self.cdf(np.negative(noise))
+
+    def cdf(self, noise: ArrayLike) -> Reals:
+        """Probability that a draw is at most `noise`."""
+        raise NotImplementedError
+
+    def sample(self, size: int, words: Words) -> Integers:
+        """Refuse to draw.
+
+        Raises
+        ------
+        PrivacyError
+            Always: the gaps between floating-point numbers would depend on the true count.
+        """
+        raise PrivacyError(
+            f"law {self.name!r} is continuous, so its draws would be rounded to floating-point numbers, and which "
+            "numbers can occur would reveal the true count (Mironov 2012)",
+            needed="a law on the integers",
+            remedy=f"use 'discrete-{self.name}'; '{self.name}' is for the analysis of data published with it",
+        )
 
 
 class IntegerLaw(BaseLaw):

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from trueup.noise.interval import Interval, exp_neg, powers
+from trueup.noise.interval import Interval, Powers, exp_neg
 from trueup.noise.inversion import Inversion, chunks
 from trueup.noise.law import Integers, Words
 
@@ -66,12 +66,12 @@ class TwoSidedGeometric:
         return out
 
     def _fill(self, out: Integers, words: Words) -> None:
-        first = self.first.sample(len(out), words)
+        first = self.first.chunk(len(out), words)
         sign = -(first < 0).astype(np.int16)
         out[:] = first
         for table, bits in self._leading_first():
             # -1 - (m h + l) = m (-1 - h) + (m - 1 - l): where S = 1, a digit's bits are flipped.
-            digit = table.sample(len(out), words) ^ (sign & np.int16((1 << bits) - 1))
+            digit = table.chunk(len(out), words) ^ (sign & np.int16((1 << bits) - 1))
             out <<= bits
             out |= digit
 
@@ -100,7 +100,7 @@ class FirstDigit:
 
     def __init__(self, epsilon: Fraction, leading: Fraction) -> None:
         self.epsilon, self.leading = epsilon, leading
-        self._powers = _Powers(leading)
+        self._powers = Powers(leading)
 
     def support(self, word_bits: int) -> range:
         """Return all `k` whose cdf is between `2^-word_bits` and `1 - 2^-word_bits`, and a few more."""
@@ -110,7 +110,7 @@ class FirstDigit:
     def cdf(self, k: int, bits: int) -> Interval:
         # P(Y <= -1 - h) = q/(1+q) P(H >= h); P(Y > k) = 1/(1+q) P(H >= k + 1).
         bits += 32
-        one, q = Interval.exact(1, bits), _exp_neg(self.epsilon, bits)
+        one, q = Interval.exact(1, bits), exp_neg(self.epsilon, bits)
         if k < 0:
             return self._powers(-k - 1, bits) * (q / (one + q))
         return one - self._powers(k + 1, bits) / (one + q)
@@ -123,7 +123,7 @@ class LowDigit:
         self.base = base
         # 1 - exp(-rate base) loses this many leading bits when the rate is small.
         self._guard = 32 + 2 * int(1 / rate).bit_length()
-        self._powers = _Powers(rate)
+        self._powers = Powers(rate)
 
     def cdf(self, k: int, bits: int) -> Interval:
         bits += self._guard
@@ -131,20 +131,3 @@ class LowDigit:
             return Interval.exact(int(k >= 0), bits)
         one = Interval.exact(1, bits)
         return (one - self._powers(k + 1, bits)) / (one - self._powers(self.base, bits))
-
-
-_exp_neg = lru_cache(maxsize=256)(exp_neg)
-
-
-class _Powers:
-    """Enclosures of `exp(-rate j)` for growing `j` and several precisions, each computed once."""
-
-    def __init__(self, rate: Fraction) -> None:
-        self.rate = rate
-        self._lists: dict[int, list[Interval]] = {}
-
-    def __call__(self, j: int, bits: int) -> Interval:
-        known = self._lists.get(bits)
-        if known is None or j >= len(known):
-            known = self._lists[bits] = powers(_exp_neg(self.rate, bits), 2 * j + 2)
-        return known[j]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeVar
 
 Decision = TypeVar("Decision")
@@ -62,6 +63,7 @@ class Interval:
         return cell if self.hi <= (cell + 1) << drop else None
 
 
+@lru_cache(maxsize=256)
 def exp_neg(x: Fraction, bits: int) -> Interval:
     """Enclose `exp(-x)` for a rational `x >= 0`."""
     if x > bits:  # exp(-x) < 2^-bits
@@ -90,12 +92,20 @@ def _alternating(y: Interval) -> Interval:
     return evens + left_out - odds - left_out
 
 
-def powers(ratio: Interval, count: int) -> list[Interval]:
-    """Enclose `ratio^0 .. ratio^(count - 1)`."""
-    result = [Interval.exact(1, ratio.bits)]
-    for _ in range(count - 1):
-        result.append(result[-1] * ratio)
-    return result
+class Powers:
+    """Enclosures of `exp(-rate j)` for growing `j` and several precisions, each computed once."""
+
+    def __init__(self, rate: Fraction) -> None:
+        self.rate = rate
+        self._known: dict[int, list[Interval]] = {}
+
+    def __call__(self, j: int, bits: int) -> Interval:
+        known = self._known.setdefault(bits, [Interval.exact(1, bits)])
+        if j >= len(known):
+            ratio = exp_neg(self.rate, bits)
+            for _ in range(j + 1 - len(known)):
+                known.append(known[-1] * ratio)
+        return known[j]
 
 
 def decided(attempt: Callable[[int], Decision | None], bits: int) -> Decision:

@@ -84,8 +84,15 @@ class Inversion:
         value = self.lookup.item(first)
         return value if value != _UNDECIDED else int(self._extend(np.array([first]), words)[0])
 
-    def sample(self, count: int, words: Words) -> np.ndarray:
-        """Draw one chunk of `count` independent values, int16 or int64."""
+    def sample(self, size: int, words: Words) -> Integers:
+        """Draw `size` independent values."""
+        out = np.empty(size, dtype=np.int64)
+        for chunk in chunks(size):
+            out[chunk] = self.chunk(chunk.stop - chunk.start, words)
+        return out
+
+    def chunk(self, count: int, words: Words) -> np.ndarray:
+        """Draw `count` independent values at once, int16 if they fit."""
         first = self.first_words(count, words)
         values = self.lookup.take(first)
         open_ = np.flatnonzero(values == _UNDECIDED)
