@@ -1,0 +1,1 @@
+"""What was spent: accounting in exact fractions, and the durable ledger."""

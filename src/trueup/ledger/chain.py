@@ -1,0 +1,97 @@
+"""Entries of the ledger and the hash chain that binds them.
+
+The body of an entry is one line of canonical JSON that holds the SHA-256 of the body before it.
+An exported ledger is these lines, so that anybody can recompute the chain with `sha256sum`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from trueup.errors import BudgetError
+
+GENESIS = "0" * 64
+"""What the first entry names as the hash before it."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the ledger.
+
+    Attributes
+    ----------
+    number
+        Its place, from 1.
+    body
+        Canonical JSON: what happened, with the hash of the entry before.
+    hash
+        SHA-256 of the body, in hexadecimal.
+    """
+
+    number: int
+    body: str
+    hash: str
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """The body as a dictionary."""
+        return json.loads(self.body)
+
+
+def link(number: int, previous: str, fields: dict[str, Any]) -> Entry:
+    """Make the entry that follows the one whose hash is `previous`.
+
+    Examples
+    --------
+    >>> first = link(1, GENESIS, {"action": "open"})
+    >>> link(2, first.hash, {"action": "caps"}).fields["previous"] == first.hash
+    True
+    """
+    whole = {"entry": number, "previous": previous, **fields}
+    body = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return Entry(number, body, digest(body))
+
+
+def digest(body: str) -> str:
+    """SHA-256 of a body, in hexadecimal."""
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+def check_links(entries: Iterable[Entry], number: int, head: str) -> None:
+    """Check that entries continue a chain of `number` entries that ends in `head`.
+
+    Raises
+    ------
+    BudgetError
+        Naming the first entry that does not fit.
+    """
+    for entry in entries:
+        number += 1
+        if entry.number != number:
+            raise broken(number, "is missing")
+        if digest(entry.body) != entry.hash:
+            raise broken(number, "does not match its hash")
+        if _stated(entry) != (number, head):
+            raise broken(number, "does not continue the entry before it")
+        head = entry.hash
+
+
+def _stated(entry: Entry) -> tuple[Any, Any]:
+    try:
+        return entry.fields["entry"], entry.fields["previous"]
+    except (ValueError, KeyError, TypeError):
+        raise broken(entry.number, "cannot be read") from None
+
+
+def broken(number: int, how: str) -> BudgetError:
+    """Return the error for an entry that was altered, removed or inserted."""
+    return BudgetError(
+        f"entry {number} of the ledger {how}: the ledger was altered or damaged",
+        needed="the chain of entries as it was written",
+        remedy="stop releasing, keep the file as it is, and compare it with a backup and with `budget verify --against`",
+    )

@@ -1,0 +1,352 @@
+"""The ledger: no noise is drawn before its cost was granted here.
+
+A release goes through five steps: **reserve** the loss; **draw**; **stage** the bundle beside its
+target and sync it; **commit**; **rename** into place. A crash before the commit leaves a spent
+reservation and nothing published. A crash after it is finished by `recover`, which every next run
+calls. The rename comes last, so that nothing is ever published that the ledger does not know.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from trueup.errors import BudgetError, SpecError
+from trueup.io.staging import sync
+from trueup.ledger import publish
+from trueup.ledger.accountant import compose
+from trueup.ledger.chain import Entry, link
+from trueup.ledger.state import Caps, Commit, Owner, Request, State, write_request
+from trueup.ledger.store import Store, Transaction, store_at
+from trueup.model.guarantee import Kind
+from trueup.noise.cost import Cost
+from trueup.noise.rational import rational
+
+T = TypeVar("T")
+CapsGiven = Mapping[str, Mapping[str, Any]]
+"""Caps as people write them: `{"dp": {"epsilon": "1"}, "invariant": {"rho": "1/2"}}`."""
+
+
+class Ledger:
+    """An append-only record of what was spent, durable and safe against concurrent use.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> url = tempfile.mkdtemp() + "/ledger.db"
+    >>> from fractions import Fraction
+    >>> ledger = Ledger.create(url)
+    >>> ledger.init("survey", {"dp": {"epsilon": "1"}})
+    >>> cost = Cost("epsilon", Fraction(3, 5))
+    >>> first = ledger.reserve("survey", "ana", "dp", [cost])
+    >>> ledger.reserve("survey", "ana", "dp", [cost])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    trueup.errors.BudgetError: the release asks dataset 'survey' for more epsilon ('dp') than is left. ...
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._state = State()
+
+    @classmethod
+    def open(cls, url: str) -> Ledger:
+        """Open the ledger at a path or URL.
+
+        Raises
+        ------
+        BudgetError
+            If there is none, or it cannot be read.
+        """
+        ledger = cls(store_at(url))
+        if not ledger._store.exists() or not ledger.state().number:
+            raise BudgetError(
+                "there is no ledger at the given place", remedy="make one with `trueup budget init`"
+            )
+        return ledger
+
+    @classmethod
+    def create(cls, url: str) -> Ledger:
+        """Open the ledger at a path or URL, and make it first if there is none.
+
+        Raises
+        ------
+        BudgetError
+            If it cannot be made or read.
+        """
+        ledger = cls(store_at(url))
+        ledger._store.create()
+        with ledger._writing() as book:
+            if not book.state.number:
+                book.append("open", {"format": 1, "ledger": uuid.uuid4().hex})
+        return ledger
+
+    def init(self, dataset: str, caps: CapsGiven, analysts: Mapping[str, CapsGiven] | None = None) -> None:
+        """Declare the caps of a dataset and, if wanted, of the analysts who share it.
+
+        Caps are added, never changed: declaring the same again does nothing, declaring another
+        value is refused. Once one analyst has a cap, only analysts with a cap may draw.
+
+        Parameters
+        ----------
+        dataset
+            The dataset's declared name.
+        caps
+            Largest total per kind of guarantee and currency (`epsilon`, `rho`, `delta`).
+        analysts
+            The same for each analyst.
+
+        Raises
+        ------
+        SpecError
+            If a name, kind, currency or amount cannot be read.
+        BudgetError
+            If a cap was declared before with another value.
+        """
+        name = _name(dataset, "the dataset")
+        wanted = {None: _caps(caps)}
+        wanted |= {_name(a, "the analyst"): _caps(c) for a, c in (analysts or {}).items()}
+        with self._writing() as book:
+            for analyst, given in wanted.items():
+                if new := _new_caps(book.state, (name, analyst), given):
+                    book.append("caps", {"dataset": name, "analyst": analyst, "caps": new})
+
+    def reserve(
+        self,
+        dataset: str,
+        analyst: str,
+        kind: Kind,
+        costs: Iterable[Cost],
+        key: str | None = None,
+    ) -> Reservation:
+        """Take a loss out of the budget, for good, before any noise is drawn.
+
+        Parameters
+        ----------
+        dataset, analyst
+            Whose caps are charged.
+        kind
+            `dp` or `invariant`.
+        costs
+            What the release costs, part by part.
+        key
+            Idempotency key. If a release was committed under it, that release is returned in
+            `committed` and nothing is charged. An earlier attempt that never committed stays
+            spent, and this one is charged anew.
+
+        Returns
+        -------
+        Reservation
+            Draw only if its `committed` is None.
+
+        Raises
+        ------
+        SpecError
+            If an argument cannot be read.
+        BudgetError
+            If a cap does not cover it, if the key belongs to another request, or if the ledger
+            cannot be written (a full disk, a read-only file, a broken chain).
+        """
+        request = _request(dataset, analyst, kind, costs, key)
+        with self._writing() as book:
+            if done := book.state.finished(request.key):
+                return Reservation(self, done.reservation, done.stamp, _same(done, request))
+            book.state.admit(request)
+            name = uuid.uuid4().hex
+            entry = book.append("reserve", {"reservation": name, **write_request(request)})
+            stamp = book.state.stamp(entry)
+        return Reservation(self, name, stamp)
+
+    def state(self) -> State:
+        """Read all entries, checking chain and caps, and return their sum.
+
+        Raises
+        ------
+        BudgetError
+            If an entry was altered, or the ledger cannot be read.
+        """
+        with self._store.transaction(writing=False) as transaction:
+            self._state.read(transaction.after(self._state.number))
+        return self._state
+
+    def entries(self) -> list[Entry]:
+        """Read all entries as they stand, unchecked."""
+        with self._store.transaction(writing=False) as transaction:
+            return transaction.after(0)
+
+    def recover(self) -> list[Commit]:
+        """Finish the renames that a crash prevented; return the releases this concerned.
+
+        Raises
+        ------
+        BundleError
+            If a committed release cannot be moved into place.
+        """
+        return [
+            commit for commit in self.state().commits.values() if publish.finish(commit.staged, commit.final)
+        ]
+
+    @contextmanager
+    def _writing(self) -> Iterator[_Book]:
+        """Hold the write lock, with the state brought up to date."""
+        with self._store.transaction(writing=True) as transaction:
+            self._state.read(transaction.after(self._state.number))
+            book = _Book(self._state, transaction)
+            try:
+                yield book
+            except BaseException:
+                self._forget(book)
+                raise
+
+    def _forget(self, book: _Book) -> None:
+        """Drop a state that holds entries which are about to be rolled back."""
+        if book.appended:
+            self._state = State()
+
+
+@dataclass
+class _Book:
+    """The ledger under the write lock."""
+
+    state: State
+    transaction: Transaction
+    appended: int = 0
+
+    def append(self, action: str, fields: dict[str, Any]) -> Entry:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        entry = link(self.state.number + 1, self.state.head, {"action": action, "time": now, **fields})
+        self.appended += 1
+        self.transaction.append(entry)
+        self.state.read([entry])
+        return entry
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A loss that was taken out of the budget for one release.
+
+    Attributes
+    ----------
+    ledger, name
+        Where it stands.
+    stamp
+        What the release's manifest must say of the ledger, under `ledger`.
+    committed
+        The release that was committed under the same key; then nothing may be drawn.
+    """
+
+    ledger: Ledger
+    name: str
+    stamp: Mapping[str, Any]
+    committed: Commit | None = None
+
+    def commit(self, staged: str | Path, final: str | Path) -> Commit:
+        """Sync a staged bundle, record it for good, and move it into place.
+
+        Parameters
+        ----------
+        staged
+            The finished bundle, in the same folder as its target.
+        final
+            Where it is published; must not exist.
+
+        Raises
+        ------
+        BundleError
+            If the bundle is missing or the target exists.
+        BudgetError
+            If the reservation or its key was committed before, or the ledger cannot be written.
+        """
+        staged, final = Path(staged).absolute(), Path(final).absolute()
+        digest = publish.check_staged(staged, self.stamp)
+        sync(staged)
+        with self.ledger._writing() as book:
+            self._refuse_second(book.state)
+            publish.refuse_taken(final, book.state.staged_for(str(final)))
+            fields = {"reservation": self.name, "staged": str(staged), "final": str(final), "digest": digest}
+            book.append("commit", fields)
+        publish.finish(str(staged), str(final))
+        return self.ledger._state.commits[self.name]
+
+    def _refuse_second(self, state: State) -> None:
+        if self.name not in state.reserved:
+            raise BudgetError("the reservation is not in the ledger", remedy="reserve again")
+        if self.name in state.commits or state.finished(state.reserved[self.name][1].key):
+            raise BudgetError(
+                "the reservation, or its key, was committed by another run",
+                remedy="use the release that was committed; this draw is discarded and stays spent",
+            )
+
+
+def _request(dataset: object, analyst: object, kind: Any, costs: Iterable[Cost], key: object) -> Request:
+    """Check everything about a request that does not depend on the ledger."""
+    request = Request(
+        _name(dataset, "the dataset"),
+        _name(analyst, "the analyst"),
+        kind,
+        tuple(costs),
+        None if key is None else _name(key, "the idempotency key"),
+    )
+    if not request.costs:
+        raise SpecError("a release without costs", needed="at least one cost")
+    compose(request.costs, kind)
+    return request
+
+
+def _same(done: Commit, request: Request) -> Commit:
+    if not done.request.same_as(request):
+        raise BudgetError(
+            f"the idempotency key '{request.key}' belongs to another release",
+            remedy="use a new key for a new release",
+        )
+    return done
+
+
+def _name(given: object, what: str) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise SpecError(f"{what} has no name", needed="a text that is not empty")
+    if len(given) > 200 or not given.isprintable():
+        raise SpecError(f"the name of {what.removeprefix('the ')} is too long or not printable")
+    return given
+
+
+def _caps(given: CapsGiven) -> dict[Kind, Caps]:
+    if not isinstance(given, Mapping) or not given:
+        raise SpecError("no caps are given", needed='such as {"dp": {"epsilon": "1"}}')
+    return {
+        _one_of(kind, get_args(Kind), "a kind of guarantee"): _kind_caps(caps) for kind, caps in given.items()
+    }
+
+
+def _kind_caps(caps: Any) -> Caps:
+    if not isinstance(caps, Mapping) or not caps:
+        raise SpecError("no caps are given for a kind of guarantee", needed='such as {"epsilon": "1"}')
+    known = ("epsilon", "rho", "delta")
+    return {_one_of(c, known, "a currency"): rational(a, f"the cap in {c}") for c, a in caps.items()}
+
+
+def _one_of(given: object, known: tuple[T, ...], what: str) -> T:
+    if given in known:
+        return known[known.index(given)]
+    shown = f"'{given}'" if isinstance(given, str) else f"of type {type(given).__name__}"
+    raise SpecError(f"{what} is {shown}", needed=f"one of {', '.join(map(str, known))}")
+
+
+def _new_caps(state: State, owner: Owner, given: dict[Kind, Caps]):
+    """The caps that are not in the ledger yet, as text."""
+    new: dict[str, dict[str, str]] = {}
+    for kind, caps in given.items():
+        known = state.caps.get((owner, kind), {})
+        for currency, amount in caps.items():
+            if currency not in known:
+                new.setdefault(kind, {})[currency] = str(amount)
+            elif known[currency] != amount:
+                raise BudgetError(
+                    f"dataset '{owner[0]}' has another cap in {currency} ('{kind}')",
+                    needed="the cap that was declared first: caps are added, never changed",
+                )
+    return new
