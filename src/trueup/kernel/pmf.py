@@ -1,0 +1,164 @@
+"""Masses on windows of the integers: log tables of factors, moments under a tilt, convolution.
+
+A *factor* is a nonnegative function of one node's count: a likelihood, a prior, a bound. Its
+logarithm is a table on a window of integers, so a law of noise that a thousand nodes share is
+stored once and read at `count - base`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+OPEN = np.int64(1) << 60
+"""A bound that does not bind: counts are far below it in absolute value."""
+
+
+class Factors(NamedTuple):
+    """Factors of `n` nodes: node `v` multiplies tables `ptr[v]:ptr[v + 1]` on `lower[v]..upper[v]`.
+
+    Attributes
+    ----------
+    ptr
+        (n + 1,) rows of `base`, `table` that belong to each node.
+    base
+        (q,) the count at which the table's first entry is read.
+    table
+        (q,) which table.
+    start
+        (tables + 1,) where each table starts in `log`.
+    log
+        Log values of all tables, end to end.
+    open_ended
+        (tables,) 1 where the function goes on, log-concave, beyond its table (a law of noise).
+    lower, upper
+        (n,) bounds that are known for certain (counts); `-OPEN`, `OPEN` where there is none.
+    """
+
+    ptr: Integers
+    base: Integers
+    table: Integers
+    start: Integers
+    log: Reals
+    open_ended: Integers
+    lower: Integers
+    upper: Integers
+
+
+@njit(cache=True)
+def reach_all(factors):
+    """Return the windows on which all tables and bounds of each node are defined."""
+    low, high = factors.lower.copy(), factors.upper.copy()
+    for v in range(len(low)):
+        for k in range(factors.ptr[v], factors.ptr[v + 1]):
+            table = factors.table[k]
+            size = factors.start[table + 1] - factors.start[table]
+            low[v] = max(low[v], factors.base[k])
+            high[v] = min(high[v], factors.base[k] + size - 1)
+    return low, high
+
+
+@njit(cache=True)
+def log_factor(factors, node, low, size, slope):
+    """Return the log factor of a node at `low, ..., low + size - 1`, times `exp(slope count)`."""
+    out = np.empty(size)
+    for i in range(size):
+        out[i] = slope * (low + i)
+    for k in range(factors.ptr[node], factors.ptr[node + 1]):
+        first = factors.start[factors.table[k]]
+        length = factors.start[factors.table[k] + 1] - first
+        shift = low - factors.base[k]
+        for i in range(size):
+            j = i + shift
+            out[i] += factors.log[first + j] if 0 <= j < length else -np.inf
+    for i in range(size):
+        if low + i < factors.lower[node] or low + i > factors.upper[node]:
+            out[i] = -np.inf
+    return out
+
+
+@njit(cache=True)
+def moments(log):
+    """Return log sum, maximum, mean and variance (of the position) of masses `exp(log)`."""
+    top = log.max()
+    total = first = second = 0.0
+    for i in range(len(log)):
+        mass = math.exp(log[i] - top)
+        total += mass
+        first += mass * i
+        second += mass * i * i
+    mean = first / total
+    return top + math.log(total), top, mean, max(second / total - mean * mean, 0.0)
+
+
+@njit(cache=True)
+def uniform_moments(slope, low, high):
+    """Return log sum, maximum, mean and variance of `exp(slope x)` on the interval, as if continuous.
+
+    Only the choice of tilts rests on it, so the continuous formula serves for integers.
+    """
+    width = float(high - low) + 1.0
+    u = slope * width
+    if abs(u) < 1e-4:
+        return (
+            math.log(width) + slope * low,
+            max(slope * low, slope * high),
+            0.5 * (low + high),
+            width**2 / 12,
+        )
+    far = math.exp(-abs(u)) if abs(u) < 700 else 0.0
+    tail = width * far / (1 - far)
+    end = 1 / abs(slope) - tail
+    top = max(slope * low, slope * high)
+    mean = high - end if slope > 0 else low + end
+    variance = 1 / slope**2 - width * tail / (1 - far)
+    return top + math.log((1 - far) / abs(slope)), top, mean, max(variance, 0.0)
+
+
+@njit(cache=True)
+def convolve(a, b):
+    """Return the masses of a sum: positive terms only, so the tails are right to rounding."""
+    if len(a) < len(b):
+        a, b = b, a
+    out = np.zeros(len(a) + len(b) - 1)
+    for j in range(len(b)):
+        weight = b[j]
+        for i in range(len(a)):
+            out[i + j] += weight * a[i]
+    return out
+
+
+@njit(cache=True)
+def correlate(weights, other, shift, size):
+    """Return `out[i] = sum_j weights[i + shift + j] other[j]`: a message down past a sibling."""
+    out = np.zeros(size)
+    for j in range(len(other)):
+        mass = other[j]
+        first = max(0, -(shift + j))
+        last = min(size, len(weights) - shift - j)
+        for i in range(first, last):
+            out[i] += mass * weights[i + shift + j]
+    return out
+
+
+@njit(cache=True)
+def trim(masses, tolerance):
+    """Return the window that holds all but `tolerance` of the mass, and the mass left out (fractions)."""
+    budget = 0.5 * tolerance * masses.sum()
+    first, last = 0, len(masses)
+    left = right = 0.0
+    while first < last - 1 and left + masses[first] <= budget:
+        left += masses[first]
+        first += 1
+    while last > first + 1 and right + masses[last - 1] <= budget:
+        right += masses[last - 1]
+        last -= 1
+    total = masses.sum()
+    return first, last, (left + right) / total if total > 0 else 0.0
