@@ -1,0 +1,202 @@
+"""Controlled rounding of two-way tables: floor or ceiling of every cell, row and column sums exact.
+
+Take the floors. What is missing from the row and column sums is a 0/1 table with given margins, and choosing it at
+least cost is a transportation problem with unit capacities: its matrix is totally unimodular, so shortest augmenting
+paths end in the exact optimum. The squared distance to the continuous cell is `(1 - f)^2` up and `f^2` down, `f`
+the fraction, so a cell rounded up costs `1 - 2 f`.
+
+The table's cells may be split into families (columns of one family share the family's row sum), which is how one
+rounding refines an earlier one: the earlier, coarser table gives the row sums.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+SNAP = 1e-7  # a cell this close below a whole number is that number
+FREE = -1  # a sum that is not prescribed
+
+
+@njit(cache=True)
+def _cheapest(cost, need, taken):
+    """Take the `need` cheapest of a line of cells; ties go to the lowest index. Returns what was missing."""
+    for k in range(need):
+        best = -1
+        for i in range(cost.size):
+            if not taken[i] and cost[i] < np.inf and (best < 0 or cost[i] < cost[best]):
+                best = i
+        if best < 0:
+            return need - k
+        taken[best] = True
+    return 0
+
+
+@njit(cache=True)
+def _augment(cost, taken, source, price, deficit, distance, before, done):
+    """Dijkstra from row `source` to the nearest column still in deficit; flips the path. False if none."""
+    rows, columns = cost.shape
+    distance[:] = np.inf
+    done[:] = False
+    distance[source] = 0.0
+    while True:
+        node, best = -1, np.inf
+        for v in range(rows + columns):
+            if not done[v] and distance[v] < best:
+                node, best = v, distance[v]
+        if node < 0:
+            return False
+        done[node] = True
+        if node >= rows and deficit[node - rows] > 0:
+            break
+        if node < rows:
+            for j in range(columns):
+                if not taken[node, j] and cost[node, j] < np.inf and not done[rows + j]:
+                    step = max(cost[node, j] + price[node] - price[rows + j], 0.0)
+                    if best + step < distance[rows + j]:
+                        distance[rows + j], before[rows + j] = best + step, node
+        else:
+            for i in range(rows):
+                if taken[i, node - rows] and not done[i]:
+                    step = max(price[node] - price[i] - cost[i, node - rows], 0.0)
+                    if best + step < distance[i]:
+                        distance[i], before[i] = best + step, node
+    for v in range(rows + columns):
+        if done[v]:
+            price[v] += distance[v] - best
+    deficit[node - rows] -= 1
+    while node != source:
+        previous = before[node]
+        if node >= rows:
+            taken[previous, node - rows] = True
+        else:
+            taken[node, previous - rows] = False
+        node = previous
+    return True
+
+
+@njit(cache=True)
+def transport(cost, supply, demand, taken):
+    """Cheapest 0/1 table with row sums `supply` and column sums `demand` (`FREE` first entry: not prescribed).
+
+    Writes `taken` (rows, columns) and returns how many units could not be placed (0: exact and optimal).
+    """
+    rows, columns = cost.shape
+    taken[:] = False
+    missing = 0
+    if supply[0] == FREE:
+        for j in range(columns):
+            line = np.zeros(rows, np.bool_)
+            missing += _cheapest(cost[:, j].copy(), demand[j], line)
+            taken[:, j] = line
+        return missing
+    if demand[0] == FREE:
+        for i in range(rows):
+            missing += _cheapest(cost[i], supply[i], taken[i])
+        return missing
+    price = np.zeros(rows + columns)
+    for i in range(rows):
+        price[i] = -np.min(cost[i]) if np.min(cost[i]) < np.inf else 0.0
+    deficit = demand.copy()
+    distance = np.empty(rows + columns)
+    before = np.empty(rows + columns, np.int64)
+    done = np.empty(rows + columns, np.bool_)
+    for i in range(rows):
+        for _ in range(supply[i]):
+            if not _augment(cost, taken, i, price, deficit, distance, before, done):
+                missing += 1
+    return missing
+
+
+@njit(cache=True)
+def _round(x, allowed, first, family, families, row_sums, column_sums, out):
+    """Round every block, family by family; returns every block's number of misplaced units."""
+    parents, cells = first.size - 1, x.shape[1]
+    free_rows, free_columns = row_sums.shape[0] == 0, column_sums.shape[0] == 0
+    missing = np.zeros(parents, np.int64)
+    for p in range(parents):
+        a, b = first[p], first[p + 1]
+        for g in range(families):
+            members = np.flatnonzero(family == g)
+            cost = np.empty((b - a, members.size))
+            supply = np.full(b - a, FREE) if free_rows else row_sums[a:b, g].copy()
+            demand = np.full(members.size, FREE)
+            for j in range(members.size):
+                if not free_columns:
+                    demand[j] = column_sums[p, members[j]]
+                for i in range(b - a):
+                    value = max(x[a + i, members[j]], 0.0)
+                    base = np.floor(value + SNAP)
+                    out[a + i, members[j]] = base
+                    up = 1.0 - 2.0 * (value - base)
+                    if value <= base:  # whole already: only if nothing else will do
+                        up = 4.0 * cells * (b - a)
+                    cost[i, j] = up
+                    if not allowed[a + i, members[j]]:
+                        cost[i, j] = np.inf
+                    if not free_rows:
+                        supply[i] -= np.int64(base)
+                    if not free_columns:
+                        demand[j] -= np.int64(base)
+            if (not free_rows and supply.min() < 0) or (not free_columns and demand.min() < 0):
+                missing[p] += 1
+                continue
+            taken = np.zeros((b - a, members.size), np.bool_)
+            if free_rows and free_columns:
+                taken[:] = cost < 0.0
+            else:
+                missing[p] += transport(cost, supply, demand, taken)
+            for i in range(b - a):
+                for j in range(members.size):
+                    out[a + i, members[j]] += taken[i, j]
+    return missing
+
+
+def round_children(
+    x: np.ndarray,
+    first: np.ndarray,
+    *,
+    family: np.ndarray | None = None,
+    row_sums: np.ndarray | None = None,
+    column_sums: np.ndarray | None = None,
+    allowed: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Round blocks of rows to whole numbers, each block with its own margins.
+
+    Parameters
+    ----------
+    x : (rows, n) array, nonnegative
+    first : (blocks + 1,) where each block's rows start
+    family : (n,) family of every column; all one family by default
+    row_sums : (rows, families) whole numbers, or None if rows are free
+    column_sums : (blocks, n) whole numbers, or None if columns are free
+    allowed : (rows, n) False where a cell must not be rounded up
+
+    Returns
+    -------
+    (rows, n) int64 array, and every block's number of units that found no place (0: every sum is exact, every
+    cell is a floor or a ceiling, and the squared distance is least)
+
+    Examples
+    --------
+    >>> x = np.array([[0.5, 1.5], [0.5, 0.5]])
+    >>> sums = np.array([[2], [1]]), np.array([[1, 2]])
+    >>> round_children(x, np.array([0, 2]), row_sums=sums[0], column_sums=sums[1])
+    (array([[1, 1],
+           [0, 1]]), array([0]))
+    """
+    n = x.shape[1]
+    family = np.zeros(n, np.int64) if family is None else family.astype(np.int64)
+    none = np.zeros((0, 0), np.int64)
+    out = np.zeros(x.shape, np.int64)
+    missing = _round(
+        np.ascontiguousarray(x, dtype=float),
+        np.ones(x.shape, np.bool_) if allowed is None else allowed,
+        first.astype(np.int64),
+        family,
+        int(family.max()) + 1,
+        none if row_sums is None else row_sums.astype(np.int64),
+        none if column_sums is None else column_sums.astype(np.int64),
+        out,
+    )
+    return out, missing

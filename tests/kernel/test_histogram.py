@@ -1,0 +1,158 @@
+"""Histograms on a tree: the fast passes against one dense system."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.reference.histogram import least_squares, system
+
+from trueup.errors import SpecError
+from trueup.kernel.anova import Domain, identity, marginalise, refines, shape, spread, summed
+from trueup.kernel.histogram import HistogramTree
+from trueup.kernel.spine import Spine
+from trueup.kernel.structural_zeros import close, restrict
+
+SPINE = Spine(np.array([1, 4, 7, 7, 9, 9, 9, 9, 9, 9]))  # a root, three children, the second of them a leaf
+SIZES = (4, 2, 3)
+UNEQUAL = np.array([0, 0, 1, 2])
+
+
+def marginals() -> dict:
+    """Products, groupings of unequal size on two axes, the detailed histogram."""
+    a, b, c = SIZES
+    return {
+        "total": (summed(a), summed(b), summed(c)),
+        "groups": (UNEQUAL, summed(b), summed(c)),
+        "second": (summed(a), identity(b), summed(c)),
+        "groups-second": (UNEQUAL, identity(b), summed(c)),
+        "third": (summed(a), summed(b), identity(c)),
+        "first-third-groups": (identity(a), summed(b), np.array([0, 1, 1])),
+        "detailed": (identity(a), identity(b), identity(c)),
+    }
+
+
+def product_marginals() -> dict:
+    """Five marginals of a product domain, no groupings: every component is scalar."""
+    every = marginals()
+    every["first-third"] = (identity(4), summed(2), identity(3))
+    return {k: every[k] for k in ("total", "second", "third", "first-third", "detailed")}
+
+
+def case(rng, chosen, exact=()):
+    """Truth per level, a plan with its own variances on every level, and noisy answers."""
+    plan = [[(m, float(rng.uniform(0.5, 3))) for m in chosen.values()] for _ in range(SPINE.depth)]
+    names = list(chosen)
+    for level, name in exact:
+        plan[level][names.index(name)] = (chosen[name], 0.0)
+    truth = [np.zeros((0, 24))] * SPINE.depth
+    leaves = rng.poisson(5, (SPINE.child_ptr.size - 1, 24)).astype(float)
+    for level in range(SPINE.depth - 1, -1, -1):
+        truth[level] = leaves[SPINE.levels[level]]
+        if level + 1 < SPINE.depth:
+            truth[level][SPINE.inner[level]] = SPINE.sum_children(level, truth[level + 1])
+    answers = [
+        [
+            marginalise(truth[level], m) + rng.normal(0, np.sqrt(v), (SPINE.size(level), np.prod(shape(m))))
+            for m, v in p
+        ]
+        for level, p in enumerate(plan)
+    ]
+    return truth, plan, answers
+
+
+@pytest.mark.parametrize("chosen", [marginals(), product_marginals()], ids=["groupings", "product"])
+@pytest.mark.parametrize(
+    "exact",
+    [(), ((0, "total"),), ((0, "total"), (1, "total"), (1, "second")), ((2, "detailed"),)],
+    ids=["noisy", "exact root", "exact middle", "exact leaves"],
+)
+def test_least_squares_equals_one_dense_system(rng, chosen, exact):
+    _, plan, answers = case(rng, chosen, exact)
+    domain = Domain.of(list(chosen.values()))
+    fit = HistogramTree.prepare(domain, SPINE, plan).fit(answers)
+    for ours, dense in zip(fit.values, least_squares(SPINE, plan, answers, 24), strict=True):
+        np.testing.assert_allclose(ours, dense, atol=1e-9)
+    assert fit.conflict[0] < 1e-9
+
+
+def test_product_components_are_scalar_and_precise_as_the_formula_says():
+    chosen = product_marginals()
+    domain = Domain.of(list(chosen.values()))
+    assert {c.dense for c in domain.components} == {1}
+    first_only = next(c for c in domain.components if c.contrast == (True, False, False))
+    tree = HistogramTree.prepare(domain, SPINE, [[(m, 2.0) for m in chosen.values()]] * 3)
+    where = domain.components.index(first_only)
+    # "first-third" sums the second axis (2 codes) and its component without the third has 3 more; "detailed": 1
+    assert tree.filters[2][where].precision.item() == pytest.approx((2 / 2.0 * 1) + 1 / 2.0)
+
+
+def test_variance_of_any_combination_equals_the_dense_inverse(rng):
+    _, plan, answers = case(rng, marginals())
+    tree = HistogramTree.prepare(Domain.of(list(marginals().values())), SPINE, plan)
+    sums, normal, *_ = system(SPINE, plan, answers, 24)
+    weights = [rng.normal(size=(SPINE.size(level), 24)) for level in range(3)]
+    on_leaves = np.einsum("vl,vn->ln", sums, np.concatenate(weights)).ravel()
+    assert tree.variance(weights) == pytest.approx(on_leaves @ np.linalg.solve(normal, on_leaves), rel=1e-10)
+
+
+def test_structural_zeros_equal_one_dense_system(rng):
+    _, plan, answers = case(rng, marginals(), ((0, "total"),))
+    tree = HistogramTree.prepare(Domain.of(list(marginals().values())), SPINE, plan)
+    zeros = close(SPINE, [rng.random((SPINE.size(level), 24)) < 0.15 for level in range(3)])
+    fit, left = restrict(tree, tree.fit(answers), zeros)
+    for ours, dense in zip(fit.values, least_squares(SPINE, plan, answers, 24, zeros), strict=True):
+        np.testing.assert_allclose(ours, dense, atol=1e-9)
+    assert left < 1e-9
+
+
+def test_contradictory_invariants_are_found_where_they_are(rng):
+    truth, plan, answers = case(rng, marginals(), ((0, "total"), (1, "total")))
+    names = list(marginals())
+    for level in (0, 1):
+        answers[level][names.index("total")] = truth[level].sum(axis=1, keepdims=True)
+    tree = HistogramTree.prepare(Domain.of(list(marginals().values())), SPINE, plan)
+    assert tree.fit(answers).conflict[0] < 1e-9
+    answers[0][names.index("total")] = answers[0][names.index("total")] + 5
+    miss, level, node = tree.fit(answers).conflict
+    assert miss > 1
+    assert (level, node)[0] in (0, 1)
+
+
+def test_a_lowest_level_that_does_not_determine_its_cells_is_refused():
+    chosen = marginals()
+    plan = [[(chosen["detailed"], 1.0)], [(chosen["detailed"], 1.0)], [(chosen["total"], 1.0)]]
+    with pytest.raises(SpecError, match="do not determine every cell"):
+        HistogramTree.prepare(Domain.of([chosen["detailed"], chosen["total"]]), SPINE, plan)
+
+
+def test_exact_consistent_answers_come_back_unchanged(rng):
+    truth, plan, _ = case(rng, marginals())
+    answers = [[marginalise(t, m) for m, _ in p] for t, p in zip(truth, plan, strict=True)]
+    fit = HistogramTree.prepare(Domain.of(list(marginals().values())), SPINE, plan).fit(answers)
+    for ours, true in zip(fit.values, truth, strict=True):
+        np.testing.assert_allclose(ours, true, atol=1e-9)
+
+
+@pytest.mark.parametrize("dense_cells", [0, 10_000], ids=["axis by axis", "one product"])
+def test_transform_is_orthogonal_and_agrees_with_the_marginals(rng, monkeypatch, dense_cells):
+    monkeypatch.setattr("trueup.kernel.anova.DENSE_CELLS", dense_cells)
+    every = marginals()
+    domain = Domain.of(list(every.values()))
+    x = rng.normal(size=(5, 24))
+    coefficients = domain.forward(x)
+    np.testing.assert_allclose(domain.backward(coefficients), x, atol=1e-12)
+    np.testing.assert_allclose((coefficients**2).sum(), (x**2).sum())
+    for marginal in every.values():
+        for component in domain.components:
+            if domain.informs(marginal, component):
+                through = domain.matrix(marginal, component) @ component.view(coefficients)
+                table = domain.of_table(marginalise(x, marginal), marginal, component)
+                np.testing.assert_allclose(through, table, atol=1e-12)
+
+
+def test_marginalise_and_spread_are_transposes(rng):
+    for marginal in marginals().values():
+        x, y = rng.normal(size=24), rng.normal(size=int(np.prod(shape(marginal))))
+        assert marginalise(x, marginal) @ y == pytest.approx(x @ spread(y, marginal))
+    assert refines(marginals()["groups-second"], marginals()["groups"])
+    assert not refines(marginals()["groups"], marginals()["groups-second"])
