@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.tree import messages, posterior_variances
+from trueup.kernel.bounds import conflict
+from trueup.kernel.rounding import controlled_rounding
+from trueup.kernel.topdown import attainable
+from trueup.kernel.tree import messages, posterior_variances, unidentified
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured, split
@@ -35,6 +38,8 @@ class TreeProblem:
         infinite unmeasured.
     lower, upper
         `(nodes,)` bounds (counts).
+    held
+        `(nodes,)`: which nodes bounds alone fix (structural zeros); they count as exact.
     """
 
     nested: NestedTree
@@ -43,6 +48,7 @@ class TreeProblem:
     variance: Reals
     lower: Reals
     upper: Reals
+    held: NDArray[np.bool_]
 
     @property
     def child_ptr(self) -> NDArray[np.int64]:
@@ -59,6 +65,7 @@ class TreeProblem:
         table = np.zeros((*measured.shape[:-1], len(self.variance)))
         for header, nodes, part in zip(self.headers, self.nodes, parts):
             table[..., nodes] += part * self._weight(header, nodes)
+        table[..., self.held] = self.lower[self.held]
         return table
 
     def filled(self, nodes: Reals) -> Reals:
@@ -110,9 +117,11 @@ def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeP
             exact[at] = True
         else:
             precision[at] += 1 / header.law.variance
+    lower, upper = _bounds(constraints, nested)
+    held = (lower == upper) & ~exact
     with np.errstate(divide="ignore"):
-        variance = np.where(exact, 0.0, 1 / precision)
-    return TreeProblem(nested, tuple(headers), nodes, variance, *_bounds(constraints, nested))
+        variance = np.where(exact | held, 0.0, 1 / precision)
+    return TreeProblem(nested, tuple(headers), nodes, variance, lower, upper, held)
 
 
 def standard_errors(problem: TreeProblem) -> dict[Margin, Reals]:
@@ -134,6 +143,46 @@ def refuse_unmeasured(problem: TreeProblem) -> None:
             f"the finest cells '{finest}' are not measured, so nothing says how to split the counts above them",
             remedy=f"give a query on '{finest}' a budget, or drop the last level or attribute",
         )
+
+
+def refuse_unidentified(problem: TreeProblem) -> None:
+    """Refuse measurements that leave some count undetermined by least squares."""
+    spread = messages(problem.child_ptr, problem.variance)[1]
+    if (node := unidentified(problem.child_ptr, spread)) >= 0:
+        raise SpecError(
+            f"the measurements do not determine '{problem.nested.label(node)}' and its siblings, "
+            "so nothing says how to split the count above them",
+            needed="a measurement of every part but one",
+            remedy=f"give a query on '{problem.nested.margins[-1]}' a budget, or drop the last level or attribute",
+        )
+
+
+def refuse_conflicts(problem: TreeProblem, nodes: Reals) -> None:
+    """Refuse exact values and bounds that exclude each other, in any row of node values `(..., nodes)`."""
+    for row in np.atleast_2d(nodes):
+        low, high = np.empty_like(row), np.empty_like(row)
+        exact = problem.variance == 0
+        bad = attainable(problem.child_ptr, exact, problem.lower, problem.upper, row, low, high)
+        if bad >= 0:
+            lower, upper = np.where(exact, row, problem.lower), np.where(exact, row, problem.upper)
+            raise problem.conflict(conflict(problem.child_ptr, lower, upper, bad))
+
+
+def whole(problem: TreeProblem, x: Reals, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Round node values `(..., nodes)` under control; the rng settles ties."""
+    seeds = rng.integers(2**63, size=x.shape[:-1], dtype=np.uint64)
+    return controlled_rounding(problem.child_ptr, inverse_variance(problem), x, seeds)
+
+
+def inverse_variance(problem: TreeProblem) -> Reals:
+    """1 / variance of every node; 0 for exact nodes (they are integers) and unmeasured ones."""
+    known = problem.variance > 0
+    return np.divide(1.0, problem.variance, out=np.zeros(len(known)), where=known)
+
+
+def largest_adjustment(problem: TreeProblem, nodes: Reals, x: NDArray) -> float:
+    """How far reconciliation moved a measured value (counts)."""
+    return float(np.abs(x - nodes)[..., np.isfinite(problem.variance)].max(initial=0.0))
 
 
 def _nodes(nested: NestedTree, header: Measured) -> NDArray[np.int64]:
