@@ -1,0 +1,49 @@
+"""Differentially private counts that add up: measure, reconcile, infer, assess, report.
+
+Names are loaded when first used, so that importing trueup loads NumPy and little else.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as _numpy  # noqa: F401  (everything below needs it; loading it here shows its cost here)
+
+from trueup.version import __version__
+
+_HOMES = {
+    "Attribute": "trueup.model.cells",
+    "Cells": "trueup.model.cells",
+    "Constraints": "trueup.model.constraints",
+    "Margin": "trueup.model.cells",
+    "Measured": "trueup.model.measurements",
+    "Measurements": "trueup.model.measurements",
+    "Release": "trueup.model.release",
+    "Spec": "trueup.model.spec",
+    "Tree": "trueup.model.tree",
+    "TrueupError": "trueup.errors",
+    "check_bundle": "trueup.check",
+    "load_spec": "trueup.model.spec",
+    "parse_spec": "trueup.model.spec",
+    "read_measurements": "trueup.io.bundle",
+    "read_release": "trueup.workflow",
+    "release": "trueup.workflow",
+    "simulate": "trueup.measure",
+}
+"""Where each public name lives. """
+
+_VERBS = ("measure", "reconcile", "report")
+__all__ = ["__version__", *_VERBS, *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _VERBS:
+        return import_module(f"trueup.{name}")
+    raise AttributeError(f"module 'trueup' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_VERBS, *_HOMES])

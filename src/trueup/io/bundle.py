@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
-from trueup.io.parquet import write_parquet
+from trueup.io.columns import write_parquet
 from trueup.io.table import open_table
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
@@ -84,7 +84,7 @@ def write_release(folder: Path, release: Release) -> dict[str, Any]:
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest with the digest of every other public file."""
+    """Write the manifest with the digest of every other public file: the bundle is complete."""
     public = folder / "public"
     files = {str(p.relative_to(public)): digest(p) for p in sorted(public.rglob("*")) if p.is_file()}
     text = json.dumps({**manifest, "files": files}, indent=2, sort_keys=True)
@@ -157,6 +157,17 @@ def read_counts(folder: Path, cells: Cells) -> dict[Margin, NDArray[np.int64]]:
             raise BundleError(f"table '{entry['file']}' does not list the groups of '{margin}'")
         tables[margin] = read["count"]
     return tables
+
+
+def read_errors(folder: Path, cells: Cells) -> dict[Margin, NDArray[np.float64]]:
+    """Read the standard errors (counts) of the tables that state them."""
+    found = {}
+    for entry in read_manifest(folder)["counts"]:
+        table = open_table(folder / "public" / entry["file"])
+        if "standard_error" in table.columns():
+            margin = Margin(entry["level"], tuple(entry["attributes"]))
+            found[margin] = table.select(["standard_error"])["standard_error"]
+    return found
 
 
 def refuse_altered(folder: Path, manifest: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from trueup.model.guarantee import Guarantee
 from trueup.model.measurements import Measured, Measurements
 from trueup.model.spec import Spec
 from trueup.noise.law import Integers, Words
+from trueup.verb import make_verb
 
 __all__ = ["draw", "measure", "plan_measurements", "public_cells", "simulate"]
 
@@ -119,3 +120,6 @@ def _values(cells: Cells, counts: NDArray[np.int64], header: Measured, words: Wo
             f"a sum in '{header.margin}' is beyond 2^62", needed="counts whose sums stay below 2^62"
         )
     return true if header.exact else true + header.law.sample(true.size, words)
+
+
+make_verb(__name__)

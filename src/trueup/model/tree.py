@@ -89,7 +89,7 @@ class Tree:
         tree = cls(tuple(levels), *_pointers(starts, rows), tuple(_at(k, s) for k, s in zip(keys, starts)))
         tree._refuse_twins(rows)
         for level, is_whole in enumerate(whole):
-            if is_whole:
+            if is_whole and tree.keys[level]:
                 tree._refuse_two_parents(level)
         readable = [
             None if col is None else np.asarray(col)[order][s]

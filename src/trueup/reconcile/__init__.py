@@ -23,11 +23,20 @@ from trueup.model.release import Release, Solution
 from trueup.model.spec import Spec
 from trueup.reconcile.method import Method
 from trueup.reconcile.multinomial_mode import MultinomialMode
+from trueup.reconcile.topdown_raw import TopDownRaw
+from trueup.reconcile.tree_equality import TreeEquality
+from trueup.reconcile.tree_integer import TreeInteger
+from trueup.reconcile.tree_nonnegative import TreeNonnegative
 from trueup.reconcile.tree_topdown import TreeTopDown
+from trueup.verb import make_verb
 
 METHODS: tuple[type[Method], ...] = (
     TreeTopDown,
     MultinomialMode,
+    TreeEquality,
+    TreeNonnegative,
+    TreeInteger,
+    TopDownRaw,
 )
 """Every method; the first that fits a structure is its default."""
 
@@ -181,3 +190,6 @@ def check(constraints: Constraints, measurements: Measurements, solution: Soluti
         "every constraint": not violations(constraints, counts),
         "invariants exact": all(invariants),
     }
+
+
+make_verb(__name__)

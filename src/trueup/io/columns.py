@@ -1,9 +1,10 @@
-"""Write columns to Parquet."""
+"""Write columns to Parquet or CSV."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -20,9 +21,17 @@ def write_parquet(path: Path, columns: Mapping[str, NDArray]) -> None:
     >>> open_table(path).select(["area"])["area"].tolist()
     ['01', '02']
     """
+    _write(path, columns, "write_parquet", compression="zstd")
+
+
+def write_csv(path: Path, columns: Mapping[str, NDArray]) -> None:
+    """Write equally long columns to one CSV file with a header row."""
+    _write(path, columns, "write_csv", header=True)
+
+
+def _write(path: Path, columns: Mapping[str, NDArray], writer: str, **options: Any) -> None:
     import duckdb
 
-    table = dict(columns)
     with duckdb.connect(":memory:") as connection:
-        connection.register("columns_to_write", table)
-        connection.table("columns_to_write").write_parquet(str(path), compression="zstd")
+        connection.register("columns_to_write", dict(columns))
+        getattr(connection.table("columns_to_write"), writer)(str(path), **options)

@@ -1,0 +1,27 @@
+"""The command `trueup`: parse, call the verb, print. One command, one file, one line here."""
+
+from __future__ import annotations
+
+from trueup.cli import check, demo, explain, measure, methods, reconcile, release, report, schema
+from trueup.cli.console import new_app, run_app
+
+COMMANDS = (
+    release,
+    explain,
+    measure,
+    reconcile,
+    report,
+    check,
+    methods,
+    schema,
+    demo,
+)
+"""Modules that offer `register(app)`; in the order of `trueup --help`."""
+
+
+def main() -> None:
+    """Run the command line; exit code 0 for success, 2 for bad input, 1 for failure."""
+    app = new_app()
+    for command in COMMANDS:
+        command.register(app)
+    run_app(app)

@@ -1,0 +1,5 @@
+"""`python -m trueup.cli`."""
+
+from trueup.cli import main
+
+main()

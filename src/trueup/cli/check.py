@@ -1,0 +1,29 @@
+"""`trueup check`: verify a bundle from its files alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+
+from trueup.cli.console import FAILURE, AsJson, BundlePath, print_json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @app.command()
+    def check(bundle: BundlePath, as_json: AsJson = False) -> None:
+        """Check digests, sums, signs, invariants and every constraint of a bundle."""
+        from trueup.check import check_bundle
+
+        checks = check_bundle(bundle)
+        if as_json:
+            print_json([asdict(c) for c in checks])
+        else:
+            for c in checks:
+                print(
+                    f"{'ok  ' if c.holds else 'FAIL'} {c.rule}{': ' + '; '.join(c.where) if c.where else ''}"
+                )
+        if not all(c.holds for c in checks):
+            raise typer.Exit(FAILURE)

@@ -1,0 +1,128 @@
+"""What every command shares: options, progress, JSON, errors and exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trueup.errors import ConvergenceError, TrueupError
+from trueup.version import __version__
+
+BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
+
+SpecPath = Annotated[Path, typer.Argument(help="The spec, a TOML file.", show_default=False)]
+DataPath = Annotated[
+    Path, typer.Option("--data", help="The confidential table: CSV or Parquet.", show_default=False)
+]
+GeographyPath = Annotated[
+    Path | None,
+    typer.Option("--geography", help="The public list of places: CSV or Parquet.", show_default=False),
+]
+OutPath = Annotated[Path, typer.Option("--out", help="A new folder.", show_default=False)]
+BundlePath = Annotated[
+    Path, typer.Argument(help="A bundle: the folder that a run wrote.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def new_app() -> typer.Typer:
+    """Make the application; tracebacks never show local variables, which may hold counts."""
+    app = typer.Typer(
+        help="Differentially private counts that add up.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def options(
+        version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
+    ) -> None:
+        pass
+
+    return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"trueup {__version__}")
+        raise typer.Exit
+
+
+def run_app(app: Callable[[], Any]) -> None:
+    """Run the application; turn errors into one message and an exit code."""
+    try:
+        app()
+    except TrueupError as error:
+        _say_error(str(error))
+        sys.exit(FAILURE if isinstance(error, ConvergenceError) else BAD_INPUT)
+    except KeyboardInterrupt:
+        _say_error("interrupted; nothing was published")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(FAILURE)
+    except Exception as error:
+        # The message of an unforeseen error may quote data: name its type and place alone.
+        _say_error(f"internal error {type(error).__name__} at {_place(error)}; please report it")
+        sys.exit(FAILURE)
+
+
+def _place(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else "unknown place"
+
+
+def _say_error(text: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True, highlight=False).print(Text("error: ", style="bold red") + Text(text))
+
+
+def print_json(value: Any) -> None:
+    """Print a record as JSON; exact fractions become text."""
+    print(json.dumps(value, indent=2, default=str))
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Show the running stage on the terminal; yield the function that names it."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda stage: None
+        return
+    with console.status("starting") as status:
+        yield lambda stage: status.update(f"{stage} ...")
+
+
+def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table(*columns, title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    for row in rows:
+        drawn.add_row(*row)
+    Console().print(drawn)
+
+
+def warm_up(*, quiet: bool) -> None:
+    """Compile the kernels before any data is read; say so where it took time."""
+    from trueup.kernel.warm import warm_up as compile_all
+
+    seconds = compile_all()
+    if seconds > 1 and not quiet:
+        print(f"compiled the numerical kernels in {seconds:.1f} s (first run only)", file=sys.stderr)

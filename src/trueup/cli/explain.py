@@ -1,0 +1,49 @@
+"""`trueup explain`: what a spec will do, before any confidential count is read."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+
+from trueup.cli.console import AsJson, GeographyPath, SpecPath, print_json, table
+from trueup.cli.reconcile import MethodName
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @app.command()
+    def explain(
+        spec: SpecPath, geography: GeographyPath = None, method: MethodName = None, as_json: AsJson = False
+    ) -> None:
+        """Show cost, structure, method and expected error, from the spec and the public places."""
+        from trueup.explain import explain as explain_spec
+        from trueup.model.spec import load_spec
+
+        plan = explain_spec(load_spec(spec), geography, method=method)
+        if as_json:
+            print_json(asdict(plan))
+        else:
+            _show(plan)
+
+
+def _show(plan) -> None:
+    print(plan.title)
+    print(f"Structure: {plan.structure}, {plan.cells} finest cells. Method: {plan.method['method']}.")
+    for sentence in plan.guarantee.sentences:
+        print(sentence)
+    charges = [[c.query, c.margin, c.law, f"{c.currency} = {c.amount}"] for c in plan.guarantee.charges]
+    table("Where the budget goes", ["query", "table", "noise", "cost"], charges)
+    rows = [
+        [e.table, f"{e.groups:,}", _counts(e.noise), _counts(e.least), _counts(e.most)] for e in plan.expected
+    ]
+    table(
+        "Expected error (standard deviation, counts; after least squares, before nonnegativity and rounding)",
+        ["table", "counts", "noise", "error, least", "error, most"],
+        rows,
+    )
+
+
+def _counts(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

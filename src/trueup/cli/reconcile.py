@@ -1,0 +1,30 @@
+"""`trueup reconcile`: make measurements add up."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trueup.cli.console import AsJson, BundlePath, OutPath, progress, warm_up
+from trueup.cli.release import show_release
+
+MethodName = Annotated[
+    str | None, typer.Option("--method", help="A method of `trueup methods`.", show_default=False)
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @app.command()
+    def reconcile(
+        bundle: BundlePath, out: OutPath, method: MethodName = None, as_json: AsJson = False
+    ) -> None:
+        """Reconcile the measurements of a bundle; equal measurements give equal integers."""
+        from trueup import workflow
+
+        warm_up(quiet=as_json)
+        with progress(quiet=as_json) as tell:
+            released = workflow.reconcile_bundle(bundle, out, method=method, tell=tell)
+        show_release(released, str(out), as_json=as_json)

@@ -1,0 +1,45 @@
+"""The demonstration: a synthetic geography and a fictitious table, released end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+from trueup.demo.synthetic import synthetic_blocks
+from trueup.errors import BundleError
+from trueup.io.columns import write_csv
+from trueup.model.release import Release
+from trueup.workflow import release
+
+TABLES = ("blocks", "children")
+"""Names of the demonstration's specs and tables."""
+
+
+def run_demo(folder: Path, tell: Callable[[str], None] = lambda stage: None) -> dict[str, Release]:
+    """Write the demonstration's tables and specs into a new folder and release them.
+
+    The tables are synthetic and seeded; the noise is not: it is fresh on every run.
+
+    Raises
+    ------
+    BundleError
+        If the folder already holds something.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise BundleError(f"'{folder}' already holds something", remedy="choose another --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_csv(folder / "blocks.csv", synthetic_blocks())
+    packaged = files("trueup.demo")
+    (folder / "children.csv").write_text((packaged / "children.csv").read_text())
+    released = {}
+    for name in TABLES:
+        spec = folder / f"{name}.toml"
+        spec.write_text((packaged / f"{name}.toml").read_text())
+        released[name] = release(
+            spec,
+            folder / f"{name}.csv",
+            folder / name,
+            tell=lambda stage, name=name: tell(f"{name}: {stage}"),
+        )
+    return released

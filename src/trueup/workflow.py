@@ -1,0 +1,225 @@
+"""The main job end to end: spec, measure, reconcile, report, as one folder or nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trueup import report
+from trueup.io import bundle
+from trueup.io.staging import refuse_occupied, staged
+from trueup.measure import measure, plan_measurements, public_cells
+from trueup.measure.fingerprint import fingerprint
+from trueup.model.build import build_constraints
+from trueup.model.cells import Cells
+from trueup.model.measurements import Measurements
+from trueup.model.release import Release
+from trueup.model.spec import Spec, load_spec
+from trueup.reconcile import build, choose, reconcile, refuse_misfit
+from trueup.reconcile.method import Method
+
+Tell = Callable[[str], None]
+"""Hears the name of each stage as it begins."""
+
+
+@dataclass
+class Run:
+    """The log of one run: stages and seconds. It depends on the data, so it stays internal."""
+
+    tell: Tell = lambda stage: None
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Announce a stage and time it."""
+        self.tell(name)
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = round(time.perf_counter() - start, 4)
+
+
+def release(
+    spec_path: str | Path,
+    data: Any,
+    out: str | Path,
+    *,
+    geography: Any = None,
+    tell: Tell = lambda stage: None,
+) -> Release:
+    """Measure, reconcile and report; the folder `out` appears whole or not at all.
+
+    Parameters
+    ----------
+    spec_path
+        The TOML spec.
+    data
+        The confidential table: a path, a dataframe or a DuckDB relation.
+    out
+        A new folder: `public/` may be published as it is, `internal/` stays.
+    geography
+        The public list of places, unless the spec declares the table's keys public.
+    tell
+        Hears the name of each stage.
+
+    Raises
+    ------
+    TrueupError
+        Before any noise is drawn where spec, places or method are at fault.
+
+    Examples
+    --------
+    >>> import pandas, tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "areas.toml").write_text('''
+    ... format = 1
+    ... title = "Two areas"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "area", column = "area" }]
+    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
+    ... ''')
+    >>> areas = pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})
+    >>> released = release(folder / "areas.toml", areas, folder / "out")
+    >>> all(released.checks.values()), sorted(p.name for p in (folder / "out").iterdir())
+    (True, ['internal', 'public'])
+    """
+    run, out = Run(tell), Path(out)
+    spec_text, spec, method = _ready(spec_path, data, geography, out, run)
+    with staged(out) as folder:
+        measurements, draft = _measured(folder, spec_text, spec, data, geography, run)
+        return _released(folder, spec, measurements, draft, method, run)
+
+
+def measure_only(
+    spec_path: str | Path,
+    data: Any,
+    out: str | Path,
+    *,
+    geography: Any = None,
+    tell: Tell = lambda stage: None,
+) -> Measurements:
+    """Measure and write a bundle of noisy counts, to be reconciled later or by others."""
+    run, out = Run(tell), Path(out)
+    spec_text, spec, _ = _ready(spec_path, data, geography, out, run)
+    with staged(out) as folder:
+        measurements, draft = _measured(folder, spec_text, spec, data, geography, run)
+        _finish(folder, draft, report.render(measurements, spec), run)
+    return measurements
+
+
+def reconcile_bundle(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    method: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    tell: Tell = lambda stage: None,
+) -> Release:
+    """Reconcile the measurements of a bundle into a new one; equal measurements, equal integers."""
+    run, source, out = Run(tell), Path(folder), Path(out)
+    refuse_occupied(out)
+    with run.stage("reading the measurements"):
+        measurements = bundle.read_measurements(source)
+        spec_text, spec = bundle.read_spec(source)
+        manifest = bundle.read_manifest(source)
+    chosen = build(method, parameters or {}) if method else None
+    with staged(out) as target:
+        draft = bundle.write_measurements(target, spec_text, measurements) | {"ledger": manifest["ledger"]}
+        return _released(target, spec, measurements, draft, chosen, run)
+
+
+def render_bundle(folder: str | Path) -> str:
+    """Make the report of a bundle anew from its public files."""
+    source = Path(folder)
+    _, spec = bundle.read_spec(source)
+    manifest = bundle.read_manifest(source)
+    measurements = bundle.read_measurements(source)
+    if manifest["kind"] == "measurements":
+        return report.render(measurements, spec, ledger=manifest["ledger"])
+    return report.render(read_release(source), spec, ledger=manifest["ledger"])
+
+
+def read_release(folder: str | Path) -> Release:
+    """Read a release back from its bundle.
+
+    Raises
+    ------
+    BundleError
+        If the folder holds no release, or an altered one.
+    """
+    source = Path(folder)
+    manifest = bundle.read_manifest(source)
+    measurements = bundle.read_measurements(source)
+    tables = bundle.read_counts(source, measurements.cells)
+    return Release(
+        measurements,
+        tables[measurements.cells.finest],
+        manifest["method"],
+        manifest["checks"],
+        manifest["stats"],
+        published=tuple(tables),
+        errors=bundle.read_errors(source, measurements.cells),
+    )
+
+
+def _ready(spec_path: str | Path, data: Any, geography: Any, out: Path, run: Run) -> tuple[str, Spec, Method]:
+    """Find every fault that can be found before confidential counts are read or noise is drawn."""
+    refuse_occupied(out)
+    with run.stage("reading the spec and the places"):
+        spec = load_spec(spec_path)
+        cells = public_cells(spec, data, geography)
+    with run.stage("choosing the method"):
+        method = chosen_method(spec, cells)
+    return Path(spec_path).read_text(encoding="utf-8"), spec, method
+
+
+def chosen_method(spec: Spec, cells: Cells) -> Method:
+    """Return the method of a spec after it agreed to the constraints and the measurements."""
+    constraints = build_constraints(spec, cells)
+    method = choose(spec.reconcile, constraints)
+    refuse_misfit(method, constraints)
+    headers, _ = plan_measurements(spec, cells)
+    method.prepare(constraints, headers)
+    return method
+
+
+def _measured(
+    folder: Path, spec_text: str, spec: Spec, data: Any, geography: Any, run: Run
+) -> tuple[Measurements, dict[str, Any]]:
+    with run.stage("measuring with exact noise"):
+        measurements = measure(spec, data, geography)
+    with run.stage("writing the measurements"):
+        draft = bundle.write_measurements(folder, spec_text, measurements)
+        run.notes["input"] = fingerprint(data)
+    return measurements, draft
+
+
+def _released(
+    folder: Path,
+    spec: Spec,
+    measurements: Measurements,
+    draft: Mapping[str, Any],
+    method: Method | None,
+    run: Run,
+) -> Release:
+    with run.stage("reconciling"):
+        released = reconcile(spec, measurements, method)
+    with run.stage("writing the tables"):
+        manifest = {**draft, **bundle.write_release(folder, released)}
+    with run.stage("writing the report"):
+        page = report.render(released, spec, ledger=manifest["ledger"])
+    _finish(folder, manifest, page, run)
+    return released
+
+
+def _finish(folder: Path, manifest: Mapping[str, Any], page: str, run: Run) -> None:
+    (folder / "public" / "report.html").write_text(page, encoding="utf-8")
+    bundle.write_manifest(folder, manifest)
+    log = json.dumps({"seconds": run.seconds, **run.notes}, indent=2)
+    (folder / "internal" / "run.json").write_text(log + "\n", encoding="utf-8")

@@ -1,0 +1,208 @@
+"""Every structure of constraints, small: what each method is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.constraints import Bound, Constraints, LinearRule
+from trueup.model.linear import parse_linear
+from trueup.model.measurements import Measured
+from trueup.model.tree import Tree
+from trueup.noise import DiscreteLaplace
+from trueup.noise.exact import Exact
+
+SEX = Attribute("sex", ("female", "male"))
+AGE = Attribute("age", ("young", "middle", "old"))
+RACE = Attribute("race", ("a", "b"))
+LAW = DiscreteLaplace(Fraction(1, 2))
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A named problem: constraints, what is measured, and the range of true counts."""
+
+    name: str
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+
+    def true_counts(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw feasible cell counts, many of them zero."""
+        cells = self.constraints.cells
+        counts = rng.poisson(rng.gamma(0.7, 8, cells.n))
+        counts[self.constraints.zero_cells] = 0
+        return counts
+
+    def exact_values(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """All `q` measured values without noise."""
+        cells = self.constraints.cells
+        tables = ((cells.sum(counts, h.margin), h.groups) for h in self.headers)
+        return np.concatenate([table if groups is None else table[groups] for table, groups in tables])
+
+    def noisy_values(self, counts: NDArray[np.int64], rng: np.random.Generator, batch: int = 1) -> NDArray:
+        """`(b, q)` measured values with noise, exact where declared."""
+        exact = self.exact_values(counts)
+        spread = np.concatenate([np.full(self._size(h), 0 if h.exact else 4) for h in self.headers])
+        noise = rng.geometric(0.4, (batch, exact.size)) - rng.geometric(0.4, (batch, exact.size))
+        return exact + noise * (spread > 0)
+
+    def _size(self, header: Measured) -> int:
+        return self.constraints.cells.size(header.margin) if header.groups is None else len(header.groups)
+
+
+def _tree(*sizes: int) -> Tree:
+    """A tree whose level `l` has `sizes[l]` places, shared out unevenly."""
+    places = [np.arange(sizes[-1])]
+    for below, size in zip(sizes[:0:-1], sizes[-2::-1]):
+        places.insert(0, places[0] * size // below)
+    names = [f"level{i}" for i in range(len(sizes))]
+    columns = [{name: place.astype(str)} if i else {} for i, (name, place) in enumerate(zip(names, places))]
+    return Tree.from_columns(names, columns, whole_code=[True] * len(sizes))
+
+
+def _measured(*margins: Margin) -> tuple[Measured, ...]:
+    return tuple(Measured("q", margin, LAW) for margin in margins)
+
+
+def _structure(
+    name: str, cells: Cells, *margins: Margin, invariants: tuple[Margin, ...] = (), **more
+) -> Structure:
+    headers = (*_measured(*margins), *(Measured("invariant", m, Exact()) for m in invariants))
+    return Structure(name, Constraints(cells, margins, invariants=invariants, **more), headers)
+
+
+def _levels(tree: Tree) -> tuple[Margin, ...]:
+    return tuple(Margin(level) for level in tree.levels)
+
+
+def _one_cell() -> Structure:
+    cells = Cells(_tree(1))
+    return _structure("one cell", cells, Margin("level0"))
+
+
+def _one_sum() -> Structure:
+    tree = _tree(1, 5)
+    return _structure("one sum", Cells(tree), *_levels(tree))
+
+
+def _parts_only() -> Structure:
+    return _structure("unmeasured total", Cells(_tree(1, 5)), Margin("level1"))
+
+
+def _deep_tree() -> Structure:
+    tree = _tree(1, 3, 7, 17)
+    return _structure("tree", Cells(tree), *_levels(tree))
+
+
+def _ragged_tree() -> Structure:
+    ids = ["us", "a", "b", "c", "b1", "b2", "b21", "b22", "c1"]
+    parents = ["", "us", "us", "us", "b", "b", "b2", "b2", "c"]
+    tree = Tree.from_parents(ids, parents)
+    return _structure("ragged tree", Cells(tree), *_levels(tree))
+
+
+def _measured_twice() -> Structure:
+    tree = _tree(1, 4)
+    cells = Cells(tree)
+    twice = (*_measured(*_levels(tree)), Measured("again", Margin("level1"), DiscreteLaplace(Fraction(1, 4))))
+    return Structure("measured twice", Constraints(cells, _levels(tree)), twice)
+
+
+def _skipped_level() -> Structure:
+    tree = _tree(1, 3, 9)
+    return _structure("tree with an unmeasured level", Cells(tree), Margin("level0"), Margin("level2"))
+
+
+def _nested_attributes() -> Structure:
+    cells = Cells(_tree(1, 2, 5), (SEX, AGE))
+    margins = (
+        Margin("level0"),
+        Margin("level1", ("sex",)),
+        Margin("level2", ("sex",)),
+        Margin("level2", ("sex", "age")),
+    )
+    return _structure("tree of nested attributes", cells, *margins)
+
+
+def _invariant_tree() -> Structure:
+    tree = _tree(1, 3, 9)
+    return _structure("tree with invariants", Cells(tree), Margin("level2"), invariants=(Margin("level1"),))
+
+
+def _zeros_tree() -> Structure:
+    cells = Cells(_tree(1, 4), (SEX, AGE))
+    margins = (Margin("level0"), Margin("level1", ("sex", "age")))
+    return _structure("tree with structural zeros", cells, *margins, zeros=({"sex": "male", "age": "old"},))
+
+
+def _bounded_tree() -> Structure:
+    tree = _tree(1, 3, 9)
+    bounds = (Bound(Margin("level1"), lower=0, upper=10**6), Bound(Margin("level2"), upper=10**6))
+    return _structure("tree with bounds", Cells(tree), *_levels(tree), bounds=bounds)
+
+
+def _two_way() -> Structure:
+    cells = Cells(_tree(1), (SEX, AGE))
+    return _structure(
+        "two-way table", cells, *(Margin("level0", a) for a in [("sex",), ("age",), ("sex", "age")])
+    )
+
+
+def _two_way_fixed() -> Structure:
+    cells = Cells(_tree(1), (SEX, AGE))
+    fixed = (Margin("level0", ("sex",)), Margin("level0", ("age",)))
+    return _structure(
+        "two-way table with fixed margins", cells, Margin("level0", ("sex", "age")), invariants=fixed
+    )
+
+
+def _three_way() -> Structure:
+    cells = Cells(_tree(1), (SEX, AGE, RACE))
+    pairs = [("sex", "age"), ("sex", "race"), ("age", "race"), ("sex", "age", "race")]
+    return _structure("three-way table", cells, *(Margin("level0", a) for a in pairs))
+
+
+def _three_way_fixed() -> Structure:
+    cells = Cells(_tree(1), (SEX, AGE, RACE))
+    fixed = tuple(Margin("level0", a) for a in [("sex", "age"), ("sex", "race"), ("age", "race")])
+    finest = Margin("level0", ("sex", "age", "race"))
+    return _structure("three-way table with fixed margins", cells, finest, invariants=fixed)
+
+
+def _histogram() -> Structure:
+    cells = Cells(_tree(1, 2, 5), (SEX, AGE))
+    kinds = [(), ("sex",), ("age",), ("sex", "age")]
+    return _structure("histogram", cells, *(Margin(f"level{i}", a) for i in range(3) for a in kinds))
+
+
+def _linear() -> Structure:
+    cells = Cells(_tree(1, 3), (Attribute("cell", ("under18", "over18")),))
+    rules = (LinearRule(parse_linear("under18 <= 1000 + 2 * over18"), "level1"),)
+    return _structure("linear inequality", cells, Margin("level1", ("cell",)), linear=rules)
+
+
+BUILDERS: tuple[Callable[[], Structure], ...] = (
+    _one_cell,
+    _one_sum,
+    _parts_only,
+    _deep_tree,
+    _ragged_tree,
+    _measured_twice,
+    _skipped_level,
+    _nested_attributes,
+    _invariant_tree,
+    _zeros_tree,
+    _bounded_tree,
+    _two_way,
+    _two_way_fixed,
+    _three_way,
+    _three_way_fixed,
+    _histogram,
+    _linear,
+)
+STRUCTURES: tuple[Structure, ...] = tuple(build() for build in BUILDERS)

@@ -1,0 +1,120 @@
+"""Every reconciliation method against every structure.
+
+A method that does not handle a structure must say so by name; none is passed over in silence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+
+import numpy as np
+import pytest
+from tests.conformance.structures import STRUCTURES, Structure
+
+from trueup.errors import SpecError
+from trueup.model.constraints import violations
+from trueup.reconcile import METHODS, build, describe, misfit, refuse_misfit
+from trueup.reconcile.method import Method
+
+CASES = [pytest.param(k, s, id=f"{k.name}-{s.name}") for k in METHODS for s in STRUCTURES]
+FITTING = [p for p in CASES if misfit(p.values[0](), p.values[1].constraints) is None]
+WHOLE = [p for p in FITTING if p.values[0]().integer]
+OTHERS = [p for p in CASES if p not in FITTING]
+BATCH = 4
+
+
+def _apply(kind: type[Method], structure: Structure, values, seed: int = 0):
+    method = kind()
+    state = method.prepare(structure.constraints, structure.headers)
+    return method.apply(state, values, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize(("kind", "structure"), OTHERS)
+def test_says_what_it_does_not_handle(kind, structure):
+    with pytest.raises(SpecError, match=kind.name):
+        refuse_misfit(kind(), structure.constraints)
+
+
+@pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.name)
+def test_handles_at_least_one_structure(kind):
+    assert any(p.values[0] is kind for p in FITTING), f"{kind.name} fits no structure of the suite"
+
+
+@pytest.mark.parametrize(("kind", "structure"), FITTING)
+def test_result_is_feasible_and_keeps_its_claims(kind, structure, rng):
+    counts = structure.true_counts(rng)
+    values = structure.noisy_values(counts, rng, BATCH)
+    solution = _apply(kind, structure, values)
+    assert solution.status == "solved"
+    assert solution.values.shape == (BATCH, structure.constraints.cells.n)
+    for row, measured in zip(solution.values, values):
+        _assert_feasible(kind(), structure, row, measured)
+
+
+def _assert_feasible(method: Method, structure: Structure, row, measured) -> None:
+    tolerance = 0 if method.integer else 1e-6
+    if method.integer:
+        assert row.dtype.kind == "i"
+        assert violations(structure.constraints, row) == []
+    if method.nonnegative:
+        assert row.min() >= -tolerance
+    exact = structure.exact_values(row)
+    at = 0
+    for header in structure.headers:
+        size = structure.constraints.cells.size(header.margin)
+        if header.exact:
+            assert np.abs(exact[at : at + size] - measured[at : at + size]).max() <= tolerance
+        at += size
+
+
+@pytest.mark.parametrize(("kind", "structure"), FITTING)
+def test_exact_input_is_unchanged(kind, structure, rng):
+    counts = structure.true_counts(rng)
+    solution = _apply(kind, structure, structure.exact_values(counts)[None, :])
+    np.testing.assert_allclose(solution.values[0], counts, atol=0 if kind().integer else 1e-6)
+
+
+@pytest.mark.parametrize(("kind", "structure"), WHOLE)
+def test_reconciling_again_changes_nothing(kind, structure, rng):
+    values = structure.noisy_values(structure.true_counts(rng), rng)
+    once = _apply(kind, structure, values).values
+    again = _apply(kind, structure, structure.exact_values(once[0])[None, :]).values
+    np.testing.assert_array_equal(again, once)
+
+
+@pytest.mark.parametrize(("kind", "structure"), FITTING)
+def test_one_row_equals_a_batch_of_one(kind, structure, rng):
+    values = structure.noisy_values(structure.true_counts(rng), rng)
+    single = _apply(kind, structure, values[0]).values
+    batch = _apply(kind, structure, values).values
+    assert single.shape == (structure.constraints.cells.n,)
+    np.testing.assert_allclose(single, batch[0], atol=1e-9)
+
+
+@pytest.mark.parametrize(("kind", "structure"), FITTING)
+def test_inputs_and_global_randomness_are_left_alone(kind, structure, rng):
+    values = structure.noisy_values(structure.true_counts(rng), rng, BATCH)
+    before, legacy, standard = values.copy(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    first = _apply(kind, structure, values, seed=7).values
+    second = _apply(kind, structure, values, seed=7).values
+    np.testing.assert_array_equal(values, before)
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(np.random.get_state()[1], legacy)  # noqa: NPY002
+    assert random.getstate() == standard
+
+
+@pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.name)
+def test_parameters_survive_json(kind):
+    entry = json.loads(json.dumps(describe(kind())))
+    assert build(entry.pop("method"), entry) == kind()
+
+
+@pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.name)
+def test_is_frozen_and_described(kind):
+    assert dataclasses.is_dataclass(kind)
+    assert kind.title
+    assert kind.__doc__
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        kind().name = "other"  # pyright: ignore[reportAttributeAccessIssue]
