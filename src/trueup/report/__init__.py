@@ -1,0 +1,61 @@
+"""report: any record in, one self-contained HTML page out.
+
+A kind of record is a file that lays out its `Page` and one line in `PAGES`. The report computes
+nothing private: it reads records and imports no verb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from trueup.errors import SpecError
+from trueup.model.measurements import Measurements
+from trueup.model.release import Release
+from trueup.model.spec import Spec
+from trueup.report.blocks import Page
+from trueup.report.of_measurements import measurements_page
+from trueup.report.of_release import release_page
+from trueup.report.origin import Ledger
+from trueup.report.page import html
+
+PAGES: dict[type, Callable[[Any, Spec, Ledger], Page]] = {
+    Measurements: measurements_page,
+    Release: release_page,
+}
+"""The layout of every kind of record."""
+
+
+def render(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
+    """Write the report of a record as one self-contained HTML page.
+
+    Parameters
+    ----------
+    record
+        `Measurements` or `Release`.
+    spec
+        The spec that it was made from.
+    ledger
+        What the ledger says of it, by name; None if no ledger was kept.
+
+    Returns
+    -------
+    str
+        The page. It loads nothing; equal records give equal bytes.
+
+    Raises
+    ------
+    SpecError
+        If there is no report for that kind of record.
+
+    Examples
+    --------
+    >>> render(3, None)
+    Traceback (most recent call last):
+    trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release.
+    """
+    lay_out = PAGES.get(type(record))
+    if lay_out is None:
+        known = ", ".join(kind.__name__ for kind in PAGES)
+        raise SpecError(f"there is no report for a {type(record).__name__}", needed=f"one of {known}")
+    return html(lay_out(record, spec, ledger))

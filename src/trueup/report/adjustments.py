@@ -1,0 +1,75 @@
+"""Section on what reconciliation changed: released minus noisy counts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.release import Release
+from trueup.report.blocks import Column, Section, Table, Text
+from trueup.report.pictures import strips
+from trueup.report.words import number, percent, plain, table_name
+
+_AT = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)
+_NAMES = ("Smallest", "5 % quantile", "25 % quantile", "Median", "75 % quantile", "95 % quantile", "Largest")
+
+
+def adjustments(release: Release, unit: str) -> Section:
+    """Show how far released counts lie from the noisy counts they were made from."""
+    changes = _changes(release)
+    text = Text(
+        (
+            "To make the counts add up, and keep them whole and not negative, reconciliation moved them away from "
+            "the noisy counts. The change is a public quantity: it is computed from noisy and released counts only. "
+            "It removes noise as well, so a change is not an error.",
+        )
+    )
+    quantiles = {name: np.quantile(change, _AT) for name, change in changes.items()}
+    return Section(
+        "changes",
+        "What reconciliation changed",
+        (text, _picture(quantiles, unit), _table(changes, quantiles, unit)),
+    )
+
+
+def _changes(release: Release) -> dict[str, NDArray]:
+    noisy = (h for h in release.measurements.headers if not h.exact)
+    return {
+        f"{plain(header.query)}, {table_name(header.margin)}": change
+        for header, change in zip(noisy, release.adjustments().values(), strict=True)
+    }
+
+
+def _picture(quantiles: dict[str, NDArray], unit: str):
+    rows = [
+        {"name": name, **{f"q{100 * at:02.0f}": q for at, q in zip(_AT, row.tolist())}}
+        for name, row in quantiles.items()
+    ]
+    widest = max(quantiles, key=lambda name: quantiles[name][5] - quantiles[name][1])
+    message = (
+        f"Picture of the distribution of changes: they are widest in {widest}, where 90 % lie between "
+        f"{number(quantiles[widest][1])} and {number(quantiles[widest][5])} {unit}."
+    )
+    caption = (
+        "Released minus noisy count: the dark bar holds the middle half of the changes, the light bar 90 % of "
+        "them, the tick marks the median. The extremes are in the table."
+    )
+    return strips(rows, f"released − noisy count ({unit})", message, caption)
+
+
+def _table(changes: dict[str, NDArray], quantiles: dict[str, NDArray], unit: str) -> Table:
+    spread = np.array(list(quantiles.values()))
+    columns = (
+        Column("Noisy table", list(changes)),
+        *(
+            Column(f"{name} ({unit})", [number(v) for v in column], numeric=True)
+            for name, column in zip(_NAMES, spread.T)
+        ),
+        Column(
+            f"Root mean square ({unit})",
+            [number(np.sqrt(np.mean(np.square(c, dtype=float)))) for c in changes.values()],
+            numeric=True,
+        ),
+        Column("Unchanged (%)", [percent(np.mean(c == 0)) for c in changes.values()], numeric=True),
+    )
+    return Table("Released minus noisy count, by table", columns)

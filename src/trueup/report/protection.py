@@ -1,0 +1,95 @@
+"""Sections on the guarantee: what is protected, and where the privacy budget went."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from trueup.model.guarantee import Charge, Guarantee
+from trueup.model.measurements import Measurements
+from trueup.report.blocks import Block, Column, Facts, Figure, Notice, Section, Table, Text
+from trueup.report.pictures import bars
+from trueup.report.words import exact, percent, plain, table_name
+
+_LETTER = {"epsilon": "epsilon", "rho": "rho (zero-concentrated)"}
+
+
+def total_loss(guarantee: Guarantee) -> str:
+    """Total privacy loss in one line."""
+    delta = f", delta = {exact(guarantee.delta)}" if guarantee.delta else ""
+    return f"{guarantee.currency} = {exact(guarantee.amount)}{delta}"
+
+
+def protected(guarantee: Guarantee) -> Section:
+    """Say what is protected."""
+    blocks: list[Block] = [Text(guarantee.sentences)]
+    if guarantee.kind == "invariant":
+        blocks.append(
+            Notice(
+                "This is the guarantee for data with enumerated totals. It does not compare databases that "
+                "differ in a total published exactly, and is therefore weaker than ordinary differential privacy."
+            )
+        )
+    return Section("protected", "What is protected", tuple(blocks))
+
+
+def cost(measurements: Measurements) -> Section:
+    """Show the privacy loss of every noisy table, exact, and its share of the total."""
+    guarantee = measurements.guarantee
+    explained = Text(
+        (
+            f"The whole release has a privacy loss of {total_loss(guarantee)}. A smaller loss protects better "
+            "and needs more noise. The parts below add up to it exactly.",
+        )
+    )
+    return Section("cost", "What it cost", (explained, _picture(guarantee), _charges(guarantee)))
+
+
+def laws(measurements: Measurements) -> Facts:
+    """State the law of noise of every noisy table."""
+    noisy = (h for h in measurements.headers if not h.exact)
+    return Facts(tuple((f"{plain(h.query)}, {table_name(h.margin)}", h.law.sentence()) for h in noisy))
+
+
+def _charges(guarantee: Guarantee) -> Table:
+    charges = guarantee.charges
+    columns = (
+        Column("Noisy table", [_name(c) for c in charges] + ["Total"]),
+        Column("Kind of noise", [c.law.replace("-", " ") for c in charges] + [""]),
+        Column(
+            "Privacy loss (exact)",
+            [f"{c.currency} = {exact(c.amount)}" for c in charges] + [total_loss(guarantee)],
+            numeric=True,
+        ),
+        Column(
+            f"Share of the total ({guarantee.currency})",
+            [percent(float(_share(c, guarantee))) for c in charges]
+            + [percent(float(sum(_share(c, guarantee) for c in charges)))],
+            numeric=True,
+        ),
+    )
+    converted = any(c.currency != guarantee.currency for c in charges)
+    note = "A loss stated as epsilon counts as rho = epsilon squared / 2." if converted else ""
+    return Table("Privacy loss of each noisy table", columns, note)
+
+
+def _picture(guarantee: Guarantee) -> Figure:
+    shares = [(c, float(_share(c, guarantee))) for c in guarantee.charges]
+    largest = max(shares, key=lambda pair: pair[1])
+    rows = [
+        {"name": _name(c), "value": 100 * s, "text": f"{percent(s)} ({c.currency} {c.amount})"}
+        for c, s in shares
+    ]
+    message = f"Bar picture of the privacy budget: {_name(largest[0])} took the largest share, {percent(largest[1])}."
+    letter = _LETTER[guarantee.currency]
+    return bars(rows, f"share of the total {letter} (%)", message, "Where the privacy budget went.")
+
+
+def _name(charge: Charge) -> str:
+    return f"{plain(charge.query)}, {plain(charge.margin).replace(' x ', ' by ', 1).replace(' x ', ' and ')}"
+
+
+def _share(charge: Charge, guarantee: Guarantee) -> Fraction:
+    """Part of the total in the total's currency: a pure epsilon amounts to a rho of epsilon^2 / 2."""
+    same = charge.currency == guarantee.currency
+    amount = charge.amount if same else charge.amount**2 / 2
+    return amount / guarantee.amount if guarantee.amount else Fraction(0)

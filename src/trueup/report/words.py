@@ -1,0 +1,130 @@
+"""Numbers, units and names as a reader expects them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.cells import Margin
+
+_PLURALS = {"child": "children", "man": "men", "woman": "women", "person": "persons"}
+
+
+def number(value: float) -> str:
+    """Write a number: whole ones in full, others to three digits, with thousands and a true minus.
+
+    Examples
+    --------
+    >>> number(-1234), number(0.12345), number(1234.5)
+    ('−1,234', '0.123', '1,234')
+    """
+    if not isfinite(value):
+        return "–" if value != value else "unlimited"
+    whole = float(value).is_integer()
+    text = f"{value:,.0f}" if whole or abs(value) >= 100 else f"{value:.3g}"
+    return text.replace("-", "−")
+
+
+def numbers(values: NDArray) -> list[str]:
+    """Write a column of numbers with equal decimals: three digits for the largest, none if all are whole.
+
+    Examples
+    --------
+    >>> numbers(np.array([5.7, 4.642, np.nan])), numbers(np.array([-2.0, 1000.0]))
+    (['5.70', '4.64', '–'], ['−2', '1,000'])
+    """
+    finite = values[np.isfinite(values)]
+    whole = bool((finite == np.floor(finite)).all())
+    largest = float(np.abs(finite).max(initial=0))
+    places = 0 if whole else max(0, 2 - int(np.floor(np.log10(largest))))
+    text = "{:,." + str(places) + "f}"
+    if len(finite) == len(values):
+        return [text.format(v).replace("-", "−") for v in values.tolist()]
+    return [text.format(v).replace("-", "−") if np.isfinite(v) else number(v) for v in values.tolist()]
+
+
+def exact(amount: Fraction) -> str:
+    """Write an exact amount, and its size where it is no whole number.
+
+    Examples
+    --------
+    >>> exact(Fraction(1, 20)), exact(Fraction(2)), exact(Fraction(1, 3))
+    ('1/20 (0.05)', '2', '1/3 (about 0.333)')
+    """
+    if amount.denominator == 1:
+        return str(amount)
+    near = f"{float(amount):.3g}"
+    return f"{amount} ({near if Fraction(near) == amount else f'about {near}'})"
+
+
+def percent(share: float) -> str:
+    """Write a share as a percentage.
+
+    Examples
+    --------
+    >>> percent(0.05), percent(1 / 3)
+    ('5 %', '33.3 %')
+    """
+    return f"{100 * share:.3g} %"
+
+
+def plural(unit: str) -> str:
+    """Name several units.
+
+    Examples
+    --------
+    >>> plural("person"), plural("family"), plural("child")
+    ('persons', 'families', 'children')
+    """
+    if unit in _PLURALS:
+        return _PLURALS[unit]
+    if unit.endswith("y") and unit[-2:-1] not in "aeiou":
+        return f"{unit[:-1]}ies"
+    return unit if unit.endswith("s") else f"{unit}s"
+
+
+def plain(name: str) -> str:
+    """Write a name of the spec as words."""
+    return name.replace("_", " ")
+
+
+def table_name(margin: Margin) -> str:
+    """Name a marginal table.
+
+    Examples
+    --------
+    >>> table_name(Margin("block_group", ("sex", "age")))
+    'block group by sex and age'
+    """
+    by = f" by {listing(margin.attributes)}" if margin.attributes else ""
+    return plain(margin.level) + plain(by)
+
+
+def listing(names: Iterable[str]) -> str:
+    """Join names into a list.
+
+    Examples
+    --------
+    >>> listing(["a", "b", "c"])
+    'a, b and c'
+    """
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def said(value: Any) -> str:
+    """Write a parameter or a statistic, whatever it is."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float | np.number):
+        return number(float(value))
+    if isinstance(value, Mapping):
+        return "; ".join(f"{plain(str(k))}: {said(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple | np.ndarray):
+        return ", ".join(said(v) for v in value)
+    return str(value)
