@@ -5,13 +5,14 @@ The rule and its derivation are in `trueup.kernel.apportion`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import DataError, InfeasibleError, SpecError
-from trueup.kernel.apportion import EMPTY, INFEASIBLE, mode, mode_groups, mode_tree, propagate_exact
+from trueup.kernel.apportion import EMPTY, INFEASIBLE, OK, mode, mode_groups, mode_tree, propagate_exact
 
 Integers = NDArray[np.int64]
 Empty = Literal["error", "uniform"]
@@ -53,7 +54,7 @@ def multinomial_mode(weights: ArrayLike, trials: int, *, empty: Empty = "error")
     >>> multinomial_mode([1, 9], 11)
     array([ 1, 10])
     """
-    weights, trials = _counts(weights, "weights"), _trials(trials)
+    weights, trials = as_counts(weights, "weights"), as_trials(trials)
     if not weights.any() and trials:
         weights = _weights_when_empty(weights, empty)
     return mode(weights, trials, _sum(weights))
@@ -93,11 +94,11 @@ def multinomial_mode_groups(
     >>> multinomial_mode_groups([1, 9, 5, 5], [0, 2, 4], [11, 4])
     array([ 1, 10,  2,  2])
     """
-    weights, trials = _counts(weights, "weights"), _counts(trials, "trials")
+    weights, trials = as_counts(weights, "weights"), as_counts(trials, "trials")
     starts = np.asarray(starts, np.int64)
     counts = np.empty_like(weights)
-    group, status = mode_groups(weights, starts, trials, _is_uniform(empty), counts)
-    _refuse(status, f"group {group}")
+    group, status = mode_groups(weights, starts, trials, is_uniform(empty), counts)
+    refuse(status, f"group {group}")
     return counts
 
 
@@ -108,6 +109,7 @@ def multinomial_mode_tree(
     *,
     exact: ArrayLike | None = None,
     empty: Empty = "error",
+    label: Callable[[int], str] = "node {}".format,
 ) -> Integers:
     """Return counts on a tree: each parent's count split among its children by a multinomial mode.
 
@@ -118,12 +120,15 @@ def multinomial_mode_tree(
     weights
         Nonnegative weight of every node within its parent, shape (n,) (counts).
     total
-        Count of the root, unless `exact` fixes it (counts).
+        Count of the root (counts); ignored where `exact` fixes it, raised where it falls below
+        the exact counts.
     exact
         Counts that are known exactly, -1 elsewhere, shape (n,). A parent never falls below its
         exact descendants: its mode is taken given these lower bounds.
     empty
         As in `multinomial_mode`, for each parent.
+    label
+        How to name a node in an error.
 
     Returns
     -------
@@ -133,7 +138,7 @@ def multinomial_mode_tree(
     Raises
     ------
     InfeasibleError
-        Exact counts that contradict each other or the total; a parent without weights below it.
+        Exact counts that contradict each other; a parent without weights below it.
     DataError
         As in `multinomial_mode`.
 
@@ -146,23 +151,22 @@ def multinomial_mode_tree(
     >>> multinomial_mode_tree([1, 3, 5, 5, 5, 5], [0, 1, 9, 4, 4], 11)
     array([11,  1, 10,  0,  1])
     """
-    weights, child_ptr = _counts(weights, "weights"), np.asarray(child_ptr, np.int64)
+    weights, child_ptr = as_counts(weights, "weights"), np.asarray(child_ptr, np.int64)
     known = np.full(weights.size, -1, np.int64) if exact is None else np.asarray(exact, np.int64)
     least, fixed = np.zeros_like(weights), known >= 0
-    conflict = propagate_exact(child_ptr, known, least, fixed)
-    if conflict >= 0 or _trials(total) < least[0]:
-        raise _contradiction(f"node {max(conflict, 0)}")
+    refuse_contradiction(propagate_exact(child_ptr, known, least, fixed), label)
     counts = np.empty_like(weights)
-    counts[0] = least[0] if fixed[0] else total
-    node, status = mode_tree(child_ptr, weights, least, fixed, _is_uniform(empty), counts)
-    _refuse(status, f"node {node}")
+    counts[0] = least[0] if fixed[0] else max(as_trials(total), least[0])
+    node, status = mode_tree(child_ptr, weights, least, fixed, is_uniform(empty), counts)
+    if status != OK:
+        refuse(status, label(node))
     return counts
 
 
 # --- checks -----------------------------------------------------------------------------------
 
 
-def _counts(values: ArrayLike, what: str) -> Integers:
+def as_counts(values: ArrayLike, what: str) -> Integers:
     """Whole nonnegative numbers as int64, or an error."""
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iu":
@@ -172,9 +176,9 @@ def _counts(values: ArrayLike, what: str) -> Integers:
     return np.asarray(array, np.int64, order="C")
 
 
-def _trials(trials: int) -> int:
+def as_trials(trials: int) -> int:
     """Check the number of trials."""
-    return int(_counts(np.asarray(trials), "trials"))
+    return int(as_counts(np.asarray(trials), "trials"))
 
 
 def _sum(weights: Integers) -> int:
@@ -184,7 +188,7 @@ def _sum(weights: Integers) -> int:
     return int(weights.sum())
 
 
-def _is_uniform(empty: Empty) -> bool:
+def is_uniform(empty: Empty) -> bool:
     """Read the policy for groups without any weight."""
     if empty not in ("error", "uniform"):
         raise SpecError(f"empty = {empty!r}", needed="'error' or 'uniform'")
@@ -193,19 +197,18 @@ def _is_uniform(empty: Empty) -> bool:
 
 def _weights_when_empty(weights: Integers, empty: Empty) -> Integers:
     """Equal weights, if the policy says so."""
-    if not weights.size or not _is_uniform(empty):
-        _refuse(EMPTY, "the group")
+    if not weights.size or not is_uniform(empty):
+        refuse(EMPTY, "the group")
     return np.ones_like(weights)
 
 
-def _contradiction(where: str) -> InfeasibleError:
-    return InfeasibleError(
-        f"{where} cannot be the sum of its parts: exact counts contradict each other",
-        remedy="correct the invariants",
-    )
+def refuse_contradiction(node: int, label: Callable[[int], str]) -> None:
+    """Raise if a node (not -1) has an exact count that its descendants contradict."""
+    if node >= 0:
+        refuse(INFEASIBLE, label(node))
 
 
-def _refuse(status: int, where: str) -> None:
+def refuse(status: int, where: str) -> None:
     """Turn a kernel's status into an error."""
     if status == EMPTY:
         raise InfeasibleError(
@@ -214,4 +217,7 @@ def _refuse(status: int, where: str) -> None:
             remedy="set empty = 'uniform' to split them evenly",
         )
     if status == INFEASIBLE:
-        raise _contradiction(where)
+        raise InfeasibleError(
+            f"{where} cannot be the sum of its parts: exact counts contradict each other",
+            remedy="correct the invariants",
+        )

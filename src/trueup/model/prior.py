@@ -140,6 +140,7 @@ class Masses:
 
 
 Prior = Flat | Poisson | NegativeBinomial | Masses
+FLAT = Flat()
 
 
 def _refuse_unless(good: bool, law: str, name: str, given: float) -> None:

@@ -23,6 +23,7 @@ from trueup.model.release import Release, Solution
 from trueup.model.spec import Spec
 from trueup.reconcile.method import Method
 from trueup.reconcile.multinomial_mode import MultinomialMode
+from trueup.reconcile.multinomial_sample import MultinomialSample
 from trueup.reconcile.topdown_raw import TopDownRaw
 from trueup.reconcile.tree_equality import TreeEquality
 from trueup.reconcile.tree_integer import TreeInteger
@@ -33,6 +34,7 @@ from trueup.verb import make_verb
 METHODS: tuple[type[Method], ...] = (
     TreeTopDown,
     MultinomialMode,
+    MultinomialSample,
     TreeEquality,
     TreeNonnegative,
     TreeInteger,

@@ -12,29 +12,44 @@ from numpy.typing import NDArray
 from trueup.kernel.multinomial import multinomial_mode_tree
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured
+from trueup.model.prior import FLAT, Prior
 from trueup.model.release import Solution
+from trueup.reconcile.estimates import Estimator, Layout, layout
 from trueup.reconcile.method import Method
-from trueup.reconcile.on_tree import TreeProblem, refuse_unmeasured, tree_problem
+from trueup.reconcile.on_tree import refuse_unmeasured, tree_problem
 
 
 @dataclass(frozen=True)
 class MultinomialMode(Method):
     """Split each total among its parts by a mode of the multinomial distribution.
 
-    The parts' probabilities are proportional to their noisy counts, negative ones taken as zero.
+    Trials are the posterior mode of the total, probabilities proportional to the posterior modes
+    of the parts: with flat priors the noisy counts themselves, negative ones taken as zero.
 
     Attributes
     ----------
+    total
+        What a count is estimated from: its own noisy versions (`independent`), or these and the
+        sum of its parts' noisy counts (`summed`).
+    monte_carlo
+        0 for the exact law of the summed noise, or the number of draws that approximate it
+        (10,000 in the paper).
     empty
         What to do where a total is left to split among parts that are all zero: refuse with
         `error`, or split it evenly with `uniform`.
+    prior, prior_total
+        Priors on the finest cells and on the grand total.
 
     References
     ----------
-    Wang and Reiter (2021), section 3.2, with the total by the independence approximation.
+    Wang and Reiter (2021), sections 3.1 and 3.2.
     """
 
+    total: Literal["independent", "summed"] = "independent"
+    monte_carlo: int = 0
     empty: Literal["error", "uniform"] = "uniform"
+    prior: Prior = FLAT
+    prior_total: Prior = FLAT
 
     name: ClassVar[str] = "multinomial-mode"
     title: ClassVar[str] = "each total split by a multinomial mode (Wang and Reiter 2021)"
@@ -42,24 +57,36 @@ class MultinomialMode(Method):
 
     def refuses(self, constraints: Constraints) -> str | None:
         """Bounds other than zero are not part of the multinomial model."""
-        if constraints.bounds:
-            return "it knows invariants and structural zeros, but no other bounds"
-        return None if constraints.nonnegative else "it makes counts nonnegative"
+        return refuses(constraints)
 
-    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
-        """Lay out the tree."""
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Layout:
+        """Lay out the tree, and what is measured where."""
         problem = tree_problem(constraints, headers)
         refuse_unmeasured(problem)
-        return problem
+        return layout(problem, self.total, self.prior, self.prior_total, self.monte_carlo)
 
-    def apply(self, state: TreeProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Split from the top; `rng` is not used."""
-        nodes = state.filled(np.maximum(state.values(values), 0))
-        rows = [self._split(state, row) for row in np.atleast_2d(nodes)]
-        return Solution(state.finest(np.reshape(rows, (*values.shape[:-1], -1))))
+    def apply(self, state: Layout, values: NDArray, rng: np.random.Generator) -> Solution:
+        """Split from the top; `rng` serves Monte Carlo sums only."""
+        estimator = Estimator(state, rng)
+        rows = np.atleast_2d(values).astype(np.int64)
+        nodes = np.stack([self._split(estimator, row) for row in rows])
+        return Solution(state.problem.finest(nodes).reshape(*values.shape[:-1], -1))
 
-    def _split(self, state: TreeProblem, nodes: NDArray) -> NDArray[np.int64]:
-        weights = np.rint(nodes).astype(np.int64)
-        known = (state.variance == 0) | (state.upper == 0)
-        exact = np.where(known, np.minimum(weights, state.upper), -1).astype(np.int64)
-        return multinomial_mode_tree(state.child_ptr, weights, int(weights[0]), exact=exact, empty=self.empty)
+    def _split(self, estimator: Estimator, row: NDArray) -> NDArray[np.int64]:
+        plan, weights = estimator.plan, estimator.modes(row)
+        exact = np.where(plan.settled(), weights, -1)
+        return multinomial_mode_tree(
+            plan.problem.child_ptr,
+            weights,
+            int(weights[0]),
+            exact=exact,
+            empty=self.empty,
+            label=plan.problem.nested.label,
+        )
+
+
+def refuses(constraints: Constraints) -> str | None:
+    """Say which constraints no multinomial model can keep."""
+    if constraints.bounds:
+        return "it knows invariants and structural zeros, but no other bounds"
+    return None if constraints.nonnegative else "it makes counts nonnegative"

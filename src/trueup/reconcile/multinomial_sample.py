@@ -1,0 +1,83 @@
+"""Wang's multinomial draws (the 2020 draft's Algorithms 1 and 2), applied to every parent from the top."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.multinomial_draw import multinomial_draw_tree
+from trueup.model.constraints import Constraints
+from trueup.model.measurements import Measured
+from trueup.model.prior import FLAT, Prior
+from trueup.model.release import Solution
+from trueup.reconcile.estimates import Estimator, Layout, layout
+from trueup.reconcile.method import Method
+from trueup.reconcile.multinomial_mode import refuses
+from trueup.reconcile.on_tree import refuse_unmeasured, tree_problem
+
+
+@dataclass(frozen=True)
+class MultinomialSample(Method):
+    """Split each total among its parts by a draw from the multinomial distribution.
+
+    Noisier than `multinomial-mode`: a draw adds the multinomial's own variance. Offered because
+    tables have been published with it.
+
+    Attributes
+    ----------
+    algorithm
+        1: total and weights are draws from the posteriors of the counts. 2: total and weights are
+        their modes (with flat priors the noisy counts, negative ones taken as zero).
+    total, monte_carlo, empty, prior, prior_total
+        As in `multinomial-mode`.
+
+    References
+    ----------
+    Wang (2020), section 3.1.1, Algorithms 1 and 2.
+    """
+
+    algorithm: Literal[1, 2] = 2
+    total: Literal["independent", "summed"] = "independent"
+    monte_carlo: int = 0
+    empty: Literal["error", "uniform"] = "uniform"
+    prior: Prior = FLAT
+    prior_total: Prior = FLAT
+
+    name: ClassVar[str] = "multinomial-sample"
+    title: ClassVar[str] = "each total split by a multinomial draw (Wang 2020, Algorithms 1 and 2)"
+    structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
+
+    def refuses(self, constraints: Constraints) -> str | None:
+        """Bounds other than zero are not part of the multinomial model."""
+        return refuses(constraints)
+
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Layout:
+        """Lay out the tree, and what is measured where."""
+        problem = tree_problem(constraints, headers)
+        refuse_unmeasured(problem)
+        return layout(problem, self.total, self.prior, self.prior_total, self.monte_carlo)
+
+    def apply(self, state: Layout, values: NDArray, rng: np.random.Generator) -> Solution:
+        """Draw from the top; equal values and an equal `rng` give equal draws."""
+        estimator = Estimator(state, rng)
+        rows = np.atleast_2d(values).astype(np.int64)
+        nodes = np.stack([self._split(estimator, row) for row in rows])
+        return Solution(state.problem.finest(nodes).reshape(*values.shape[:-1], -1))
+
+    def _split(self, estimator: Estimator, row: NDArray) -> NDArray[np.int64]:
+        plan, draw = estimator.plan, self.algorithm == 1
+        weights = estimator.draws(row) if draw else estimator.modes(row)
+        exact = np.where(plan.settled(), weights, -1)
+        return multinomial_draw_tree(
+            plan.problem.child_ptr,
+            weights,
+            int(weights[0]),
+            estimator.rng,
+            exact=exact,
+            empty=self.empty,
+            label=plan.problem.nested.label,
+        )

@@ -1,0 +1,167 @@
+"""The law of a sum of independent readings, as a log table: by convolution, or by Monte Carlo.
+
+A *reading* of a count is what its noisy versions say of it: the masses proportional to the
+product of their laws, relative to the first noisy value. One noisy version gives the law itself
+(every law is symmetric). A *shape* is a reading without its place: `((law, offset), ...)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import lfilter
+
+from trueup.errors import SpecError
+from trueup.noise import DiscreteLaplace
+
+Reals = NDArray[np.float64]
+Shape = tuple[tuple, ...]
+Shapes = Mapping[Shape, int]
+
+LEFT_OUT = 1e-18
+"""Mass that the window of one law leaves out."""
+WIDEST_TABLE = 2**25
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Log masses at `low, low + 1, ...` (counts), the ends continued in a straight line.
+
+    A convolution of log-concave laws lies below that line, and the line is reached only where
+    readings contradict each other at odds below 1e-200.
+    """
+
+    low: int
+    log: Reals
+    open_ended: bool = True
+
+    def at(self, counts: NDArray) -> Reals:
+        """Log mass at whole numbers."""
+        position = np.asarray(counts, np.int64) - self.low
+        inside = np.clip(position, 0, self.log.size - 1)
+        beyond = position - inside
+        if not self.open_ended:
+            return np.where(beyond == 0, self.log[inside], -np.inf)
+        slopes = self._slopes()
+        return self.log[inside] + np.where(beyond < 0, -beyond * slopes[0], beyond * slopes[1])
+
+    def _slopes(self) -> tuple[float, float]:
+        """Change of the log mass with each step outwards, at either end."""
+        if self.log.size < 2:
+            return -np.inf, -np.inf
+        return min(self.log[0] - self.log[1], 0.0), min(self.log[-1] - self.log[-2], 0.0)
+
+
+def reading_masses(shape: Shape) -> tuple[int, Reals]:
+    """Return the normalised masses of one reading, and where they start (counts)."""
+    low = min(offset - reach(law) for law, offset in shape)
+    high = max(offset + reach(law) for law, offset in shape)
+    counts = window(low, high)
+    log = np.sum([law.logpmf(offset - counts) for law, offset in shape], axis=0)
+    masses = np.exp(log - log.max())
+    return low, masses / masses.sum()
+
+
+def convolved(shapes: Shapes, distance: int) -> Table:
+    """Return the log masses of a sum of readings, right in relative terms out to `distance` from 0.
+
+    Sums of two-sided geometrics need no windows of their own: `q^|k|` is a geometric law run
+    forwards after one run backwards, and running one is a recursive filter with positive terms.
+
+    Raises
+    ------
+    SpecError
+        If the noise is too wide to tabulate.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> table = convolved({((DiscreteLaplace(Fraction(1)), 0),): 2}, 5)
+    >>> q = np.exp(-1.0)
+    >>> bool(np.isclose(np.exp(table.at([0])[0]), ((1 - q) / (1 + q)) ** 2 * (1 + q**2) / (1 - q**2)))
+    True
+    """
+    spread = sum(count * _variance(shape) for shape, count in shapes.items()) ** 0.5
+    shift = sum(count * max(abs(offset) for _, offset in shape) for shape, count in shapes.items())
+    edge = int(distance + shift + 12 * spread + max(reach(s[0][0]) for s in shapes)) + 1
+    masses = np.zeros(window(-edge, edge).size)
+    masses[edge] = 1.0
+    for shape, count in shapes.items():
+        law, only = shape[0][0], len(shape) == 1
+        if only and isinstance(law, DiscreteLaplace):
+            masses = _filtered(masses, float(law.epsilon), count)
+        else:
+            masses = _added(masses, *_power(*reading_masses(shape), count, edge))
+    first, last = np.flatnonzero(masses > 1e-290)[[0, -1]]
+    return Table(int(first) - edge, np.log(masses[first : last + 1]))
+
+
+def simulated(shapes: Shapes, draws: int, rng: np.random.Generator) -> Table:
+    """Return log frequencies of `draws` simulated sums (Wang & Reiter 2021, section 3.1.2)."""
+    sums = np.zeros(draws, np.int64)
+    for shape, count in sorted(shapes.items(), key=str):
+        low, masses = reading_masses(shape)
+        for _ in range(count):
+            sums += low + rng.choice(masses.size, draws, p=masses)
+    low = int(sums.min())
+    with np.errstate(divide="ignore"):
+        return Table(low, np.log(np.bincount(sums - low) / draws), open_ended=False)
+
+
+def reach(law) -> int:
+    """Half width of a law's window."""
+    return int(law.reach(LEFT_OUT)) + 1
+
+
+def _variance(shape: Shape) -> float:
+    """Upper bound on the variance of a reading (counts squared)."""
+    return min(law.variance for law, _ in shape)
+
+
+def window(low: int, high: int) -> NDArray[np.int64]:
+    if high - low > WIDEST_TABLE:
+        raise SpecError(
+            f"a table of {high - low:.3g} counts is too long",
+            needed="noise whose posterior fits a table of 2^25 counts",
+            remedy="use total = 'independent' and a flat prior",
+        )
+    return np.arange(low, high + 1)
+
+
+def _filtered(masses: Reals, epsilon: float, times: int) -> Reals:
+    """Add `times` two-sided geometric variables."""
+    q, gain = np.exp(-epsilon), -np.expm1(-epsilon)
+    for _ in range(times):
+        forwards = lfilter([gain], [1.0, -q], masses)
+        masses = np.ascontiguousarray(lfilter([gain], [1.0, -q], forwards[::-1])[::-1])
+        masses[masses < 1e-300] = 0.0
+    return masses
+
+
+def _power(low: int, masses: Reals, times: int, edge: int) -> tuple[int, Reals]:
+    """Masses of the sum of `times` copies, by repeated squaring."""
+    if times == 1:
+        return low, masses
+    half_low, half = _power(low, masses, times // 2, edge)
+    total_low, total = _trim(2 * half_low, np.convolve(half, half), edge)
+    if times % 2:
+        total_low, total = _trim(total_low + low, np.convolve(total, masses), edge)
+    return total_low, total
+
+
+def _trim(low: int, masses: Reals, edge: int) -> tuple[int, Reals]:
+    """Keep the window -edge..edge and what is not negligible in it."""
+    first, last = max(-edge - low, 0), min(edge - low + 1, masses.size)
+    kept = masses[first:last]
+    inside = np.flatnonzero(kept > 1e-300)[[0, -1]]
+    return low + first + int(inside[0]), kept[inside[0] : inside[1] + 1]
+
+
+def _added(masses: Reals, low: int, other: Reals) -> Reals:
+    """Convolve on the window of `masses`, which is centred."""
+    whole = np.convolve(masses, other)
+    first = -low
+    return whole[first : first + masses.size]
