@@ -15,6 +15,8 @@ from trueup.noise.law import Integers, Reals, Words
 
 WIDEST = 2**28
 """Largest scale or standard deviation (counts). Beyond it sums of noisy counts could leave int64."""
+NARROWEST = Fraction(1, WIDEST)
+"""Smallest one. Below it noise is zero but with a probability that no double can hold."""
 
 
 class Sampler(Protocol):
@@ -187,8 +189,10 @@ def probabilities(probability: ArrayLike) -> Reals:
     return p
 
 
-def within_widest(scale_squared: Fraction, what: str, value: Fraction) -> None:
-    """Refuse noise so wide that a sum of noisy counts could leave 64-bit integers."""
-    if scale_squared > WIDEST**2:
-        needed = f"a scale (or standard deviation) of at most {WIDEST:,} counts"
-        raise SpecError(f"{what} {float(value):.3g} makes noise wider than any count", needed=needed)
+def refuse_extreme_width(scale_squared: Fraction, what: str, value: Fraction) -> None:
+    """Refuse noise so wide that sums of noisy counts could leave 64-bit integers, or as good as none."""
+    if not NARROWEST**2 <= scale_squared <= WIDEST**2:
+        shown = f" {value}" if len(str(value)) <= 24 else ""
+        effect = "practically no noise" if scale_squared < 1 else "noise wider than any count"
+        needed = f"a scale (or standard deviation) between 1/{WIDEST:,} and {WIDEST:,} counts"
+        raise SpecError(f"{what}{shown} makes {effect}", needed=needed)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from trueup.noise.base import IntegerLaw, Sampler, within_widest
+from trueup.noise.base import IntegerLaw, Sampler, refuse_extreme_width
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.gaussian_table import GaussianTable
 from trueup.noise.gaussian_wide import GaussianWide
@@ -28,7 +28,7 @@ class DiscreteGaussian(IntegerLaw):
     Parameters
     ----------
     sigma2
-        Squared scale, exact (counts squared): a Fraction or text such as `"1/2"`; at most 2^56.
+        Squared scale, exact (counts squared): a Fraction or text such as `"1/2"`; from 2^-56 to 2^56.
         The variance is slightly smaller when it is below about 1.
 
     Raises
@@ -54,13 +54,13 @@ class DiscreteGaussian(IntegerLaw):
 
     def __post_init__(self) -> None:
         sigma2 = rational(self.sigma2, "sigma2")
-        within_widest(sigma2, "sigma2", sigma2)
+        refuse_extreme_width(sigma2, "sigma2", sigma2)
         object.__setattr__(self, "sigma2", sigma2)
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> DiscreteGaussian:
         """Return the law that spends the zCDP `amount` rho on a vector of that sensitivity."""
-        return cls(sensitivity.l2_squared / (2 * rational(amount, "rho")))
+        return cls(rational(sensitivity.l2_squared, "the L2 sensitivity") / (2 * rational(amount, "rho")))
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """Return the zCDP rho: squared L2 sensitivity over `2 sigma2`."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from trueup.noise.base import IntegerLaw, within_widest
+from trueup.noise.base import IntegerLaw, refuse_extreme_width
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.geometric import two_sided_geometric
 from trueup.noise.law import Reals
@@ -22,7 +22,7 @@ class DiscreteLaplace(IntegerLaw):
     Parameters
     ----------
     epsilon
-        Inverse scale, exact: `Fraction(1, 2)` or the text `"1/2"` or `"0.5"`; at least 2^-28.
+        Inverse scale, exact: `Fraction(1, 2)` or the text `"1/2"` or `"0.5"`; from 2^-28 to 2^28.
 
     Raises
     ------
@@ -49,13 +49,13 @@ class DiscreteLaplace(IntegerLaw):
 
     def __post_init__(self) -> None:
         epsilon = rational(self.epsilon, "epsilon")
-        within_widest(1 / epsilon**2, "epsilon", epsilon)
+        refuse_extreme_width(1 / epsilon**2, "epsilon", epsilon)
         object.__setattr__(self, "epsilon", epsilon)
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> DiscreteLaplace:
         """Return the law that spends the pure epsilon `amount` on a vector of that sensitivity."""
-        return cls(rational(amount, "epsilon") / sensitivity.l1)
+        return cls(rational(amount, "epsilon") / rational(sensitivity.l1, "the L1 sensitivity"))
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """Return the pure epsilon: inverse scale times L1 sensitivity."""

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trueup.noise.base import ContinuousLaw, probabilities, within_widest
+from trueup.noise.base import ContinuousLaw, probabilities, refuse_extreme_width
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.law import Reals
 from trueup.noise.rational import rational
@@ -46,13 +46,13 @@ class Gaussian(ContinuousLaw):
 
     def __post_init__(self) -> None:
         sigma2 = rational(self.sigma2, "sigma2")
-        within_widest(sigma2, "sigma2", sigma2)
+        refuse_extreme_width(sigma2, "sigma2", sigma2)
         object.__setattr__(self, "sigma2", sigma2)
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Gaussian:
         """Return the law that spends the zCDP `amount` rho on a vector of that sensitivity."""
-        return cls(sensitivity.l2_squared / (2 * rational(amount, "rho")))
+        return cls(rational(sensitivity.l2_squared, "the L2 sensitivity") / (2 * rational(amount, "rho")))
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """Return the zCDP rho: squared L2 sensitivity over `2 sigma2`."""

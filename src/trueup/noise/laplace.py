@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trueup.noise.base import ContinuousLaw, probabilities, within_widest
+from trueup.noise.base import ContinuousLaw, probabilities, refuse_extreme_width
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.law import Reals
 from trueup.noise.rational import rational
@@ -46,13 +46,13 @@ class Laplace(ContinuousLaw):
 
     def __post_init__(self) -> None:
         scale = rational(self.scale, "scale")
-        within_widest(scale**2, "scale", scale)
+        refuse_extreme_width(scale**2, "scale", scale)
         object.__setattr__(self, "scale", scale)
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Laplace:
         """Return the law that spends the pure epsilon `amount` on a vector of that sensitivity."""
-        return cls(sensitivity.l1 / rational(amount, "epsilon"))
+        return cls(rational(sensitivity.l1, "the L1 sensitivity") / rational(amount, "epsilon"))
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """Return the pure epsilon: L1 sensitivity over the scale."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from trueup.errors import SpecError
-from trueup.noise.base import IntegerLaw, within_widest
+from trueup.noise.base import IntegerLaw, refuse_extreme_width
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.interval import Interval, Powers
 from trueup.noise.inversion import Inversion
@@ -30,7 +30,7 @@ class TruncatedGeometric(IntegerLaw):
     Parameters
     ----------
     epsilon
-        Inverse scale, exact; at least 2^-28.
+        Inverse scale, exact; from 2^-28 to 2^28.
     bound
         Largest absolute noise (counts), from 1 to 2^14; 50 in the source.
 
@@ -58,7 +58,7 @@ class TruncatedGeometric(IntegerLaw):
 
     def __post_init__(self) -> None:
         epsilon, bound = rational(self.epsilon, "epsilon"), rational(self.bound, "bound")
-        within_widest(1 / epsilon**2, "epsilon", epsilon)
+        refuse_extreme_width(1 / epsilon**2, "epsilon", epsilon)
         if bound.denominator != 1 or bound > LARGEST_BOUND:
             raise SpecError(
                 f"bound is {bound if bound < 10**9 else 'beyond 10^9'}",
@@ -71,7 +71,7 @@ class TruncatedGeometric(IntegerLaw):
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity, bound: int = 50) -> TruncatedGeometric:
         """Return the law whose epsilon is `amount` on a vector of that sensitivity; its delta comes on top."""
-        return cls(rational(amount, "epsilon") / sensitivity.l1, bound)
+        return cls(rational(amount, "epsilon") / rational(sensitivity.l1, "the L1 sensitivity"), bound)
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """Return (epsilon, delta), delta rounded up.
