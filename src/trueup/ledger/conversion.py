@@ -21,8 +21,8 @@ from fractions import Fraction
 
 from trueup.errors import SpecError
 
-# No delta below exp(-10,000) is ever claimed: raising it to that is outward too.
-_SMALLEST_LOG = Fraction(-10_000)
+# No delta below exp(-1,000) is ever claimed: raising it to that is outward too.
+_SMALLEST_LOG = Fraction(-1_000)
 _UP = decimal.Context(prec=60, rounding=decimal.ROUND_CEILING, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _SHOWN = decimal.Context(
     prec=20, rounding=decimal.ROUND_CEILING, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN

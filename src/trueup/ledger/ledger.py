@@ -178,6 +178,17 @@ class Ledger:
         with self._store.transaction(writing=False) as transaction:
             return transaction.after(0)
 
+    def finished(
+        self, dataset: str, analyst: str, kind: Kind, costs: Iterable[Cost], key: str | None
+    ) -> Commit | None:
+        """Return the release that was committed under a key, if there is one.
+
+        Parameters and errors are those of `reserve`; nothing is charged.
+        """
+        request = _request(dataset, analyst, kind, costs, key)
+        done = self.state().finished(request.key)
+        return _same(done, request) if done else None
+
     def recover(self) -> list[Commit]:
         """Finish the renames that a crash prevented; return the releases this concerned.
 
@@ -187,25 +198,24 @@ class Ledger:
             If a committed release cannot be moved into place.
         """
         return [
-            commit for commit in self.state().commits.values() if publish.finish(commit.staged, commit.final)
+            commit
+            for commit in self.state().commits.values()
+            if publish.finish(Path(commit.ready), Path(commit.final))
         ]
 
     @contextmanager
     def _writing(self) -> Iterator[_Book]:
         """Hold the write lock, with the state brought up to date."""
-        with self._store.transaction(writing=True) as transaction:
-            self._state.read(transaction.after(self._state.number))
-            book = _Book(self._state, transaction)
-            try:
+        book = None
+        try:
+            with self._store.transaction(writing=True) as transaction:
+                self._state.read(transaction.after(self._state.number))
+                book = _Book(self._state, transaction)
                 yield book
-            except BaseException:
-                self._forget(book)
-                raise
-
-    def _forget(self, book: _Book) -> None:
-        """Drop a state that holds entries which are about to be rolled back."""
-        if book.appended:
-            self._state = State()
+        except BaseException:
+            if book and book.appended:
+                self._state = State()  # it holds entries that were rolled back
+            raise
 
 
 @dataclass
@@ -214,12 +224,12 @@ class _Book:
 
     state: State
     transaction: Transaction
-    appended: int = 0
+    appended: bool = False
 
     def append(self, action: str, fields: dict[str, Any]) -> Entry:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         entry = link(self.state.number + 1, self.state.head, {"action": action, "time": now, **fields})
-        self.appended += 1
+        self.appended = True
         self.transaction.append(entry)
         self.state.read([entry])
         return entry
@@ -250,27 +260,37 @@ class Reservation:
         Parameters
         ----------
         staged
-            The finished bundle, in the same folder as its target.
+            The finished bundle, on the same file system as its target.
         final
-            Where it is published; must not exist.
+            Where it is published; must not exist, or be an empty folder.
 
         Raises
         ------
         BundleError
-            If the bundle is missing or the target exists.
+            If the bundle does not carry the reservation's stamp, or the target is occupied.
         BudgetError
             If the reservation or its key was committed before, or the ledger cannot be written.
         """
         staged, final = Path(staged).absolute(), Path(final).absolute()
-        digest = publish.check_staged(staged, self.stamp)
+        fields = publish.describe(staged, self.stamp)
         sync(staged)
+        # Under its new name the bundle is out of reach of whoever cleans up the staging folder.
+        ready = staged.rename(final.with_name(f".{final.name}.ready-{self.name}"))
+        try:
+            self._record(ready, final, fields)
+        except BaseException:
+            if self.name not in self.ledger.state().commits:
+                ready.rename(staged)
+            raise
+        publish.finish(ready, final)
+        return self.ledger.state().commits[self.name]
+
+    def _record(self, ready: Path, final: Path, fields: Mapping[str, Any]) -> None:
         with self.ledger._writing() as book:
             self._refuse_second(book.state)
-            publish.refuse_taken(final, book.state.staged_for(str(final)))
-            fields = {"reservation": self.name, "staged": str(staged), "final": str(final), "digest": digest}
-            book.append("commit", fields)
-        publish.finish(str(staged), str(final))
-        return self.ledger._state.commits[self.name]
+            publish.refuse_taken(final, book.state.ready_for(str(final)))
+            places = {"reservation": self.name, "ready": str(ready), "final": str(final)}
+            book.append("commit", {**places, **fields})
 
     def _refuse_second(self, state: State) -> None:
         if self.name not in state.reserved:

@@ -14,38 +14,40 @@ from trueup.io.staging import publish, refuse_occupied
 MANIFEST = Path("public", "manifest.json")
 
 
-def read_stamp(manifest: Path) -> Mapping[str, Any] | None:
-    """Return what a manifest says of the ledger; None if no ledger was kept.
+def read_manifest(manifest: Path) -> tuple[str, dict[str, Any]]:
+    """Return the SHA-256 of a manifest and what it says.
 
     Raises
     ------
     BundleError
-        If the manifest cannot be read.
+        If it cannot be read.
     """
     try:
-        return json.loads(manifest.read_bytes()).get("ledger")
-    except (OSError, ValueError, AttributeError):
+        text = manifest.read_bytes()
+        return hashlib.sha256(text).hexdigest(), dict(json.loads(text))
+    except (OSError, ValueError, TypeError):
         raise BundleError(
             f"'{manifest.parents[1]}' has no readable {MANIFEST}", remedy="check the path"
         ) from None
 
 
-def check_staged(staged: Path, stamp: Mapping[str, Any]) -> str:
-    """Check that a staged bundle carries its reservation's stamp; return its manifest's SHA-256.
+def describe(staged: Path, stamp: Mapping[str, Any]) -> dict[str, Any]:
+    """Check that a staged bundle carries its reservation's stamp; return what the ledger keeps of it.
 
     Raises
     ------
     BundleError
         If there is no manifest, or it carries another stamp.
     """
-    if read_stamp(staged / MANIFEST) != dict(stamp):
+    digest, manifest = read_manifest(staged / MANIFEST)
+    if manifest.get("ledger") != dict(stamp):
         raise BundleError(
             "the staged manifest does not carry its reservation", needed="the stamp under 'ledger'"
         )
-    return hashlib.sha256((staged / MANIFEST).read_bytes()).hexdigest()
+    return {"manifest": digest, "measurements": manifest.get("measurements")}
 
 
-def refuse_taken(final: Path, staged: Iterable[str]) -> None:
+def refuse_taken(final: Path, waiting: Iterable[str]) -> None:
     """Refuse a target that is occupied, or that a committed release is about to take.
 
     Raises
@@ -53,13 +55,13 @@ def refuse_taken(final: Path, staged: Iterable[str]) -> None:
     BundleError
         Naming the target.
     """
-    # A rename may happen between the two looks: then the staged folder was seen, or the target is.
-    if any(Path(other).exists() for other in staged):
+    # A rename may happen between the two looks: then the waiting folder was seen, or the target is.
+    if any(Path(other).exists() for other in waiting):
         raise BundleError(f"'{final}' is about to hold another release", remedy="choose another --out")
     refuse_occupied(final)
 
 
-def finish(staged: str, final: str) -> bool:
+def finish(ready: Path, final: Path) -> bool:
     """Rename a committed bundle into place; False if that was done before.
 
     Raises
@@ -67,12 +69,12 @@ def finish(staged: str, final: str) -> bool:
     BundleError
         If something else stands in the way.
     """
-    if not Path(staged).is_dir():
+    if not ready.is_dir():
         return False
     try:
-        publish(Path(staged), Path(final))
+        publish(ready, final)
     except (BundleError, FileNotFoundError):
-        if Path(staged).is_dir():
+        if ready.is_dir():
             raise
         return False  # another process was faster
     return True

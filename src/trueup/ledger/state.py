@@ -57,19 +57,20 @@ class Commit:
     ----------
     reservation, request
         What it was granted for.
-    staged, final
-        Where the bundle was built, and where it is published.
-    digest
-        SHA-256 of its public manifest.
+    ready, final
+        Where the bundle waited, and where it is published.
+    manifest, measurements
+        SHA-256 of its public manifest, and the digest of the measurements that this states.
     stamp
         What its manifest says of the ledger.
     """
 
     reservation: str
     request: Request
-    staged: str
+    ready: str
     final: str
-    digest: str
+    manifest: str
+    measurements: str | None
     stamp: Mapping[str, Any]
 
 
@@ -141,9 +142,9 @@ class State:
         """Return the release that was committed under a key, if there is one."""
         return next((c for c in self.commits.values() if key is not None and c.request.key == key), None)
 
-    def staged_for(self, final: str) -> list[str]:
-        """Name the staging folders of everything that was committed for one target."""
-        return [c.staged for c in self.commits.values() if c.final == final]
+    def ready_for(self, final: str) -> list[str]:
+        """Name the waiting folders of everything that was committed for one target."""
+        return [c.ready for c in self.commits.values() if c.final == final]
 
     def stamp(self, entry: Entry) -> dict[str, Any]:
         """Return what a manifest says of the ledger: where in which chain its reservation stands."""
@@ -193,9 +194,8 @@ class State:
         granted, request = self.reserved[reservation]
         if reservation in self.commits or self.finished(request.key):
             raise ValueError
-        self.commits[reservation] = Commit(
-            reservation, request, fields["staged"], fields["final"], fields["digest"], self.stamp(granted)
-        )
+        texts = (fields[name] for name in ("ready", "final", "manifest", "measurements"))
+        self.commits[reservation] = Commit(reservation, request, *texts, stamp=self.stamp(granted))
 
 
 _ACTIONS = {"open": State._open, "caps": State._cap, "reserve": State._reserve, "commit": State._commit}

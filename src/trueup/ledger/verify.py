@@ -1,0 +1,115 @@
+"""Checking a ledger: its own chain, and what published bundles say of it.
+
+The chain alone finds an altered, removed or inserted entry. It cannot find that the last entries
+were cut off, or that an older copy was put back: what is left is a valid chain. Published
+manifests can, because each holds the hash of the entry that granted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trueup.errors import BudgetError, BundleError
+from trueup.ledger.chain import Entry
+from trueup.ledger.ledger import Ledger
+from trueup.ledger.publish import MANIFEST, read_manifest
+from trueup.ledger.state import State
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a check of the ledger found.
+
+    Attributes
+    ----------
+    entries, head
+        How many entries there are, and the hash of the last.
+    bundles
+        How many bundles were compared.
+    unrecorded
+        Bundles that say themselves that no ledger was kept.
+    findings
+        Everything that is wrong, in sentences; empty if nothing is.
+    """
+
+    entries: int
+    head: str
+    bundles: int
+    unrecorded: tuple[str, ...]
+    findings: tuple[str, ...]
+
+
+def verify(ledger: Ledger, against: str | Path | None = None) -> Verification:
+    """Recompute chain and caps, and compare with the bundles in a folder.
+
+    Parameters
+    ----------
+    ledger
+        The ledger.
+    against
+        A bundle, or a folder that holds bundles at any depth.
+
+    Raises
+    ------
+    BundleError
+        If there is no bundle there.
+    BudgetError
+        If the ledger cannot be read at all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> ledger = Ledger.create(tempfile.mkdtemp() + "/ledger.db")
+    >>> verify(ledger).findings
+    ()
+    """
+    entries = ledger.entries()
+    state, findings = _replay(entries)
+    manifests = _manifests(Path(against)) if against is not None else []
+    unrecorded = []
+    for path in manifests:
+        digest, manifest = read_manifest(path)
+        if manifest.get("ledger") is None:
+            unrecorded.append(str(path.parents[1]))
+        elif what := _mismatch(digest, manifest, entries, state):
+            findings.append(f"{path.parents[1]}: {what}")
+    head = entries[-1].hash if entries else ""
+    return Verification(len(entries), head, len(manifests), tuple(unrecorded), tuple(findings))
+
+
+def _replay(entries: list[Entry]) -> tuple[State, list[str]]:
+    state = State()
+    try:
+        state.read(entries)
+    except BudgetError as error:
+        return state, [error.given]
+    return state, []
+
+
+def _manifests(folder: Path) -> list[Path]:
+    here = folder / MANIFEST
+    found = [here] if here.is_file() else sorted(folder.glob(f"**/{MANIFEST.as_posix()}"))
+    if not found:
+        raise BundleError(f"'{folder}' holds no bundle", needed="a bundle, or a folder of bundles")
+    return found
+
+
+def _mismatch(digest: str, manifest: Mapping[str, Any], entries: list[Entry], state: State) -> str:
+    """What is wrong between one published manifest and the ledger; empty if nothing is."""
+    stamp = manifest["ledger"]
+    number = stamp.get("entry") if isinstance(stamp, dict) else None
+    if not isinstance(number, int) or number < 1:
+        return "its manifest names no entry"
+    if number > len(entries):
+        return f"entry {number} is missing: the end of the ledger was cut off, or an older copy was restored"
+    if entries[number - 1].hash != stamp.get("head"):
+        return f"entry {number} is another one: the ledger was altered or replaced"
+    commit = next((c for c in state.commits.values() if c.stamp["entry"] == number), None)
+    if commit is None:
+        return "it was published without a committed entry"
+    # Other tables made from the same measurements are post-processing: they cost nothing more.
+    same = commit.measurements is not None and commit.measurements == manifest.get("measurements")
+    return "" if same or commit.manifest == digest else "its measurements are not those that were committed"

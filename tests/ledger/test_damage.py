@@ -1,0 +1,240 @@
+"""What a damaged, cut, restored, full or read-only ledger does: it never grants."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+from tests.ledger.helpers import epsilon, ledger_at, release
+
+from trueup.errors import BudgetError, BundleError
+from trueup.ledger.chain import digest
+from trueup.ledger.ledger import Ledger
+from trueup.ledger.store import SqliteStore, Transaction
+from trueup.ledger.verify import verify
+
+DP = ("survey", "ana", "dp")
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A ledger with three releases; its path."""
+    path = tmp_path / "ledger.db"
+    ledger = ledger_at(str(path))
+    for i in range(3):
+        release(ledger, tmp_path, f"out{i}", key=f"key {i}")
+    return path
+
+
+def execute(path, *commands):
+    """Change the file behind the ledger's back."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    triggers = [f"DROP TRIGGER trueup_ledger_no_{what}" for what in ("update", "delete")]
+    for command in (*triggers, *commands):
+        connection.execute(command)
+    connection.close()
+
+
+def test_an_untouched_ledger_verifies(kept):
+    found = verify(Ledger.open(str(kept)), kept.parent)
+    assert (found.entries, found.bundles, found.findings, found.unrecorded) == (8, 3, (), ())
+
+
+TAMPERING = {
+    "an amount made smaller": (
+        """UPDATE trueup_ledger SET body = replace(body, '"amount":"1/10"', '"amount":"1/99"') WHERE number = 3""",
+        "entry 3 of the ledger does not match its hash",
+    ),
+    "a hash": ("UPDATE trueup_ledger SET hash = hash || '0' WHERE number = 5", "entry 5"),
+    "a row removed": ("DELETE FROM trueup_ledger WHERE number = 4", "entry 4 of the ledger is missing"),
+    "the first row removed": (
+        "DELETE FROM trueup_ledger WHERE number = 1",
+        "entry 1 of the ledger is missing",
+    ),
+    "a row repeated": (
+        "INSERT INTO trueup_ledger SELECT 9, body, hash || 'x' FROM trueup_ledger WHERE number = 8",
+        "entry 9",
+    ),
+    "rubbish": (
+        "UPDATE trueup_ledger SET body = 'x', hash = '" + digest("x") + "' WHERE number = 6",
+        "entry 6 .* cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERING)
+def test_tampering_is_found_and_nothing_granted(kept, name):
+    command, where = TAMPERING[name]
+    execute(kept, command)
+    assert re.search(where, verify(Ledger(SqliteStore(kept))).findings[0])
+    with pytest.raises(BudgetError, match=where):
+        Ledger.open(str(kept))
+
+
+def test_a_chain_recomputed_by_a_forger_is_found_by_the_bundles(kept):
+    entries = Ledger.open(str(kept)).entries()
+    commands, previous = [], entries[1].hash
+    for entry in entries[2:]:
+        fields = entry.fields | {"previous": previous}
+        for cost in fields.get("costs", []):
+            cost["amount"] = "1/99"
+        body = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+        previous = digest(body)
+        commands.append(
+            f"UPDATE trueup_ledger SET body = '{body}', hash = '{previous}' WHERE number = {entry.number}"
+        )
+    execute(kept, *commands)
+    forged = Ledger.open(str(kept))
+    assert not verify(forged).findings
+    found = verify(forged, kept.parent).findings
+    assert len(found) == 3
+    assert all("altered or replaced" in what for what in found)
+
+
+@pytest.mark.parametrize(("left", "wrong"), [(7, 1), (6, 1), (4, 2), (2, 3)])
+def test_a_cut_tail_is_found_by_the_bundles(kept, left, wrong):
+    execute(kept, f"DELETE FROM trueup_ledger WHERE number > {left}")
+    ledger = Ledger.open(str(kept))
+    assert not verify(ledger).findings
+    assert len(verify(ledger, kept.parent).findings) == wrong
+
+
+def test_a_restored_backup_is_found_also_after_new_entries(kept):
+    backup = kept.with_name("backup.db")
+    shutil.copy(kept, backup)
+    release(Ledger.open(str(kept)), kept.parent, "later")
+    shutil.copy(backup, kept)
+    ledger = Ledger.open(str(kept))
+    assert ["older copy" in what for what in verify(ledger, kept.parent).findings] == [True]
+    release(ledger, kept.parent, "after")
+    assert ["altered or replaced" in what for what in verify(ledger, kept.parent).findings] == [True]
+
+
+def test_a_bundle_with_other_measurements_is_found(kept):
+    manifest = kept.parent / "out1" / "public" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"0"', '"1"'))
+    (found,) = verify(Ledger.open(str(kept)), kept.parent / "out1").findings
+    assert "not those that were committed" in found
+
+
+def test_an_entry_over_the_cap_is_found_though_its_chain_is_right(kept):
+    ledger = Ledger.open(str(kept))
+    entry = ledger.entries()[2]
+    state = ledger.state()
+    fields = entry.fields | {"entry": 9, "previous": state.head, "reservation": "new"}
+    fields["costs"][0]["amount"] = "9"
+    body = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    execute(kept, f"INSERT INTO trueup_ledger VALUES (9, '{body}', '{digest(body)}')")
+    with pytest.raises(BudgetError, match="entry 9 of the ledger cannot be true"):
+        Ledger.open(str(kept))
+
+
+def test_bundles_without_a_ledger_are_listed(kept):
+    manifest = kept.parent / "free" / "public" / "manifest.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text('{"ledger": null}')
+    found = verify(Ledger.open(str(kept)), kept.parent)
+    assert found.unrecorded == (str(kept.parent / "free"),)
+    assert not found.findings
+
+
+def test_verification_against_nothing_is_refused(kept, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BundleError, match="holds no bundle"):
+        verify(Ledger.open(str(kept)), tmp_path / "empty")
+
+
+@pytest.mark.parametrize("command", ["UPDATE trueup_ledger SET hash = ''", "DELETE FROM trueup_ledger"])
+def test_the_table_itself_is_append_only(url, command):
+    ledger = ledger_at(url)
+    with (
+        pytest.raises(BudgetError, match="append-only"),
+        ledger._store.transaction(writing=True) as transaction,
+    ):
+        transaction._connection.execute(command)
+    assert ledger.state().number == len(ledger.entries()) == 2
+
+
+@contextmanager
+def ordinary_user():
+    """Root may write read-only files: step back from it."""
+    before = os.geteuid()
+    os.seteuid(before or 65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+def test_a_read_only_file_grants_nothing(kept):
+    kept.parent.chmod(0o755)
+    for parent in [*kept.parents][1:-2]:
+        parent.chmod(parent.stat().st_mode | 0o055)
+    kept.chmod(0o444)
+    kept.parent.chmod(0o555)
+    ledger = Ledger.open(str(kept))
+    with ordinary_user(), pytest.raises(BudgetError, match="cannot be used.*no budget was granted"):
+        ledger.reserve(*DP, epsilon("1/10"))
+    kept.parent.chmod(0o755)
+    assert len(Ledger.open(str(kept)).state().reserved) == 3
+
+
+FULL = """
+import resource, signal, sys
+from tests.ledger.helpers import epsilon
+from trueup.ledger.ledger import Ledger
+ledger = Ledger.open(sys.argv[1])
+ledger.state()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+ledger.reserve("survey", "ana", "dp", epsilon("1/10"))
+"""
+
+
+def test_a_full_disk_grants_nothing(kept):
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
+    run = subprocess.run(
+        [sys.executable, "-c", FULL, str(kept)], capture_output=True, text=True, cwd=os.getcwd()
+    )
+    assert run.returncode == 1
+    assert "BudgetError: the ledger in the file" in run.stderr
+    assert "no budget was granted" in run.stderr
+    ledger = Ledger.open(str(kept))
+    assert len(ledger.state().reserved) == 3
+    ledger.reserve(*DP, epsilon("1/10"))
+
+
+def test_a_failed_write_leaves_no_trace_in_memory(kept, monkeypatch):
+    ledger = Ledger.open(str(kept))
+
+    def fail(self, entry):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch, pytest.raises(BudgetError, match="disk is full"):
+        patch.setattr(Transaction, "append", fail)
+        ledger.reserve(*DP, epsilon("1/10"))
+    assert len(ledger.state().reserved) == 3
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    (tmp_path / "ledger.db").write_text("not a database, but long enough to be looked at" * 100)
+    with pytest.raises(BudgetError, match="cannot be used"):
+        Ledger.open(str(tmp_path / "ledger.db"))
+
+
+@pytest.mark.parametrize("url", ["mysql://host/name", "", "http://host"])
+def test_other_places_are_refused(url):
+    with pytest.raises(BudgetError, match="a ledger at"):
+        Ledger.open(url)
+
+
+def test_an_unreachable_server_is_an_error_without_the_password():
+    with pytest.raises(BudgetError, match="cannot be used") as caught:
+        Ledger.open("postgresql://me:secret@localhost:1/none")
+    assert "secret" not in str(caught.value)
