@@ -1,0 +1,254 @@
+"""Exact linear algebra over the integers: bases, particular solutions, reduced bases.
+
+Everything here is Hermite form and LLL from python-flint, imported when first used; matrices
+are NumPy int64 at the border. Only `smith_basis` is written out: FLINT gives the Smith form
+without its transforms.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trueup.errors import InfeasibleError, SpecError
+
+Matrix = NDArray[np.int64]
+
+
+def integer_matrix(invariants: ArrayLike) -> Matrix:
+    """Return the `(m, n)` int64 matrix of invariants, refusing what is not one.
+
+    Raises
+    ------
+    SpecError
+        The matrix has non-integer entries or an invariant over an empty set of cells.
+
+    Examples
+    --------
+    >>> integer_matrix([[1, 1, 0], [0, 1, 1]]).shape
+    (2, 3)
+    """
+    given = np.atleast_2d(np.asarray(invariants))
+    if given.ndim != 2 or given.dtype == object or not np.all(np.isfinite(given)):
+        raise SpecError("the invariants are not a matrix of integers", needed="one row per invariant")
+    matrix = np.asarray(given, dtype=np.int64)
+    if not np.array_equal(matrix, given):
+        raise SpecError("an invariant has non-integer coefficients", remedy="multiply it by its denominator")
+    empty = np.flatnonzero(~matrix.any(axis=1))
+    if len(empty):
+        raise SpecError(f"invariant {empty[0]} is over an empty set of cells", remedy="drop it")
+    return matrix
+
+
+def rank(matrix: Matrix) -> int:
+    """Return the rank of an integer matrix, exactly.
+
+    Examples
+    --------
+    >>> rank(np.array([[1, 2], [2, 4]]))
+    1
+    """
+    return _flint(matrix).rank()
+
+
+def independent_rows(matrix: Matrix) -> NDArray[np.intp]:
+    """Return the first rows that together span the row space of `matrix` `(m, n)`.
+
+    Examples
+    --------
+    >>> independent_rows(np.array([[1, 1], [2, 2], [0, 1]]))
+    array([0, 2])
+    """
+    return pivots(matrix.T)
+
+
+def pivots(matrix: Matrix) -> NDArray[np.intp]:
+    """Return the first columns that together span the column space of `matrix` `(m, n)`.
+
+    Examples
+    --------
+    >>> pivots(np.array([[0, 2, 4, 1], [0, 0, 0, 3]]))
+    array([1, 3])
+    """
+    reduced, _, found = _flint(matrix).rref()
+    rows = [[int(entry) for entry in row] for row in reduced.tolist()[:found]]
+    return np.array([next(j for j, entry in enumerate(row) if entry) for row in rows], dtype=np.intp)
+
+
+def basis(matrix: Matrix) -> Matrix:
+    """Return a reduced basis `(d, n)` of the lattice `{v in Z^n : A v = 0}`.
+
+    Row operations that bring `[A' | I]` to Hermite form are unimodular, so the rows whose
+    left part is zero are a basis of *all* integer solutions (not of a sublattice); LLL
+    then shortens it.
+
+    Parameters
+    ----------
+    matrix
+        Invariants `A`, `(m, n)` integers.
+
+    Examples
+    --------
+    >>> basis(np.array([[1, 1, 1]])).shape
+    (2, 3)
+    >>> basis(np.array([[2, 4]]))
+    array([[ 2, -1]])
+    """
+    m, n = matrix.shape
+    form = _hermite(matrix)
+    kernel = [row[m:] for row in form if not any(row[:m])]
+    return _array(_flint(kernel).lll()) if kernel else np.zeros((0, n), np.int64)
+
+
+def particular(matrix: Matrix, values: ArrayLike) -> Matrix:
+    """Return one integer `x` with `A x = b`.
+
+    Parameters
+    ----------
+    matrix
+        Invariants `A`, `(m, n)` integers.
+    values
+        Their values `b`, `(m,)` integers.
+
+    Raises
+    ------
+    InfeasibleError
+        No real vector, or no integer vector, has these values.
+
+    Examples
+    --------
+    >>> A = np.array([[3, 5]])
+    >>> int((A @ particular(A, [1]))[0])
+    1
+    >>> particular(np.array([[2, 4]]), [3])
+    Traceback (most recent call last):
+    trueup.errors.InfeasibleError: invariant 0 has no integer solution. To do: check its value.
+    """
+    m, n = matrix.shape
+    rest, solution = [int(value) for value in np.asarray(values)], [0] * n
+    for row in _hermite(matrix):
+        lead = next((i for i in range(m) if row[i]), None)
+        if lead is None:
+            break
+        # Later rows are zero in column `lead`, so this row alone must settle it. What is left
+        # there before its turn was not reached by any pivot: an inconsistency, found below.
+        times, left = divmod(rest[lead], row[lead])
+        if left:
+            raise InfeasibleError(f"invariant {lead} has no integer solution", remedy="check its value")
+        rest = [value - times * entry for value, entry in zip(rest, row[:m])]
+        solution = [x + times * entry for x, entry in zip(solution, row[m:])]
+    if any(rest):
+        clash = next(i for i, value in enumerate(rest) if value)
+        raise InfeasibleError(
+            f"invariant {clash} contradicts the ones before it", remedy="check their values"
+        )
+    return np.array(solution, dtype=np.int64)
+
+
+def dependence(matrix: Matrix, cells: NDArray[np.intp], others: NDArray[np.intp]) -> tuple[Matrix, int]:
+    """Solve `A v = 0` for as many cells as A has rows: `v[cells] = D v[others] / q`.
+
+    Parameters
+    ----------
+    matrix
+        Independent invariants `A`, `(m, n)`.
+    cells, others
+        `m` cells with independent columns, and the cells that they depend on.
+
+    Returns
+    -------
+    D, q
+        Integers `(m, len(others))` and the smallest positive common denominator.
+
+    Examples
+    --------
+    >>> dependence(np.array([[2, 1, 3]]), np.array([0]), np.array([1, 2]))
+    (array([[-1, -3]]), 2)
+    """
+    if not len(cells):
+        return np.zeros((0, len(others)), np.int64), 1
+    solved = _flint(matrix[:, cells]).inv() * _flint(-matrix[:, others])
+    shared, divisor = solved.numer_denom()
+    return _array(shared), int(divisor)
+
+
+def index(matrix: Matrix) -> int:
+    """Return how many times sparser `A Z^n` is than `Z^m`, for independent invariants `A`.
+
+    Examples
+    --------
+    >>> index(np.array([[2, 4]])), index(np.array([[1, 1, 0], [0, 1, 1]]))
+    (2, 1)
+    """
+    form = _flint(matrix).snf() if len(matrix) else _flint([])
+    return int(np.prod([abs(int(form[i, i])) for i in range(len(matrix))], dtype=object))
+
+
+def same_lattice(left: Matrix, right: Matrix) -> bool:
+    """Tell whether the rows of two matrices generate the same lattice.
+
+    Examples
+    --------
+    >>> same_lattice(np.array([[1, 0], [0, 1]]), np.array([[1, 1], [0, 1], [2, 3]]))
+    True
+    """
+    return _trimmed(left) == _trimmed(right)
+
+
+def smith_basis(matrix: Matrix) -> Matrix:
+    """Return the basis `(d, n)` that the Smith normal form `U A V = D` gives: the last columns of `V`.
+
+    Source: Dharangutte, Gao, Gong and Yu, "Integer Subspace Differential Privacy", equation 4.
+
+    Examples
+    --------
+    >>> smith_basis(np.array([[1, 1, 1]]))
+    array([[-1,  1,  0],
+           [-1,  0,  1]])
+    """
+    n = matrix.shape[1]
+    work = np.vstack([matrix.astype(object), np.eye(n, dtype=object)])
+    m, done = len(matrix), 0
+    while np.any(work[:m][done:, done:]):
+        _clear(work, m, done)
+        done += 1
+    return work[m:, done:].T.astype(np.int64)
+
+
+def _clear(work, m: int, k: int) -> None:
+    """Bring rows and columns after `k` to zero in row and column `k`; `V` rides below row `m`."""
+    while True:
+        block = np.abs(work[k:m, k:])
+        block[block == 0] = block.max() + 1
+        i, j = np.unravel_index(np.argmin(block), block.shape)
+        work[[k, k + i]] = work[[k + i, k]]
+        work[:, [k, k + j]] = work[:, [k + j, k]]
+        pivot = work[k, k]
+        work[k + 1 : m] -= np.outer(work[k + 1 : m, k] // pivot, work[k])
+        work[:, k + 1 :] -= np.outer(work[:, k], work[k, k + 1 :] // pivot)
+        if not (np.any(work[k + 1 : m, k]) or np.any(work[k, k + 1 :])):
+            return
+
+
+def _hermite(matrix: Matrix) -> list[list[int]]:
+    stacked = np.hstack([matrix.T, np.eye(matrix.shape[1], dtype=np.int64)])
+    return [[int(entry) for entry in row] for row in _flint(stacked).hnf().tolist()]
+
+
+def _trimmed(matrix: Matrix) -> list[list[int]]:
+    rows = [[int(entry) for entry in row] for row in _flint(matrix).hnf().tolist()]
+    return [row for row in rows if any(row)]
+
+
+def _flint(matrix):
+    try:
+        from flint import fmpz_mat
+    except ImportError as missing:
+        raise SpecError(
+            "general invariants need python-flint", remedy="pip install 'trueup[lattice]'"
+        ) from missing
+    return fmpz_mat([[int(entry) for entry in row] for row in matrix])
+
+
+def _array(matrix) -> Matrix:
+    return np.array([[int(entry) for entry in row] for row in matrix.tolist()], dtype=np.int64)

@@ -1,0 +1,219 @@
+"""Split a set of invariants into independent pieces, each of the simplest kind.
+
+Three reductions, in this order: cells that no invariant touches are free; a laminar family of
+0/1 invariants (any two nested or disjoint) fixes the same lattice as a partition, because the
+sum over a set less the sums over the sets inside it is a sum over what is left; and pieces that
+share no invariant are independent. A piece is then recognised as one sum, as a two-way
+table with fixed margins, or left general.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from trueup.errors import PrivacyError, SpecError
+from trueup.kernel.lattice import algebra
+from trueup.kernel.lattice.algebra import Matrix
+
+Cells = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Cells bound together by invariants and bound to no others.
+
+    Attributes
+    ----------
+    kind
+        `free` (no invariant), `sum` (one fixed sum), `table` (both margins fixed) or `general`.
+    cells
+        Indices of the piece's cells, `(k,)`; for a table `(r, c)`, rows and columns.
+    invariants
+        Its independent invariants, `(m, k)`, over the cells in flat order.
+    """
+
+    kind: Literal["free", "sum", "table", "general"]
+    cells: Cells
+    invariants: Matrix
+
+    @cached_property
+    def basis(self) -> Matrix:
+        """Reduced basis `(d, k)` of the piece's lattice."""
+        return algebra.basis(self.invariants)
+
+    @cached_property
+    def lumps(self) -> NDArray[np.int64]:
+        """Label `(k,)` of each cell: cells with equal labels belong to the same invariants."""
+        return np.unique(self.invariants, axis=1, return_inverse=True)[1].ravel()
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of its lattice."""
+        return self.cells.size - len(self.invariants)
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """The integer vectors on `n` cells that change none of the invariants.
+
+    Attributes
+    ----------
+    n
+        Number of cells.
+    pieces
+        Independent pieces with something left to vary.
+    pinned
+        Cells that the invariants determine, ascending: they are published exactly.
+
+    Examples
+    --------
+    >>> lattice = Lattice.of(4, [[1, 1, 1, 0], [0, 0, 0, 1]])
+    >>> [piece.kind for piece in lattice.pieces], lattice.pinned.tolist()
+    (['sum'], [3])
+    """
+
+    n: int
+    pieces: tuple[Piece, ...]
+    pinned: Cells
+
+    @classmethod
+    def of(cls, n: int, invariants: Any) -> Lattice:
+        """Split the lattice of `(m, n)` integer invariants, dense or sparse, into its pieces.
+
+        Raises
+        ------
+        SpecError
+            Invariants that are not integers, are over no cell, or have another number of cells.
+        PrivacyError
+            The invariants determine every cell: nothing is left to protect.
+        """
+        rows = _rows(n, invariants)
+        lattice = _assemble(n, [piece for part in _components(n, rows) for piece in _recognise(*part)])
+        if len(lattice.pinned) == n:
+            raise PrivacyError(
+                "the invariants determine every cell",
+                needed="at least one cell that may vary",
+                remedy="drop an invariant, or publish the table as an exact one",
+            )
+        return lattice
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of the lattice."""
+        return sum(piece.dimension for piece in self.pieces)
+
+
+def _rows(n: int, invariants: Any) -> Any:
+    if not sparse.issparse(invariants):
+        invariants = algebra.integer_matrix(invariants) if np.size(invariants) else np.zeros((0, n), np.int64)
+    rows: Any = sparse.csr_array(invariants)
+    if rows.shape[1] != n:
+        raise SpecError(f"invariants over {rows.shape[1]} cells", needed=f"{n} cells")
+    if not np.array_equal(rows.data, np.rint(rows.data)):
+        raise SpecError("an invariant has non-integer coefficients", remedy="multiply it by its denominator")
+    rows = rows.astype(np.int64)
+    rows.eliminate_zeros()
+    if np.any(np.diff(rows.indptr) == 0):
+        empty = int(np.flatnonzero(np.diff(rows.indptr) == 0)[0])
+        raise SpecError(f"invariant {empty} is over an empty set of cells", remedy="drop it")
+    return _partition(rows)
+
+
+def _partition(rows: Any) -> Any:
+    """Replace a laminar family by the partition that fixes the same lattice; leave others alone."""
+    if not np.all(rows.data == 1):
+        return rows
+    top = np.full(rows.shape[1], -1)
+    sizes, blocks = np.diff(rows.indptr), []
+    for row in np.argsort(sizes, kind="stable"):
+        cells = rows.indices[rows.indptr[row] : rows.indptr[row + 1]]
+        inside, counts = np.unique(top[cells], return_counts=True)
+        if np.any(sizes[inside[inside >= 0]] != counts[inside >= 0]):
+            return rows
+        blocks.append(cells[top[cells] < 0])
+        top[cells] = row
+    blocks = [block for block in blocks if len(block)]
+    pointer = np.cumsum([0, *map(len, blocks)])
+    indices = np.concatenate(blocks) if blocks else np.zeros(0, np.int64)
+    return sparse.csr_array(
+        (np.ones(len(indices), np.int64), indices, pointer), shape=(len(blocks), len(top))
+    )
+
+
+def _components(n: int, rows: Any):
+    """Yield `(cells, invariants)` of each connected component of the cell-invariant graph."""
+    graph = sparse.block_array([[None, rows], [rows.T, None]])
+    labels = connected_components(graph, directed=False)[1]
+    of_row, of_cell = labels[: rows.shape[0]], labels[rows.shape[0] :]
+    bound = np.diff(rows.tocsc().indptr) > 0
+    if not bound.all():
+        yield np.flatnonzero(~bound), np.zeros((0, n - bound.sum()), np.int64)
+    for cells, members in _groups(of_cell[bound], np.flatnonzero(bound), of_row):
+        yield cells, rows[members][:, cells].toarray()
+
+
+def _groups(labels, cells, row_labels):
+    order, row_order = np.argsort(labels, kind="stable"), np.argsort(row_labels, kind="stable")
+    found, starts = np.unique(labels[order], return_index=True)
+    low = np.searchsorted(row_labels[row_order], found)
+    high = np.searchsorted(row_labels[row_order], found, side="right")
+    for chunk, a, b in zip(np.split(cells[order], starts[1:]), low, high):
+        yield chunk, row_order[a:b]
+
+
+def _recognise(cells: Cells, matrix: Matrix) -> list[Piece]:
+    """Return the pieces of one component: itself, or what is left once determined cells are cut out."""
+    if len(matrix) == 0:
+        return [Piece("free", cells, matrix)]
+    if len(matrix) == 1 and np.all(np.abs(matrix) == 1):
+        return _signed_sum(cells, matrix)
+    grid = _grid(matrix)
+    if grid is not None:
+        ordered = matrix[algebra.independent_rows(matrix)][:, grid.ravel()]
+        return [Piece("table", cells[grid], ordered)] if min(grid.shape) > 1 else []
+    matrix = matrix[algebra.independent_rows(matrix)]
+    varies = algebra.basis(matrix).any(axis=0)
+    if varies.all():
+        return [Piece("general", cells, matrix)]
+    # Cutting out determined cells can disconnect the rest or make it simpler.
+    cells, matrix = cells[varies], matrix[:, varies]
+    rows = sparse.csr_array(np.unique(matrix[matrix.any(axis=1)], axis=0))
+    return [
+        piece
+        for part, sub in _components(len(cells), _partition(rows))
+        for piece in _recognise(cells[part], sub)
+    ]
+
+
+def _signed_sum(cells: Cells, matrix: Matrix) -> list[Piece]:
+    kind = "sum" if np.all(matrix == matrix[0, 0]) else "general"
+    return [Piece(kind, cells, matrix)] if len(cells) > 1 else []
+
+
+def _grid(matrix: Matrix) -> NDArray[np.intp] | None:
+    """Return the `(r, c)` arrangement of cells whose row and column sums are the invariants, if any."""
+    margins = np.unique(matrix[~(matrix == 1).all(axis=1)], axis=0)
+    if not (np.all((margins == 0) | (margins == 1)) and np.all(margins.sum(axis=0) == 2)):
+        return None
+    apart = (margins @ margins.T) == 0
+    down = np.flatnonzero(apart[0])
+    down = np.concatenate([[0], down[down != 0]])
+    across = np.setdiff1d(np.arange(len(margins)), down)
+    row, column = margins[down], margins[across]
+    if not (len(across) and np.all(row.sum(axis=0) == 1) and np.all(row @ column.T == 1)):
+        return None
+    return np.argmax(row[:, None, :] * column[None, :, :], axis=2)
+
+
+def _assemble(n: int, pieces: list[Piece]) -> Lattice:
+    varies = np.zeros(n, bool)
+    for piece in pieces:
+        varies[piece.cells.ravel()] = True
+    return Lattice(n, tuple(pieces), np.flatnonzero(~varies))

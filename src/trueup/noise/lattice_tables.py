@@ -1,0 +1,208 @@
+"""Proven tables for the integer samplers on a lattice: laws on the integers and families of coins.
+
+Each entry is the floor of a probability times `2^bits`, decided on enclosures; a word that equals it is
+settled with more bits by the same refinement as every other law's (`inversion`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from trueup.kernel.lattice.tables import Pairs
+from trueup.kernel.lattice.tape import Coins, Steps
+from trueup.noise.gaussian_table import GaussianTable
+from trueup.noise.geometric import FirstDigit
+from trueup.noise.interval import Interval, decided, exp_neg
+from trueup.noise.inversion import Enclose, Inversion
+from trueup.noise.law import Words
+
+Chance = Callable[[int, int], Interval]
+"""`chance(k, bits)`: the success probability of coin k, to about `bits` bits."""
+
+
+class Decisions:
+    """Registers tables under family numbers and settles what their words leave open.
+
+    Parameters
+    ----------
+    bits
+        Bits of a word that are compared at first, 11 to 64; fewer than 64 only to test the rest.
+    """
+
+    def __init__(self, bits: int = 64) -> None:
+        self.bits = bits
+        self._families: list[list[Chance] | list[Inversion]] = []
+
+    def steps(self, laws: Sequence[tuple[Enclose, range]]) -> Steps:
+        """Tabulate laws given by their enclosed cdfs and the supports to store."""
+        inversions = [Inversion(cdf, support, lookup_bits=8, word_bits=self.bits) for cdf, support in laws]
+        self._families.append(inversions)
+        tables = [(law.support.start, law.thresholds) for law in inversions]
+        return Steps.of(len(self._families) - 1, tables, self.bits)
+
+    def coins(self, chances: Sequence[Chance], *, fades: bool = True) -> Coins:
+        """Tabulate families of coins, until their chances fade below `2^-bits` (or as far as 1,024 coins)."""
+        self._families.append(list(chances))
+        rows = [self._floors(chance, fades) for chance in chances]
+        width = max(map(len, rows)) if fades else min(map(len, rows))
+        stack = np.array([np.pad(row[:width], (0, max(0, width - len(row)))) for row in rows])
+        return Coins(stack, fades, len(self._families) - 1, 64 - self.bits)
+
+    def _floors(self, chance: Chance, fades: bool) -> np.ndarray:
+        floors = [0]
+        while fades or len(floors) < 1024:
+            k = len(floors)
+            floors.append(decided(lambda bits, k=k: chance(k, bits).floor(self.bits), self.bits + 64))
+            if fades and floors[-1] == 0:
+                break
+        return np.array(floors, dtype=np.uint64)
+
+    def settle(self, family: int, row: int, k: int, word: int, words: Words) -> int:
+        """Settle one open decision: the value drawn, or 1 for a coin's success."""
+        law, word = self._families[family][row], word >> (64 - self.bits)
+        if isinstance(law, Inversion):
+            return law._refine(word, words)
+        cdf = lambda value, bits: law(k, bits) if value == 0 else Interval.exact(int(value > 0), bits)  # noqa: E731
+        return int(Inversion(cdf, range(1), lookup_bits=8, word_bits=self.bits)._refine(word, words) == 0)
+
+
+class HalfNorm:
+    """The law of K for one fixed sum of n cells: `P(K = k) ~ C(n+k-1, k)^2 x^k`, `x = exp(-2 epsilon)`.
+
+    Its weights are unimodal with ratios `w(k+1) / w(k) = ((n+k) / (k+1))^2 x` that fall in k, so what lies beyond
+    a window is at most its last weight times a geometric series.
+    """
+
+    def __init__(self, n: int, epsilon: Fraction) -> None:
+        self.n, self.epsilon = n, epsilon
+        rate = float(epsilon)
+        self.mode = int((n - 1) / np.expm1(rate))
+        self._table = lru_cache(maxsize=4)(self._tabulate)
+
+    @property
+    def support(self) -> range:
+        """Every k between the points where `2^-64` of probability is left."""
+        table = self._table(128)
+        return range(table[0], table[0] + len(table[1]) - 1)
+
+    def cdf(self, k: int, bits: int) -> Interval:
+        """Enclose `P(K <= k)`."""
+        start, below, above, total = self._table(bits)
+        if k < 0:
+            return Interval.exact(0, bits)
+        i = k - start + 1
+        lo = below[max(0, min(i, len(below) - 1))]
+        hi = above[i] if 0 <= i < len(above) else (above[0] if i < 0 else total[1])
+        return Interval((lo << bits) // total[1], -((-hi << bits) // total[0]), bits)
+
+    def _tabulate(self, bits: int):
+        """Return `(start, lower and upper cumulative weights below start, start + 1, ..., enclosed total)`."""
+        work = bits + 64
+        x = exp_neg(2 * self.epsilon, work)
+        up, beyond = self._walk(Interval.exact(1, work), lambda k: (self.n + k, k + 1), x, 1)
+        inverse = Interval.exact(1, work) / x
+        down, before = self._walk(Interval.exact(1, work), lambda k: (k, self.n + k - 1), inverse, -1)
+        weights = down[:0:-1] + up
+        below, above = [0], [before]
+        for weight in weights:
+            below.append(below[-1] + weight.lo)
+            above.append(above[-1] + weight.hi)
+        return self.mode - len(down) + 1, below, above, (below[-1], above[-1] + beyond)
+
+    def _walk(self, weight: Interval, ratio, factor: Interval, direction: int) -> tuple[list[Interval], int]:
+        """Follow the weights from the mode until they are negligible; return them and a bound on the rest."""
+        weights, k, work = [weight], self.mode, factor.bits
+        while True:
+            above, below = (part**2 for part in ratio(k))
+            lo = weight.lo * factor.lo * above // below >> work
+            hi = -((-weight.hi * factor.hi * above // below) >> work)
+            weight, k = Interval(lo, hi, work), k + direction
+            if hi == 0:
+                return weights, 0
+            if hi < 1 << 16 and hi < weights[-1].hi:
+                last = weights[-1].hi
+                return weights, -(-hi * last // (last - hi))
+            weights.append(weight)
+
+
+def sizes(decisions: Decisions, n: int, epsilon: Fraction) -> Steps:
+    """Tabulate the law of K for one fixed sum of n cells."""
+    law = HalfNorm(n, epsilon)
+    return decisions.steps([(law.cdf, law.support)])
+
+
+def laplace_steps(decisions: Decisions, epsilons: Sequence[Fraction]) -> Steps:
+    """Tabulate discrete Laplace laws."""
+    laws = [FirstDigit(epsilon, epsilon) for epsilon in epsilons]
+    return decisions.steps([(law.cdf, law.support(decisions.bits)) for law in laws])
+
+
+def laplace_pairs(decisions: Decisions, epsilons: Sequence[Fraction]) -> Pairs:
+    """Tabulate what splits a sum between two cells, for each epsilon."""
+    splits = [_Split(epsilon) for epsilon in epsilons]
+    return Pairs(
+        decisions.coins([split.cell for split in splits]),
+        decisions.coins([split.pair for split in splits]),
+        decisions.coins([split.inside for split in splits], fades=False),
+        decisions.steps([(split.beyond, split.reach(decisions.bits)) for split in splits]),
+    )
+
+
+def gaussian_steps(decisions: Decisions, variances: Sequence[Fraction]) -> Steps:
+    """Tabulate discrete Gaussian laws."""
+    laws = [GaussianTable(variance, word_bits=decisions.bits) for variance in variances]
+    return decisions.steps([(law.enclose, law.support) for law in laws])
+
+
+def gaussian_coins(decisions: Decisions, variances: Sequence[Fraction]) -> Coins:
+    """Tabulate the weights `exp(-k^2 / (2 sigma2))` of one cell."""
+    return decisions.coins(
+        [lambda k, bits, v=variance: exp_neg(Fraction(k * k) / (2 * v), bits) for variance in variances]
+    )
+
+
+def gaussian_pairs(decisions: Decisions, variances: Sequence[Fraction]) -> Pairs:
+    """Tabulate Gaussian weights for `draw_free`, which never splits a pair unless a cell has a twin."""
+    coins = gaussian_coins(decisions, variances)
+    return Pairs(coins, coins, coins, gaussian_steps(decisions, variances))
+
+
+class _Split:
+    """Weights of one and two cells at `a = exp(-epsilon)`, `x = a^2` (see `kernel.lattice.tables`)."""
+
+    def __init__(self, epsilon: Fraction) -> None:
+        self.epsilon = epsilon
+        self._guard = 16 + 2 * int(1 / epsilon).bit_length()
+
+    def cell(self, k: int, bits: int) -> Interval:
+        return _exp_neg(k * self.epsilon, bits)
+
+    def pair(self, k: int, bits: int) -> Interval:
+        one, x = self._one_and_x(bits)
+        slope = (one - x) / (one + x)
+        return _exp_neg(k * self.epsilon, one.bits) * (one + Interval.exact(k, one.bits) * slope)
+
+    def inside(self, k: int, bits: int) -> Interval:
+        one, x = self._one_and_x(bits)
+        places = Interval.exact(k, one.bits)
+        return places / (places + (x + x) / (one - x))
+
+    def beyond(self, k: int, bits: int) -> Interval:
+        if k < 1:
+            return Interval.exact(0, bits)
+        return Interval.exact(1, bits) - _exp_neg(2 * k * self.epsilon, bits)
+
+    def reach(self, bits: int) -> range:
+        """Every k whose cdf is between 0 and `1 - 2^-bits`, and one more."""
+        return range(1, int(bits / (2 * self.epsilon)) + 2)
+
+    def _one_and_x(self, bits: int) -> tuple[Interval, Interval]:
+        bits += self._guard
+        return Interval.exact(1, bits), _exp_neg(2 * self.epsilon, bits)
+
+
+_exp_neg = lru_cache(maxsize=1 << 14)(exp_neg)

@@ -1,0 +1,80 @@
+"""Slow and obvious twins for laws on a lattice: enumerate its points, weigh them, compare draws."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+import numpy as np
+from scipy.stats import chi2
+
+
+def table_margins(rows, columns):
+    """Row and column sums of a table in flat order."""
+    cells = list(product(range(rows), range(columns)))
+    down = [[int(i == row) for i, _ in cells] for row in range(rows)]
+    across = [[int(j == column) for _, j in cells] for column in range(columns)]
+    return np.array(down + across)
+
+
+def three_crossing_sums(each=2):
+    """Three sets of records with every intersection present, `each` records in each of seven regions."""
+    return np.array([[region >> k & 1 for region in range(1, 8) for _ in range(each)] for k in range(3)])
+
+
+def points(matrix, dependent, radius):
+    """All v with A v = 0 whose other cells are within `radius`: solve for the dependent ones and check."""
+    n = matrix.shape[1]
+    others = [cell for cell in range(n) if cell not in dependent]
+    grid = np.array(list(product(range(-radius, radius + 1), repeat=len(others))), dtype=np.int64)
+    solved = np.linalg.lstsq(matrix[:, dependent], -(matrix[:, others] @ grid.T), rcond=None)[0]
+    v = np.zeros((len(grid), n), np.int64)
+    v[:, others], v[:, dependent] = grid, np.rint(solved.T)
+    return v[(v @ matrix.T == 0).all(axis=1)]
+
+
+def law_of(vectors, log_weight):
+    """Probabilities of the points under a log weight."""
+    weight = np.exp(log_weight(vectors))
+    return weight / weight.sum()
+
+
+def p_value(drawn, vectors, probability, least=20):
+    """Chi-square p-value of draws against a law on points; points expected less than `least` times are pooled."""
+    expected = probability * len(drawn)
+    order = np.flatnonzero(expected >= least)
+    place = {tuple(vectors[i]): k for k, i in enumerate(order)}
+    found = Counter(place.get(tuple(v), -1) for v in drawn.tolist())
+    observed = np.array([found[k] for k in range(len(order))] + [found[-1]])
+    mean = np.append(expected[order], len(drawn) - expected[order].sum())
+    keep = mean >= least
+    statistic = ((observed - mean)[keep] ** 2 / mean[keep]).sum()
+    # Draws where the law has nothing at all are wrong whatever the statistic says.
+    if not keep[-1] and observed[-1] > mean[-1] + 12 * np.sqrt(mean[-1] + 10):
+        return 0.0
+    return chi2.sf(statistic, keep.sum() - 1)
+
+
+def slow_free(matrix, dependent, epsilons, count, rng, *, divide="exactly", accept=True):
+    """Draw by rejection on free cells in NumPy; the keywords make named mistakes.
+
+    `divide="round"` rounds the dependent cells instead of rejecting, `accept=False` skips the weight.
+    """
+    n = matrix.shape[1]
+    others = [cell for cell in range(n) if cell not in dependent]
+    inverse = np.linalg.inv(matrix[:, dependent])
+    kept, total = [], 0
+    while total < count:
+        v = np.zeros((count, n), np.int64)
+        for cell in others:
+            chance = -np.expm1(-epsilons[cell])
+            v[:, cell] = rng.geometric(chance, count) - rng.geometric(chance, count)
+        solved = -(v[:, others] @ matrix[:, others].T) @ inverse.T
+        v[:, dependent] = np.rint(solved)
+        keep = np.ones(count, bool) if divide == "round" else (v @ matrix.T == 0).all(axis=1)
+        if accept:
+            weight = np.exp(-(np.abs(v[:, dependent]) * np.asarray(epsilons)[dependent]).sum(axis=1))
+            keep &= rng.random(count) < weight
+        kept.append(v[keep])
+        total += keep.sum()
+    return np.concatenate(kept)[:count]
