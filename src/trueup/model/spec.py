@@ -21,11 +21,21 @@ FORMAT = 1
 """Version of the spec's format; grows when an old spec would be read differently."""
 
 
-Rational = Annotated[
-    Fraction,
-    BeforeValidator(lambda value: rational(value, "a budget")),
-    WithJsonSchema({"type": ["string", "integer"], "examples": ["1/2", "0.1", 1]}),
+def _budget(value: Any) -> Fraction | dict[str, Fraction]:
+    if isinstance(value, dict):
+        return {
+            str(level): rational(amount, f"the budget of level '{level}'") for level, amount in value.items()
+        }
+    return rational(value, "the budget")
+
+
+_RATIONAL = {"type": ["string", "integer"], "examples": ["1/2", "0.1", 1]}
+Budget = Annotated[
+    Any,
+    BeforeValidator(_budget),
+    WithJsonSchema({"anyOf": [_RATIONAL, {"type": "object", "additionalProperties": _RATIONAL}]}),
 ]
+"""An exact amount for every level that the query names, or one amount per level."""
 
 
 class Part(BaseModel):
@@ -117,8 +127,8 @@ class Query(Part):
     attributes: tuple[str, ...] = ()
     noise: str = "discrete-laplace"
     levels: tuple[str, ...] = ()
-    epsilon: Rational | dict[str, Rational] | None = None
-    rho: Rational | dict[str, Rational] | None = None
+    epsilon: Budget = None
+    rho: Budget = None
     contribution: Contribution | None = None
     options: dict[str, Any] = Field(default_factory=dict, description="further parameters of the law")
 

@@ -265,17 +265,24 @@ def _paths(ids: NDArray, parents: NDArray) -> NDArray:
             f"the hierarchy has {int(is_root.sum())} places without a parent", needed="exactly one root"
         )
     up = np.where(is_root, np.arange(len(ids)), first[at])
+    root = int(np.flatnonzero(is_root)[0])
+    _refuse_loops(up, root, ids)
     leaves = np.setdiff1d(np.arange(len(ids)), up[~is_root]) if len(ids) > 1 else np.array([0])
-    return ids[_climb(up, leaves, int(np.flatnonzero(is_root)[0]), ids)]
+    return ids[_climb(up, leaves, root)]
 
 
-def _climb(up: NDArray, leaves: NDArray, root: int, ids: NDArray) -> NDArray:
+def _refuse_loops(up: NDArray, root: int, ids: NDArray) -> None:
+    jump = up
+    for _ in range(len(up).bit_length()):
+        jump = jump[jump]  # twice as far up each time
+    if (caught := np.flatnonzero(jump != root)).size:
+        raise DataError(f"place '{ids[caught[0]]}' is its own ancestor", remedy="correct the parent column")
+
+
+def _climb(up: NDArray, leaves: NDArray, root: int) -> NDArray:
     steps = [leaves]
     while (steps[-1] != root).any():
         steps.append(up[steps[-1]])
-        if len(steps) > len(up):
-            caught = ids[steps[-1][steps[-1] != root][0]]
-            raise DataError(f"place '{caught}' is its own ancestor", remedy="correct the parent column")
     paths = np.stack(steps[::-1], axis=1)
     # A shallow leaf reached the root early: shift its path left and pad with the leaf itself.
     depth = (paths != root).sum(axis=1) + 1

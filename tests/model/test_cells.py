@@ -1,0 +1,100 @@
+"""Cells, margins and the trees that nested margins make, against slow loops."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trueup.errors import SpecError
+from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.nested import chain, nest
+from trueup.model.tree import Tree
+
+ATTRIBUTES = (Attribute("sex", ("f", "m")), Attribute("age", ("y", "m", "o")), Attribute("own", ("n", "y")))
+
+
+def _cells() -> Cells:
+    ids = ["us", "a", "b", "c", "b1", "b2", "c1", "c2", "c3"]
+    parents = ["", "us", "us", "us", "b", "b", "c", "c", "c"]
+    return Cells(Tree.from_parents(ids, parents), ATTRIBUTES)
+
+
+CELLS = _cells()
+MARGINS = [
+    Margin(level, names)
+    for level in CELLS.tree.levels
+    for size in range(4)
+    for names in combinations([a.name for a in ATTRIBUTES], size)
+]
+
+
+def _group_of(cells: Cells, cell: int, margin: Margin) -> tuple:
+    """Place and values of the group that holds a cell, slowly."""
+    place, *values = np.unravel_index(cell, cells.shape)
+    last = len(cells.tree.levels) - 1
+    ancestor = cells.tree.ancestors(last, cells.tree.level(margin.level))[place]
+    kept = [int(v) for a, v in zip(cells.attributes, values) if a.name in margin.attributes]
+    return (int(ancestor), *kept)
+
+
+@pytest.mark.parametrize("margin", MARGINS, ids=str)
+def test_sums_equal_the_slow_sums(margin, rng):
+    values = rng.integers(-5, 50, (2, CELLS.n))
+    table = np.zeros((2, *CELLS.margin_shape(margin)), dtype=np.int64)
+    for cell in range(CELLS.n):
+        table[(slice(None), *_group_of(CELLS, cell, margin))] += values[:, cell]
+    np.testing.assert_array_equal(CELLS.sum(values, margin), table.reshape(2, -1))
+
+
+@pytest.mark.parametrize("fine", MARGINS, ids=str)
+def test_groups_name_the_group_that_holds_each_group(fine):
+    for coarse in MARGINS:
+        if not CELLS.contains(coarse, fine):
+            with pytest.raises(SpecError, match="is not a sum of"):
+                CELLS.groups(fine, coarse)
+            continue
+        by_cell = {
+            np.ravel_multi_index(_group_of(CELLS, c, fine), CELLS.margin_shape(fine)): np.ravel_multi_index(
+                _group_of(CELLS, c, coarse), CELLS.margin_shape(coarse)
+            )
+            for c in range(CELLS.n)
+        }
+        np.testing.assert_array_equal(
+            CELLS.groups(fine, coarse), [by_cell[g] for g in range(CELLS.size(fine))]
+        )
+
+
+@given(st.lists(st.sampled_from(MARGINS), max_size=5))
+def test_a_chain_is_found_exactly_where_margins_are_nested(margins):
+    found = chain(CELLS, margins)
+    nested = all(CELLS.contains(a, b) or CELLS.contains(b, a) for a, b in combinations(margins, 2))
+    assert (found is not None) == nested
+    if found is not None:
+        assert all(CELLS.contains(coarse, fine) for coarse, fine in combinations(found, 2))
+
+
+@given(st.lists(st.sampled_from(MARGINS), max_size=4), st.integers(0, 2**32))
+def test_every_node_of_a_nested_tree_is_the_sum_of_its_children(margins, seed):
+    ordered = chain(CELLS, margins)
+    if ordered is None:
+        return
+    nested = nest(CELLS, ordered)
+    counts = np.random.default_rng(seed).integers(0, 100, CELLS.n)
+    nodes = np.empty(nested.level_ptr[-1], dtype=np.int64)
+    for margin in ordered:
+        nodes[nested.of(margin)] = CELLS.sum(counts, margin)
+    for v in range(len(nodes)):
+        a, b = nested.child_ptr[v], nested.child_ptr[v + 1]
+        assert a == b or nodes[a:b].sum() == nodes[v]
+    labels = {nested.label(int(v)) for v in nested.of(ordered[-1])}
+    assert labels == {CELLS.label(c) for c in range(CELLS.n)}
+
+
+def test_values_that_overlap_are_never_summed():
+    cells = Cells(CELLS.tree, (Attribute("cell", ("persons", "families"), partition=False),))
+    assert cells.coarsest == Margin("level 0", ("cell",))
+    assert chain(cells, [Margin("level 0", ("cell",))]) is None

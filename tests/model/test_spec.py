@@ -1,0 +1,121 @@
+"""The spec: what is read, and what is refused with its place and a remedy."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from trueup.errors import SpecError
+from trueup.model.spec import load_spec, parse_spec
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+
+SPEC = """
+format = 1
+title = "Areas"
+[table]
+name = "areas"
+kind = "counts"
+counts = "person"
+count = "n"
+keys = "public"
+[privacy]
+unit = "person"
+neighbours = "add-remove"
+[[level]]
+name = "all"
+[[level]]
+name = "area"
+column = "area"
+[[attribute]]
+name = "sex"
+values = ["female", "male"]
+[[query]]
+name = "total"
+epsilon = { all = "0.1", area = "1/3" }
+[[query]]
+name = "by sex"
+attributes = ["sex"]
+levels = ["area"]
+epsilon = 1
+"""
+
+
+def test_budgets_are_exact():
+    spec = parse_spec(SPEC)
+    assert spec.queries[0].budgets == {"all": Fraction(1, 10), "area": Fraction(1, 3)}
+    assert spec.queries[1].budgets == {"area": Fraction(1)}
+
+
+MISTAKES = [
+    ('neighbours = "add-remove"', "", "privacy.neighbours is missing"),
+    ('neighbours = "add-remove"', 'neighbours = "add_remove"', "privacy.neighbours"),
+    ('all = "0.1"', 'all = "0"', "above zero"),
+    ('all = "0.1"', 'all = "-1/2"', "above zero"),
+    ('all = "0.1"', 'all = "inf"', "epsilon"),
+    ('all = "0.1"', 'all = "nan"', "epsilon"),
+    ('all = "0.1"', 'all = "half"', "epsilon"),
+    ('all = "0.1"', "all = 0.1", "float"),
+    ('all = "0.1"', "all = inf", "finite, exact"),
+    ('all = "0.1"', "all = true", "epsilon"),
+    ('all = "0.1"', 'nation = "0.1"', "unknown level 'nation'"),
+    ('all = "0.1"', 'ara = "0.1"', "did you mean 'area'"),
+    ('attributes = ["sex"]', 'attributes = ["sez"]', "did you mean 'sex'"),
+    ('levels = ["area"]\nepsilon = 1', 'levels = ["area"]', "either `epsilon` or `rho`"),
+    ('levels = ["area"]\nepsilon = 1', "epsilon = 1", "name the levels once"),
+    ('name = "by sex"', 'name = "by sex"\nnoise = "discrete-laplac"', "discrete-laplace"),
+    ('name = "by sex"', 'name = "total"', "query 'total' is declared twice"),
+    ('values = ["female", "male"]', 'values = ["male", "male"]', "declared twice"),
+    ('values = ["female", "male"]', "values = []", "values"),
+    ('name = "area"\ncolumn = "area"', 'name = "area"', "level 'area' has no column"),
+    ("format = 1", "format = 2", "format"),
+    ('title = "Areas"', 'title = "Areas"\ncolour = "red"', "colour is not a key"),
+    ('count = "n"\n', "", "needs either `count`"),
+    ('kind = "counts"', 'kind = "records"', "needs neither"),
+    ('title = "Areas"', "title = ", "not TOML"),
+    ("[privacy]", '[constraints]\nlinear = ["female + >= male"]\n[privacy]', "position"),
+    ("[privacy]", '[constraints]\nzeros = [{ sex = "other" }]\n[privacy]', "unknown value of 'sex'"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), MISTAKES, ids=[m[2][:30] + m[1][:12] for m in MISTAKES])
+def test_mistakes_are_named(old, new, message):
+    assert old in SPEC
+    with pytest.raises(SpecError, match=message):
+        parse_spec(SPEC.replace(old, new, 1))
+
+
+def test_all_mistakes_are_told_at_once():
+    with pytest.raises(SpecError) as caught:
+        parse_spec(SPEC.replace('unit = "person"', "").replace('all = "0.1"', 'all = "0"'))
+    assert "privacy.unit is missing" in str(caught.value)
+    assert "above zero" in str(caught.value)
+
+
+def test_a_missing_or_binary_file_is_named(tmp_path):
+    with pytest.raises(SpecError, match="cannot read the spec"):
+        load_spec(tmp_path / "none.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SpecError, match="is not text"):
+        load_spec(tmp_path / "binary.toml")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_examples_are_valid_by_parser_and_schema(path):
+    import tomllib
+
+    load_spec(path)
+    schema = json.loads((ROOT / "docs" / "spec.schema.json").read_text())
+    jsonschema.validate(tomllib.loads(path.read_text()), schema)
+
+
+def test_the_committed_schema_is_current():
+    from trueup.schema import spec_schema
+
+    committed = json.loads((ROOT / "docs" / "spec.schema.json").read_text())
+    assert committed == json.loads(json.dumps(spec_schema())), "run: trueup schema > docs/spec.schema.json"
