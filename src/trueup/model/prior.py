@@ -25,7 +25,7 @@ class Flat:
     array([-inf,   0.,   0.])
     """
 
-    law: Literal["flat"] = "flat"
+    name: Literal["flat"] = "flat"
 
     def logpmf(self, count: ArrayLike) -> Reals:
         """Log mass up to a constant."""
@@ -52,7 +52,7 @@ class Poisson:
     """
 
     mean: float
-    law: Literal["poisson"] = "poisson"
+    name: Literal["poisson"] = "poisson"
 
     def __post_init__(self) -> None:
         _refuse_unless(0 < self.mean < np.inf, "poisson", "mean", self.mean)
@@ -88,7 +88,7 @@ class NegativeBinomial:
 
     mean: float
     size: float
-    law: Literal["negative-binomial"] = "negative-binomial"
+    name: Literal["negative-binomial"] = "negative-binomial"
 
     def __post_init__(self) -> None:
         _refuse_unless(0 < self.mean < np.inf, "negative-binomial", "mean", self.mean)
@@ -118,7 +118,7 @@ class Masses:
     """
 
     masses: tuple[float, ...]
-    law: Literal["masses"] = "masses"
+    name: Literal["masses"] = "masses"
 
     def __post_init__(self) -> None:
         given = np.asarray(self.masses, float)
@@ -143,6 +143,6 @@ Prior = Flat | Poisson | NegativeBinomial | Masses
 FLAT = Flat()
 
 
-def _refuse_unless(good: bool, law: str, name: str, given: float) -> None:
+def _refuse_unless(good: bool, prior: str, parameter: str, given: float) -> None:
     if not good:
-        raise SpecError(f"prior '{law}': {name} = {given}", needed="a positive number")
+        raise SpecError(f"prior '{prior}': {parameter} = {given}", needed="a positive number")

@@ -24,11 +24,14 @@ class Method(ABC):
         Its name in a spec, and one line that says what it solves.
     structures
         Structures of constraints it handles; see `Constraints.structure`.
+    random
+        Whether it adds randomness of its own, so that even counts that add up do not come back.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     structures: ClassVar[frozenset[str]]
+    random: ClassVar[bool] = False
 
     @property
     def integer(self) -> bool:

@@ -50,6 +50,7 @@ class MultinomialSample(Method):
     name: ClassVar[str] = "multinomial-sample"
     title: ClassVar[str] = "each total split by a multinomial draw (Wang 2020, Algorithms 1 and 2)"
     structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
+    random: ClassVar[bool] = True
 
     def refuses(self, constraints: Constraints) -> str | None:
         """Bounds other than zero are not part of the multinomial model."""
