@@ -18,6 +18,7 @@ from trueup.report.of_measurements import measurements_page
 from trueup.report.of_release import release_page
 from trueup.report.origin import Ledger
 from trueup.report.page import html
+from trueup.verb import make_verb
 
 PAGES: dict[type, Callable[[Any, Spec, Ledger], Page]] = {
     Measurements: measurements_page,
@@ -59,3 +60,9 @@ def render(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
         known = ", ".join(kind.__name__ for kind in PAGES)
         raise SpecError(f"there is no report for a {type(record).__name__}", needed=f"one of {known}")
     return html(lay_out(record, spec, ledger))
+
+
+report = render
+"""The verb by its own name."""
+
+make_verb(__name__)

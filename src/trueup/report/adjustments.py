@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from trueup.model.release import Release
 from trueup.report.blocks import Column, Section, Table, Text
 from trueup.report.pictures import strips
-from trueup.report.words import number, percent, plain, table_name
+from trueup.report.words import number, numbers, percent, plain, table_name
 
 _AT = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)
 _NAMES = ("Smallest", "5 % quantile", "25 % quantile", "Median", "75 % quantile", "95 % quantile", "Largest")
@@ -41,19 +41,13 @@ def _changes(release: Release) -> dict[str, NDArray]:
 
 
 def _picture(quantiles: dict[str, NDArray], unit: str):
-    rows = [
-        {"name": name, **{f"q{100 * at:02.0f}": q for at, q in zip(_AT, row.tolist())}}
-        for name, row in quantiles.items()
-    ]
+    rows = {name: row[1:6].tolist() for name, row in quantiles.items()}
     widest = max(quantiles, key=lambda name: quantiles[name][5] - quantiles[name][1])
     message = (
         f"Picture of the distribution of changes: they are widest in {widest}, where 90 % lie between "
         f"{number(quantiles[widest][1])} and {number(quantiles[widest][5])} {unit}."
     )
-    caption = (
-        "Released minus noisy count: the dark bar holds the middle half of the changes, the light bar 90 % of "
-        "them, the tick marks the median. The extremes are in the table."
-    )
+    caption = "How the changes of each table are distributed. The extremes are in the table below."
     return strips(rows, f"released − noisy count ({unit})", message, caption)
 
 
@@ -62,12 +56,12 @@ def _table(changes: dict[str, NDArray], quantiles: dict[str, NDArray], unit: str
     columns = (
         Column("Noisy table", list(changes)),
         *(
-            Column(f"{name} ({unit})", [number(v) for v in column], numeric=True)
+            Column(f"{name} ({unit})", numbers(column), numeric=True)
             for name, column in zip(_NAMES, spread.T)
         ),
         Column(
             f"Root mean square ({unit})",
-            [number(np.sqrt(np.mean(np.square(c, dtype=float)))) for c in changes.values()],
+            numbers(np.array([np.sqrt(np.mean(np.square(c, dtype=float))) for c in changes.values()])),
             numeric=True,
         ),
         Column("Unchanged (%)", [percent(np.mean(c == 0)) for c in changes.values()], numeric=True),

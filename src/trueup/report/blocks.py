@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from markupsafe import Markup
+from trueup.report.pictures import Figure
 
 
 @dataclass(frozen=True)
@@ -79,27 +79,6 @@ class Table:
     def size(self) -> int:
         """Number of rows."""
         return len(self.columns[0].cells)
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A picture, drawn once for wide and once for narrow screens.
-
-    Attributes
-    ----------
-    message
-        What the picture says, for those who do not see it.
-    wide, narrow
-        Two drawings of it (SVG).
-    caption
-        How to read it.
-    """
-
-    kind: ClassVar[str] = "figure"
-    message: str
-    wide: Markup
-    narrow: Markup
-    caption: str
 
 
 Block = Text | Notice | Facts | Table | Figure

@@ -29,7 +29,6 @@ def released_counts(release: Release, unit: str) -> Section:
             "Each released count stands beside the noisy counts of the same place, with the 90 % margin of "
             "their noise, and the change that reconciliation made to them. The last column, where the method has one, "
             "is the 90 % margin of weighted least squares, before nonnegativity and rounding.",
-            "Press a column's heading to sort by it.",
         )
     )
     tables = (_released(release, margin, unit) for margin in release.published)

@@ -12,9 +12,9 @@ from trueup.model.measurements import Measured, Measurements
 from trueup.model.nested import canonical
 from trueup.model.release import Release
 from trueup.noise.law import Law
-from trueup.report.blocks import Column, Figure, Section, Table, Text
-from trueup.report.pictures import before_after
-from trueup.report.words import number, plain, table_name
+from trueup.report.blocks import Column, Section, Table, Text
+from trueup.report.pictures import Figure, before_after
+from trueup.report.words import number, numbers, plain, table_name
 
 NORMAL_90 = 1.6448536269514722
 """95 % quantile of the normal law: 90 % of it lies within plus or minus this many standard errors."""
@@ -43,7 +43,7 @@ def noise_error(measurements: Measurements, unit: str) -> Section:
         _sizes(measurements, [h.margin for h in noisy]),
         Column(
             f"Standard deviation of the noise ({unit})",
-            [number(np.sqrt(h.law.variance)) for h in noisy],
+            numbers(np.sqrt([h.law.variance for h in noisy])),
             numeric=True,
         ),
         Column(f"90 % noise margin (± {unit})", [number(noise_margin(h.law)) for h in noisy], numeric=True),
@@ -84,7 +84,7 @@ def release_error(release: Release, unit: str) -> Section:
 
 def _table(release: Release, margins: Sequence[Margin], unit: str) -> Table:
     spread = [np.quantile(release.errors[m], [0, 0.5, 1]) for m in margins]
-    texts = [[number(row[i]) for row in spread] for i in range(3)]
+    smallest, median, largest = np.array(spread).T
     columns = (
         Column("Published table", [table_name(m) for m in margins]),
         _sizes(release.measurements, margins),
@@ -93,29 +93,23 @@ def _table(release: Release, margins: Sequence[Margin], unit: str) -> Table:
             [_noise_text(release.measurements, m) for m in margins],
             numeric=True,
         ),
-        Column(f"Standard error, smallest ({unit})", texts[0], numeric=True),
-        Column(f"Standard error, median ({unit})", texts[1], numeric=True),
-        Column(f"Standard error, largest ({unit})", texts[2], numeric=True),
-        Column(
-            f"90 % margin, median (± {unit})", [number(NORMAL_90 * row[1]) for row in spread], numeric=True
-        ),
+        Column(f"Standard error, smallest ({unit})", numbers(smallest), numeric=True),
+        Column(f"Standard error, median ({unit})", numbers(median), numeric=True),
+        Column(f"Standard error, largest ({unit})", numbers(largest), numeric=True),
+        Column(f"90 % margin, median (± {unit})", numbers(NORMAL_90 * median), numeric=True),
     )
     return Table("Expected error of each published table, by weighted least squares", columns)
 
 
 def _picture(release: Release, margins: Sequence[Margin], unit: str) -> Figure:
-    rows = [
-        {
-            "name": table_name(m),
-            "before": _noise(release.measurements, m),
-            "after": NORMAL_90 * float(np.median(release.errors[m])),
-        }
+    rows = {
+        table_name(m): (_noise(release.measurements, m), NORMAL_90 * float(np.median(release.errors[m])))
         for m in margins
-    ]
-    worst = max(rows, key=lambda row: row["after"])
+    }
+    worst = max(rows, key=lambda name: rows[name][1])
     message = (
         f"Picture of the 90 % margins before and after least squares: after it, the median margin is largest "
-        f"for the table {worst['name']}, ± {number(worst['after'])} {unit}."
+        f"for the table {worst}, ± {number(rows[worst][1])} {unit}."
     )
     caption = f"90 % margin of a count at each level, in {unit}: smaller is better."
     return before_after(rows, (_BEFORE, _AFTER), f"90 % margin (± {unit})", message, caption)

@@ -17,20 +17,20 @@ Ledger = Mapping[str, Any] | None
 
 _CHECKS = {
     "whole numbers": "Every released count is a whole number.",
-    "every constraint": "Every rule of the specification holds (see below).",
+    "every constraint": "Every rule of the specification holds (see “How it was made”).",
     "invariants exact": "Every count declared exact is published exactly as enumerated.",
 }
 
 
 def checks(release: Release) -> Section:
     """List the rules that were checked on the final counts."""
-    names = list(release.checks)
+    names = sorted(release.checks)
     table = Table(
         "Rules checked on the final counts, independently of the method that made them",
         (
             Column("Check", [name.capitalize() for name in names]),
             Column("What was checked", [_CHECKS.get(name, "") for name in names]),
-            Column("Result", ["holds" if holds else "DOES NOT HOLD" for holds in release.checks.values()]),
+            Column("Result", ["✓ holds" if release.checks[name] else "✗ does not hold" for name in names]),
         ),
     )
     added = Text(
@@ -41,9 +41,14 @@ def checks(release: Release) -> Section:
 
 def making(release: Release, spec: Spec) -> Section:
     """State the rules, the laws, the method with its parameters, and what it reported."""
-    method, *parameters = release.method.items()
+    parameters = sorted(item for item in release.method.items() if item[0] != "method")
     blocks: tuple[Block, ...] = (
-        Facts((("Method of reconciliation", str(method[1])), *((plain(k), said(v)) for k, v in parameters))),
+        Facts(
+            (
+                ("Method of reconciliation", str(release.method["method"])),
+                *((plain(k), said(v)) for k, v in parameters),
+            )
+        ),
         Text(("The rules that the counts had to satisfy: " + "; ".join(rules(spec.constraints)) + ".",)),
         laws(release.measurements),
         _stats(release),
@@ -99,7 +104,7 @@ def _where(condition: Mapping[str, str]) -> str:
 def _stats(release: Release) -> Block:
     if not release.stats:
         return Text(("The method reported nothing further.",))
-    rows = release.stats.items()
+    rows = sorted(release.stats.items())
     return Table(
         "What the method reported",
         (

@@ -1,130 +1,134 @@
-"""Pictures: Vega-Lite drawn to SVG when the report is made, so that the page needs no library.
+"""Pictures: named rows over one axis of values, laid out here and written as SVG by their template.
 
-The page's style sheet owns the colours (`var(--...)`), so light, dark and print need no redrawing;
-text keeps its size because each picture is drawn for a wide and for a narrow screen.
+Marks stand at percentages of the axis, so a picture fits any screen while its text keeps its size;
+the style sheet owns the colours, so light, dark and print need no second drawing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from math import ceil, floor, log10
+from typing import ClassVar, Literal
 
-from markupsafe import Markup
+from trueup.report.words import number
 
-from trueup.report.blocks import Figure
-
-WIDE, NARROW = 720, 320
-_FONT = "Arial, Liberation Sans, sans-serif"
-_CONFIG = {
-    "font": _FONT,
-    "view": {"stroke": None},
-    "axis": {
-        "labelFontSize": 13,
-        "titleFontSize": 13,
-        "titleFontWeight": "normal",
-        "labelColor": "var(--ink)",
-        "titleColor": "var(--muted)",
-        "domainColor": "var(--rule)",
-        "tickColor": "var(--rule)",
-        "gridColor": "var(--rule)",
-        "titlePadding": 10,
-    },
-    "axisY": {"labelPadding": 8, "ticks": False, "domain": False},
-    "legend": {
-        "labelFontSize": 13,
-        "symbolSize": 110,
-        "labelColor": "var(--ink)",
-        "orient": "top",
-        "title": None,
-        "direction": "vertical",
-        "labelLimit": 0,
-        "offset": 6,
-    },
-}
-
-Rows = Sequence[Mapping[str, Any]]
+Shape = Literal["bar", "thin", "join", "tick", "circle", "diamond", "text"]
 
 
-def bars(rows: Rows, axis: str, message: str, caption: str) -> Figure:
-    """Draw a bar for each row: `name`, `value`, and `text` at its end."""
-    room = 1.4 * max(row["value"] for row in rows)  # for the texts at the ends of the bars
-    base = {"y": _name_axis(), "x": _value_axis("value", axis, domain=[0, room])}
-    bar = {"mark": {"type": "bar", "color": "var(--first)", "height": 18}, "encoding": base}
-    text = {
-        "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 13, "color": "var(--ink)"},
-        "encoding": {**base, "text": {"field": "text"}},
-    }
-    return _figure(rows, [bar, text], message, caption)
+@dataclass(frozen=True)
+class Mark:
+    """A mark at a value, or from one value to another."""
+
+    shape: Shape
+    at: float
+    to: float = 0.0
+    text: str = ""
 
 
-def before_after(rows: Rows, names: tuple[str, str], axis: str, message: str, caption: str) -> Figure:
-    """Draw two points for each row, joined: `name`, `before` and `after` (either may be None)."""
-    folded = [
-        {"name": row["name"], "which": which, "value": row[key]}
-        for row in rows
-        for which, key in zip(names, ("before", "after"))
-        if row[key] is not None
-    ]
-    y, x = _name_axis(), _value_axis("value", axis)
-    line = {
-        "mark": {"type": "line", "color": "var(--muted)", "strokeWidth": 2},
-        "encoding": {"y": y, "x": x, "detail": {"field": "name"}},
-    }
-    kind = {"field": "which", "type": "nominal", "sort": None}
-    point = {
-        "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
-        "encoding": {
-            "y": y,
-            "x": x,
-            "color": {**kind, "scale": {"domain": names, "range": ["var(--second)", "var(--first)"]}},
-            "shape": {**kind, "scale": {"domain": names, "range": ["diamond", "circle"]}},
-        },
-    }
-    return _figure(folded, [line, point], message, caption)
+@dataclass(frozen=True)
+class Axis:
+    """Values from `low` to `high` with their unit.
+
+    Examples
+    --------
+    >>> axis = Axis.around([0, 47], "persons")
+    >>> axis.high, axis.place(25), [text for _, text in axis.ticks]
+    (50.0, 50.0, ['0', '10', '20', '30', '40', '50'])
+    """
+
+    title: str
+    low: float
+    high: float
+    step: float
+
+    @classmethod
+    def around(cls, values: Sequence[float], title: str) -> Axis:
+        """Span values by round numbers, four to ten steps apart."""
+        lowest, highest = min(values), max(values)
+        step = _round_step((highest - lowest) or 1.0)
+        low, high = step * floor(lowest / step), step * ceil(highest / step)
+        return cls(title, low, high if high > low else low + step, step)
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Place (percent of the width) and text of every tick."""
+        steps = range(round(self.low / self.step), round(self.high / self.step) + 1)
+        return [(self.place(i * self.step), number(float(f"{i * self.step:.6g}"))) for i in steps]
+
+    def place(self, value: float) -> float:
+        """Where a value stands, in percent of the width."""
+        return round(100 * (value - self.low) / (self.high - self.low), 2)
 
 
-def strips(rows: Rows, axis: str, message: str, caption: str) -> Figure:
-    """Draw a distribution for each row: `name` and the quantiles `q05`, `q25`, `q50`, `q75`, `q95`."""
-    y = _name_axis()
-    outer = {
-        "mark": {"type": "bar", "color": "var(--faint)", "height": 10},
-        "encoding": {"y": y, "x": _value_axis("q05", axis, zero=False), "x2": {"field": "q95"}},
-    }
-    inner = {
-        "mark": {"type": "bar", "color": "var(--first)", "height": 18},
-        "encoding": {"y": y, "x": _value_axis("q25", axis, zero=False), "x2": {"field": "q75"}},
-    }
-    middle = {
-        "mark": {"type": "tick", "color": "var(--ink)", "thickness": 3, "size": 26},
-        "encoding": {"y": y, "x": _value_axis("q50", axis, zero=False)},
-    }
-    return _figure(rows, [outer, inner, middle], message, caption)
+@dataclass(frozen=True)
+class Figure:
+    """A picture.
+
+    Attributes
+    ----------
+    message
+        What it says, for those who do not see it.
+    caption
+        How to read it.
+    axis
+        The axis of values.
+    rows
+        Name and marks of each row.
+    legend
+        What each shape stands for; empty where there is one only.
+    """
+
+    kind: ClassVar[str] = "figure"
+    message: str
+    caption: str
+    axis: Axis
+    rows: tuple[tuple[str, tuple[Mark, ...]], ...]
+    legend: tuple[tuple[Shape, str], ...] = ()
 
 
-def _name_axis() -> dict[str, Any]:
-    return {"field": "name", "type": "nominal", "sort": None, "axis": {"title": None}}
+def bars(values: Mapping[str, tuple[float, str]], unit: str, message: str, caption: str) -> Figure:
+    """Draw a bar from zero for each value, with a text at its end."""
+    rows = ((name, (Mark("bar", 0, v), Mark("text", v, text=text))) for name, (v, text) in values.items())
+    room = 1.15  # for the text at the end of the longest bar
+    axis = Axis.around([0, *(room * v for v, _ in values.values())], unit)
+    return Figure(message, caption, axis, tuple(rows))
 
 
-def _value_axis(field: str, title: str, **scale: Any) -> dict[str, Any]:
-    return {"field": field, "type": "quantitative", "scale": scale, "axis": {"title": title, "tickCount": 5}}
+def before_after(
+    values: Mapping[str, tuple[float | None, float]],
+    names: tuple[str, str],
+    unit: str,
+    message: str,
+    caption: str,
+) -> Figure:
+    """Draw two joined points for each row, or the second alone."""
+    axis = Axis.around([0, *(v for pair in values.values() for v in pair if v is not None)], unit)
+    rows = tuple((name, _pair(*pair)) for name, pair in values.items())
+    return Figure(message, caption, axis, rows, (("diamond", names[0]), ("circle", names[1])))
 
 
-def _figure(rows: Rows, layers: list[dict], message: str, caption: str) -> Figure:
-    return Figure(message, _draw(rows, layers, WIDE), _draw(rows, layers, NARROW), caption)
+def strips(values: Mapping[str, Sequence[float]], unit: str, message: str, caption: str) -> Figure:
+    """Draw for each row its 5, 25, 50, 75 and 95 % quantiles."""
+    axis = Axis.around([0, *(v for row in values.values() for v in row)], unit)
+    rows = tuple((name, _strip(*row)) for name, row in values.items())
+    return Figure(
+        message, caption, axis, rows, (("tick", "median"), ("bar", "middle half"), ("thin", "90 %"))
+    )
 
 
-def _draw(rows: Rows, layers: list[dict], width: int) -> Markup:
-    import vl_convert
+def _pair(before: float | None, after: float) -> tuple[Mark, ...]:
+    point = Mark("circle", after)
+    if before is None:
+        return (point,)
+    return (Mark("join", min(before, after), max(before, after)), Mark("diamond", before), point)
 
-    limit = width // 3
-    spec = {
-        "width": width,
-        "height": {"step": 36},
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "background": "transparent",
-        "padding": 2,
-        "data": {"values": list(rows)},
-        "layer": layers,
-        "config": {**_CONFIG, "axisY": {**_CONFIG["axisY"], "labelLimit": limit}},
-    }
-    return Markup(vl_convert.vegalite_to_svg(spec))  # Vega escapes the texts that it draws
+
+def _strip(q05: float, q25: float, q50: float, q75: float, q95: float) -> tuple[Mark, ...]:
+    return (Mark("thin", q05, q95), Mark("bar", q25, q75), Mark("tick", q50))
+
+
+def _round_step(span: float) -> float:
+    """Largest of 1, 2, 5 x 10^k with at least four steps in the span."""
+    power = 10.0 ** floor(log10(span / 4))
+    return power * max(lead for lead in (1, 2, 5) if lead * power <= span / 4)

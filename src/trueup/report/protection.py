@@ -6,8 +6,9 @@ from fractions import Fraction
 
 from trueup.model.guarantee import Charge, Guarantee
 from trueup.model.measurements import Measurements
-from trueup.report.blocks import Block, Column, Facts, Figure, Notice, Section, Table, Text
-from trueup.report.pictures import bars
+from trueup.noise import law_named
+from trueup.report.blocks import Block, Column, Facts, Notice, Section, Table, Text
+from trueup.report.pictures import Figure, bars
 from trueup.report.words import exact, percent, plain, table_name
 
 _LETTER = {"epsilon": "epsilon", "rho": "rho (zero-concentrated)"}
@@ -54,7 +55,7 @@ def _charges(guarantee: Guarantee) -> Table:
     charges = guarantee.charges
     columns = (
         Column("Noisy table", [_name(c) for c in charges] + ["Total"]),
-        Column("Kind of noise", [c.law.replace("-", " ") for c in charges] + [""]),
+        Column("Kind of noise", [law_named(c.law).title.partition(",")[0] for c in charges] + [""]),
         Column(
             "Privacy loss (exact)",
             [f"{c.currency} = {exact(c.amount)}" for c in charges] + [total_loss(guarantee)],
@@ -75,10 +76,7 @@ def _charges(guarantee: Guarantee) -> Table:
 def _picture(guarantee: Guarantee) -> Figure:
     shares = [(c, float(_share(c, guarantee))) for c in guarantee.charges]
     largest = max(shares, key=lambda pair: pair[1])
-    rows = [
-        {"name": _name(c), "value": 100 * s, "text": f"{percent(s)} ({c.currency} {c.amount})"}
-        for c, s in shares
-    ]
+    rows = {_name(c): (100 * s, percent(s)) for c, s in shares}
     message = f"Bar picture of the privacy budget: {_name(largest[0])} took the largest share, {percent(largest[1])}."
     letter = _LETTER[guarantee.currency]
     return bars(rows, f"share of the total {letter} (%)", message, "Where the privacy budget went.")

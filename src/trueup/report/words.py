@@ -31,7 +31,7 @@ def number(value: float) -> str:
 
 
 def numbers(values: NDArray) -> list[str]:
-    """Write a column of numbers with equal decimals: three digits for the largest, none if all are whole.
+    """Write a column of numbers with equal decimals: none if all are whole.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def numbers(values: NDArray) -> list[str]:
     finite = values[np.isfinite(values)]
     whole = bool((finite == np.floor(finite)).all())
     largest = float(np.abs(finite).max(initial=0))
-    places = 0 if whole else max(0, 2 - int(np.floor(np.log10(largest))))
+    places = 0 if whole else 1 if largest >= 100 else max(2, 2 - int(np.floor(np.log10(largest))))
     text = "{:,." + str(places) + "f}"
     if len(finite) == len(values):
         return [text.format(v).replace("-", "−") for v in values.tolist()]
