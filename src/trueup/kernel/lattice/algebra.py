@@ -7,6 +7,8 @@ without its transforms.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -167,7 +169,8 @@ def dependence(matrix: Matrix, cells: NDArray[np.intp], others: NDArray[np.intp]
     """
     if not len(cells):
         return np.zeros((0, len(others)), np.int64), 1
-    solved = _flint(matrix[:, cells]).inv() * _flint(-matrix[:, others])
+    inverse: Any = _flint(matrix[:, cells]).inv()
+    solved = inverse * _flint(-matrix[:, others])
     shared, divisor = solved.numer_denom()
     return _array(shared), int(divisor)
 
@@ -212,7 +215,7 @@ def smith_basis(matrix: Matrix) -> Matrix:
     while np.any(work[:m][done:, done:]):
         _clear(work, m, done)
         done += 1
-    return work[m:, done:].T.astype(np.int64)
+    return np.ascontiguousarray(work[m:, done:].T.astype(np.int64))
 
 
 def _clear(work, m: int, k: int) -> None:

@@ -40,16 +40,9 @@ class Walk(NamedTuple):
     @classmethod
     def of(cls, basis: NDArray[np.int64]) -> Walk:
         """Orthogonalise a basis `(d, n)`."""
-        triangle = np.linalg.qr(basis.T.astype(np.float64), mode="r").T
+        triangle = np.asarray(np.linalg.qr(basis.T.astype(np.float64), mode="r")).T
         norms = np.abs(np.diag(triangle))
         return cls(np.ascontiguousarray(basis), np.ascontiguousarray(triangle / np.diag(triangle)), norms)
-
-
-def rejections(norms: NDArray[np.float64], sigma: float) -> float:
-    """Bound the expected tries of Klein's walk: `prod_i rho(s_i, 0) / (s_i sqrt(2 pi))`."""
-    return float(
-        np.exp(sum(math.log(rho(sigma / g, 0.0) * g / (sigma * math.sqrt(2 * math.pi))) for g in norms))
-    )
 
 
 @njit(cache=True)
