@@ -192,9 +192,12 @@ def _plain(values: NDArray) -> NDArray:
     """Turn a masked array into an object array with None where a value is missing."""
     if not np.ma.isMaskedArray(values):
         return values
-    if not np.ma.getmaskarray(values).any():
-        return np.ma.getdata(values)
-    return np.ma.filled(values.astype(object), None)
+    mask, data = np.ma.getmaskarray(values), np.ma.getdata(values)
+    if not mask.any():
+        return data
+    held = data.astype(object)
+    held[mask] = None
+    return held
 
 
 def _quoted(column: str) -> str:

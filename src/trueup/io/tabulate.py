@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -94,10 +96,9 @@ def _one_number(value: Any) -> tuple[int, str | None]:
         text = value.strip()
         whole = text.removeprefix("-").isascii() and text.removeprefix("-").isdigit()
         return (int(text), None) if whole and len(text) < 25 else (0, "text that is not a whole number")
-    try:
-        whole = int(value)
-    except (TypeError, ValueError, OverflowError):
+    if not isinstance(value, Number) or isinstance(value, complex) or not math.isfinite(value):  # pyright: ignore
         return 0, f"a {type(value).__name__}"
+    whole = int(value)  # pyright: ignore[reportArgumentType]
     return whole, None if whole == value else "a fraction"
 
 

@@ -1,0 +1,247 @@
+"""Input from every kind of table, and every refusal; no message holds a count."""
+
+from __future__ import annotations
+
+import gzip
+
+import duckdb
+import numpy as np
+import pandas
+import polars
+import pyarrow
+import pytest
+from tests.areas import SPEC, TABLE, TRUTH, write_areas
+
+from trueup.errors import DataError, SpecError
+from trueup.io.geography import read_tree
+from trueup.io.table import open_table
+from trueup.io.tabulate import read_counts, whole_counts
+from trueup.measure import public_cells
+from trueup.model.spec import parse_spec
+
+FRAME = {"state": ["02", "01", "01"], "county": ["001", "003", "001"], "n": [30, 7, 0]}
+
+
+def _parquet(folder):
+    path = folder / "areas.parquet"
+    polars.DataFrame(FRAME).write_parquet(path)
+    return path
+
+
+def _gzip(folder):
+    path = folder / "areas.csv.gz"
+    path.write_bytes(gzip.compress(TABLE.encode()))
+    return path
+
+
+SOURCES = {
+    "csv": lambda folder: write_areas(folder)[1],
+    "csv.gz": _gzip,
+    "parquet": _parquet,
+    "pandas": lambda _: pandas.DataFrame(FRAME),
+    "polars": lambda _: polars.DataFrame(FRAME),
+    "polars lazy": lambda _: polars.LazyFrame(FRAME),
+    "arrow": lambda _: pyarrow.table(FRAME),
+    "duckdb": lambda _: duckdb.connect().from_arrow(pyarrow.table(FRAME)),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_every_kind_of_table_gives_the_same_counts(kind, tmp_path):
+    spec = parse_spec(SPEC)
+    source = SOURCES[kind](tmp_path)
+    cells = public_cells(spec, source)
+    assert cells.tree.sizes == (1, 2, 3)
+    assert cells.label(0) == "01/001"
+    assert read_counts(spec, cells, source).tolist() == list(TRUTH)
+
+
+BAD_TABLES = [
+    ("state,county,n\n01,001,5\n,003,7\n", "key column 'state' is missing a value in row 2"),
+    ("state,county,n\n01,001,5\n01,001,7\n", "more than once"),
+    ("state,county\n01,001\n", "has no column 'n'"),
+    ("state,cuonty,n\n01,001,5\n", "did you mean 'cuonty'"),
+    ("state,county,n\n01,001,-5\n", "column 'n' in row 1 holds a negative number"),
+    ("state,county,n\n01,001,5.5\n", "row 1 holds text that is not a whole number"),
+    ("state,county,n\n01,001,true\n", "not a whole number"),
+    ("state,county,n\n01,001,NaN\n", "not a whole number"),
+    ("state,county,n\n01,001,\n", "row 1 holds no value"),
+    ("state,county,n\n01,001,4611686018427387905\n", "beyond 2\\^62"),
+    ("state,county,n\n01,001,99999999999999999999999999999\n", "not a whole number"),
+    ("state,county,n\n", "no place"),
+    ("", "cannot be read|no column"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_TABLES, ids=[m for _, m in BAD_TABLES])
+def test_bad_tables_are_refused_by_name(text, message, tmp_path):
+    spec = parse_spec(SPEC)
+    _, path = write_areas(tmp_path, table=text)
+    with pytest.raises(DataError, match=message) as caught:
+        read_counts(spec, public_cells(spec, path), path)
+    said = str(caught.value).replace(str(tmp_path), "")
+    assert not any(count in said for count in ("5.5", "-5", "99999", "4611686018427387905"))
+
+
+BAD_COLUMNS = [
+    ([1.0, 2.5], "a fraction"),
+    ([1.0, np.nan], "no value"),
+    ([1.0, np.inf], "an infinite number"),
+    ([True, False], "a boolean"),
+    ([1, -3], "a negative number"),
+    ([1, 2**62 + 1], "beyond 2\\^62"),
+    (np.array([1, 2**63 + 5], dtype=np.uint64), "beyond 2\\^62"),
+    ([None, 3], "no value"),
+    ([b"3", 3], "a bytes"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), BAD_COLUMNS, ids=[m for _, m in BAD_COLUMNS])
+def test_bad_counts_are_refused_by_kind(values, message):
+    column = (
+        values
+        if isinstance(values, np.ndarray)
+        else np.array(values, dtype=None if _plain(values) else object)
+    )
+    with pytest.raises(DataError, match=message):
+        whole_counts(column, "n")
+
+
+def _plain(values):
+    return all(isinstance(v, float) for v in values) or all(isinstance(v, bool) for v in values)
+
+
+BAD_FILES = {
+    "truncated.csv.gz": gzip.compress(TABLE.encode() * 500)[:60],
+    "not-gzip.csv.gz": b"state,county,n\n01,001,77\n",
+    "not-parquet.parquet": b"state,county,n\n01,001,77\n",
+    "latin.csv": "state,county,n\nÅ,001,77\n".encode("latin-1"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_files_that_are_not_what_their_name_says(name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(BAD_FILES[name])
+    with pytest.raises(DataError, match="cannot be read") as caught:
+        public_cells(parse_spec(SPEC), path)
+    assert "77" not in str(caught.value)
+
+
+def test_a_truncated_parquet_file_is_refused(tmp_path):
+    path = _parquet(tmp_path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match="cannot be read"):
+        open_table(path).columns()
+
+
+def test_a_missing_file_and_an_unknown_ending(tmp_path):
+    with pytest.raises(DataError, match="no file"):
+        open_table(tmp_path / "none.csv")
+    (tmp_path / "areas.xlsx").write_text("x")
+    with pytest.raises(DataError, match="unknown ending"):
+        open_table(tmp_path / "areas.xlsx")
+    with pytest.raises(DataError, match="a list is not a table"):
+        open_table([1, 2])
+
+
+RECORDS = SPEC.replace(
+    'kind = "counts", counts = "person", count = "n", keys = "public"', 'kind = "records", counts = "person"'
+)
+SEX = '[[attribute]]\nname = "sex"\nvalues = ["f", "m"]\n'
+
+
+@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame, pyarrow.table])
+def test_records_are_tabulated_over_the_public_places(frame):
+    spec = parse_spec(RECORDS + SEX)
+    people = frame({"state": ["01"] * 4, "county": ["003"] * 4, "sex": ["f", "m", "f", "f"]})
+    places = pandas.DataFrame({"state": ["01", "01"], "county": ["001", "003"]})
+    cells = public_cells(spec, people, places)
+    assert read_counts(spec, cells, people).tolist() == [0, 0, 3, 1]
+
+
+def test_records_in_a_file_are_tabulated(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("state,county,sex\n" + "01,003,f\n" * 3 + "01,001,m\n")
+    spec = parse_spec(RECORDS + SEX)
+    cells = public_cells(spec, path, pandas.DataFrame({"state": ["01", "01"], "county": ["001", "003"]}))
+    assert read_counts(spec, cells, path).tolist() == [0, 1, 3, 0]
+
+
+def test_records_need_a_geography():
+    with pytest.raises(DataError, match="no public geography"):
+        public_cells(parse_spec(RECORDS), pandas.DataFrame({"state": ["01"], "county": ["001"]}))
+
+
+def test_places_and_values_outside_the_public_domain_are_named():
+    spec = parse_spec(RECORDS + SEX)
+    places = pandas.DataFrame({"state": ["01"], "county": ["001"]})
+    cells = public_cells(spec, geography=places)
+    stray = pandas.DataFrame({"state": ["01"], "county": ["009"], "sex": ["f"]})
+    with pytest.raises(DataError, match="the place '01/009'"):
+        read_counts(spec, cells, stray)
+    other = pandas.DataFrame({"state": ["01"], "county": ["001"], "sex": ["x"]})
+    with pytest.raises(DataError, match="outside the domain of 'sex'"):
+        read_counts(spec, cells, other)
+
+
+WIDE = """
+format = 1
+title = "Wide"
+table = { name = "wide", kind = "counts", counts = "person", keys = "public", cell = [
+  { count = "vap", where = { age = "adult" } }, { count = "pop - vap", where = { age = "child" } } ] }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "area", column = "area" }]
+attribute = [{ name = "age", values = ["child", "adult"] }]
+query = [{ name = "by age", attributes = ["age"], levels = ["area"], epsilon = 1 }]
+"""
+
+
+def test_a_wide_table_is_read_by_sums_of_columns():
+    spec = parse_spec(WIDE)
+    table = pandas.DataFrame({"area": ["b", "a"], "pop": [10, 5], "vap": [4, 5]})
+    assert read_counts(spec, public_cells(spec, table), table).tolist() == [0, 5, 6, 4]
+
+
+def test_a_wide_difference_below_zero_or_a_fraction_is_refused():
+    table = pandas.DataFrame({"area": ["a"], "pop": [3], "vap": [4]})
+    spec = parse_spec(WIDE)
+    with pytest.raises(DataError, match="column 'pop - vap' in row 1 holds a negative number"):
+        read_counts(spec, public_cells(spec, table), table)
+    half = parse_spec(WIDE.replace('"pop - vap"', '"pop - vap / 2"'))
+    with pytest.raises(SpecError, match="holds a fraction"):
+        read_counts(half, public_cells(half, table), table)
+
+
+def test_every_combination_of_a_wide_table_must_be_listed():
+    with pytest.raises(SpecError, match="lists 1 of 2 combinations"):
+        parse_spec(WIDE.replace(', { count = "pop - vap", where = { age = "child" } }', ""))
+
+
+def test_codes_by_prefix():
+    levels = '[{ name = "state" }, { name = "county", column = "GEOID", prefix = 5 }, { name = "block", column = "GEOID" }]'
+    spec = parse_spec(
+        SPEC.replace(SPEC.splitlines()[5], f"level = {levels}").replace(
+            '{ all = "1/4", state = "1/4", county = "1/2" }',
+            '{ state = "1/4", county = "1/4", block = "1/2" }',
+        )
+    )
+    tree = read_tree(spec, pandas.DataFrame({"GEOID": ["010011", "010012", "010031"], "n": [1, 2, 3]}))
+    assert tree.sizes == (1, 2, 3)
+    assert tree.label("county", 0) == "01001"
+    with pytest.raises(DataError, match="shorter than the 5 characters"):
+        read_tree(spec, pandas.DataFrame({"GEOID": ["1001"], "n": [1]}))
+
+
+def test_parent_pointers_of_a_file():
+    spec = parse_spec(
+        SPEC.replace(
+            SPEC.splitlines()[5], 'level = [{ name = "all" }, { name = "state" }, { name = "county" }]'
+        )
+        + 'parents = { id = "id", parent = "up" }\n'
+    )
+    places = pandas.DataFrame({"id": ["us", "01", "02", "01a", "01b"], "up": [None, "us", "us", "01", "01"]})
+    cells = public_cells(spec, geography=places)
+    assert cells.tree.sizes == (1, 2, 3)
+    counts = pandas.DataFrame({"id": ["02", "01b"], "n": [5, 6]})
+    assert read_counts(spec, cells, counts).tolist() == [0, 6, 5]
