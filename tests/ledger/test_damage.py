@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from tests.ledger.helpers import epsilon, ledger_at, release
@@ -179,7 +180,7 @@ def test_a_read_only_file_grants_nothing(kept):
     kept.chmod(0o444)
     kept.parent.chmod(0o555)
     ledger = Ledger.open(str(kept))
-    with ordinary_user(), pytest.raises(BudgetError, match="cannot be used.*no budget was granted"):
+    with ordinary_user(), pytest.raises(BudgetError, match="no budget was granted"):
         ledger.reserve(*DP, epsilon("1/10"))
     kept.parent.chmod(0o755)
     assert len(Ledger.open(str(kept)).state().reserved) == 3
@@ -200,7 +201,7 @@ ledger.reserve("survey", "ana", "dp", epsilon("1/10"))
 def test_a_full_disk_grants_nothing(kept):
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
     run = subprocess.run(
-        [sys.executable, "-c", FULL, str(kept)], capture_output=True, text=True, cwd=os.getcwd()
+        [sys.executable, "-c", FULL, str(kept)], capture_output=True, text=True, cwd=Path.cwd()
     )
     assert run.returncode == 1
     assert "BudgetError: the ledger in the file" in run.stderr
@@ -216,9 +217,10 @@ def test_a_failed_write_leaves_no_trace_in_memory(kept, monkeypatch):
     def fail(self, entry):
         raise sqlite3.OperationalError("database or disk is full")
 
-    with monkeypatch.context() as patch, pytest.raises(BudgetError, match="disk is full"):
+    with monkeypatch.context() as patch:
         patch.setattr(Transaction, "append", fail)
-        ledger.reserve(*DP, epsilon("1/10"))
+        with pytest.raises(BudgetError, match="disk is full"):
+            ledger.reserve(*DP, epsilon("1/10"))
     assert len(ledger.state().reserved) == 3
 
 

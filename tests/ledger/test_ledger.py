@@ -159,9 +159,10 @@ def test_a_bundle_must_carry_its_reservation(url, tmp_path):
 
 def test_recovery_finishes_a_rename(url, tmp_path, monkeypatch):
     ledger = ledger_at(url)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr("trueup.ledger.publish.finish", interrupt)
-        release(ledger, tmp_path, key="2026")
+        with pytest.raises(KeyboardInterrupt):
+            release(ledger, tmp_path, key="2026")
     assert not (tmp_path / "out").exists()
     restarted = Ledger.open(url)
     assert [c.final for c in restarted.recover()] == [str(tmp_path / "out")]
@@ -176,12 +177,14 @@ def interrupt(*_):
 
 def test_a_target_that_waits_for_recovery_is_not_given_away(url, tmp_path, monkeypatch):
     ledger = ledger_at(url)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr("trueup.ledger.publish.finish", interrupt)
-        release(ledger, tmp_path)
+        with pytest.raises(KeyboardInterrupt):
+            release(ledger, tmp_path)
+    late = ledger.reserve(*DP, epsilon("1/10"))
+    staged = stage(tmp_path / "late", late)
     with pytest.raises(BundleError, match="about to hold another release"):
-        late = ledger.reserve(*DP, epsilon("1/10"))
-        late.commit(stage(tmp_path / "late", late), tmp_path / "out")
+        late.commit(staged, tmp_path / "out")
 
 
 def test_eight_processes_are_granted_exactly_the_cap(url):
@@ -205,9 +208,9 @@ def test_four_processes_make_one_ledger(url):
 @pytest.mark.parametrize("name", ["", "  ", None, 3, "x" * 300, "a\nb"])
 def test_names_are_needed(tmp_path, name):
     ledger = ledger_at(str(tmp_path / "ledger.db"))
-    with pytest.raises(SpecError, match="the dataset|dataset is too long"):
+    with pytest.raises(SpecError, match=r"the dataset|dataset is too long"):
         ledger.reserve(name, "ana", "dp", epsilon(1))
-    with pytest.raises(SpecError, match="the analyst|analyst is too long"):
+    with pytest.raises(SpecError, match=r"the analyst|analyst is too long"):
         ledger.reserve("survey", name, "dp", epsilon(1))
     assert len(ledger.state().reserved) == 0
 
