@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from trueup.errors import SpecError
+from trueup.errors import PrivacyError, SpecError
 from trueup.ledger.accountant import Loss, compose
 from trueup.ledger.contribution import Contribution, Relation
 from trueup.model.build import build_constraints
@@ -99,7 +99,14 @@ def _law(query: Query, budget: Fraction, reach: Contribution, neighbours: Relati
     sensitivity = reach.sensitivity(neighbours, cells=cells)
     if not sensitivity.l1:
         sensitivity = reach.sensitivity("add-remove", cells=cells)
-    law = law_named(query.noise).for_budget(budget, sensitivity, **query.options)
+    kind = law_named(query.noise)
+    if not kind.discrete:
+        raise PrivacyError(
+            f"query '{query.name}' asks for '{query.noise}' noise, which is for the analysis of others' data",
+            needed="a discrete law: noise from floating-point numbers reveals the count beneath it",
+            remedy='write noise = "discrete-laplace" or "discrete-gaussian"',
+        )
+    law = kind.for_budget(budget, sensitivity, **query.options)
     if (currency := law.cost(sensitivity).currency) != query.currency:
         raise SpecError(
             f"query '{query.name}' gives a budget in {query.currency}, but '{query.noise}' is priced in {currency}",
