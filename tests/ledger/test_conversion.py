@@ -20,8 +20,9 @@ def exact_epsilon(rho, delta):
     rho, delta = mpmath.mpf(rho.numerator) / rho.denominator, mpmath.mpf(delta.numerator) / delta.denominator
 
     def bound(t):
-        alpha = 1 + mpmath.exp(t)
-        return alpha * rho + mpmath.log(1 - 1 / alpha) - mpmath.log(alpha * delta) / (alpha - 1)
+        excess = mpmath.exp(t)
+        alpha = 1 + excess
+        return alpha * rho + t - mpmath.log(alpha) - mpmath.log(alpha * delta) / excess
 
     return _infimum(bound)
 
@@ -43,8 +44,8 @@ def exact_delta(rho, epsilon):
 
 
 def _infimum(bound):
-    best = min((mpmath.mpf(t) / 2 for t in range(-60, 61)), key=bound)
-    low, high = best - 0.5, best + 0.5
+    best = min((mpmath.mpf(t) for t in range(-60, 61)), key=bound)
+    low, high = best - 1, best + 1
     for _ in range(90):
         left, right = low + (high - low) * 0.382, low + (high - low) * 0.618
         low, high = (low, right) if bound(left) < bound(right) else (left, high)
