@@ -65,7 +65,9 @@ def _slope(row, bound, tilts, change, problem):
     kind, z, scale, low, high = problem
     first, second = -bound, 0.0
     for i in range(len(z)):
-        if row[i] != 0.0:
+        if row[i] != 0.0 and low[i] == high[i]:
+            first += row[i] * low[i]
+        elif row[i] != 0.0:
             _, mean, variance = _moments(kind[i], z[i], scale[i], tilts[i] + change * row[i], low[i], high[i])
             first += row[i] * mean
             second += row[i] * row[i] * variance
@@ -216,7 +218,7 @@ def draw_inequalities(kind, z, scale, rows, bounds, low, high, draws, least, rng
     rows, bounds
         `rows @ theta >= bounds`; (m, n), (m,).
     low, high
-        (n,) box; equal entries fix a coordinate. Integers for discrete laws.
+        (p, n) boxes; equal entries fix a coordinate. Integers for discrete laws.
     draws
         Draws per problem.
     least
@@ -234,7 +236,7 @@ def draw_inequalities(kind, z, scale, rows, bounds, low, high, draws, least, rng
     acceptance = np.zeros(p)
     block = np.empty((n, 8192))
     for q in range(p):
-        problem = (kind, z[q], scale[q], low, high)
+        problem = (kind, z[q], scale[q], low[q], high[q])
         multipliers, tilts = best_tilt(rows, bounds, problem)
         done = proposed = 0
         while done < draws:
@@ -242,7 +244,7 @@ def draw_inequalities(kind, z, scale, rows, bounds, low, high, draws, least, rng
                 done = -1
                 break
             for i in range(n):
-                _proposals(rng, kind[i], z[q, i], scale[q, i], tilts[i], low[i], high[i], block[i])
+                _proposals(rng, kind[i], z[q, i], scale[q, i], tilts[i], low[q, i], high[q, i], block[i])
             done, used = _accept(rng, rows, bounds, multipliers, block, out[q], done)
             proposed += used
         acceptance[q] = draws / proposed if done == draws else 0.0

@@ -155,7 +155,7 @@ class Query(Part):
         if isinstance(amount, dict):
             return amount
         assert amount is not None
-        return dict.fromkeys(self.levels, amount)
+        return dict.fromkeys(self.levels, Fraction(amount))
 
 
 class MarginPart(Part):
@@ -227,6 +227,9 @@ class Spec(Part):
     queries: tuple[Query, ...] = Field(alias="query", min_length=1)
     constraints: ConstraintsPart = Field(default_factory=ConstraintsPart)
     reconcile: dict[str, Any] = Field(default_factory=dict, description="method and its parameters")
+    infer: dict[str, Any] = Field(
+        default_factory=dict, description="method, prior, and ratios of the posterior"
+    )
 
     @model_validator(mode="after")
     def _names_agree(self):

@@ -1,0 +1,148 @@
+"""infer: published counts in, the posterior of the true counts out.
+
+A method is a frozen dataclass in a file of its own, listed once in `METHODS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from trueup.errors import ConvergenceError, SpecError
+from trueup.infer.method import Method, Progress
+from trueup.infer.tree_exact import TreeExact
+from trueup.model.build import build_constraints
+from trueup.model.constraints import Constraints
+from trueup.model.measurements import Measurements
+from trueup.model.posterior import Posterior, Ratio
+from trueup.model.release import Release
+from trueup.model.spec import Spec
+
+METHODS: tuple[type[Method], ...] = (TreeExact,)
+"""Every method; the first that fits is the default."""
+
+
+def infer(
+    spec: Spec | Constraints,
+    source: Measurements | Release,
+    method: Method | None = None,
+    *,
+    draws: int = 1000,
+    level: float = 0.9,
+    progress: Progress | None = None,
+) -> Posterior:
+    """Say what the true counts may be, given measurements (or a release made from them).
+
+    Parameters
+    ----------
+    spec
+        Constraints, and with `[infer]` the method, its prior and ratios; or the constraints alone.
+    source
+        Measurements, or a Release: its measurements hold all that its counts do.
+    method
+        A method with its parameters; by default the spec's, or the first that fits.
+    draws
+        Number of draws `d` of the `n` finest cells.
+    level
+        Probability of the intervals in the tables.
+    progress
+        Called as `progress(done, draws)`; an interruption keeps finished blocks of draws.
+
+    Returns
+    -------
+    Posterior
+        Equal sources give equal draws.
+
+    Raises
+    ------
+    SpecError
+        If the method does not fit, or the posterior is improper.
+    InfeasibleError
+        If no counts satisfy the constraints; it names labels.
+    ConvergenceError
+        If a chain did not converge: such draws are not called a posterior.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas
+    >>> from trueup.measure import public_cells, simulate
+    >>> from trueup.measure.plan import plan_measurements
+    >>> from trueup.model.spec import parse_spec
+    >>> spec = parse_spec('''
+    ... format = 1
+    ... title = "Two areas"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "area", column = "area" }]
+    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
+    ... ''')
+    >>> cells = public_cells(spec, pandas.DataFrame({"area": ["a", "b"], "n": [3, 4]}))
+    >>> plan = plan_measurements(spec, cells)
+    >>> noisy = simulate(cells, np.array([3, 4]), *plan, np.random.default_rng(7))
+    >>> posterior = infer(spec, noisy)
+    >>> posterior.summary()["mean"].round(1).tolist(), posterior.draws.shape
+    ([2.0, 4.5], (1, 1000, 2))
+    """
+    measured = source.measurements if isinstance(source, Release) else source
+    entry = dict(spec.infer) if isinstance(spec, Spec) else {}
+    constraints = build_constraints(spec, measured.cells) if isinstance(spec, Spec) else spec
+    ratios = tuple(Ratio(**ratio) for ratio in entry.pop("ratio", ()))
+    chosen = method or choose(entry, constraints, measured)
+    if why := misfit(chosen, constraints, measured):
+        raise SpecError(f"method '{chosen.name}' does not fit: {why}", remedy="see `trueup methods`")
+    state = chosen.prepare(constraints, measured.headers)
+    drawn = chosen.apply(state, measured.flat, draws, measured.rng(), progress or _silent)
+    if drawn.status != "solved":
+        raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.status}")
+    return Posterior(measured.cells, drawn, describe(chosen), measured.digest, level, ratios)
+
+
+def _silent(done: int, of: int) -> None:
+    pass
+
+
+def choose(entry: Mapping[str, Any], constraints: Constraints, measured: Measurements) -> Method:
+    """Return the method that a spec names, or the first that fits.
+
+    Raises
+    ------
+    SpecError
+        If the name or a parameter is unknown, or nothing fits.
+    """
+    parameters = {name: value for name, value in entry.items() if name != "method"}
+    if "method" in entry:
+        return build(str(entry["method"]), parameters)
+    for kind in METHODS:
+        if misfit(kind(), constraints, measured) is None:
+            return build(kind.name, parameters)
+    raise SpecError(
+        f"no method infers counts of structure '{constraints.structure()}' from these measurements",
+        needed="; ".join(f"'{k.name}': {misfit(k(), constraints, measured)}" for k in METHODS),
+    )
+
+
+def build(name: str, parameters: Mapping[str, Any]) -> Method:
+    """Make a method from its name and parameters."""
+    kinds = {kind.name: kind for kind in METHODS}
+    if name not in kinds:
+        raise SpecError(f"inference method '{name}' is unknown", needed=f"one of: {', '.join(kinds)}")
+    known = [field.name for field in fields(kinds[name])]  # pyright: ignore[reportArgumentType]
+    if unknown := [p for p in parameters if p not in known]:
+        raise SpecError(
+            f"method '{name}' has no parameter '{unknown[0]}'", needed=f"among: {', '.join(known) or 'none'}"
+        )
+    return kinds[name](**parameters)
+
+
+def misfit(method: Method, constraints: Constraints, measured: Measurements) -> str | None:
+    """Say why a method does not fit; None if it does."""
+    structure = constraints.structure()
+    if structure not in method.structures:
+        return f"it handles {', '.join(sorted(method.structures))}, not '{structure}'"
+    return method.refuses(constraints, measured.headers)
+
+
+def describe(method: Method) -> dict[str, Any]:
+    """Name and parameters of a method, for the record."""
+    return {"method": method.name, **asdict(method)}  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,174 @@
+"""Noisy counts on a tree: exact marginals of every node, independent joint draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.infer.factors import FactorTable
+from trueup.infer.method import Method, Progress, in_blocks
+from trueup.infer.priors import Prior, read_prior
+from trueup.kernel.messages import Solved, joint_draws, marginals, mode, solve
+from trueup.kernel.pmf import OPEN, Factors, reach_all
+from trueup.kernel.saddle import bounds
+from trueup.model.constraints import Constraints
+from trueup.model.measurements import Measured, split
+from trueup.model.nested import NestedTree
+from trueup.model.posterior import Drawn, Marginals
+from trueup.noise.law import Law
+from trueup.reconcile.on_tree import TreeProblem, tree_problem
+
+DEPTHS = (60.0, 240.0, 960.0, 3840.0, 15360.0)
+"""Log mass, below its peak, at which a law's table ends; the next is tried when measurements disagree."""
+
+MOST_ENTRIES = 1 << 28
+BLOCK = 1000
+
+
+@dataclass(frozen=True)
+class TreeExact(Method):
+    """The posterior of counts on nested margins by convolution up the tree and conditioning down.
+
+    No Markov chain: marginals of all nodes are exact up to a reported bound, draws are independent,
+    whole, additive and inside every bound.
+
+    Attributes
+    ----------
+    prior
+        Name, or name and parameters, of a prior on the finest cells: flat, bounded, poisson,
+        negative-binomial, masses, or flat-total.
+    tolerance
+        Largest posterior mass that windows and rounding may drop; exceeded, it refuses.
+    mode
+        Whether to also find a most probable vector of counts.
+    """
+
+    prior: Mapping[str, Any] | str = "flat"
+    tolerance: float = 1e-9
+    mode: bool = False
+
+    name: ClassVar[str] = "tree-exact"
+    title: ClassVar[str] = "exact marginals and independent draws on nested margins"
+    structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
+
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State:
+        """Lay laws, bounds and the prior on the nodes of the tree."""
+        return _State(tree_problem(constraints, headers), read_prior(self.prior))
+
+    def apply(
+        self, state: _State, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
+    ) -> Drawn:
+        """Draw the counts, and give exact marginals of every margin of the tree."""
+        solved, depth = self._solve(state, values)
+        nested = state.problem.nested
+        leaves = nested.nodes[-1]
+        counts, whole = in_blocks(
+            lambda k: np.ascontiguousarray(joint_draws(solved, k, rng)[:, leaves]), draws, BLOCK, progress
+        )
+        return Drawn(
+            counts[None],
+            independent=True,
+            marginals=_by_margin(nested, *marginals(solved)),
+            mode=mode(solved)[leaves] if self.mode else None,
+            stats={
+                "dropped_mass": solved.dropped,
+                "table_depth": depth,
+                "draws": len(counts),
+                "interrupted": not whole,
+            },
+        )
+
+    def _solve(self, state: _State, values: NDArray) -> tuple[Solved, float]:
+        """Deepen the laws' tables until the dropped mass is within the tolerance."""
+        state.refuse_impossible(values)
+        for depth in DEPTHS:
+            factors = state.factors(values, depth)
+            if factors is None:
+                break
+            solved = solve(state.problem.child_ptr, factors, self.tolerance)
+            if solved.dropped <= self.tolerance:
+                return solved, depth
+        raise ConvergenceError(
+            "the measurements disagree so far with each other, the prior or the bounds that no window of "
+            f"counts holds all but {self.tolerance:g} of the posterior",
+            remedy="check that the laws and values belong to these margins; or raise 'tolerance'",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """A tree problem with its prior."""
+
+    problem: TreeProblem
+    prior: Prior
+    laws: dict[Law, int] = field(default_factory=dict)
+
+    def hard_bounds(self, values: NDArray) -> tuple[NDArray, NDArray]:
+        """Bounds and invariants `(nodes,)`, as integers."""
+        problem = self.problem
+        lower = np.where(
+            np.isinf(problem.lower), -OPEN, np.ceil(np.maximum(problem.lower, -(2.0**59)))
+        ).astype(np.int64)
+        upper = np.where(np.isinf(problem.upper), OPEN, np.floor(np.minimum(problem.upper, 2.0**59))).astype(
+            np.int64
+        )
+        for header, nodes, part in zip(problem.headers, problem.nodes, self.parts(values)):
+            if header.exact:
+                lower[nodes], upper[nodes] = np.maximum(lower[nodes], part), np.minimum(upper[nodes], part)
+        return lower, upper
+
+    def parts(self, values: NDArray) -> list[NDArray]:
+        """Cut measured values into those of each header."""
+        return split(values, self.problem.headers, self.problem.nested.cells)
+
+    def refuse_impossible(self, values: NDArray) -> None:
+        """Refuse bounds that exclude each other, naming where."""
+        low, high = bounds(self.problem.child_ptr, *self.hard_bounds(values))
+        if (empty := np.flatnonzero(low > high)).size:
+            label = self.problem.nested.label(int(empty[0]))
+            raise InfeasibleError(
+                f"the invariants and bounds at '{label}' and its parts cannot hold together",
+                remedy="correct one of them",
+            )
+
+    def factors(self, values: NDArray, depth: float) -> Factors | None:
+        """Tables of every node's likelihood and prior; None where they would not fit in memory."""
+        problem = self.problem
+        table = FactorTable(*self.hard_bounds(values))
+        for header, nodes, part in zip(problem.headers, problem.nodes, self.parts(values)):
+            if not header.exact:
+                table.add_law(header.law, nodes, part, depth)
+        table.add_prior(self.prior, problem.nested.nodes[-1], depth)
+        factors = table.build()
+        low, high = bounds(problem.child_ptr, *reach_all(factors))
+        self._refuse_improper(low, high)
+        leaves = problem.nested.nodes[-1]
+        if (high[leaves] - low[leaves] + 1).clip(0).sum() > MOST_ENTRIES:
+            return None
+        return factors
+
+    def _refuse_improper(self, low: NDArray, high: NDArray) -> None:
+        if (open_ended := np.flatnonzero((low <= -OPEN) | (high >= OPEN))).size:
+            leaves = self.problem.nested.nodes[-1]
+            label = self.problem.nested.label(int(np.intersect1d(open_ended, leaves)[0]))
+            raise SpecError(
+                f"the posterior is improper: nothing bounds '{label}'",
+                needed="a measurement of it or of a sum that holds it, a bound, or a proper prior",
+                remedy='for example [infer] prior = { name = "bounded", upper = 1000 }',
+            )
+
+
+def _by_margin(nested: NestedTree, start: NDArray, offset: NDArray, masses: NDArray) -> dict:
+    """Cut the nodes' marginals into those of each margin, in the order of its groups."""
+    result = {}
+    for margin, nodes in zip(nested.margins, nested.nodes):
+        sizes = np.diff(start)[nodes]
+        begin = np.concatenate([[0], np.cumsum(sizes)])
+        at = np.arange(begin[-1]) + np.repeat(start[nodes] - begin[:-1], sizes)
+        result[margin] = Marginals(begin, offset[nodes], masses[at])
+    return result
