@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Case, Harness
+from benchmarks.harness import Case, Harness, Picture
 
 NOT_BENCHMARKS = {"__init__", "__main__", "harness"}
 
@@ -39,6 +39,13 @@ def show(name: str, heading: str, cases: list[Case], console: Console) -> None:
     console.print(table)
 
 
+def draw(picture: Picture, console: Console) -> None:
+    table = Table(*picture["columns"], title=picture["title"])
+    for row in picture["rows"]:
+        table.add_row(*row)
+    console.print(table)
+
+
 def _text(value: object) -> str:
     if value is None:
         return "-"
@@ -57,12 +64,21 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     module = load(options.name)
     progress = Console(stderr=True)
-    harness = Harness(full=options.full, progress=lambda line: progress.print(f"  {line}", style="dim"))
+    harness = Harness(
+        full=options.full,
+        seconds=40.0 if options.full else 10.0,
+        progress=lambda line: progress.print(f"  {line}", style="dim"),
+    )
     cases = list(module.cases(harness))
+    pictures = list(module.pictures(harness)) if hasattr(module, "pictures") else []
     if options.json:
-        print(json.dumps({"name": options.name, "cases": cases}, allow_nan=False))
-    else:
-        show(options.name, title(module), cases, Console(width=None if sys.stdout.isatty() else 160))
+        more = {"pictures": pictures} if pictures else {}
+        print(json.dumps({"name": options.name, "cases": cases, **more}, allow_nan=False))
+        return 0
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    show(options.name, title(module), cases, console)
+    for picture in pictures:
+        draw(picture, console)
     return 0
 
 

@@ -19,6 +19,9 @@ title and that defines ``cases``::
 says why it was not run. ``difference`` is the largest absolute difference between the two results, or what a
 ``difference(ours, peer)`` given by the benchmark returns; NaN becomes null in JSON.
 
+A benchmark may also define ``pictures(harness) -> Iterator[Picture]``: further tables, printed after the cases and
+under the key ``pictures`` of the JSON object.
+
 How time is taken: one untimed call of ours (it compiles and fills caches), then rounds in which ours and
 every peer run once, one after the other; the medians over the rounds are reported. Rounds stop after
 ``repeats`` or when ``seconds`` are spent, never before one round. ``ratio`` is the peer's median over ours.
@@ -56,6 +59,14 @@ class Case(TypedDict):
     ratio: float | None
     peak_mb: float | None
     difference: float | None
+
+
+class Picture(TypedDict):
+    """A further table, for what does not fit in cases: a title, column names, rows of text."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
 
 
 def available(module: str, run: Run) -> Run | str:
@@ -99,7 +110,7 @@ class Harness:
 
     full: bool = False
     repeats: int = 5
-    seconds: float = 20.0
+    seconds: float = 10.0
     progress: Callable[[str], None] = field(default=lambda line: None)
 
     def compare(

@@ -13,7 +13,7 @@ from trueup.kernel.tree import least_squares
 
 
 def cases(harness: Harness) -> Iterator[Case]:
-    for nodes in (2_000, 10**4, 10**5, 10**6, 6_300_000):
+    for nodes in (500, 10**4, 10**5, 10**6, 6_300_000):
         problem = instance(nodes)
         y = problem.measured(np.random.default_rng(1))
         big = nodes > 10**5 and not harness.full
@@ -28,8 +28,8 @@ def cases(harness: Harness) -> Iterator[Case]:
                 or huge
                 or available("clarabel", lambda: _solvers.clarabel(problem, y, False)),  # noqa: B023
                 "piqp": slow or huge or available("piqp", lambda: _solvers.piqp(problem, y, False)),  # noqa: B023
-                "hierarchicalforecast": "dense: not run above 2,000"
-                if nodes > 2_000
+                "hierarchicalforecast": "dense: not run above 500"
+                if nodes > 500
                 else available(
                     "hierarchicalforecast",
                     lambda: _solvers.hierarchicalforecast(problem, y, False),  # noqa: B023

@@ -13,7 +13,7 @@ from trueup.kernel.nonnegative import nonnegative
 
 
 def cases(harness: Harness) -> Iterator[Case]:
-    for nodes in (2_000, 10**4, 10**5, 10**6, 6_300_000):
+    for nodes in (500, 10**4, 10**5, 10**6, 6_300_000):
         problem = instance(nodes)
         y = problem.measured(np.random.default_rng(1))
 
@@ -30,7 +30,7 @@ def cases(harness: Harness) -> Iterator[Case]:
 def _peers(harness: Harness, problem: Instance, y) -> dict[str, Run | str]:
     nodes = problem.size
     peers: dict[str, Run | str] = {}
-    if nodes <= 2_000:
+    if nodes <= 500:
         peers["scipy nnls"] = lambda: _solvers.nnls(problem, y)
         peers["daqp"] = available("daqp", lambda: _solvers.daqp(problem, y))
         peers["hierarchicalforecast"] = available(

@@ -32,8 +32,8 @@ class TreeInteger(Method):
 
     With `loss = "absolute"` and discrete Laplace noise it is the maximum-likelihood table: the differences
     are weighted by epsilon up to the discreteness of the law. Being a mode, it says little about totals:
-    where many small parts each have their mode at zero, the integer optimum of their total may be zero
-    when its continuous estimate is in the hundreds. Use it where the mode is what is asked for.
+    where 900 parts are measured as 0 and their total, as precisely as all parts together, as 450, the
+    continuous total is 225 and the nearest integers are all 0. Use it where the mode is what is asked for.
 
     Attributes
     ----------
