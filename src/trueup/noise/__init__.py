@@ -12,14 +12,18 @@ from trueup.noise.discrete_laplace import DiscreteLaplace
 from trueup.noise.exact import Exact
 from trueup.noise.gaussian import Gaussian
 from trueup.noise.laplace import Laplace
+from trueup.noise.lattice import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 from trueup.noise.law import Law, Words
 from trueup.noise.truncated_geometric import TruncatedGeometric
 
 LAWS = (DiscreteLaplace, DiscreteGaussian, TruncatedGeometric, Exact, Laplace, Gaussian)
+JOINT_LAWS = (LatticeLaplace, LatticeL2Laplace, LatticeGaussian)
+"""Laws of whole vectors, bound to invariants before they sample."""
 ALIASES = {"two-sided-geometric": "discrete-laplace"}
 
 __all__ = [
     "ALIASES",
+    "JOINT_LAWS",
     "LAWS",
     "Cost",
     "Currency",
@@ -51,7 +55,7 @@ def law_named(name: object) -> type[Any]:
     Traceback (most recent call last):
     trueup.errors.SpecError: there is no law 'discrete-laplac'. ... To do: write 'discrete-laplace'.
     """
-    laws = {law.name: law for law in LAWS}
+    laws = {law.name: law for law in (*LAWS, *JOINT_LAWS)}
     if isinstance(name, str) and (known := ALIASES.get(name, name)) in laws:
         return laws[known]
     near = get_close_matches(str(name)[:60], [*laws, *ALIASES], n=1)

@@ -167,9 +167,9 @@ class IntegerLaw(BaseLaw):
         -------
         int64 array of shape `(d,)`.
         """
-        if size == 1 and size is not True:
+        if draws(size) == 1:
             return np.array([self._sampler().draw(words)])
-        return self._sampler().sample(draws(size), words)
+        return self._sampler().sample(int(size), words)
 
 
 def draws(size: int) -> int:

@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
+from trueup.errors import PrivacyError
 from trueup.noise.interval import Interval, decided
 from trueup.noise.law import Integers, Words
 
@@ -24,6 +25,8 @@ Enclose = Callable[[int, int], Interval]
 
 CHUNK = 1 << 16
 _UNDECIDED = np.iinfo(np.int16).min
+_BROKEN = 1024
+"""Bits after which a draw is undecided once in more than 10^290 draws, or the source is stuck."""
 
 
 def chunks(size: int) -> Iterator[slice]:
@@ -119,12 +122,16 @@ class Inversion:
     def _refine(self, u: int, words: Words) -> int:
         """Stage 3: extend one `u` that equals a threshold until the cdf's enclosures decide."""
         bits = self.word_bits
-        while True:
+        while bits < _BROKEN:
             u = u << 8 * self.step | int.from_bytes(words(self.step), "big")
             bits += 8 * self.step
             value = self._search(u, bits)
             if value is not None:
                 return value
+        raise PrivacyError(
+            f"{bits} random bits left a draw undecided, which no working source of randomness does",
+            needed="independent random bytes",
+        )
 
     def _search(self, u: int, bits: int) -> int | None:
         """Find `min {k : F(k) > U}` from the first `bits` bits `u` of `U`; None if they do not decide."""

@@ -78,15 +78,18 @@ class TruncatedGeometric(IntegerLaw):
 
         Where both neighbours can give an output, their odds differ by at most `epsilon` times the L1
         distance. A cell that moves by `e` reaches outputs that the other cannot with probability
-        `d(e) = P(X > bound - e)`, and these add up over cells.
+        `d(e) = P(X > bound - e)`; delta is at most the sum of `d(e)` over the cells.
         """
-        # Counts move by whole numbers, so e^2 <= l2_squared and e <= l1. Up to e = bound + 1, d is convex with
-        # d(0) = 0, and under sum e = l1 the sum of d(e) is at most l1 / furthest times d(furthest).
-        furthest = min(isqrt(int(sensitivity.l2_squared)), int(sensitivity.l1))
-        if furthest > self.bound:
-            return Cost("epsilon", self.epsilon * sensitivity.l1, Fraction(1))
-        delta = self._excluded(furthest) * sensitivity.l1 / furthest if furthest else Fraction(0)
-        return Cost("epsilon", self.epsilon * sensitivity.l1, min(Fraction(1), _rounded_up(delta)))
+        # Counts move by whole numbers e. With d(e) <= a e for all e that the sensitivity allows, the sum is
+        # at most a l1; with d(e) <= b e^2 it is at most b l2_squared.
+        moves = range(1, min(isqrt(int(sensitivity.l2_squared)), int(sensitivity.l1), 2 * self.bound + 1) + 1)
+        excluded = [self._excluded(e) for e in moves]
+        linear = sensitivity.l1 * max((d / e for d, e in zip(excluded, moves)), default=Fraction(0))
+        square = sensitivity.l2_squared * max(
+            (d / e**2 for d, e in zip(excluded, moves)), default=Fraction(0)
+        )
+        delta = min(Fraction(1), _rounded_up(min(linear, square)))
+        return Cost("epsilon", self.epsilon * sensitivity.l1, delta)
 
     def _excluded(self, move: int) -> Fraction:
         """Bound `P(X > bound - move)` from above."""
