@@ -43,7 +43,7 @@ function addSearch(table) {
       row.hidden = !row.textContent.toLowerCase().includes(wanted);
       if (!row.hidden) found += 1;
     }
-    status.textContent = wanted ? `${found.toLocaleString("en")} rows found` : "";
+    status.textContent = wanted ? `${found.toLocaleString("en")} ${found === 1 ? "row" : "rows"} found` : "";
   });
   tools.hidden = false;
 }

@@ -1,0 +1,83 @@
+"""Records of several kinds that the tests of the report share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from trueup.measure import plan_measurements, simulate
+from trueup.model.build import build_cells
+from trueup.model.measurements import Measurements
+from trueup.model.release import Release
+from trueup.model.spec import Spec, parse_spec
+from trueup.model.tree import Tree
+from trueup.reconcile import reconcile
+from trueup.reconcile.multinomial_mode import MultinomialMode
+from trueup.reconcile.tree_topdown import TreeTopDown
+
+HOSTILE = "<script>alert('place')</script>"
+HOSTILE_TITLE = "</title><img src=x onerror=alert(1)> & \"quoted\" 'title'"
+
+PLAIN = """
+format = 1
+title = "Areas & places"
+table = { name = "areas", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [{ name = "nation" }, { name = "state", column = "state", label = "name" }, { name = "block_group", column = "bg" }]
+query = [{ name = "total", epsilon = { nation = "1/10", state = "2/5", block_group = "1/2" } }]
+"""
+CROSSED = (
+    PLAIN.replace('[{ name = "total", epsilon = { nation', '[{ name = "total", epsilon = { nation')
+    .replace('nation = "1/10", state = "2/5", ', "")
+    .replace("query =", 'attribute = [{ name = "sex", values = ["female", "male"] }]\nquery =')
+    .replace(
+        "} }]", '} }, { name = "by_sex", attributes = ["sex"], levels = ["block_group"], epsilon = "1/3" }]'
+    )
+    + 'constraints = { invariants = [{ level = "state" }], bounds = [{ level = "block_group", upper = 90 }] }\n'
+)
+RHO = PLAIN.replace("epsilon = {", 'noise = "discrete-gaussian", rho = {')
+
+
+def tree(blocks: int = 3, names: tuple[str, str] = ("Avalon", HOSTILE)) -> Tree:
+    """Two states with `blocks` block groups each."""
+    states = np.repeat(["01", "02"], blocks)
+    groups = [f"{i:05d}" for i in range(2 * blocks)]
+    return Tree.from_columns(
+        ["nation", "state", "block_group"],
+        [{}, {"state": states}, {"bg": groups}],
+        names=[None, np.repeat(names, blocks), None],
+    )
+
+
+def measured(text: str, *, blocks: int = 3, simulation: bool = False) -> tuple[Measurements, Spec]:
+    """Measure made-up counts with seeded noise; by default unmarked, as a real record would be."""
+    spec = parse_spec(text)
+    cells = build_cells(spec, tree(blocks))
+    counts = np.arange(cells.n) % 37
+    noisy = simulate(cells, counts, *plan_measurements(spec, cells), np.random.default_rng(5))
+    return replace(noisy, simulation=simulation), spec
+
+
+def released(text: str, method=None, **options) -> tuple[Release, Spec]:
+    """Reconcile what `measured` returns."""
+    measurements, spec = measured(text, **options)
+    return reconcile(spec, measurements, method), spec
+
+
+RECORDS = {
+    "measurements": lambda: measured(PLAIN),
+    "measurements with invariants": lambda: measured(CROSSED),
+    "release": lambda: released(PLAIN),
+    "simulated release": lambda: released(PLAIN, simulation=True),
+    "release with attributes and invariants": lambda: released(CROSSED),
+    "release in rho": lambda: released(RHO),
+    "release of real numbers": lambda: released(PLAIN, TreeTopDown(rounding="none")),
+    "release without closed form": lambda: released(PLAIN, MultinomialMode()),
+    "release with a hostile title": lambda: _hostile(),
+}
+
+
+def _hostile() -> tuple[Release, Spec]:
+    record, spec = released(PLAIN)
+    return record, spec.model_copy(update={"title": HOSTILE_TITLE})
