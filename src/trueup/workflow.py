@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from trueup import report
+from trueup.errors import BudgetError
 from trueup.io import bundle
 from trueup.io.staging import refuse_occupied, staged
-from trueup.measure import measure, plan_measurements, public_cells
+from trueup.ledger.account import Account
+from trueup.ledger.ledger import Reservation
+from trueup.measure import draw, plan_measurements, public_cells, read_confidential
 from trueup.measure.fingerprint import fingerprint
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells
+from trueup.model.guarantee import Guarantee
 from trueup.model.measurements import Measurements
 from trueup.model.release import Release
 from trueup.model.spec import Spec, load_spec
@@ -50,6 +54,7 @@ def release(
     out: str | Path,
     *,
     geography: Any = None,
+    account: Account | None = None,
     tell: Tell = lambda stage: None,
 ) -> Release:
     """Measure, reconcile and report; the folder `out` appears whole or not at all.
@@ -64,13 +69,16 @@ def release(
         A new folder: `public/` may be published as it is, `internal/` stays.
     geography
         The public list of places, unless the spec declares the table's keys public.
+    account
+        Whose budget is charged before the noise is drawn; None keeps no ledger, and the report says so.
+        A release that was committed under the account's key is returned as it is.
     tell
         Hears the name of each stage.
 
     Raises
     ------
     TrueupError
-        Before any noise is drawn where spec, places or method are at fault.
+        Before any noise is drawn where spec, places, method, data or budget are at fault.
 
     Examples
     --------
@@ -90,10 +98,14 @@ def release(
     (True, ['internal', 'public'])
     """
     run, out = Run(tell), Path(out)
-    spec_text, spec, method = _ready(spec_path, data, geography, out, run)
+    spec_text, spec, method, guarantee = _ready(spec_path, data, geography, run)
+    if _finished(account, spec, guarantee, out):
+        return read_release(out)
     with staged(out) as folder:
-        measurements, draft = _measured(folder, spec_text, spec, data, geography, run)
-        return _released(folder, spec, measurements, draft, method, run)
+        measurements, draft, reservation = _measured(folder, spec_text, spec, data, geography, account, run)
+        released = _released(folder, spec, measurements, draft, method, run)
+        _commit(reservation, folder, out)
+    return released
 
 
 def measure_only(
@@ -102,14 +114,18 @@ def measure_only(
     out: str | Path,
     *,
     geography: Any = None,
+    account: Account | None = None,
     tell: Tell = lambda stage: None,
 ) -> Measurements:
     """Measure and write a bundle of noisy counts, to be reconciled later or by others."""
     run, out = Run(tell), Path(out)
-    spec_text, spec, _ = _ready(spec_path, data, geography, out, run)
+    spec_text, spec, _, guarantee = _ready(spec_path, data, geography, run)
+    if _finished(account, spec, guarantee, out):
+        return bundle.read_measurements(out)
     with staged(out) as folder:
-        measurements, draft = _measured(folder, spec_text, spec, data, geography, run)
-        _finish(folder, draft, report.render(measurements, spec), run)
+        measurements, draft, reservation = _measured(folder, spec_text, spec, data, geography, account, run)
+        _finish(folder, draft, report.render(measurements, spec, ledger=draft["ledger"]), run)
+        _commit(reservation, folder, out)
     return measurements
 
 
@@ -168,15 +184,31 @@ def read_release(folder: str | Path) -> Release:
     )
 
 
-def _ready(spec_path: str | Path, data: Any, geography: Any, out: Path, run: Run) -> tuple[str, Spec, Method]:
+def _ready(spec_path: str | Path, data: Any, geography: Any, run: Run) -> tuple[str, Spec, Method, Guarantee]:
     """Find every fault that can be found before confidential counts are read or noise is drawn."""
-    refuse_occupied(out)
     with run.stage("reading the spec and the places"):
         spec = load_spec(spec_path)
         cells = public_cells(spec, data, geography)
     with run.stage("choosing the method"):
         method = chosen_method(spec, cells)
-    return Path(spec_path).read_text(encoding="utf-8"), spec, method
+    _, guarantee = plan_measurements(spec, cells)
+    return Path(spec_path).read_text(encoding="utf-8"), spec, method, guarantee
+
+
+def _finished(account: Account | None, spec: Spec, guarantee: Guarantee, out: Path) -> bool:
+    """Whether the release stands in `out` already, committed under the account's key."""
+    done = account.finished(spec.table.name, guarantee) if account else None
+    if done and Path(done.final) != out.absolute():
+        raise BudgetError(
+            f"the key's release was committed before; it is in '{done.final}'",
+            remedy="give that folder as --out, or a new key for a new release",
+        )
+    return done is not None
+
+
+def _commit(reservation: Reservation | None, folder: Path, out: Path) -> None:
+    if reservation:
+        reservation.commit(folder, out)
 
 
 def chosen_method(spec: Spec, cells: Cells) -> Method:
@@ -190,14 +222,25 @@ def chosen_method(spec: Spec, cells: Cells) -> Method:
 
 
 def _measured(
-    folder: Path, spec_text: str, spec: Spec, data: Any, geography: Any, run: Run
-) -> tuple[Measurements, dict[str, Any]]:
-    with run.stage("measuring with exact noise"):
-        measurements = measure(spec, data, geography)
+    folder: Path,
+    spec_text: str,
+    spec: Spec,
+    data: Any,
+    geography: Any,
+    account: Account | None,
+    run: Run,
+) -> tuple[Measurements, dict[str, Any], Reservation | None]:
+    with run.stage("reading the confidential counts"):
+        cells, counts, headers, guarantee = read_confidential(spec, data, geography)
+        run.notes["input"] = fingerprint(data)
+    # Nothing that can fail on the data's account comes between the reservation and the draw.
+    reservation = account.reserve(spec.table.name, guarantee) if account else None
+    with run.stage("drawing exact noise"):
+        measurements = draw(cells, counts, headers, guarantee)
     with run.stage("writing the measurements"):
         draft = bundle.write_measurements(folder, spec_text, measurements)
-        run.notes["input"] = fingerprint(data)
-    return measurements, draft
+    stamp = dict(reservation.stamp) if reservation else None
+    return measurements, draft | {"ledger": stamp}, reservation
 
 
 def _released(

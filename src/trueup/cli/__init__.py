@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueup.cli import check, demo, explain, measure, methods, reconcile, release, report, schema
+from trueup.cli import budget, check, demo, explain, measure, methods, reconcile, release, report, schema
 from trueup.cli.console import new_app, run_app
 
 COMMANDS = (
@@ -12,6 +12,7 @@ COMMANDS = (
     reconcile,
     report,
     check,
+    budget,
     methods,
     schema,
     demo,

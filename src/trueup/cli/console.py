@@ -28,6 +28,15 @@ OutPath = Annotated[Path, typer.Option("--out", help="A new folder.", show_defau
 BundlePath = Annotated[
     Path, typer.Argument(help="A bundle: the folder that a run wrote.", show_default=False)
 ]
+LedgerUrl = Annotated[
+    str | None,
+    typer.Option("--ledger", help="Charge this ledger: a file, or postgresql://...", show_default=False),
+]
+Analyst = Annotated[str | None, typer.Option("--analyst", help="Who is charged.", show_default=False)]
+Key = Annotated[
+    str | None,
+    typer.Option("--key", help="A name for this run: repeating it never draws again.", show_default=False),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 

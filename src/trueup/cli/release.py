@@ -5,9 +5,12 @@ from __future__ import annotations
 import typer
 
 from trueup.cli.console import (
+    Analyst,
     AsJson,
     DataPath,
     GeographyPath,
+    Key,
+    LedgerUrl,
     OutPath,
     SpecPath,
     print_json,
@@ -21,14 +24,23 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def release(
-        spec: SpecPath, data: DataPath, out: OutPath, geography: GeographyPath = None, as_json: AsJson = False
+        spec: SpecPath,
+        data: DataPath,
+        out: OutPath,
+        geography: GeographyPath = None,
+        ledger: LedgerUrl = None,
+        analyst: Analyst = None,
+        key: Key = None,
+        as_json: AsJson = False,
     ) -> None:
         """Measure with exact noise, reconcile and report: one command, one folder."""
         from trueup import workflow
+        from trueup.ledger.account import Account
 
+        account = Account.open(ledger, analyst, key)
         warm_up(quiet=as_json)
         with progress(quiet=as_json) as tell:
-            released = workflow.release(spec, data, out, geography=geography, tell=tell)
+            released = workflow.release(spec, data, out, geography=geography, account=account, tell=tell)
         show_release(released, str(out), as_json=as_json)
 
 

@@ -50,8 +50,9 @@ def staged(target: Path) -> Iterator[Path]:
     folder = stage(target)
     try:
         yield folder
-        sync(folder)
-        publish(folder, target)
+        if folder.exists():  # a run with a ledger has moved it into place itself
+            sync(folder)
+            publish(folder, target)
     except OSError as error:
         raise BundleError(
             f"cannot write '{target}': {error.strerror}", remedy="check space and permissions"

@@ -62,11 +62,23 @@ class Ledger:
         BudgetError
             If there is none, or it cannot be read.
         """
+        ledger = cls.at(url)
+        if not ledger.state().number:
+            raise _absent()
+        return ledger
+
+    @classmethod
+    def at(cls, url: str) -> Ledger:
+        """Return the ledger at a path or URL unread, for checks that must not stop at damage.
+
+        Raises
+        ------
+        BudgetError
+            If there is none.
+        """
         ledger = cls(store_at(url))
-        if not ledger._store.exists() or not ledger.state().number:
-            raise BudgetError(
-                "there is no ledger at the given place", remedy="make one with `trueup budget init`"
-            )
+        if not ledger._store.exists():
+            raise _absent()
         return ledger
 
     @classmethod
@@ -300,6 +312,10 @@ class Reservation:
                 "the reservation, or its key, was committed by another run",
                 remedy="use the release that was committed; this draw is discarded and stays spent",
             )
+
+
+def _absent() -> BudgetError:
+    return BudgetError("there is no ledger at the given place", remedy="make one with `trueup budget init`")
 
 
 def _request(dataset: object, analyst: object, kind: Any, costs: Iterable[Cost], key: object) -> Request:

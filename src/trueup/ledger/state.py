@@ -234,18 +234,18 @@ def _within(owner: Owner, request: Request, caps: Caps, spent: Loss) -> None:
             f"{_whose(owner)} has no cap for guarantees of kind 'invariant'",
             remedy="declare one with `trueup budget init`: an invariant does not avoid a cap",
         )
-    for currency, after in (("epsilon", total.epsilon), ("rho", total.zcdp), ("delta", total.delta)):
-        if currency in caps and after > caps[currency]:
+    for currency, cap in caps.items():
+        if spent_in(currency, total) > cap:
             raise BudgetError(
                 f"the release asks {_whose(owner)} for more {currency} ('{request.kind}') than is left",
-                needed=f"at most {_left(currency, caps, spent)} of the cap {caps[currency]}",
+                needed=f"at most {cap - spent_in(currency, spent)} of the cap {cap}",
                 remedy="ask for less, or close the dataset",
             )
 
 
-def _left(currency: str, caps: Caps, spent: Loss) -> Fraction:
-    used = {"epsilon": spent.epsilon, "rho": spent.zcdp, "delta": spent.delta}[currency]
-    return caps[currency] - used
+def spent_in(currency: str, loss: Loss) -> Fraction:
+    """What a loss takes from a cap in a currency; a rho cap is charged for everything."""
+    return {"epsilon": loss.epsilon, "rho": loss.zcdp, "delta": loss.delta}[currency]
 
 
 def _whose(owner: Owner) -> str:

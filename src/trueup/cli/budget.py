@@ -1,0 +1,122 @@
+"""`trueup budget`: caps, what was spent, and whether the books are in order."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trueup.cli.console import FAILURE, AsJson, print_json, table
+
+Url = Annotated[str, typer.Argument(metavar="LEDGER", help="A file, or postgresql://...", show_default=False)]
+Dataset = Annotated[str, typer.Option("--dataset", help="The dataset's declared name.", show_default=False)]
+CapOption = Annotated[
+    list[str],
+    typer.Option(
+        "--cap", help="[KIND:]CURRENCY=AMOUNT, such as epsilon=1 or invariant:rho=1/2.", show_default=False
+    ),
+]
+AnalystCapOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--analyst-cap", help="NAME:[KIND:]CURRENCY=AMOUNT, such as ana:epsilon=1/2.", show_default=False
+    ),
+]
+Against = Annotated[
+    Path | None, typer.Option("--against", help="A bundle, or a folder of bundles.", show_default=False)
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="A new file; by default the terminal.", show_default=False)
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(
+        no_args_is_help=True, help="Caps, what was spent, and whether the books are in order."
+    )
+    for command in (init, show, log, export, verify):
+        group.command()(command)
+    app.add_typer(group, name="budget")
+
+
+def init(
+    url: Url, dataset: Dataset, cap: CapOption, analyst_cap: AnalystCapOption = None, as_json: AsJson = False
+) -> None:
+    """Make a ledger if there is none, and declare caps; caps are added, never changed."""
+    from trueup.ledger.caps import parse_analyst_caps, parse_caps
+    from trueup.ledger.ledger import Ledger
+
+    caps, analysts = parse_caps(cap), parse_analyst_caps(analyst_cap or [])
+    ledger = Ledger.create(url)
+    ledger.init(dataset, caps, analysts)
+    _show(ledger, as_json=as_json)
+
+
+def show(url: Url, as_json: AsJson = False) -> None:
+    """Show caps, what was spent and what is left, for every dataset and analyst."""
+    from trueup.ledger.ledger import Ledger
+
+    _show(Ledger.open(url), as_json=as_json)
+
+
+def log(url: Url, as_json: AsJson = False) -> None:
+    """List every reservation and whether its release was committed."""
+    from trueup.ledger.ledger import Ledger
+    from trueup.ledger.summary import history
+
+    rows = history(Ledger.open(url).state())
+    if as_json:
+        print_json([asdict(row) for row in rows])
+        return
+    columns = ["entry", "time", "dataset", "analyst", "kind", "cost", "key", "release"]
+    table("", columns, [[str(value) for value in asdict(row).values()] for row in rows])
+
+
+def export(url: Url, out: Out = None) -> None:
+    """Write all entries, one canonical JSON line each; every line holds the SHA-256 of the one before."""
+    from trueup.ledger.ledger import Ledger
+    from trueup.ledger.summary import write_lines
+
+    entries = Ledger.open(url).entries()
+    if out is None:
+        print("\n".join(entry.body for entry in entries))
+    else:
+        write_lines(out, entries)
+
+
+def verify(url: Url, against: Against = None, as_json: AsJson = False) -> None:
+    """Recompute the chain and the caps, and compare them with published bundles."""
+    from trueup.ledger.ledger import Ledger
+    from trueup.ledger.verify import verify as verify_ledger
+
+    found = verify_ledger(Ledger.at(url), against)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        _say(found)
+    if found.findings:
+        raise typer.Exit(FAILURE)
+
+
+def _show(ledger: Any, *, as_json: bool) -> None:
+    from trueup.ledger.summary import balances
+
+    rows = balances(ledger.state())
+    if as_json:
+        print_json([asdict(row) for row in rows])
+        return
+    columns = ["dataset", "analyst", "kind", "currency", "cap", "spent", "left"]
+    table("", columns, [[str(value) for value in asdict(row).values()] for row in rows])
+
+
+def _say(found: Any) -> None:
+    print(f"{found.entries} entries, head {found.head}; {found.bundles} bundles compared.")
+    for folder in found.unrecorded:
+        print(f"{folder}: kept no ledger.")
+    for finding in found.findings:
+        print(f"WRONG: {finding}.")
+    if not found.findings:
+        print("Nothing is wrong.")

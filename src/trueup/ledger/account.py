@@ -1,0 +1,80 @@
+"""Whose budget a run is charged to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trueup.errors import BudgetError, SpecError
+from trueup.ledger.ledger import Ledger, Reservation
+from trueup.ledger.state import Commit
+from trueup.model.guarantee import Guarantee
+from trueup.noise.cost import Cost
+
+
+@dataclass(frozen=True)
+class Account:
+    """A ledger, the analyst who is charged, and the key that makes a run repeatable.
+
+    Attributes
+    ----------
+    ledger, analyst
+        Where the run is charged, and to whom.
+    key
+        Idempotency key: a second run under it returns the first one's release and draws nothing.
+    """
+
+    ledger: Ledger
+    analyst: str
+    key: str | None = None
+
+    @classmethod
+    def open(cls, url: str | None, analyst: str | None, key: str | None) -> Account | None:
+        """Open the account that options name, and finish what a crashed run left; None without a ledger.
+
+        Raises
+        ------
+        SpecError
+            If a ledger is given without an analyst, or an analyst or key without a ledger.
+        BudgetError
+            If the ledger cannot be used.
+        """
+        if url is None:
+            if analyst is not None or key is not None:
+                raise SpecError("an analyst or a key is given without a ledger", remedy="add --ledger URL")
+            return None
+        if analyst is None:
+            raise SpecError("a ledger is given without an analyst", remedy="add --analyst NAME")
+        ledger = Ledger.open(url)
+        ledger.recover()
+        return cls(ledger, analyst, key)
+
+    def finished(self, dataset: str, guarantee: Guarantee) -> Commit | None:
+        """Return the release that was committed under the key for the same request.
+
+        Raises
+        ------
+        BudgetError
+            If the key belongs to another request, or the ledger cannot be read.
+        """
+        return self.ledger.finished(dataset, self.analyst, guarantee.kind, costs(guarantee), self.key)
+
+    def reserve(self, dataset: str, guarantee: Guarantee) -> Reservation:
+        """Take the loss of a guarantee out of the budget; draw only afterwards.
+
+        Raises
+        ------
+        BudgetError
+            If the ledger does not grant it, or another run committed under the key meanwhile.
+        """
+        reservation = self.ledger.reserve(dataset, self.analyst, guarantee.kind, costs(guarantee), self.key)
+        if reservation.committed:
+            raise BudgetError(
+                f"another run released under the key '{self.key}' meanwhile; nothing was drawn or charged",
+                remedy="run again to get that release",
+            )
+        return reservation
+
+
+def costs(guarantee: Guarantee) -> list[Cost]:
+    """What a guarantee costs, part by part."""
+    return [Cost(c.currency, c.amount, c.delta) for c in guarantee.charges]
