@@ -1,0 +1,210 @@
+"""The set `A x = b, lower <= R x <= upper, x >= 0`: residuals, feasibility, and why it is empty.
+
+Rows are counted through: the m equalities first, then the inequalities. `x >= 0` is a background: it takes part in
+every conflict but is not a row. Feasibility is decided by linear programming (HiGHS, through SciPy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.sparse import csr_array, eye_array, hstack, vstack
+
+FEASIBLE = 1e-7  # violation, relative to the right-hand sides, below which a point counts as feasible
+
+
+def between(matrix: Any, low: Any, high: Any) -> LinearConstraint:
+    """Rows `low <= matrix x <= high`, for SciPy's integer programs."""
+    return LinearConstraint(matrix, low, high)
+
+
+def box(low: Any, high: Any) -> Bounds:
+    """Bounds of the variables, for SciPy's integer programs."""
+    return Bounds(low, high)
+
+
+@dataclass(frozen=True)
+class Polyhedron:
+    """Linear constraints on n counts.
+
+    Parameters
+    ----------
+    cells : n
+    equal : (m, n) sparse matrix A
+    sums : (m,) right-hand sides b
+    ranged : (r, n) sparse matrix R
+    lower, upper : (r,) bounds, infinite where absent
+    nonnegative : whether x >= 0 is required too
+
+    Examples
+    --------
+    >>> p = Polyhedron.of(2, [[1, 1]], [3.0], nonnegative=True)
+    >>> p.residual(np.array([4.0, -1.0]))
+    1.0
+    """
+
+    cells: int
+    equal: csr_array
+    sums: np.ndarray
+    ranged: csr_array
+    lower: np.ndarray
+    upper: np.ndarray
+    nonnegative: bool = True
+
+    @classmethod
+    def of(
+        cls, n: int, equal=(), sums=(), ranged=(), lower=(), upper=(), *, nonnegative: bool = True
+    ) -> Polyhedron:
+        """Build from anything SciPy reads as a matrix; empty means none."""
+        return cls(
+            n,
+            _matrix(equal, n),
+            np.asarray(sums, float),
+            _matrix(ranged, n),
+            np.asarray(lower, float),
+            np.asarray(upper, float),
+            nonnegative,
+        )
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, equalities and inequalities."""
+        return self.sums.size + self.lower.size
+
+    @property
+    def matrix(self) -> csr_array:
+        """All rows, equalities first."""
+        return csr_array(vstack([self.equal, self.ranged], format="csr"))
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds of all rows."""
+        return np.concatenate([self.sums, self.lower]), np.concatenate([self.sums, self.upper])
+
+    @property
+    def scale(self) -> float:
+        """Size of the right-hand sides, at least one count."""
+        ends = np.abs(np.concatenate(self.bounds))
+        return max(1.0, float(ends[np.isfinite(ends)].max(initial=0.0)))
+
+    def violations(self, x: np.ndarray) -> np.ndarray:
+        """Amount (counts) by which every row is violated."""
+        low, high = self.bounds
+        value = self.matrix @ x
+        return np.maximum(np.maximum(low - value, value - high), 0.0)
+
+    def residual(self, x: np.ndarray) -> float:
+        """Largest violation (counts), negative cells included when they are forbidden."""
+        negative = float(-x.min(initial=0.0)) if self.nonnegative else 0.0
+        return max(negative, float(self.violations(x).max(initial=0.0)))
+
+    def of_rows(self, keep: Sequence[int] | np.ndarray) -> Polyhedron:
+        """The same with some of the rows only."""
+        keep, m = np.asarray(keep, int), self.sums.size
+        one, two = keep[keep < m], keep[keep >= m] - m
+        return Polyhedron(
+            self.cells,
+            self.equal[one],
+            self.sums[one],
+            self.ranged[two],
+            self.lower[two],
+            self.upper[two],
+            self.nonnegative,
+        )
+
+    def feasible(self, *, integer: bool = False) -> bool:
+        """Whether a point (a whole-number point) satisfies every row."""
+        if integer:
+            low, high = self.bounds
+            rows = [between(self.matrix, low, high)] if self.rows else []
+            start = 0.0 if self.nonnegative else -np.inf
+            answer = milp(
+                np.zeros(self.cells),
+                constraints=rows,
+                bounds=(start, np.inf),
+                integrality=np.ones(self.cells),
+            )
+            return answer.status != 2
+        return self._least_violation()[0] <= FEASIBLE * self.scale
+
+    def _least_violation(self) -> tuple[float, np.ndarray]:
+        """Least total violation of the rows, and each row's share in proving that it is not less."""
+        low, high = self.bounds
+        n, m = self.cells, self.rows
+        if m == 0:
+            return 0.0, np.zeros(0)
+        below, above = np.isfinite(low), np.isfinite(high)
+        one = eye_array(m, format="csr")
+        under = csr_array(hstack([-self.matrix, -one, 0 * one]))[below]
+        over = csr_array(hstack([self.matrix, 0 * one, -one]))[above]
+        start = 0.0 if self.nonnegative else None
+        answer = linprog(
+            np.concatenate([np.zeros(n), np.ones(2 * m)]),
+            A_ub=vstack([under, over], format="csr"),
+            b_ub=np.concatenate([-low[below], high[above]]),
+            bounds=[(start, None)] * n + [(0, None)] * (2 * m),
+            method="highs",
+        )
+        share = np.zeros(m)
+        prices = -answer.ineqlin.marginals
+        share[below] += prices[: below.sum()]
+        share[above] += prices[below.sum() :]
+        return float(answer.fun), share
+
+    def conflict(self, *, integer: bool = False) -> list[int]:
+        """Rows that cannot hold together, none of which can be left out; empty if all can.
+
+        The multipliers of the least total violation name rows whose combination proves the contradiction
+        (Farkas); a deletion filter then drops every row that the contradiction does not need.
+
+        Parameters
+        ----------
+        integer : look for whole-number points; the filter then starts from all rows, one integer program a row
+
+        Examples
+        --------
+        >>> Polyhedron.of(2, [[1, 0], [1, 1], [0, 1]], [1.0, 5.0, 2.0]).conflict()
+        [0, 1, 2]
+        """
+        least, share = self._least_violation()
+        if least > FEASIBLE * self.scale:
+            return self._filter(np.flatnonzero(share > 1e-9), integer=False)
+        if not integer or self.feasible(integer=True):
+            return []
+        return self._filter(np.arange(self.rows), integer=True)
+
+    def _filter(self, rows: np.ndarray, *, integer: bool) -> list[int]:
+        needed = list(rows)
+        for row in rows:
+            without = [r for r in needed if r != row]
+            if not self.of_rows(without).feasible(integer=integer):
+                needed = without
+        return [int(r) for r in needed]
+
+
+def _matrix(rows, n: int) -> csr_array:
+    empty = not hasattr(rows, "shape") and len(rows) == 0
+    return csr_array((0, n)) if empty else csr_array(rows, dtype=float)
+
+
+def margins_polyhedron(shape: tuple[int, ...], margins, sums, *, nonnegative: bool = True) -> Polyhedron:
+    """Fixed margins of a table, cells in row-major order, as equalities margin by margin.
+
+    Examples
+    --------
+    >>> margins_polyhedron((2, 2), [(0,)], [np.array([1.0, 2.0])]).equal.toarray()
+    array([[1., 1., 0., 0.],
+           [0., 0., 1., 1.]])
+    """
+    cells = np.indices(shape).reshape(len(shape), -1)
+    n = cells.shape[1]
+    blocks = [csr_array((0, n))]
+    for margin, b in zip(margins, sums, strict=True):
+        row = np.ravel_multi_index(cells[list(margin)], np.shape(b)) if margin else np.zeros(n, int)
+        blocks.append(csr_array((np.ones(n), (row, np.arange(n))), shape=(np.size(b), n)))
+    right = np.concatenate([np.ravel(np.asarray(b, float)) for b in sums]) if len(sums) else np.zeros(0)
+    return Polyhedron.of(n, vstack(blocks, format="csr"), right, nonnegative=nonnegative)

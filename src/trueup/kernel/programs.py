@@ -1,0 +1,370 @@
+"""Fits under general linear constraints: least squares, least absolute deviations, whole numbers.
+
+A fit says which sums `M x` were measured, as what, with which weights. Weighted least squares is solved in the
+variables (x, r) with `M x - r = y`, so that no product `M'M` (dense as soon as a total is measured) is formed: by the
+interior-point solvers PIQP up to about 10,000 variables and Clarabel above. Least absolute deviations and whole
+numbers go to HiGHS. A whole-number fit with a convex loss is a mixed-integer linear program: the loss is replaced by
+its increments between integers in a window around the continuous solution, which is exact at integers.
+
+No solver's word is taken for it: the residual of every row is recomputed from the returned point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import linprog, milp
+from scipy.sparse import block_array, csc_matrix, csr_array, diags_array, eye_array, hstack, kron, vstack
+from scipy.sparse.linalg import lsmr
+
+from trueup.errors import TrueupError
+from trueup.kernel.polyhedron import Polyhedron, between, box
+
+PIQP_VARIABLES = 10_000
+ACCURACY = 1e-6  # violation, relative to the right-hand sides, above which a solution is not called solved
+
+Loss = Callable[[np.ndarray], np.ndarray]
+"""Loss (q,) of deviations `M x - y` (q,), convex in each."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Measured sums of n counts: matrix (q, n), values (q,), weights 1 / variance (q,)."""
+
+    matrix: csr_array
+    values: np.ndarray
+    weights: np.ndarray
+
+    def objective(self, x: np.ndarray) -> float:
+        """Weighted sum of squared deviations."""
+        return float(self.weights @ (self.matrix @ x - self.values) ** 2)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A point, its status ("solved" or the reason why not) and its recomputed residual (counts).
+
+    `gap` is the proved relative distance from the optimum of the program that was solved (0 where it is exact,
+    None where the solver proved nothing), `objective` that program's value at the point.
+    """
+
+    x: np.ndarray
+    status: str
+    residual: float
+    objective: float
+    gap: float | None = 0.0
+
+
+def affine_projection(polyhedron: Polyhedron, y: np.ndarray, variances: np.ndarray) -> Answer:
+    """Nearest point with `A x = b` alone: the least-norm correction, by LSMR.
+
+    Program P of Zhu, Van Hentenryck & Fioretto (2021). Redundant rows do no harm.
+
+    Parameters
+    ----------
+    polyhedron : its equalities; everything else is ignored
+    y : (n,) measured counts
+    variances : (n,) counts squared; a cell of variance 0 does not move
+
+    Examples
+    --------
+    >>> p = Polyhedron.of(3, [[1, 1, 1]], [9.0], nonnegative=False)
+    >>> affine_projection(p, np.array([1.0, 2.0, 3.0]), np.ones(3)).x.round(12)
+    array([2., 3., 4.])
+    """
+    deviation = np.sqrt(variances)
+    rows = polyhedron.equal
+    scaled = csr_array(rows @ diags_array(deviation))
+    gap = polyhedron.sums - rows @ y
+    step = lsmr(scaled, gap, atol=1e-15, btol=1e-15, conlim=0, maxiter=20 * (polyhedron.sums.size + y.size))[
+        0
+    ]
+    x = y + deviation * step
+    residual = float(np.abs(rows @ x - polyhedron.sums).max(initial=0.0))
+    return Answer(x, _status(residual, polyhedron), residual, float(step @ step))
+
+
+def least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
+    """Minimise the weighted squares of a fit over a polyhedron.
+
+    Raises
+    ------
+    TrueupError
+        If the solver that the size asks for is not installed; it names the extra.
+
+    Examples
+    --------
+    >>> p = Polyhedron.of(2, [[1, 1]], [3.0])
+    >>> fit = Fit(csr_array(np.eye(2)), np.array([5.0, -1.0]), np.ones(2))
+    >>> least_squares(p, fit).x.round(6)
+    array([3., 0.])
+    """
+    n, q = polyhedron.cells, fit.values.size
+    cost = diags_array(np.concatenate([np.zeros(n), fit.weights]), format="csc")
+    equal = block_array([[polyhedron.equal, None], [fit.matrix, -eye_array(q)]], format="csc")
+    right = np.concatenate([polyhedron.sums, fit.values])
+    ranged = csr_array(hstack([polyhedron.ranged, csr_array((polyhedron.lower.size, q))]))
+    floor = np.concatenate([np.full(n, 0.0 if polyhedron.nonnegative else -np.inf), np.full(q, -np.inf)])
+    point, said = _interior_point(cost, equal, right, ranged, polyhedron.lower, polyhedron.upper, floor)
+    x = point[:n]
+    residual = polyhedron.residual(x)
+    return Answer(x, _status(residual, polyhedron, said), residual, fit.objective(x))
+
+
+def _status(residual: float, polyhedron: Polyhedron, said: str = "") -> str:
+    if said:
+        return said
+    solved = residual <= ACCURACY * polyhedron.scale
+    return "solved" if solved else "the solver's point violates a constraint"
+
+
+def _extra(module: str):
+    try:
+        return __import__(module)
+    except ImportError:
+        raise TrueupError(
+            f"general constraints need the solver '{module}', which is not installed",
+            remedy="pip install 'trueup[solvers]'",
+        ) from None
+
+
+def _interior_point(cost, equal, right, ranged, lower, upper, floor) -> tuple[np.ndarray, str]:
+    """Minimise x' cost x / 2 by the solver that the size asks for; its point and what it says against it."""
+    solve = _by_piqp if floor.size <= PIQP_VARIABLES else _by_clarabel
+    return solve(cost, equal, right, ranged, lower, upper, floor)
+
+
+def _by_piqp(cost, equal, right, ranged, lower, upper, floor) -> tuple[np.ndarray, str]:
+    piqp = _extra("piqp")
+    solver = piqp.SparseSolver()
+    solver.settings.eps_abs = solver.settings.eps_rel = 1e-10
+    solver.settings.max_iter = 500
+    rows = csc_matrix(ranged) if lower.size else None
+    solver.setup(
+        csc_matrix(cost),
+        np.zeros(floor.size),
+        csc_matrix(equal),
+        right,
+        rows,
+        lower if lower.size else None,
+        upper if lower.size else None,
+        floor,
+        np.full(floor.size, np.inf),
+    )
+    status = solver.solve()
+    solved = status == piqp.PIQP_SOLVED
+    return np.asarray(solver.result.x), "" if solved else f"PIQP stopped: {_words(status)}"
+
+
+def _by_clarabel(cost, equal, right, ranged, lower, upper, floor) -> tuple[np.ndarray, str]:
+    clarabel = _extra("clarabel")
+    below, above, signed = np.isfinite(lower), np.isfinite(upper), np.isfinite(floor)
+    sign = -csr_array(eye_array(floor.size))[signed]
+    rows = vstack([csr_array(equal), ranged[above], -ranged[below], sign], format="csc")
+    sides = np.concatenate([right, upper[above], -lower[below], -floor[signed]])
+    cones = [clarabel.ZeroConeT(right.size), clarabel.NonnegativeConeT(sides.size - right.size)]
+    settings = clarabel.DefaultSettings()
+    settings.verbose, settings.max_threads = False, 1
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-9
+    answer = clarabel.DefaultSolver(
+        csc_matrix(cost), np.zeros(floor.size), csc_matrix(rows), sides, cones, settings
+    ).solve()
+    solved = answer.status == clarabel.SolverStatus.Solved
+    return np.asarray(answer.x), "" if solved else f"Clarabel stopped: {_words(answer.status)}"
+
+
+def _words(status) -> str:
+    return str(status).split(".")[-1].replace("PIQP_", "").replace("_", " ").lower()
+
+
+def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
+    """Minimise the weighted absolute deviations of a fit and, among the many optima, their squares.
+
+    A linear program gives the optimum and its prices; by complementary slackness the optima are the points whose
+    deviations have the signs, and whose rows have the slack, that these prices allow. That set is a polyhedron, on
+    which the least squares are taken.
+
+    Examples
+    --------
+    >>> p = Polyhedron.of(2, [[1, 1]], [3.0])
+    >>> fit = Fit(csr_array(np.eye(2)), np.array([5.0, 4.0]), np.ones(2))
+    >>> least_absolute(p, fit).x.round(6)
+    array([2., 1.])
+    """
+    vertex, optima = _absolute_vertex(polyhedron, fit)
+    if vertex.status != "solved":
+        return vertex
+    even = least_squares(optima, fit)
+    if even.status != "solved":
+        return vertex
+    residual = polyhedron.residual(even.x)
+    total = float(fit.weights @ np.abs(fit.matrix @ even.x - fit.values))
+    return Answer(even.x, _status(residual, polyhedron), residual, total)
+
+
+def _absolute_vertex(polyhedron: Polyhedron, fit: Fit) -> tuple[Answer, Polyhedron]:
+    """A vertex of the optima of least absolute deviations, and the set of all optima."""
+    n, q = polyhedron.cells, fit.values.size
+    one = eye_array(q)
+    ranged = csr_array(hstack([polyhedron.ranged, csr_array((polyhedron.lower.size, 2 * q))]))
+    below, above = np.isfinite(polyhedron.lower), np.isfinite(polyhedron.upper)
+    answer = linprog(
+        np.concatenate([np.zeros(n), fit.weights, fit.weights]),
+        A_ub=vstack([ranged[above], -ranged[below]]),
+        b_ub=np.concatenate([polyhedron.upper[above], -polyhedron.lower[below]]),
+        A_eq=block_array([[polyhedron.equal, None, None], [fit.matrix, -one, one]], format="csr"),
+        b_eq=np.concatenate([polyhedron.sums, fit.values]),
+        bounds=[(0 if polyhedron.nonnegative else None, None)] * n + [(0, None)] * (2 * q),
+        method="highs",
+    )
+    if answer.x is None:
+        return Answer(
+            np.full(n, np.nan), f"HiGHS stopped: {answer.message}", np.inf, np.inf, None
+        ), polyhedron
+    x = answer.x[:n]
+    residual = polyhedron.residual(x)
+    said = "" if answer.status == 0 else f"HiGHS stopped: {answer.message}"
+    vertex = Answer(x, _status(residual, polyhedron, said), residual, float(answer.fun))
+    return vertex, _optima(polyhedron, fit, answer, below, above)
+
+
+def _optima(polyhedron: Polyhedron, fit: Fit, answer, below: np.ndarray, above: np.ndarray) -> Polyhedron:
+    """All optima of a linear program, from one optimal dual."""
+    n = polyhedron.cells
+    price = answer.eqlin.marginals[polyhedron.sums.size :]
+    slack = 1e-7 * max(1.0, float(fit.weights.max()))
+    low = fit.values + np.where(price >= fit.weights - slack, -np.inf, 0.0)
+    high = fit.values + np.where(price <= slack - fit.weights, np.inf, 0.0)
+    lower, upper = polyhedron.lower.copy(), polyhedron.upper.copy()
+    active = np.abs(answer.ineqlin.marginals) > slack
+    lower[above] = np.where(active[: above.sum()], upper[above], lower[above])
+    upper[below] = np.where(active[above.sum() :], lower[below], upper[below])
+    empty = np.flatnonzero(answer.lower.marginals[:n] > slack)
+    return Polyhedron(
+        n,
+        polyhedron.equal,
+        polyhedron.sums,
+        csr_array(vstack([polyhedron.ranged, fit.matrix, csr_array(eye_array(n))[empty]])),
+        np.concatenate([lower, low, np.full(empty.size, -np.inf)]),
+        np.concatenate([upper, high, np.zeros(empty.size)]),
+        polyhedron.nonnegative,
+    )
+
+
+def whole_fit(
+    polyhedron: Polyhedron,
+    fit: Fit,
+    loss: Loss,
+    centre: np.ndarray,
+    *,
+    reach: int = 1,
+    limit: tuple[Loss, float] | None = None,
+    seconds: float = 60.0,
+) -> Answer:
+    """Minimise a convex loss of integer deviations over the whole-number points of a polyhedron.
+
+    Parameters
+    ----------
+    polyhedron : constraints
+    fit : measured sums; its values must be whole numbers
+    loss : loss (q,) of deviations (q,), convex in each
+    centre : (n,) a continuous solution; deviations are sought within `reach` of its own
+    reach : how far beyond floor and ceiling to look (counts)
+    limit : another loss whose total must not exceed a value
+    seconds : time limit of the branch and bound
+
+    Returns
+    -------
+    Answer
+        Optimal among deviations in the window; `gap` is what branch and bound left unproved.
+
+    Examples
+    --------
+    >>> p = Polyhedron.of(3, [[1, 1, 1]], [4.0])
+    >>> fit = Fit(csr_array(np.eye(3)), np.array([1.0, 1.0, 1.0]), np.ones(3))
+    >>> whole_fit(p, fit, np.square, np.full(3, 4 / 3)).objective
+    1.0
+    """
+    n, q = polyhedron.cells, fit.values.size
+    base = np.floor(fit.matrix @ centre - fit.values + 1e-7) - reach
+    steps = base[:, None] + np.arange(2 * reach + 2)
+    increments = np.diff(np.stack([loss(column) for column in steps.T], axis=1), axis=1)
+    width = increments.shape[1]
+    spread = kron(eye_array(q), np.ones((1, width)), format="csr")
+    low, high = polyhedron.bounds
+    rows = [
+        between(hstack([fit.matrix, -spread]), fit.values + base, fit.values + base),
+        between(hstack([polyhedron.matrix, csr_array((polyhedron.rows, q * width))]), low, high),
+    ]
+    if limit is not None:
+        bounded = np.diff(np.stack([limit[0](column) for column in steps.T], axis=1), axis=1)
+        row = np.concatenate([np.zeros(n), bounded.ravel()])
+        rows.append(between(row[None], -np.inf, limit[1] - limit[0](base).sum() + 1e-6))
+    lowest = np.concatenate([np.full(n, 0.0 if polyhedron.nonnegative else -np.inf), np.zeros(q * width)])
+    highest = np.concatenate([np.full(n, np.inf), np.ones(q * width)])
+    answer = milp(
+        np.concatenate([np.zeros(n), increments.ravel()]),
+        integrality=np.concatenate([np.ones(n), np.zeros(q * width)]),
+        bounds=box(lowest, highest),
+        constraints=rows,
+        options={"mip_rel_gap": 1e-9, "time_limit": seconds},
+    )
+    if answer.x is None:
+        empty = (
+            "no whole-number point in the window"
+            if answer.status == 2
+            else f"HiGHS stopped: {answer.message}"
+        )
+        return Answer(np.full(n, np.nan), empty, np.inf, np.inf, None)
+    x = np.rint(answer.x[:n])
+    residual = polyhedron.residual(x)
+    gap = float(answer.mip_gap) if answer.mip_gap is not None else 0.0
+    said = "" if answer.status == 0 else f"HiGHS stopped early with a relative gap of {gap:.2g}"
+    total = float(loss(fit.matrix @ x - fit.values).sum())
+    return Answer(x, _status(residual, polyhedron, said), residual, total, gap)
+
+
+def whole_widening(
+    polyhedron: Polyhedron, fit: Fit, loss: Loss, centre: np.ndarray, reach: int = 1, most: int = 16, **more
+) -> Answer:
+    """`whole_fit` with its window doubled until it holds a point."""
+    answer = whole_fit(polyhedron, fit, loss, centre, reach=reach, **more)
+    while answer.status == "no whole-number point in the window" and reach < most:
+        reach *= 2
+        answer = whole_fit(polyhedron, fit, loss, centre, reach=reach, **more)
+    return answer
+
+
+def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) -> Answer:
+    """Whole-number point with the least weighted absolute deviations and, among these, the least squares.
+
+    The projected discrete Laplace mechanism of Dharangutte, Gao, Gong & Yu: noise first, then the L1-nearest point
+    that obeys the constraints, in whole numbers. L1 leaves many optima; the least squares pick the one that spreads a
+    gap as evenly as it can be spread.
+
+    Examples
+    --------
+    >>> p = Polyhedron.of(3, [[1, 1, 1]], [6.0], nonnegative=False)
+    >>> fit = Fit(csr_array(np.eye(3)), np.array([1.0, 0.0, 2.0]), np.ones(3))
+    >>> whole_nearest(p, fit).x
+    array([2., 1., 3.])
+    """
+
+    def absolute(d: np.ndarray) -> np.ndarray:
+        return fit.weights * np.abs(d)
+
+    def square(d: np.ndarray) -> np.ndarray:
+        return fit.weights * d**2
+
+    continuous = least_absolute(polyhedron, fit)
+    if continuous.status != "solved":
+        return continuous
+    first = whole_widening(polyhedron, fit, absolute, continuous.x, seconds=seconds)
+    if first.status != "solved":
+        return first
+    even = whole_fit(
+        polyhedron, fit, square, continuous.x, limit=(absolute, first.objective), seconds=seconds
+    )
+    return replace(even, objective=first.objective) if even.status == "solved" else first

@@ -1,0 +1,154 @@
+"""General linear constraints: against closed forms, enumeration and the conditions of optimality."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from scipy.optimize import nnls
+from scipy.sparse import csr_array
+
+from trueup.errors import TrueupError
+from trueup.kernel import programs
+from trueup.kernel.polyhedron import Polyhedron
+from trueup.kernel.programs import (
+    Fit,
+    affine_projection,
+    least_absolute,
+    least_squares,
+    whole_fit,
+    whole_nearest,
+    whole_widening,
+)
+
+
+def identity_fit(y):
+    return Fit(csr_array(np.eye(y.size)), np.asarray(y, float), np.ones(y.size))
+
+
+def overlapping(rng, n=8, nonnegative=True):
+    """Three overlapping sums (one redundant) and two ranges that the true counts satisfy."""
+    truth = rng.integers(0, 6, n).astype(float)
+    a = (rng.random((2, n)) < 0.5).astype(float)
+    a = np.vstack([a, a.sum(axis=0)])
+    r = (rng.random((2, n)) < 0.5).astype(float)
+    p = Polyhedron.of(n, a, a @ truth, r, r @ truth - 1, [np.inf, r[1] @ truth + 1], nonnegative=nonnegative)
+    return truth, truth + rng.integers(-3, 4, n), p
+
+
+def test_affine_projection_is_the_dense_one(rng):
+    truth, y, p = overlapping(rng, 12)
+    v = rng.uniform(0, 3, 12)
+    v[:2] = 0
+    y[:2] = truth[:2]
+    a = p.equal.toarray()
+    dense = y + v * (a.T @ np.linalg.pinv(a * v @ a.T) @ (p.sums - a @ y))
+    answer = affine_projection(p, y, v)
+    np.testing.assert_allclose(answer.x, dense, atol=1e-8)
+    assert answer.status == "solved"
+
+
+def test_an_inconsistent_system_is_not_called_solved():
+    p = Polyhedron.of(2, [[1, 1], [1, 1]], [1.0, 3.0])
+    assert affine_projection(p, np.zeros(2), np.ones(2)).status != "solved"
+    assert p.conflict() == [0, 1]
+
+
+def conditions(p, fit, x):
+    """Largest violation of the optimality conditions of least squares, by nonnegative least squares on the cone.
+
+    At the optimum, minus the gradient is a combination of the equalities and of the active rows.
+    """
+    gradient = fit.matrix.T @ (fit.weights * (fit.matrix @ x - fit.values))
+    r, low, high = p.ranged.toarray(), p.lower, p.upper
+    at_low, at_high = np.abs(r @ x - low) < 1e-6, np.abs(r @ x - high) < 1e-6
+    empty = np.eye(p.cells)[x < 1e-6]
+    cone = np.vstack([p.equal.toarray(), -p.equal.toarray(), -r[at_low], r[at_high], -empty])
+    return nnls(cone.T, -gradient, maxiter=10_000)[1]
+
+
+@pytest.mark.parametrize("solver", ["piqp", "clarabel"])
+def test_least_squares_meets_the_conditions_of_optimality(rng, monkeypatch, solver):
+    monkeypatch.setattr(programs, "PIQP_VARIABLES", 10**9 if solver == "piqp" else 0)
+    for _ in range(10):
+        _, y, p = overlapping(rng)
+        extra = np.vstack([np.eye(8), np.ones((1, 8))])
+        fit = Fit(csr_array(extra), np.append(y, y.sum() + 2), rng.uniform(0.3, 2, 9))
+        answer = least_squares(p, fit)
+        assert answer.status == "solved"
+        assert p.residual(answer.x) < 1e-6
+        assert conditions(p, fit, answer.x) < 1e-4
+
+
+def points(p, y, reach):
+    """All whole-number points of a small polyhedron within reach of y, one a row."""
+    sides = [np.arange(max(0, int(c) - reach), int(c) + reach + 1) for c in y]
+    grid = np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, y.size)
+    value = grid @ p.matrix.toarray().T
+    low, high = p.bounds
+    return grid[((value >= low) & (value <= high)).all(axis=1)]
+
+
+def test_whole_least_absolute_equals_enumeration_and_breaks_ties_by_squares(rng):
+    for _ in range(6):
+        _, y, p = overlapping(rng, 5)
+        fit = identity_fit(y)
+        found = points(p, y, 5) - y
+        best = min(zip(np.abs(found).sum(axis=1), (found**2).sum(axis=1), strict=True))
+        answer = whole_nearest(p, fit)
+        assert answer.status == "solved"
+        assert answer.objective == pytest.approx(best[0])
+        assert ((answer.x - y) ** 2).sum() == pytest.approx(best[1])
+
+
+def test_whole_least_squares_equals_enumeration(rng):
+    for _ in range(6):
+        _, y, p = overlapping(rng, 5)
+        fit = identity_fit(y)
+        centre = least_squares(p, fit).x
+        answer = whole_widening(p, fit, np.square, centre, reach=3)
+        assert answer.objective == pytest.approx(((points(p, y, 6) - y) ** 2).sum(axis=1).min())
+
+
+def test_least_absolute_is_optimal_and_spreads_evenly():
+    p = Polyhedron.of(4, [[1, 1, 1, 1]], [10.0], nonnegative=False)
+    answer = least_absolute(p, identity_fit(np.array([1.0, 2, 3, 0])))
+    np.testing.assert_allclose(answer.x, [2, 3, 4, 1], atol=1e-6)
+    assert answer.objective == pytest.approx(4)
+
+
+def test_conflict_is_irreducible_and_empty_when_there_is_none(rng):
+    _, _, p = overlapping(rng)
+    assert p.conflict() == []
+    a = np.vstack([p.equal.toarray(), np.eye(8)[0], np.eye(8)[1], np.eye(8)[0] + np.eye(8)[1]])
+    bad = Polyhedron.of(8, a, np.append(p.sums, [2.0, 2.0, 7.0]))
+    rows = bad.conflict()
+    assert rows
+    assert not bad.of_rows(rows).feasible()
+    assert all(bad.of_rows([r for r in rows if r != row]).feasible() for row in rows)
+
+
+def test_a_system_without_whole_solutions_names_its_rows():
+    p = Polyhedron.of(2, [[2, 2], [1, 0]], [3.0, 1.0])
+    assert p.conflict() == []
+    assert p.conflict(integer=True) == [0]
+
+
+def test_an_inequality_no_point_satisfies():
+    p = Polyhedron.of(2, ranged=[[1, 1]], lower=[-np.inf], upper=[-1.0])
+    assert p.conflict() == [0]
+    assert least_absolute(p, identity_fit(np.zeros(2))).status != "solved"
+
+
+def test_a_window_without_a_point_says_so():
+    p = Polyhedron.of(2, [[1, 1]], [20.0])
+    fit = identity_fit(np.zeros(2))
+    assert whole_fit(p, fit, np.square, np.zeros(2), reach=1).status == "no whole-number point in the window"
+    assert whole_widening(p, fit, np.square, np.zeros(2), reach=1).status == "solved"
+
+
+def test_a_missing_solver_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "piqp", None)
+    with pytest.raises(TrueupError, match=r"trueup\[solvers\]"):
+        least_squares(Polyhedron.of(2, [[1, 1]], [3.0]), identity_fit(np.ones(2)))
