@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from trueup.model.spec import FORMAT, Spec
-from trueup.noise import LAWS
+from trueup.noise import JOINT_LAWS, LAWS
 from trueup.reconcile import METHODS
 
 
@@ -22,7 +22,7 @@ def spec_schema() -> dict[str, Any]:
     schema = Spec.model_json_schema(by_alias=True)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["$id"] = f"trueup-spec-{FORMAT}"
-    schema["$defs"]["Query"]["properties"]["noise"]["enum"] = [law.name for law in LAWS]
+    schema["$defs"]["Query"]["properties"]["noise"]["enum"] = [law.name for law in (*LAWS, *JOINT_LAWS)]
     methods = {kind.name: _method_schema(kind) for kind in METHODS}
     schema["$defs"] |= {f"method:{name}": entry for name, entry in methods.items()}
     schema["properties"]["reconcile"] = {

@@ -7,6 +7,7 @@ from fractions import Fraction
 from trueup.errors import PrivacyError, SpecError
 from trueup.ledger.accountant import Loss, compose
 from trueup.ledger.contribution import Contribution, Relation
+from trueup.measure.on_lattice import plan_on_lattice
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
@@ -14,7 +15,7 @@ from trueup.model.guarantee import Charge, Guarantee
 from trueup.model.measurements import Measured
 from trueup.model.nested import canonical, chain
 from trueup.model.spec import Query, Spec
-from trueup.noise import law_named
+from trueup.noise import JOINT_LAWS, law_named
 from trueup.noise.cost import Cost
 from trueup.noise.exact import Exact
 
@@ -44,18 +45,22 @@ def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], G
     """
     constraints = build_constraints(spec, cells)
     relation = _relation(spec, constraints)
-    headers, charges = [], []
+    headers, charges, told = [], [], []
     for query in spec.queries:
         for level, budget in query.budgets.items():
             margin = canonical(cells, Margin(level, query.attributes))
             _refuse_fixed(query, margin, constraints)
             reach = contribution(spec, query)
-            law = _law(query, budget, reach, spec.privacy.neighbours, cells.size(margin))
-            cost = law.cost(reach.sensitivity(relation, cells=cells.size(margin)))
+            if law_named(query.noise) in JOINT_LAWS:
+                law, cost, sentences = plan_on_lattice(query, margin, budget, reach, constraints)
+                told += sentences
+            else:
+                law = _law(query, budget, reach, spec.privacy.neighbours, cells.size(margin))
+                cost = law.cost(reach.sensitivity(relation, cells=cells.size(margin)))
             headers.append(Measured(query.name, margin, law))
             charges.append(Charge(query.name, str(margin), law.name, cost.currency, cost.amount, cost.delta))
     headers += [Measured("invariant", margin, Exact()) for margin in constraints.invariants]
-    return tuple(headers), _guarantee(spec, relation, constraints, tuple(charges))
+    return tuple(headers), _guarantee(spec, relation, constraints, tuple(charges), tuple(told))
 
 
 def contribution(spec: Spec, query: Query) -> Contribution:
@@ -116,7 +121,11 @@ def _law(query: Query, budget: Fraction, reach: Contribution, neighbours: Relati
 
 
 def _guarantee(
-    spec: Spec, relation: Relation, constraints: Constraints, charges: tuple[Charge, ...]
+    spec: Spec,
+    relation: Relation,
+    constraints: Constraints,
+    charges: tuple[Charge, ...],
+    told: tuple[str, ...],
 ) -> Guarantee:
     kind = "invariant" if constraints.invariants else "dp"
     loss = compose((Cost(c.currency, c.amount, c.delta) for c in charges), kind)
@@ -130,7 +139,7 @@ def _guarantee(
         amount,
         loss.delta,
         charges,
-        (*_protects(spec, relation, loss), *_conditions(spec, constraints)),
+        (*_protects(spec, relation, loss), *_conditions(spec, constraints), *told),
     )
 
 

@@ -30,6 +30,8 @@ from trueup.noise.law import Words
 Arithmetic = Literal["integer", "double"]
 SLOWEST = 60.0
 """Expected seconds for one vector beyond which a sampler is refused, unless the caller allows more."""
+WIDEST_TABLE = 2**20
+"""Largest sigma squared (counts squared) whose law is tabulated."""
 _CELL, _ROW, _STEP = 1e-8, 4e-8, 1e-7
 
 
@@ -115,10 +117,11 @@ class BoundSampler:
         alike: dict[tuple[str, str], list[Choice]] = {}
         for _, choice in self.pieces:
             alike.setdefault((choice.sampler, choice.arithmetic), []).append(choice)
-        pinned = len(self.lattice.pinned)
-        return [
-            f"{len(found)} x {max(found, key=lambda c: c.seconds).sentence()}" for found in alike.values()
-        ] + ([f"{pinned} cells are determined by the invariants and are published exactly"] if pinned else [])
+        return [f"{len(found)} x {max(found, key=_seconds).sentence()}" for found in alike.values()]
+
+
+def _seconds(choice: Choice) -> float:
+    return choice.seconds
 
 
 def choose(
@@ -163,15 +166,12 @@ def choose(
 def _choose_piece(law, piece: Piece, scales, sampler: str, slowest: float):
     cells = piece.cells.ravel()
     factors = tuple(_factor(law, scales[cell]) for cell in cells)
-    options = (
-        _laplace_options(piece, factors)
-        if law.name == "lattice-laplace"
-        else _gaussian_options(piece, factors)
-    )
-    wanted = [option for option in options if sampler in ("auto", option.sampler)]
-    for option in wanted:
-        if option.seconds <= slowest:
-            return cells, option
+    options = []
+    for name, build in _options(law, piece, factors):
+        if sampler in ("auto", name):
+            options.append(build())
+            if options[-1].seconds <= slowest:
+                return cells, options[-1]
     raise _too_slow(piece, options, sampler, slowest)
 
 
@@ -182,29 +182,26 @@ def _factor(law, scale: Fraction) -> Fraction:
 
 def _too_slow(piece: Piece, options: list[Choice], sampler: str, slowest: float) -> SpecError:
     shape = " x ".join(map(str, piece.cells.shape))
-    costs = "; ".join(option.sentence() for option in options)
+    costs = "; ".join(option.sentence() for option in options) or f"none is called '{sampler}'"
     return SpecError(
-        f"a piece of kind '{piece.kind}' with {shape} cells has no exact sampler named '{sampler}' within {slowest:g} s",
-        needed=f"a faster case; what there is: {costs}",
-        remedy="allow more time, use noise = 'lattice-gaussian', keep the invariants by reconciliation instead, "
-        "or ask for the Markov chain (approximate, with its delta stated)",
+        f"no exact sampler draws a piece of kind '{piece.kind}' with {shape} cells within {slowest:g} s: {costs}",
+        needed="a smaller piece, more time, or another law",
+        remedy="use 'lattice-gaussian', or plain noise and keep the invariants by reconciliation; "
+        "`kernel.lattice.chain` draws approximately, with the delta that it costs",
     )
 
 
-def _laplace_options(piece: Piece, epsilons: tuple[Fraction, ...]) -> list[Choice]:
-    options = []
-    if len(set(epsilons)) == 1 and piece.kind == "sum":
-        options.append(_composition(len(epsilons), epsilons[0]))
-    if len(set(epsilons)) == 1 and piece.kind == "table":
-        options.append(_table(piece, epsilons[0]))
-    return [*options, _free(piece, epsilons, "laplace")]
-
-
-def _gaussian_options(piece: Piece, variances: tuple[Fraction, ...]) -> list[Choice]:
-    free = _free(piece, variances, "gaussian")
-    if len(set(variances)) > 1 or piece.kind == "free":
-        return [free]
-    return [free, _klein(piece, float(variances[0]) ** 0.5)]
+def _options(law, piece: Piece, factors: tuple[Fraction, ...]):
+    """Yield `(sampler, build)` for a piece, the best first; none is built before it is asked for."""
+    alike, only = len(set(factors)) == 1, factors[0]
+    laplace = law.name == "lattice-laplace"
+    if laplace and alike and piece.kind == "sum":
+        yield "composition", lambda: _composition(len(factors), only)
+    if laplace and alike and piece.kind == "table":
+        yield ("composition" if min(piece.cells.shape) == 2 else "rows"), lambda: _table(piece, only)
+    yield "free", lambda: _free(piece, factors, "laplace" if laplace else "gaussian")
+    if not laplace and alike and piece.kind != "free":
+        yield ("path" if piece.kind == "sum" else "klein"), lambda: _klein(piece, float(only) ** 0.5)
 
 
 @lru_cache(maxsize=1024)
@@ -318,7 +315,9 @@ def _free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
         decisions, *arguments = tables()
         return run(draw_free, arguments, (count, len(factors)), words, decisions.settle)
 
-    return Choice("free", "integer", tries, tries * len(factors) * _CELL, draw)
+    tabulated = kind == "laplace" or max(factors) <= WIDEST_TABLE
+    seconds = tries * len(factors) * _CELL if tabulated else math.inf
+    return Choice("free", "integer", tries, seconds, draw)
 
 
 def _twins(piece: Piece, factors) -> np.ndarray:

@@ -6,6 +6,7 @@ settled with more bits by the same refinement as every other law's (`inversion`)
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -85,9 +86,11 @@ class HalfNorm:
 
     @property
     def support(self) -> range:
-        """Every k between the points where `2^-64` of probability is left."""
-        table = self._table(128)
-        return range(table[0], table[0] + len(table[1]) - 1)
+        """Every k whose cdf is between `2^-64` and `1 - 2^-64`, and one more at each end."""
+        start, below, above, total = self._table(128)
+        first = bisect_left(above, total[0] >> 64)
+        last = bisect_right(below, total[1] - (total[1] >> 64))
+        return range(max(start + first - 2, 0), start + last + 1)
 
     def cdf(self, k: int, bits: int) -> Interval:
         """Enclose `P(K <= k)`."""
@@ -97,7 +100,8 @@ class HalfNorm:
         i = k - start + 1
         lo = below[max(0, min(i, len(below) - 1))]
         hi = above[i] if 0 <= i < len(above) else (above[0] if i < 0 else total[1])
-        return Interval((lo << bits) // total[1], -((-hi << bits) // total[0]), bits)
+        # Rounded outward a cdf may exceed 1; it does not.
+        return Interval((lo << bits) // total[1], min(-((-hi << bits) // total[0]), 1 << bits), bits)
 
     def _tabulate(self, bits: int):
         """Return `(start, lower and upper cumulative weights below start, start + 1, ..., enclosed total)`."""
