@@ -19,6 +19,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from trueup.kernel.tree import most_children
+
 # Fractions are read to 2**-30 (an exact multiple, so equal ones compare equal), or to the rounding error
 # of a double of that size if this is coarser; a value that near to an integer is that integer.
 RESOLUTION = 2.0**-30
@@ -67,7 +69,7 @@ def controlled_rounding(
 def _round_rows(child_ptr, weight, values, seeds):
     rounded = np.empty(values.shape, np.int64)
     marginal = np.empty(weight.size)
-    order = np.empty(np.diff(child_ptr).max(), np.int64)
+    order = np.empty(most_children(child_ptr), np.int64)
     for i in range(values.shape[0]):
         _least_costs(child_ptr, weight, values[i], seeds[i], rounded[i], marginal, order)
         _carry_out(child_ptr, seeds[i], rounded[i], marginal, order)

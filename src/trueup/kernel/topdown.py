@@ -13,7 +13,7 @@ from numba import njit
 
 from trueup.kernel.bounds import propagate
 from trueup.kernel.simplex import project_part
-from trueup.kernel.tree import messages, upward
+from trueup.kernel.tree import messages, most_children, upward
 
 
 def topdown(
@@ -64,7 +64,7 @@ def topdown(
 def topdown_rows(child_ptr, exact, gain, spread, lower, upper, values):
     """`topdown` on the rows of ``values`` (b, n) in place, from `trueup.kernel.tree.messages`."""
     n = exact.size
-    free = np.empty(np.diff(child_ptr).max(), np.int64)
+    free = np.empty(most_children(child_ptr), np.int64)
     low, high = np.empty(n), np.empty(n)
     for i in range(values.shape[0]):
         x = values[i]

@@ -104,6 +104,15 @@ def depths(child_ptr):
 
 
 @njit(cache=True)
+def most_children(child_ptr):
+    """Return the largest number of children of any node, the scratch that work on siblings needs."""
+    most = 0
+    for v in range(child_ptr.size - 1):
+        most = max(most, child_ptr[v + 1] - child_ptr[v])
+    return most
+
+
+@njit(cache=True)
 def fuse(own, below):
     """Combine two variances of one total: the gain on the node's own value, and the fused variance."""
     if own == np.inf or (below == 0.0 and own > 0.0):
