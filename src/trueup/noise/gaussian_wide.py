@@ -39,6 +39,7 @@ class GaussianWide:
 
     def draw(self, words: Words) -> int:
         """Draw one value."""
+        words = _Ahead(words)
         while True:
             y, u = self.envelope.draw(words), int.from_bytes(words(4), "little")
             likely = self._exp(min(abs(y), self.furthest), *_lists())
@@ -99,3 +100,16 @@ def _lists() -> tuple[list[int], list[int]]:
     """The same tables for single draws: lists of ints are read faster than arrays."""
     coarse, fine = _tables()
     return coarse.tolist(), fine.tolist()
+
+
+class _Ahead:
+    """Words fetched 32 bytes at a time within one call; what is left is thrown away with it."""
+
+    def __init__(self, words: Words) -> None:
+        self.words, self.kept = words, b""
+
+    def __call__(self, count: int) -> bytes:
+        if len(self.kept) < count:
+            self.kept = self.words(max(32, count))
+        taken, self.kept = self.kept[:count], self.kept[count:]
+        return taken
