@@ -1,0 +1,251 @@
+"""The commands, as a new user runs them: what they print, write, and refuse."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import pytest
+from tests.areas import SPEC, TABLE, write_areas
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command printed and its exit code."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(*arguments) -> Done:
+    """Run `trueup` in this process, as its entry point does."""
+    from trueup.cli import main
+
+    out, err = io.StringIO(), io.StringIO()
+    argv, sys.argv = sys.argv, ["trueup", *map(str, arguments)]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+    except SystemExit as end:
+        return Done(int(end.code or 0), out.getvalue(), err.getvalue())
+    finally:
+        sys.argv = argv
+    return Done(0, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def areas(tmp_path_factory):
+    """Return a folder with a spec, a table and a finished release."""
+    folder = tmp_path_factory.mktemp("areas")
+    spec, table = write_areas(folder)
+    done = run("release", spec, "--data", table, "--out", folder / "out", "--json")
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout)
+
+
+def test_release_writes_a_bundle_and_says_where(areas):
+    folder, said = areas
+    assert all(said["checks"].values())
+    assert (folder / "out" / "public" / "report.html").stat().st_size > 1000
+    assert sorted(p.name for p in (folder / "out" / "public").iterdir()) == [
+        "counts",
+        "manifest.json",
+        "measurements",
+        "places.parquet",
+        "report.html",
+        "spec.toml",
+    ]
+    assert not list(folder.glob(".*staging*"))
+
+
+def test_nothing_public_depends_on_the_input_file(areas):
+    """No digest of the table, no timing, no seed: only `internal/` may hold them."""
+    import hashlib
+
+    folder, _ = areas
+    digest = hashlib.sha256((folder / "areas.csv").read_bytes()).hexdigest()
+    for path in (folder / "out" / "public").rglob("*"):
+        assert path.is_dir() or digest.encode() not in path.read_bytes()
+    manifest = json.loads((folder / "out" / "public" / "manifest.json").read_text())
+    assert "seconds" not in json.dumps(manifest)
+    internal = json.loads((folder / "out" / "internal" / "run.json").read_text())
+    assert internal["input"]["hmac-sha256"] != digest
+
+
+def test_check_passes_and_finds_what_was_altered(areas, tmp_path):
+    import shutil
+
+    folder, _ = areas
+    done = run("check", folder / "out", "--json")
+    assert done.returncode == 0
+    assert all(c["holds"] for c in json.loads(done.stdout))
+    forged = tmp_path / "forged"
+    shutil.copytree(folder / "out", forged)
+    with (forged / "public" / "spec.toml").open("a") as file:
+        file.write("# touched\n")
+    done = run("check", forged)
+    assert done.returncode == 2
+    assert "public/spec.toml" in done.stderr
+
+
+def test_check_trusts_no_claim_of_the_manifest(areas, tmp_path):
+    """A table that does not add up is found although its digest is right."""
+    import shutil
+
+    import polars
+
+    from trueup.io.bundle import digest
+
+    folder, _ = areas
+    forged = tmp_path / "forged"
+    shutil.copytree(folder / "out", forged)
+    path = forged / "public" / "counts" / "state.parquet"
+    polars.read_parquet(path).with_columns(polars.col("count") + 1).write_parquet(path)
+    manifest_path = forged / "public" / "manifest.json"
+    manifest = json.loads(manifest_path.read_text())
+    manifest["files"]["counts/state.parquet"] = digest(path)
+    manifest_path.write_text(json.dumps(manifest))
+    done = run("check", forged)
+    assert done.returncode == 1
+    assert "FAIL 'state' is the sum of its cells: 01; 02" in done.stdout
+
+
+def test_reconciling_the_same_measurements_gives_the_same_integers(areas, tmp_path):
+    import polars
+
+    folder, _ = areas
+    for name in ("one", "two"):
+        assert run("reconcile", folder / "out", "--out", tmp_path / name).returncode == 0
+    tables = [
+        polars.read_parquet(f / "public/counts/county.parquet")
+        for f in (tmp_path / "one", tmp_path / "two", folder / "out")
+    ]
+    assert tables[0].equals(tables[1])
+    assert tables[0].equals(tables[2])
+    done = run("reconcile", folder / "out", "--out", tmp_path / "mode", "--method", "multinomial-mode")
+    assert done.returncode == 0
+    assert run("check", tmp_path / "mode").returncode == 0
+
+
+def test_measure_then_reconcile_then_report(areas, tmp_path):
+    folder, _ = areas
+    done = run("measure", folder / "areas.toml", "--data", folder / "areas.csv", "--out", tmp_path / "noisy")
+    assert done.returncode == 0, done.stderr
+    assert "epsilon = 1" in done.stdout
+    assert run("check", tmp_path / "noisy").returncode == 0
+    assert run("reconcile", tmp_path / "noisy", "--out", tmp_path / "counts").returncode == 0
+    done = run("report", tmp_path / "counts", "--out", tmp_path / "page.html")
+    assert done.returncode == 0
+    assert "Areas" in (tmp_path / "page.html").read_text()
+    assert run("report", tmp_path / "counts", "--out", tmp_path / "page.html").returncode == 2
+
+
+def test_explain_reads_no_count(areas, tmp_path):
+    folder, _ = areas
+    places = tmp_path / "places.csv"
+    places.write_text("state,county\n01,001\n01,003\n02,001\n")
+    done = run("explain", folder / "areas.toml", "--geography", places, "--json")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["structure"] == "tree"
+    assert plan["guarantee"]["amount"] == "1"
+    assert [row["groups"] for row in plan["expected"]] == [1, 2, 3]
+    assert "Where the budget goes" in run("explain", folder / "areas.toml", "--geography", places).stdout
+
+
+def test_methods_and_schema_are_for_machines_too():
+    names = [m["name"] for m in json.loads(run("methods", "--json").stdout)["reconcile"]]
+    assert names[0] == "tree-topdown"
+    assert json.loads(run("schema").stdout)["$id"] == "trueup-spec-1"
+
+
+LEAKS = (" 30", "Traceback")
+REFUSALS = [
+    (SPEC.replace(', neighbours = "add-remove"', ""), TABLE, [], "privacy.neighbours"),
+    (SPEC.replace('unit = "person", neighbours', "neighbours"), TABLE, [], "privacy.unit is missing"),
+    (SPEC + '[reconcile]\nmethod = "tree-topdwon"\n', TABLE, [], "did you mean 'tree-topdown'"),
+    (SPEC + '[reconcile]\nmethod = "tree-topdown"\nrounding = "up"\n', TABLE, [], "rounding"),
+    (SPEC + '[reconcile]\nmethod = "tree-topdown"\ncolour = "red"\n', TABLE, [], "no parameter 'colour'"),
+    (SPEC, TABLE.replace("30", "-30"), [], "negative"),
+    (SPEC, TABLE.replace("30", "30.5"), [], "not a whole number"),
+    (SPEC, TABLE.replace("n\n", "m\n", 1), [], "no column 'n'"),
+    (SPEC, "state,county,n\n", [], "no place"),
+    (SPEC.replace('county = "1/2"', 'county = "0"'), TABLE, [], "above zero"),
+    (SPEC.replace(', county = "1/2"', ""), TABLE, [], "give a query on 'county' a budget"),
+    (SPEC + '[constraints]\nlinear = ["a + >= 2"]\n', TABLE, [], "position 5"),
+    (
+        SPEC + '[constraints]\nbounds = [{ level = "all", upper = 5 }]\n',
+        TABLE,
+        [],
+        "the confidential counts break bound at",
+    ),
+    (SPEC, TABLE, ["--geography", "nowhere.csv"], "there is no file"),
+]
+
+
+@pytest.mark.parametrize(("spec", "table", "more", "message"), REFUSALS, ids=[r[3] for r in REFUSALS])
+def test_refusals_name_the_fault_and_leave_nothing(spec, table, more, message, tmp_path):
+    spec_path, table_path = write_areas(tmp_path, spec=spec, table=table)
+    done = run("release", spec_path, "--data", table_path, "--out", tmp_path / "out", *more)
+    assert done.returncode == 2, done.stderr
+    said = " ".join(done.stderr.replace(str(tmp_path), "").split())
+    assert message in said
+    assert not any(leak in said for leak in LEAKS)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["areas.csv", "areas.toml"]
+
+
+def test_an_occupied_folder_is_refused_and_left_alone(areas):
+    folder, _ = areas
+    before = (folder / "out" / "public" / "manifest.json").read_bytes()
+    done = run("release", folder / "areas.toml", "--data", folder / "areas.csv", "--out", folder / "out")
+    assert done.returncode == 2
+    assert "already holds something" in done.stderr
+    assert (folder / "out" / "public" / "manifest.json").read_bytes() == before
+
+
+def test_conflicting_bounds_name_the_places(tmp_path):
+    rule = '[constraints]\nbounds = [{ level = "county", lower = 0 }, { level = "state", upper = 20 }]\n'
+    spec_path, table_path = write_areas(tmp_path, spec=SPEC + rule)
+    done = run("release", spec_path, "--data", table_path, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "bound at 02" in done.stderr
+
+
+def test_a_killed_run_leaves_nothing_or_everything(tmp_path):
+    spec, table = write_areas(tmp_path)
+    for delay in (0.3, 0.6, 0.9, 1.2):
+        out = tmp_path / f"out{delay}"
+        command = [sys.executable, "-m", "trueup", "release", spec, "--data", table, "--out", out]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(delay)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert not out.exists() or run("check", out).returncode == 0
+
+
+def test_the_counties_end_to_end(data_dir, tmp_path):
+    """3,143 real counties: the file's own keys are the public geography."""
+    from pathlib import Path
+
+    spec = Path(__file__).parents[2] / "examples" / "us-counties.toml"
+    done = run("release", spec, "--data", data_dir / "us_counties_2010.csv", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert run("check", tmp_path / "out").returncode == 0
+
+
+def test_the_blocks_end_to_end(data_dir, tmp_path):
+    """25,181 real blocks in five levels."""
+    from pathlib import Path
+
+    spec = Path(__file__).parents[2] / "examples" / "blocks.toml"
+    done = run("release", spec, "--data", data_dir / "ri_blocks_2010.csv.gz", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert run("check", tmp_path / "out").returncode == 0

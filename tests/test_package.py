@@ -1,0 +1,171 @@
+"""Promises of the package as a whole: light imports, one source of entropy, one line per method."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "trueup"
+
+
+def _seconds(code: str) -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+def _medians(*codes: str, rounds: int = 7) -> list[float]:
+    """Median seconds of each program, in interleaved runs."""
+    taken = [[_seconds(code) for code in codes] for _ in range(rounds)]
+    return [statistics.median(column) for column in zip(*taken)]
+
+
+def test_importing_trueup_takes_less_than_twice_numpy():
+    nothing, numpy, trueup = _medians("pass", "import numpy", "import trueup")
+    assert trueup - nothing < 2 * (numpy - nothing)
+
+
+def test_help_takes_less_than_half_a_second():
+    best = min(
+        _seconds("import sys; sys.argv = ['trueup', '--help']; from trueup.cli import main; main()")
+        for _ in range(5)
+    )
+    assert best < 0.5
+
+
+def test_entropy_is_fetched_in_one_place_only():
+    fetchers = {"urandom", "RAND_bytes", "getrandom", "secrets", "SystemRandom"}
+    for path in SOURCE.rglob("*.py"):
+        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+        attributes = {
+            node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
+        }
+        imports = {
+            alias.name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+        }
+        held = fetchers & (names | attributes | imports)
+        assert not held or path == SOURCE / "measure" / "entropy.py", f"{path} fetches entropy: {held}"
+
+
+def test_no_generator_is_unseeded():
+    """`default_rng()` without an argument would make post-processing unrepeatable."""
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "default_rng"
+            ):
+                assert node.args, f"{path}:{node.lineno} makes an unseeded generator"
+
+
+TRIVIAL = '''"""A trivial method: clip the finest measured margin at zero and round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.constraints import Constraints
+from trueup.model.measurements import Measured
+from trueup.model.release import Solution
+from trueup.reconcile.method import Method
+from trueup.reconcile.on_tree import tree_problem
+
+
+@dataclass(frozen=True)
+class Clip(Method):
+    """Clip at zero, whatever the totals say."""
+
+    name: ClassVar[str] = "clip"
+    title: ClassVar[str] = "clip at zero"
+    structures: ClassVar[frozenset[str]] = frozenset({"sum"})
+
+    def refuses(self, constraints: Constraints) -> str | None:
+        return "it ignores invariants and bounds" if constraints.invariants or constraints.bounds else None
+
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
+        return tree_problem(constraints, headers)
+
+    def apply(self, state: Any, values: NDArray, rng: np.random.Generator) -> Solution:
+        cells = np.rint(state.finest(state.values(values))).astype(np.int64)
+        cells[..., state.finest(state.upper) == 0] = 0
+        return Solution(np.maximum(cells, 0))
+'''
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory) -> Path:
+    """Return a copy of the project with one more method: one file and one line."""
+    copy = tmp_path_factory.mktemp("project")
+    for name in ("src", "tests", "docs"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    (copy / "src/trueup/reconcile/clip.py").write_text(TRIVIAL)
+    registry = copy / "src/trueup/reconcile/__init__.py"
+    text = registry.read_text().replace("    TreeTopDown,\n", "    TreeTopDown,\n    Clip,\n", 1)
+    text = text.replace(
+        "from trueup.reconcile.method",
+        "from trueup.reconcile.clip import Clip\nfrom trueup.reconcile.method",
+        1,
+    )
+    registry.write_text(text)
+    return copy
+
+
+def _in(copy: Path, *command: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=copy, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_new_method_appears_in_command_schema_and_docs(extended):
+    listed = json.loads(_in(extended, "-m", "trueup", "methods", "--json"))["reconcile"]
+    assert "clip" in [m["name"] for m in listed]
+    schema = json.loads(_in(extended, "-m", "trueup", "schema"))
+    assert "method:clip" in schema["$defs"]
+    assert "| `clip` | sum | clip at zero |" in _in(extended, "-m", "trueup", "methods", "--markdown")
+
+
+def test_a_new_method_is_held_against_the_conformance_suite(extended):
+    said = _in(
+        extended,
+        "-m",
+        "pytest",
+        "-q",
+        "tests/conformance",
+        "-k",
+        "clip and one",
+        "-p",
+        "no:cacheprovider",
+        "-rA",
+    )
+    assert "clip-one sum" in said
+
+
+def test_the_docs_table_of_methods_is_current():
+    from trueup.reconcile import METHODS
+
+    text = (ROOT / "docs" / "methods.md").read_text()
+    for kind in METHODS:
+        assert f"| `{kind.name}` |" in text, "run: trueup methods --markdown > docs/methods.md"
