@@ -9,17 +9,25 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trueup.errors import ConvergenceError, SpecError
+from trueup.infer.inequalities import LinearInequalities
 from trueup.infer.method import Method, Progress
 from trueup.infer.tree_exact import TreeExact
 from trueup.model.build import build_constraints
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measurements
+from trueup.model.nested import canonical
 from trueup.model.posterior import Posterior, Ratio
 from trueup.model.release import Release
 from trueup.model.spec import Spec
 
-METHODS: tuple[type[Method], ...] = (TreeExact,)
+METHODS: tuple[type[Method], ...] = (
+    TreeExact,
+    LinearInequalities,
+)
 """Every method; the first that fits is the default."""
 
 
@@ -87,7 +95,7 @@ def infer(
     measured = source.measurements if isinstance(source, Release) else source
     entry = dict(spec.infer) if isinstance(spec, Spec) else {}
     constraints = build_constraints(spec, measured.cells) if isinstance(spec, Spec) else spec
-    ratios = tuple(Ratio(**ratio) for ratio in entry.pop("ratio", ()))
+    ratios = tuple(_quantity(part) for part in entry.pop("quantity", ()))
     chosen = method or choose(entry, constraints, measured)
     if why := misfit(chosen, constraints, measured):
         raise SpecError(f"method '{chosen.name}' does not fit: {why}", remedy="see `trueup methods`")
@@ -95,7 +103,29 @@ def infer(
     drawn = chosen.apply(state, measured.flat, draws, measured.rng(), progress or _silent)
     if drawn.status != "solved":
         raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.status}")
-    return Posterior(measured.cells, drawn, describe(chosen), measured.digest, level, ratios)
+    noisy = _finest_values(measured) if ratios else None
+    return Posterior(measured.cells, drawn, describe(chosen), measured.digest, level, ratios, noisy)
+
+
+def _finest_values(measured: Measurements) -> tuple[NDArray, NDArray]:
+    """Noisy value and variance of each finest cell; NaN where it was not measured."""
+    cells = measured.cells
+    values, variances = np.full(cells.n, np.nan), np.full(cells.n, np.nan)
+    for header, part in zip(measured.headers, measured.values):
+        if canonical(cells, header.margin) == cells.finest:
+            at = slice(None) if header.groups is None else header.groups
+            values[at], variances[at] = part, header.law.variance
+    return values, variances
+
+
+def _quantity(part: Mapping[str, Any]) -> Ratio:
+    known = [field.name for field in fields(Ratio)]
+    if not {"name", "numerator"} <= set(part) <= set(known):
+        raise SpecError(
+            "a [[infer.quantity]] has wrong keys",
+            needed=f"name, numerator and perhaps denominator, not {sorted(part)}",
+        )
+    return Ratio(**part)
 
 
 def _silent(done: int, of: int) -> None:

@@ -31,7 +31,7 @@ def directions(rows: Reals, free: NDArray[np.bool_]) -> Reals:
     every = [unit for unit, moves in zip(np.eye(len(free)), free) if moves]
     for row in rows:
         support = [i for i in np.flatnonzero(row) if free[i]]
-        every += [_facet(row, i, j) for k, i in enumerate(support) for j in support[k + 1 :]]
+        every += [_facet(row, int(i), int(j)) for k, i in enumerate(support) for j in support[k + 1 :]]
     return np.array(every).reshape(-1, len(free))
 
 

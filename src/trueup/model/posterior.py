@@ -165,11 +165,14 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of two sums of cells at every place: `(under18 + over18) / families`."""
+    """A ratio of two sums of cells at every place: `(under18 + over18) / families`.
+
+    Without a denominator it is the sum itself.
+    """
 
     name: str
     numerator: str
-    denominator: str
+    denominator: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,25 +341,27 @@ class Posterior:
 
         Returns
         -------
-        Columns `place`, `ratio`, `noisy`, `fieller` (its type: interval, complement, whole line),
+        Columns `place`, `quantity`, `noisy`, `fieller` (its type: interval, complement, whole line),
         `fieller_low`, `fieller_high`, and those of `summary`.
         """
         parts = [self._ratio_columns(ratio, level or self.level) for ratio in self.ratios]
         if not parts:
-            raise SpecError("the spec declares no ratio", remedy="add [[infer.ratio]] to it")
+            raise SpecError("the spec declares no quantity", remedy="add [[infer.quantity]] to it")
         return {name: np.concatenate([p[name] for p in parts]) for p in parts[:1] for name in p}
 
     def _ratio_columns(self, ratio: Ratio, level: float) -> Columns:
-        above, below = (self._weights(parse_sum(text)) for text in (ratio.numerator, ratio.denominator))
+        above = self._weights(parse_sum(ratio.numerator))
+        below = self._weights(parse_sum(ratio.denominator)) if ratio.denominator else np.zeros(len(above))
+        whole = float(not ratio.denominator)
         values = self.draws.reshape(*self.draws.shape[:2], self.cells.shape[0], -1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            draws = (values @ above) / (values @ below)
+            draws = (values @ above) / (values @ below + whole)
         places = self.cells.tree.sizes[-1]
         labels = [self.cells.tree.label(self.cells.tree.levels[-1], p) for p in range(places)]
         return {
             "place": np.array(labels),
-            "ratio": np.full(places, ratio.name),
-            **self._noisy_ratio(above, below, level),
+            "quantity": np.full(places, ratio.name),
+            **self._noisy_ratio(above, below, whole, level),
             **self._describe(draws, level),
         }
 
@@ -366,7 +371,7 @@ class Posterior:
 
         return np.sum([float(c) * name_mask(self.cells, name).ravel() for name, c in terms.items()], axis=0)
 
-    def _noisy_ratio(self, above: Reals, below: Reals, level: float) -> Columns:
+    def _noisy_ratio(self, above: Reals, below: Reals, whole: float, level: float) -> Columns:
         if self.noisy is None:
             return {}
         from scipy.special import ndtri
@@ -374,7 +379,7 @@ class Posterior:
         from trueup.kernel.fieller import fieller
 
         values, variances = (v.reshape(self.cells.shape[0], -1) for v in self.noisy)
-        num, den = values @ above, values @ below
+        num, den = values @ above, values @ below + whole
         spread = variances @ above**2, variances @ below**2
         kind, low, high = fieller(num, den, spread, float(ndtri(0.5 + level / 2)))
         with np.errstate(divide="ignore", invalid="ignore"):
