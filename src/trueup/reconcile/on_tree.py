@@ -182,7 +182,8 @@ def inverse_variance(problem: TreeProblem) -> Reals:
 
 def largest_adjustment(problem: TreeProblem, nodes: Reals, x: NDArray) -> float:
     """How far reconciliation moved a measured value (counts)."""
-    return float(np.abs(x - nodes)[..., np.isfinite(problem.variance)].max(initial=0.0))
+    moved = np.subtract(x, nodes)
+    return float(np.max(np.abs(moved, out=moved), where=np.isfinite(problem.variance), initial=0.0))
 
 
 def _nodes(nested: NestedTree, header: Measured) -> NDArray[np.int64]:
