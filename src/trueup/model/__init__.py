@@ -1,0 +1,1 @@
+"""The nouns, all frozen: cells, trees, margins, constraints, the spec, and the five records."""
