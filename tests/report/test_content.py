@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -147,3 +148,14 @@ def test_a_bundle_gives_the_page_that_was_written_with_it(tmp_path):
     workflow.release(spec, table, tmp_path / "out")
     written = (tmp_path / "out/public/report.html").read_text(encoding="utf-8")
     assert workflow.render_bundle(tmp_path / "out") == written
+
+
+def test_where_only_some_groups_are_measured_the_others_show_a_dash():
+    record, spec = measured(PLAIN)
+    last = record.headers[-1]
+    some = replace(last, groups=np.array([1, 4]))
+    record = replace(
+        record, headers=(*record.headers[:-1], some), values=(*record.values[:-1], np.array([2**60 + 1, -3]))
+    )
+    rows = table_of(Reader(render(record, spec)), "Noisy counts: block group")
+    assert [row[1] for row in rows[1:]] == ["–", "1,152,921,504,606,846,977", "–", "–", "−3", "–"]

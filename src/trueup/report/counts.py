@@ -103,7 +103,7 @@ def _table(
         f"{what.capitalize()}: {name}",
         (*_places(cells, margin, shown), *columns(shown)),
         note,
-        summary=f"{name}: {size:,} {what if size > 1 else what.removesuffix('s')}",
+        summary=f"{name[:1].upper()}{name[1:]}: {size:,} {what if size > 1 else what.removesuffix('s')}",
         unfolded=size <= UNFOLDED,
     )
 
@@ -150,14 +150,17 @@ def _noisy(
             found.append(
                 Column(
                     "Status",
-                    ["noisy" if np.isnan(v) else "published exactly as enumerated" for v in values[at]],
+                    [
+                        "noisy" if m else "published exactly as enumerated"
+                        for m in np.ma.getmaskarray(values)[at]
+                    ],
                 )
             )
             continue
         margins = [number(noise_margin(header.law))] * len(values[at])
         found += [
             Column(f"Noisy count{of} ({unit})", numbers(values[at]), numeric=True),
-            Column(f"90 % noise margin{of} (± {unit})", margins, numeric=True),
+            Column(f"90 % noise margin{of} (±\N{NO-BREAK SPACE}{unit})", margins, numeric=True),
         ]
         if counts is not None:
             found.append(
@@ -167,4 +170,6 @@ def _noisy(
 
 
 def _margin_column(errors: NDArray, unit: str) -> Column:
-    return Column(f"90 % margin, least squares (± {unit})", numbers(NORMAL_90 * errors), numeric=True)
+    return Column(
+        f"90 % margin, least squares (±\N{NO-BREAK SPACE}{unit})", numbers(NORMAL_90 * errors), numeric=True
+    )

@@ -29,7 +29,7 @@ def noise_margin(law: Law) -> float:
 
 
 def of_margin(measurements: Measurements, margin: Margin) -> list[tuple[Measured, NDArray]]:
-    """Every measurement of a margin: its header and one value per group, NaN where not measured."""
+    """Every measurement of a margin: its header and one value per group, masked where not measured."""
     pairs = zip(measurements.headers, measurements.values)
     same = ((h, v) for h, v in pairs if canonical(measurements.cells, h.margin) == margin)
     return [(header, _spread(header, values, measurements.cells.size(margin))) for header, values in same]
@@ -46,7 +46,11 @@ def noise_error(measurements: Measurements, unit: str) -> Section:
             numbers(np.sqrt([h.law.variance for h in noisy])),
             numeric=True,
         ),
-        Column(f"90 % noise margin (± {unit})", [number(noise_margin(h.law)) for h in noisy], numeric=True),
+        Column(
+            f"90 % noise margin (±\N{NO-BREAK SPACE}{unit})",
+            [number(noise_margin(h.law)) for h in noisy],
+            numeric=True,
+        ),
     )
     text = Text(
         (
@@ -89,14 +93,14 @@ def _table(release: Release, margins: Sequence[Margin], unit: str) -> Table:
         Column("Published table", [table_name(m) for m in margins]),
         _sizes(release.measurements, margins),
         Column(
-            f"90 % margin of the noisy count alone (± {unit})",
+            f"90 % margin of the noisy count alone (±\N{NO-BREAK SPACE}{unit})",
             [_noise_text(release.measurements, m) for m in margins],
             numeric=True,
         ),
         Column(f"Standard error, smallest ({unit})", numbers(smallest), numeric=True),
         Column(f"Standard error, median ({unit})", numbers(median), numeric=True),
         Column(f"Standard error, largest ({unit})", numbers(largest), numeric=True),
-        Column(f"90 % margin, median (± {unit})", numbers(NORMAL_90 * median), numeric=True),
+        Column(f"90 % margin, median (±\N{NO-BREAK SPACE}{unit})", numbers(NORMAL_90 * median), numeric=True),
     )
     return Table("Expected error of each published table, by weighted least squares", columns)
 
@@ -112,7 +116,7 @@ def _picture(release: Release, margins: Sequence[Margin], unit: str) -> Figure:
         f"for the table {worst}, ± {number(rows[worst][1])} {unit}."
     )
     caption = f"90 % margin of a count at each level, in {unit}: smaller is better."
-    return before_after(rows, (_BEFORE, _AFTER), f"90 % margin (± {unit})", message, caption)
+    return before_after(rows, (_BEFORE, _AFTER), f"90 % margin (±\N{NO-BREAK SPACE}{unit})", message, caption)
 
 
 def _noise(measurements: Measurements, margin: Margin) -> float | None:
@@ -123,7 +127,7 @@ def _noise(measurements: Measurements, margin: Margin) -> float | None:
 
 def _noise_text(measurements: Measurements, margin: Margin) -> str:
     found = _noise(measurements, margin)
-    return "not measured" if found is None else number(found)
+    return "not measured" if found is None else number(found) if found else "exact"
 
 
 def _sizes(measurements: Measurements, margins: Sequence[Margin]) -> Column:
@@ -133,7 +137,7 @@ def _sizes(measurements: Measurements, margins: Sequence[Margin]) -> Column:
 
 def _spread(header: Measured, values: NDArray, size: int) -> NDArray:
     if header.groups is None:
-        return values.astype(float)
-    table = np.full(size, np.nan)
+        return values
+    table = np.ma.masked_array(np.zeros(size, values.dtype), mask=True)
     table[header.groups] = values
     return table

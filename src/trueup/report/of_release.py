@@ -33,7 +33,7 @@ def release_page(release: Release, spec: Spec, ledger: Ledger) -> Page:
             adjustments(release, unit),
             enumerated(measurements),
             checks(release),
-            making(release, spec),
+            making(release, spec, unit),
             origin(measurements, spec, ledger),
             glossary(measurements.guarantee),
         ),

@@ -39,19 +39,19 @@ def checks(release: Release) -> Section:
     return Section("checks", "Rules checked", (table, added))
 
 
-def making(release: Release, spec: Spec) -> Section:
+def making(release: Release, spec: Spec, unit: str) -> Section:
     """State the rules, the laws, the method with its parameters, and what it reported."""
     parameters = sorted(item for item in release.method.items() if item[0] != "method")
     blocks: tuple[Block, ...] = (
         Facts(
             (
                 ("Method of reconciliation", str(release.method["method"])),
-                *((plain(k), said(v)) for k, v in parameters),
+                *((plain(k).capitalize(), said(v)) for k, v in parameters),
             )
         ),
         Text(("The rules that the counts had to satisfy: " + "; ".join(rules(spec.constraints)) + ".",)),
         laws(release.measurements),
-        _stats(release),
+        _stats(release, unit),
     )
     return Section("making", "How it was made", blocks)
 
@@ -101,14 +101,14 @@ def _where(condition: Mapping[str, str]) -> str:
     return listing([f"{plain(name)} is {value}" for name, value in condition.items()])
 
 
-def _stats(release: Release) -> Block:
+def _stats(release: Release, unit: str) -> Block:
     if not release.stats:
         return Text(("The method reported nothing further.",))
     rows = sorted(release.stats.items())
     return Table(
-        "What the method reported",
+        f"What the method reported (adjustments and residuals in {unit})",
         (
-            Column("Quantity", [plain(name) for name, _ in rows]),
+            Column("Quantity", [plain(name).capitalize() for name, _ in rows]),
             Column("Value", [said(value) for _, value in rows], numeric=True),
         ),
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import exp
 
 from trueup.model.guarantee import Charge, Guarantee
 from trueup.model.measurements import Measurements
 from trueup.noise import law_named
 from trueup.report.blocks import Block, Column, Facts, Notice, Section, Table, Text
 from trueup.report.pictures import Figure, bars
-from trueup.report.words import exact, percent, plain, table_name
+from trueup.report.words import exact, number, percent, plain, table_name
 
 _LETTER = {"epsilon": "epsilon", "rho": "rho (zero-concentrated)"}
 
@@ -40,6 +41,7 @@ def cost(measurements: Measurements) -> Section:
         (
             f"The whole release has a privacy loss of {total_loss(guarantee)}. A smaller loss protects better "
             "and needs more noise. The parts below add up to it exactly.",
+            *_factor(guarantee),
         )
     )
     return Section("cost", "What it cost", (explained, _picture(guarantee), _charges(guarantee)))
@@ -48,7 +50,20 @@ def cost(measurements: Measurements) -> Section:
 def laws(measurements: Measurements) -> Facts:
     """State the law of noise of every noisy table."""
     noisy = (h for h in measurements.headers if not h.exact)
-    return Facts(tuple((f"{plain(h.query)}, {table_name(h.margin)}", h.law.sentence()) for h in noisy))
+    return Facts(
+        tuple((f"Noise of {plain(h.query)}, {table_name(h.margin)}", h.law.sentence()) for h in noisy)
+    )
+
+
+def _factor(guarantee: Guarantee) -> tuple[str, ...]:
+    """What a pure epsilon means for a probability; a rho bounds no single factor."""
+    if guarantee.currency != "epsilon" or guarantee.delta:
+        return ()
+    factor = exp(min(float(guarantee.amount), 700))  # larger ones overflow
+    return (
+        f"In plain terms: the data of one {guarantee.unit} can raise or lower the probability of any published "
+        f"result by at most a factor of {number(factor)}, which is e to the power epsilon.",
+    )
 
 
 def _charges(guarantee: Guarantee) -> Table:

@@ -31,21 +31,24 @@ def number(value: float) -> str:
 
 
 def numbers(values: NDArray) -> list[str]:
-    """Write a column of numbers with equal decimals: none if all are whole.
+    """Write a column of numbers with equal decimals, none if all are whole; a dash where one is missing.
 
     Examples
     --------
-    >>> numbers(np.array([5.7, 4.642, np.nan])), numbers(np.array([-2.0, 1000.0]))
-    (['5.70', '4.64', '–'], ['−2', '1,000'])
+    >>> numbers(np.array([5.7, 4.642, np.nan])), numbers(np.array([-2, 2**60 + 1]))
+    (['5.70', '4.64', '–'], ['−2', '1,152,921,504,606,846,977'])
     """
-    finite = values[np.isfinite(values)]
-    whole = bool((finite == np.floor(finite)).all())
-    largest = float(np.abs(finite).max(initial=0))
-    places = 0 if whole else 1 if largest >= 100 else max(2, 2 - int(np.floor(np.log10(largest))))
-    text = "{:,." + str(places) + "f}"
-    if len(finite) == len(values):
-        return [text.format(v).replace("-", "−") for v in values.tolist()]
-    return [text.format(v).replace("-", "−") if np.isfinite(v) else number(v) for v in values.tolist()]
+    known = np.ma.masked_invalid(values)
+    text = "{:,}" if known.dtype.kind in "iu" else "{:,." + str(_decimals(known.compressed())) + "f}"
+    return ["–" if v is None else text.format(v).replace("-", "−") for v in known.tolist()]
+
+
+def _decimals(values: NDArray) -> int:
+    """Two decimals, one for numbers in the hundreds, more for small ones."""
+    if (values == np.floor(values)).all():
+        return 0
+    largest = float(np.abs(values).max())
+    return 1 if largest >= 100 else max(2, 1 - int(np.floor(np.log10(largest))))
 
 
 def exact(amount: Fraction) -> str:

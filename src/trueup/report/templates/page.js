@@ -34,6 +34,7 @@ function addSorting(table) {
 
 function addSearch(table) {
   const tools = table.closest("details").querySelector(".tools");
+  if (!tools) return;
   const input = tools.querySelector("input");
   const status = tools.querySelector("[role=status]");
   input.addEventListener("input", () => {
