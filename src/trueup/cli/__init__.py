@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from trueup.cli import budget, check, demo, explain, measure, methods, reconcile, release, report, schema
+from trueup.cli import (
+    budget,
+    check,
+    demo,
+    explain,
+    infer,
+    measure,
+    methods,
+    reconcile,
+    release,
+    report,
+    schema,
+)
 from trueup.cli.console import new_app, run_app
 
 COMMANDS = (
@@ -10,6 +22,7 @@ COMMANDS = (
     explain,
     measure,
     reconcile,
+    infer,
     report,
     check,
     budget,

@@ -20,6 +20,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured, split
 from trueup.model.nested import NestedTree
 from trueup.model.posterior import Drawn, Marginals
+from trueup.noise.lattice import LatticeL2Laplace
 from trueup.noise.law import Law
 from trueup.reconcile.on_tree import TreeProblem, tree_problem
 
@@ -55,6 +56,11 @@ class TreeExact(Method):
     name: ClassVar[str] = "tree-exact"
     title: ClassVar[str] = "exact marginals and independent draws on nested margins"
     structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
+
+    def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
+        """The law of each count must be a factor of its own."""
+        whole = [h.law.name for h in headers if isinstance(h.law, LatticeL2Laplace)]
+        return f"law '{whole[0]}' does not factor over cells" if whole else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State:
         """Lay laws, bounds and the prior on the nodes of the tree."""

@@ -1,0 +1,135 @@
+"""`trueup infer`: what the true counts may be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trueup.cli.console import AsJson, print_json, progress, table
+
+Source = Annotated[
+    Path, typer.Argument(help="A bundle, or a spec with --sdhc or --nmf files.", show_default=False)
+]
+Sdhc = Annotated[
+    list[Path] | None,
+    typer.Option("--sdhc", help="Published S-DHC noisy measurements; repeat it.", show_default=False),
+]
+Nmf = Annotated[
+    Path | None,
+    typer.Option(
+        "--nmf", help="Published 2020 Census noisy-measurement files: their root.", show_default=False
+    ),
+]
+Out = Annotated[Path | None, typer.Option("--out", help="Write a new folder.", show_default=False)]
+Draws = Annotated[int, typer.Option("--draws", min=1, help="Number of draws.")]
+Level = Annotated[float, typer.Option("--level", help="Probability of the intervals.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Write CSV instead of Parquet.")]
+Show = Annotated[int, typer.Option("--show", help="Rows to print of each table.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @app.command()
+    def infer(
+        source: Source,
+        sdhc: Sdhc = None,
+        nmf: Nmf = None,
+        out: Out = None,
+        draws: Draws = 1000,
+        level: Level = 0.9,
+        as_csv: AsCsv = False,
+        show: Show = 20,
+        as_json: AsJson = False,
+    ) -> None:
+        """Draw the posterior of the true counts from a bundle or from published measurements."""
+        from trueup.infer import infer as run
+        from trueup.io.posterior import write_posterior
+
+        spec, measurements = _read(source, sdhc or [], nmf)
+        with progress(quiet=as_json) as tell:
+            posterior = run(
+                spec,
+                measurements,
+                draws=draws,
+                level=level,
+                progress=lambda k, of: tell(f"{k:,} of {of:,} draws"),
+            )
+        if out is not None:
+            write_posterior(out, posterior, as_csv=as_csv)
+        if as_json:
+            print_json(_as_json(posterior))
+        else:
+            _print(posterior, show, out)
+
+
+def _read(source: Path, sdhc: list[Path], nmf: Path | None):
+    """Return a spec and measurements from a bundle or from published files."""
+    from trueup.errors import SpecError
+    from trueup.io import bundle
+
+    if source.is_dir():
+        if sdhc or nmf:
+            raise SpecError("a bundle holds its own measurements", remedy="give a spec with --sdhc or --nmf")
+        return bundle.read_spec(source)[1], bundle.read_measurements(source)
+    from trueup.model.spec import load_spec
+
+    spec = load_spec(source)
+    if sdhc:
+        from trueup.io.sdhc import read_sdhc
+
+        return spec, read_sdhc(spec, sdhc)
+    if nmf:
+        from trueup.io.nmf import read_nmf
+
+        return spec, read_nmf(spec, nmf)
+    raise SpecError(
+        "a spec is given without measurements", remedy="add --sdhc FILE or --nmf FOLDER, or give a bundle"
+    )
+
+
+def _as_json(posterior) -> dict:
+    from trueup.io.posterior import margins
+
+    tables = {str(m): {k: v.tolist() for k, v in posterior.summary(m).items()} for m in margins(posterior)}
+    quantities = {k: v.tolist() for k, v in posterior.ratio_summary().items()} if posterior.ratios else {}
+    stats = dict(posterior.drawn.stats)
+    return {"method": dict(posterior.method), "stats": stats, "summary": tables, "quantities": quantities}
+
+
+def _print(posterior, show: int, out: Path | None) -> None:
+    from trueup.io.posterior import margins
+
+    for margin in margins(posterior):
+        columns = posterior.summary(margin)
+        table(str(margin), ["", "mean", "sd", "interval", "its probability"], _rows(columns, "label", show))
+    if posterior.ratios:
+        columns = posterior.ratio_summary()
+        columns["name"] = [f"{p} {q}" for p, q in zip(columns["place"], columns["quantity"])]
+        table("quantities", ["", "mean", "sd", "interval", "its probability"], _rows(columns, "name", show))
+    drawn = posterior.drawn
+    kind = "independent draws" if drawn.independent else "draws of Markov chains (converged)"
+    print(
+        f"{posterior.draws.shape[0] * posterior.draws.shape[1]:,} {kind} by method '{posterior.method['method']}'"
+    )
+    if drawn.stats.get("interrupted"):
+        print("interrupted: fewer draws than were asked for")
+    if out is not None:
+        print(f"Posterior: {out}")
+
+
+def _rows(columns, label: str, show: int) -> list[list[str]]:
+    rows = zip(*(columns[name] for name in (label, "mean", "sd", "low", "high", "mass")))
+    return [
+        [str(name), _number(mean), _number(sd), f"{_number(low)} to {_number(high)}", f"{mass:.3f}"]
+        for (name, mean, sd, low, high, mass), _ in zip(rows, range(show))
+    ]
+
+
+def _number(value: float) -> str:
+    """Counts with one decimal at most; small ratios with three."""
+    return (
+        f"{value:,.0f}" if value == round(value) else f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
+    )
