@@ -10,11 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from trueup.errors import SpecError
+from trueup.ledger.planning import Allocation
 from trueup.model.measurements import Measurements
 from trueup.model.release import Release
 from trueup.model.spec import Spec
 from trueup.report.blocks import Page
 from trueup.report.of_measurements import measurements_page
+from trueup.report.of_plan import plan_page
 from trueup.report.of_release import release_page
 from trueup.report.origin import Ledger
 from trueup.report.page import html
@@ -23,6 +25,7 @@ from trueup.verb import make_verb
 PAGES: dict[type, Callable[[Any, Spec, Ledger], Page]] = {
     Measurements: measurements_page,
     Release: release_page,
+    Allocation: plan_page,
 }
 """The layout of every kind of record."""
 
@@ -33,7 +36,7 @@ def render(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
     Parameters
     ----------
     record
-        `Measurements` or `Release`.
+        `Measurements`, `Release` or a planned `Allocation`.
     spec
         The spec that it was made from.
     ledger
@@ -53,7 +56,7 @@ def render(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
     --------
     >>> render(3, None)
     Traceback (most recent call last):
-    trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release.
+    trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release, Allocation.
     """
     lay_out = PAGES.get(type(record))
     if lay_out is None:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from trueup.model.release import Release
 from trueup.report.blocks import Column, Section, Table, Text
-from trueup.report.pictures import strips
+from trueup.report.pictures import Figure, strips
 from trueup.report.words import number, numbers, percent, plain, table_name
 
 _AT = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)
@@ -16,7 +16,10 @@ _NAMES = ("Smallest", "5 % quantile", "25 % quantile", "Median", "75 % quantile"
 
 def adjustments(release: Release, unit: str) -> Section:
     """Show how far released counts lie from the noisy counts they were made from."""
+    heading = "What reconciliation changed"
     changes = _changes(release)
+    if not changes:
+        return Section("changes", heading, (Text(("Nothing: no count carries noise.",)),))
     text = Text(
         (
             "To make the counts add up, and keep them whole and not negative, reconciliation moved them away from "
@@ -25,11 +28,7 @@ def adjustments(release: Release, unit: str) -> Section:
         )
     )
     quantiles = {name: np.quantile(change, _AT) for name, change in changes.items()}
-    return Section(
-        "changes",
-        "What reconciliation changed",
-        (text, _picture(quantiles, unit), _table(changes, quantiles, unit)),
-    )
+    return Section("changes", heading, (text, _picture(quantiles, unit), _table(changes, quantiles, unit)))
 
 
 def _changes(release: Release) -> dict[str, NDArray]:
@@ -40,7 +39,7 @@ def _changes(release: Release) -> dict[str, NDArray]:
     }
 
 
-def _picture(quantiles: dict[str, NDArray], unit: str):
+def _picture(quantiles: dict[str, NDArray], unit: str) -> Figure:
     rows = {name: row[1:6].tolist() for name, row in quantiles.items()}
     widest = max(quantiles, key=lambda name: quantiles[name][5] - quantiles[name][1])
     message = (

@@ -61,8 +61,8 @@ def _factor(guarantee: Guarantee) -> tuple[str, ...]:
         return ()
     factor = exp(min(float(guarantee.amount), 700))  # larger ones overflow
     return (
-        f"In plain terms: the data of one {guarantee.unit} can raise or lower the probability of any published "
-        f"result by at most a factor of {number(factor)}, which is e to the power epsilon.",
+        "In plain terms: between any two of the databases compared above, the probability of any published result "
+        f"differs by at most a factor of {number(factor)} (e to the power epsilon).",
     )
 
 
