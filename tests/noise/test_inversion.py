@@ -28,7 +28,7 @@ WIDE = ["1/100", "1/1000", "1/1000000"]
 
 
 def sampler_of(law) -> Inversion:
-    sampler = law._sampler()
+    sampler = law.sampler
     return sampler.first if isinstance(sampler, TwoSidedGeometric) else sampler
 
 

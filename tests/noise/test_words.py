@@ -86,10 +86,10 @@ def test_no_sampler_keeps_random_state():
     ]
     for law in laws:
         law.sample(1000, words)
-        before = frozen(law._sampler())
+        before = frozen(law.sampler)
         law.sample(1000, words)
         law.sample(1, words)
-        assert frozen(law._sampler()) == before
+        assert frozen(law.sampler) == before
 
 
 def frozen(value, depth: int = 0):

@@ -27,6 +27,7 @@ __all__ = [
     "LAWS",
     "Cost",
     "Currency",
+    "DiscreteGaussian",
     "DiscreteLaplace",
     "Exact",
     "Gaussian",

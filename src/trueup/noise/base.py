@@ -116,7 +116,9 @@ class IntegerLaw(BaseLaw):
     def _lower_quantile(self, probability: Reals) -> Reals:
         raise NotImplementedError
 
-    def _sampler(self) -> Sampler:
+    @property
+    def sampler(self) -> Sampler:
+        """The exact sampler, its tables kept for the next draw."""
         raise NotImplementedError
 
     def logpmf(self, noise: ArrayLike) -> Reals:
@@ -168,8 +170,8 @@ class IntegerLaw(BaseLaw):
         int64 array of shape `(d,)`.
         """
         if draws(size) == 1:
-            return np.array([self._sampler().draw(words)])
-        return self._sampler().sample(int(size), words)
+            return np.array([self.sampler.draw(words)])
+        return self.sampler.sample(int(size), words)
 
 
 def draws(size: int) -> int:

@@ -91,7 +91,9 @@ class DiscreteGaussian(IntegerLaw):
 
         return np.ceil(sqrt(self.sigma2) * ndtri(probability) - 0.5)
 
-    def _sampler(self) -> Sampler:
+    @property
+    def sampler(self) -> Sampler:
+        """The exact sampler, its tables kept for the next draw."""
         return _sampler(self.sigma2)
 
     def sentence(self) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from trueup.noise.base import IntegerLaw, refuse_extreme_width
 from trueup.noise.cost import Cost, Sensitivity
-from trueup.noise.geometric import two_sided_geometric
+from trueup.noise.geometric import TwoSidedGeometric, two_sided_geometric
 from trueup.noise.law import Reals
 from trueup.noise.rational import rational
 
@@ -86,7 +86,9 @@ class DiscreteLaplace(IntegerLaw):
         rate = float(self.epsilon)
         return np.ceil((np.log(probability) + np.log1p(np.exp(-rate))) / rate)
 
-    def _sampler(self):
+    @property
+    def sampler(self) -> TwoSidedGeometric:
+        """The exact sampler, its tables kept for the next draw."""
         return two_sided_geometric(self.epsilon)
 
     def sentence(self) -> str:

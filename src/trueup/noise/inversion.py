@@ -24,7 +24,7 @@ Enclose = Callable[[int, int], Interval]
 """`enclose(k, bits)`: the cdf at `k`, to about `bits` bits; 0 below the support and 1 above."""
 
 CHUNK = 1 << 16
-_UNDECIDED = np.iinfo(np.int16).min
+UNDECIDED = np.iinfo(np.int16).min
 _BROKEN = 1024
 """Bits after which a draw is undecided once in more than 10^290 draws, or the source is stuck."""
 
@@ -71,7 +71,7 @@ class Inversion:
         cells = (self.thresholds >> np.uint64(self.word_bits - self.lookup_bits)).astype(np.int64)
         inside = np.bincount(cells, minlength=1 << self.lookup_bits)
         before = np.cumsum(inside) - inside
-        return np.where(inside > 0, _UNDECIDED, self.support.start + before).astype(np.int16)
+        return np.where(inside > 0, UNDECIDED, self.support.start + before).astype(np.int16)
 
     def first_words(self, count: int, words: Words) -> np.ndarray:
         """Draw `count` first words of `lookup_bits` bits."""
@@ -85,7 +85,7 @@ class Inversion:
         size = 2 if self.lookup_bits <= 16 else 4
         first = int.from_bytes(words(size), "little") >> (8 * size - self.lookup_bits)
         value = self.lookup.item(first)
-        return value if value != _UNDECIDED else int(self._extend(np.array([first]), words)[0])
+        return value if value != UNDECIDED else int(self._extend(np.array([first]), words)[0])
 
     def sample(self, size: int, words: Words) -> Integers:
         """Draw `size` independent values."""
@@ -98,11 +98,11 @@ class Inversion:
         """Draw `count` independent values at once, int16 if they fit."""
         first = self.first_words(count, words)
         values = self.lookup.take(first)
-        open_ = np.flatnonzero(values == _UNDECIDED)
+        open_ = np.flatnonzero(values == UNDECIDED)
         if not len(open_):
             return values
         settled = self._extend(first[open_], words)
-        if np.abs(settled).max() > -(_UNDECIDED + 1):
+        if np.abs(settled).max() > -(UNDECIDED + 1):
             values = values.astype(np.int64)
         values[open_] = settled
         return values

@@ -136,7 +136,9 @@ class TruncatedGeometric(IntegerLaw):
         guess = np.log1p(share + cut) if cut > -0.5 else np.log(share + (1 + cut))
         return np.clip(np.ceil(guess / rate), -self.bound, 0)
 
-    def _sampler(self) -> Inversion:
+    @property
+    def sampler(self) -> Inversion:
+        """The exact sampler, its tables kept for the next draw."""
         return _sampler(self.epsilon, self.bound)
 
     def sentence(self) -> str:

@@ -1,0 +1,75 @@
+"""`trueup audit`: what a sampler's draws and tables say about the privacy that its law claims."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from trueup.cli.console import FAILURE, AsJson, print_json, table
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @app.command()
+    def audit(
+        law: Annotated[
+            str, typer.Argument(help="A law of noise, as in `trueup methods`.", show_default=False)
+        ],
+        epsilon: Annotated[str | None, typer.Option(help="Exact, such as 1/2.", show_default=False)] = None,
+        sigma2: Annotated[str | None, typer.Option(help="Exact, counts squared.", show_default=False)] = None,
+        rho: Annotated[str | None, typer.Option(help="Instead of --sigma2.", show_default=False)] = None,
+        bound: Annotated[str | None, typer.Option(help="Of a truncated law.", show_default=False)] = None,
+        draws: Annotated[int, typer.Option(help="Number of draws.", min=1000)] = 10_000_000,
+        delta: Annotated[float | None, typer.Option(help="State epsilon at it.", show_default=False)] = None,
+        confidence: Annotated[float, typer.Option(help="Of what draws say.")] = 0.999999,
+        as_json: AsJson = False,
+    ) -> None:
+        """Bound a sampler's epsilon from draws, compare adjacent log ratios, check every first word."""
+        from trueup.measure.entropy import words
+        from trueup.noise.audit import audit as audit_law
+
+        given = {"epsilon": epsilon, "sigma2": sigma2, "rho": rho, "bound": bound}
+        found = audit_law(_law(law, given), draws, words, delta=delta, confidence=confidence)
+        if as_json:
+            print_json(asdict(found) | {"passed": found.passed})
+        else:
+            _show(found)
+        if not found.passed:
+            raise typer.Exit(FAILURE)
+
+
+def _law(name: str, given: dict[str, str | None]) -> Any:
+    """Build the law from the options that were given."""
+    from trueup.noise import law_named
+    from trueup.noise.rational import rational
+
+    parameters = {key: value for key, value in given.items() if value is not None}
+    if "rho" in parameters:
+        parameters["sigma2"] = str(1 / (2 * rational(parameters.pop("rho"), "rho")))
+    if name == "truncated-geometric":
+        parameters.setdefault("bound", "50")
+    return law_named(name).from_parameters(parameters)
+
+
+def _show(found: Any) -> None:
+    written = ", ".join(f"{key} = {value}" for key, value in found.parameters.items())
+    print(f"{found.law} ({written}), {found.draws:,} draws; one count moves by one")
+    first, furthest = found.first_words, found.largest_deviation
+    delta = f" at delta = {found.delta:.4g}" if found.delta else ""
+    rows = [
+        ["claimed epsilon" + delta, f"{found.epsilon_claimed:.6g}"],
+        [f"measured: at least ({found.confidence:g} confidence)", f"{found.epsilon_at_least:.6g}"],
+        ["adjacent log ratios compared", f"{len(found.log_ratios)}"],
+        ["p-value of the one furthest off", f"{found.log_ratio_p:.3g}"],
+        ["first words checked", f"{first.cells:,} in {first.tables} table{'s' * (first.tables > 1)}"],
+        ["left to later words", f"{first.undecided:,}"],
+        ["wrong first words", f"{first.wrong:,}"],
+    ]
+    if furthest:
+        detail = f"noise {furthest.noise}: {furthest.measured:.4f}, by the law {furthest.exact:.4f}"
+        rows.insert(4, ["the one furthest off", f"{detail} (standard error {furthest.error:.4f})"])
+    table("", ["audit", "found"], rows)
+    print("Nothing refutes the claim." if found.passed else "REFUTED: the sampler is not the law it claims.")

@@ -1,0 +1,222 @@
+"""Audit of a law's sampler: what its draws, and its tables, say about the privacy that it claims.
+
+Everything is stated for one count that moves by one. The draws can refute a claim, at a stated confidence; they
+cannot prove it. The tables can be proven, and are: every first word, against an independent computation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trueup.errors import SpecError
+from trueup.noise.base import IntegerLaw
+from trueup.noise.base import draws as checked_draws
+from trueup.noise.cost import Sensitivity
+from trueup.noise.first_words import FirstWords, check_first_words
+from trueup.noise.law import Integers, Reals, Words
+
+_BLOCK = 1 << 22
+_WIDEST = 1 << 20
+_EVENTS = 64
+_ONE = Sensitivity.of(cells=1, each=1)
+
+
+@dataclass(frozen=True)
+class LogRatio:
+    """`log P(X = noise) / P(X = noise + 1)`: as drawn, as the law says, and the standard error."""
+
+    noise: int
+    measured: float
+    exact: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found.
+
+    Attributes
+    ----------
+    law, parameters, draws
+        What was audited.
+    confidence
+        Confidence of `epsilon_at_least`, and of the verdict on the log ratios.
+    delta
+        The delta at which epsilon is stated: the law's own, or the one asked for.
+    epsilon_claimed
+        Epsilon of the law at that delta, for a move by one count.
+    epsilon_at_least
+        Lower bound on the epsilon of the sampler, from draws.
+    log_ratios
+        Adjacent log ratios where both masses are frequent enough.
+    log_ratio_p
+        Probability of a deviation as large as the largest among them, under the law (Bonferroni).
+    first_words
+        The exhaustive check of the tables.
+    """
+
+    law: str
+    parameters: dict[str, str]
+    draws: int
+    confidence: float
+    delta: float
+    epsilon_claimed: float
+    epsilon_at_least: float
+    log_ratios: tuple[LogRatio, ...]
+    log_ratio_p: float
+    first_words: FirstWords
+
+    @property
+    def largest_deviation(self) -> LogRatio | None:
+        """The log ratio furthest from the law, in standard errors."""
+        return max(self.log_ratios, key=lambda r: abs(r.measured - r.exact) / r.error, default=None)
+
+    @property
+    def passed(self) -> bool:
+        """Nothing refutes the claim."""
+        agrees = self.epsilon_at_least <= self.epsilon_claimed and self.log_ratio_p >= 1 - self.confidence
+        return agrees and self.first_words.wrong == 0
+
+
+def audit(
+    law: Any, size: int, words: Words, *, delta: float | None = None, confidence: float = 0.999999
+) -> Audit:
+    """Audit the sampler of a law on the integers.
+
+    Parameters
+    ----------
+    law
+        A law with a sampler.
+    size
+        Number of draws, at least 1,000.
+    words
+        Source of fresh random bytes.
+    delta
+        State epsilon at this delta; by default the law's own (pure: 0), and 1/1,000 for the discrete Gaussian.
+    confidence
+        Of every statement made from draws.
+
+    Raises
+    ------
+    SpecError
+        If the law has no sampler, or a parameter is out of range.
+
+    Examples
+    --------
+    >>> import secrets
+    >>> from trueup.noise import DiscreteLaplace
+    >>> found = audit(DiscreteLaplace("1"), 100_000, secrets.token_bytes)
+    >>> found.passed, found.first_words.cells, found.first_words.wrong
+    (True, 65536, 0)
+    >>> 0.9 < found.epsilon_at_least <= 1
+    True
+    """
+    _refuse_unsuitable(law, size, delta, confidence)
+    claimed, delta = _claim(law, delta)
+    halves = [histogram(law, size // 2, words) for _ in range(2)]
+    ratios = log_ratios(law, halves[0] + halves[1])
+    return Audit(
+        law=law.name,
+        parameters=law.parameters(),
+        draws=2 * (size // 2),
+        confidence=confidence,
+        delta=delta,
+        epsilon_claimed=claimed,
+        epsilon_at_least=epsilon_at_least(law, halves, delta, confidence),
+        log_ratios=ratios,
+        log_ratio_p=_deviation_p(ratios),
+        first_words=check_first_words(law),
+    )
+
+
+def _refuse_unsuitable(law: Any, size: int, delta: float | None, confidence: float) -> None:
+    if not isinstance(law, IntegerLaw) or law.support == (0, 0):
+        raise SpecError(f"law {law.name!r} draws nothing", needed="a law on the integers that adds noise")
+    if checked_draws(size) < 1000:
+        raise SpecError(f"{size} draws are asked for", needed="at least 1,000")
+    if not 0.5 < confidence < 1 or not 0 <= (delta or 0) < 1:
+        raise SpecError("a probability is out of range", needed="confidence in (0.5, 1) and delta in [0, 1)")
+
+
+def _claim(law: Any, delta: float | None) -> tuple[float, float]:
+    """Return (epsilon, delta): what the law says it costs, or its exact curve at another delta."""
+    cost = law.cost(_ONE)
+    if delta is None and cost.currency == "epsilon":
+        return float(cost.amount), float(cost.delta)
+    delta = 1e-3 if delta is None else delta
+    return claimed_epsilon(law, delta), delta
+
+
+def histogram(law: Any, size: int, words: Words) -> Integers:
+    """Count `size` draws at `-reach .. reach`; what is beyond goes to the ends."""
+    reach = _reach(law)
+    counts = np.zeros(2 * reach + 1, dtype=np.int64)
+    for start in range(0, size, _BLOCK):
+        noise = law.sample(min(_BLOCK, size - start), words)
+        counts += np.bincount(np.clip(noise, -reach, reach) + reach, minlength=len(counts))
+    return counts
+
+
+def _reach(law: Any) -> int:
+    return int(min(law.reach(1e-12), _WIDEST)) + 2
+
+
+def claimed_epsilon(law: Any, delta: float) -> float:
+    """Return the epsilon at `delta` that the law's mass gives when one count moves by one."""
+    # The ratio of the masses of X and X + 1 falls in k, so the best tests are the events X <= k, and
+    # epsilon(delta) is the largest log((F(k) - delta) / F(k - 1)).
+    k = np.arange(-int(min(law.reach(1e-300), 2 * _WIDEST)) - 1, 1.0)
+    above, below = law.cdf(k) - delta * (1 + 1e-12), law.cdf(k - 1)
+    with np.errstate(divide="ignore"):
+        ratios = np.log(above[above > 0]) - np.log(below[above > 0])
+    return max(0.0, float(ratios.max(initial=0.0)))
+
+
+def epsilon_at_least(law: Any, halves: list[Integers], delta: float, confidence: float) -> float:
+    """Bound epsilon at `delta` from below: Clopper and Pearson, on events fixed before any draw."""
+    from scipy.special import betaincinv
+
+    size = int(halves[0].sum())
+    ends = _events(law, size)
+    # Both tails, one bound each for either half: 4 statements for an event, all true at this confidence.
+    miss = (1 - confidence) / (4 * len(ends))
+    middle = len(halves[0]) // 2
+    best = 0.0
+    for one, other in (halves, [half[::-1] for half in halves]):
+        inside = np.cumsum(one)[middle + ends]  # M(x) <= k
+        moved = np.cumsum(other)[middle + ends - 1]  # M(x + 1) <= k
+        low = np.where(inside > 0, betaincinv(np.maximum(inside, 1), size - inside + 1, miss), 0.0)
+        high = np.where(moved < size, betaincinv(moved + 1, np.maximum(size - moved, 1), 1 - miss), 1.0)
+        best = max(best, float(np.max(np.log(np.maximum(low - delta, 1e-300)) - np.log(high))))
+    return best
+
+
+def _events(law: Any, size: int) -> Integers:
+    """Choose the ends `k <= 0` of at most 64 events, from the law alone, that draws will show often."""
+    k = np.arange(2 - _reach(law), 1)
+    frequent = k[law.cdf(k - 1) * size > 100]
+    chosen = frequent if len(frequent) else k[-1:]
+    return chosen[np.unique(np.linspace(0, len(chosen) - 1, _EVENTS).astype(np.int64))]
+
+
+def log_ratios(law: Any, counts: Integers) -> tuple[LogRatio, ...]:
+    """Compare adjacent log ratios with the law, where both values are expected 1,000 times."""
+    reach = len(counts) // 2
+    k = np.arange(1 - reach, reach)
+    wanted, seen = counts.sum() * law.pmf(k), counts[1:-1]
+    both = np.flatnonzero((wanted[:-1] >= 1000) & (wanted[1:] >= 1000))
+    exact = law.logpmf(k[both]) - law.logpmf(k[both + 1])
+    measured = np.log(np.maximum(seen[both], 0.5)) - np.log(np.maximum(seen[both + 1], 0.5))
+    error = np.sqrt(1 / wanted[both] + 1 / wanted[both + 1])
+    rows: list[Reals] = [k[both].astype(float), measured, exact, error]
+    return tuple(LogRatio(int(row[0]), *row[1:]) for row in np.stack(rows, axis=1).tolist())
+
+
+def _deviation_p(ratios: tuple[LogRatio, ...]) -> float:
+    from scipy.special import ndtr
+
+    furthest = max((abs(r.measured - r.exact) / r.error for r in ratios), default=0.0)
+    return min(1.0, float(2 * len(ratios) * ndtr(-furthest))) if ratios else 1.0
