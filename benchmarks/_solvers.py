@@ -50,7 +50,7 @@ def piqp(problem: Instance, y: Reals, nonnegative: bool = True) -> Reals:
 
     rows, n = additivity(problem), problem.size
     solver = piqp.SparseSolver()
-    hessian = sparse.diags_array(1 / problem.variance).tocsc()
+    hessian = sparse.csc_matrix(sparse.diags_array(1 / problem.variance))
     bounds = lower_bounds(problem) if nonnegative else np.full(n, -np.inf)
     solver.setup(hessian, -y / problem.variance, rows, np.zeros(rows.shape[0]), x_l=bounds)
     solver.solve()
@@ -70,7 +70,7 @@ def clarabel(problem: Instance, y: Reals, nonnegative: bool = True) -> Reals:
         cones.append(clarabel.NonnegativeConeT(leaves.size))
     settings = clarabel.DefaultSettings()
     settings.verbose = False
-    hessian = sparse.diags_array(1 / problem.variance).tocsc()
+    hessian = sparse.csc_matrix(sparse.diags_array(1 / problem.variance))
     target = np.zeros(constraints.shape[0])
     solver = clarabel.DefaultSolver(hessian, -y / problem.variance, constraints, target, cones, settings)
     return np.array(solver.solve().x)
@@ -81,11 +81,11 @@ def osqp(problem: Instance, y: Reals) -> Reals:
     import osqp
 
     rows, n = additivity(problem), problem.size
-    constraints = sparse.vstack([rows, sparse.eye_array(n)], format="csc")
+    constraints = sparse.csc_matrix(sparse.vstack([rows, sparse.eye_array(n)]))
     low = np.concatenate([np.zeros(rows.shape[0]), lower_bounds(problem)])
     high = np.concatenate([np.zeros(rows.shape[0]), np.full(n, np.inf)])
     solver = osqp.OSQP()
-    hessian = sparse.diags_array(1 / problem.variance).tocsc()
+    hessian = sparse.csc_matrix(sparse.diags_array(1 / problem.variance))
     solver.setup(hessian, -y / problem.variance, constraints, low, high, verbose=False)
     return np.array(solver.solve().x)
 
