@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trueup.cli import (
+    audit,
     budget,
     check,
     demo,
@@ -26,6 +27,7 @@ COMMANDS = (
     report,
     check,
     budget,
+    audit,
     methods,
     schema,
     demo,
