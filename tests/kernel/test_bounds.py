@@ -55,6 +55,12 @@ def test_positive_exact_node_over_leaves_held_at_zero():
     np.testing.assert_array_equal(conflict(child_ptr, lower, upper, 1), [1, 3, 4])
 
 
+def test_a_node_may_contradict_itself():
+    lower, upper = np.array([0.0, 3.0, 0.0]), np.array([9.0, -1.0, 9.0])
+    assert propagate(np.array([1, 3, 3, 3]), lower.copy(), upper.copy()) == 1
+    np.testing.assert_array_equal(conflict(np.array([1, 3, 3, 3]), lower, upper, 1), [1])
+
+
 def test_parent_is_lifted_above_its_exact_children():
     lower, upper = np.array([0.0, 5.0, 4.0]), np.array([np.inf, 5.0, np.inf])
     assert propagate(np.array([1, 3, 3, 3]), lower, upper) == -1

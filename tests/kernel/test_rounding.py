@@ -37,6 +37,18 @@ def test_integers_that_are_nearly_integers_come_back(case, error):
     )
 
 
+@given(problem(most_leaves=12), st.lists(st.sampled_from([0, 1, 3, np.inf]), min_size=80, max_size=80))
+@settings(max_examples=150, deadline=None)
+def test_integer_bounds_survive_rounding(case, widths):
+    child_ptr, variance, y = case
+    lower = slow_sums(child_ptr, np.where(variance == 0, y, np.abs(y) // 3))
+    upper = lower + np.array(widths[: y.size])
+    x, bad = topdown(child_ptr, np.maximum(variance, 0.5), lower, upper, y)
+    assert bad == -1
+    rounded = controlled_rounding(child_ptr, np.ones(y.size), x)
+    assert ((lower <= rounded) & (rounded <= upper)).all()
+
+
 def test_rounding_errors_never_break_a_sum(rng):
     """Sums perturbed at the edge of the tolerance: always additive, never a count away."""
     child_ptr, _, y = large(rng)

@@ -81,37 +81,31 @@ def conflict(child_ptr: np.ndarray, lower: np.ndarray, upper: np.ndarray, node: 
     >>> conflict(tree, np.array([0, 2.0, 4, 1]), np.array([5.0, 9, 9, 9]), 0)
     array([0, 1, 2])
     """
-    most = _frontier(child_ptr, lower, node)
-    least = _frontier(child_ptr, -upper, node)
-    demand, supply = sum(most.values()), -sum(least.values())
-    if demand > upper[node]:
+    if lower[node] > upper[node]:
+        return _named(node, set())
+    low, high = np.array(lower, float), np.array(upper, float)
+    propagate(child_ptr, low, high)  # stops at the node: everything below it is tightened
+    most = _frontier(child_ptr, lower, low, node)
+    if sum(most.values()) > upper[node]:
         return _named(node, _enough(most, upper[node]))
-    if supply < lower[node]:
-        # Cutting an upper bound out lifts it to infinity, so every one of them is needed.
-        return _named(node, set(least))
-    return _named(node, {node})
+    least = _frontier(child_ptr, -upper, -high, node)
+    return _named(node, set(least))  # without any one of these upper bounds there is no limit
 
 
 def _named(node: int, others: set[int]) -> np.ndarray:
     return np.array(sorted({node} | others), dtype=np.int64)
 
 
-def _frontier(child_ptr: np.ndarray, bound: np.ndarray, node: int) -> dict[int, float]:
-    """The descendants whose own lower bounds add up to the most that is demanded below ``node``."""
-    best: dict[int, dict[int, float]] = {}
-    below = _descendants(child_ptr, node)
-    for v in reversed(below):
-        children = {k: x for c in range(child_ptr[v], child_ptr[v + 1]) for k, x in best.pop(c).items()}
-        inner = child_ptr[v] < child_ptr[v + 1]
-        own_rules = not inner or (v != node and bound[v] >= sum(children.values()))
-        best[v] = {v: float(bound[v])} if own_rules else children
-    return best[node]
-
-
-def _descendants(child_ptr: np.ndarray, node: int) -> list[int]:
-    found = [node]
-    for v in found:
-        found.extend(range(int(child_ptr[v]), int(child_ptr[v + 1])))
+def _frontier(child_ptr: np.ndarray, own: np.ndarray, tight: np.ndarray, node: int) -> dict[int, float]:
+    """The highest descendants whose own lower bounds are as tight as those below them make it."""
+    found: dict[int, float] = {}
+    open_nodes = [node]
+    for v in open_nodes:
+        for c in range(int(child_ptr[v]), int(child_ptr[v + 1])):
+            if own[c] >= tight[c]:
+                found[c] = float(own[c])
+            else:
+                open_nodes.append(c)
     return found
 
 
