@@ -208,3 +208,26 @@ def test_the_support_is_unbounded():
     assert value == slow.decided_value(lambda k: mp.exp(k) / (1 + mp.exp(-1)), low, width) < -200
     ones = sampler.draw(stream_of(sampler, (1 << 384) - (1 << 63) - 1, 384))
     assert ones == -value - 1 or ones == -value
+
+
+@pytest.mark.parametrize(
+    "law", [DiscreteLaplace("1"), DiscreteGaussian("100"), TruncatedGeometric("1/10", 20)], ids=str
+)
+def test_the_slow_twin_follows_the_same_law(law, rng):
+    """One bit at a time, from the definition alone."""
+    cdf = slow.cdf_of(law)
+    bits = iter(lambda: int(rng.integers(2)), None)
+    draws = np.array([slow.invert(cdf, bits) for _ in range(3000)])
+    assert p_value(draws, law) > 1e-6
+
+
+def test_both_twins_read_the_same_bits_alike(rng):
+    """The bits that a fast draw fetched make the slow twin draw the same value."""
+    for law in LAWS:
+        sampler, cdf = sampler_of(law), tables()[str(law)][1]
+        for _ in range(60):
+            words = Recorder(rng.bytes)
+            value = sampler.draw(words)
+            u, bits = bits_used(sampler, words.fetched)
+            stream = iter([int(b) for b in f"{u:0{bits}b}"])
+            assert slow.invert(cdf, stream) == value
