@@ -11,6 +11,7 @@ from trueup.cli import (
     infer,
     measure,
     methods,
+    plan,
     reconcile,
     release,
     report,
@@ -21,6 +22,7 @@ from trueup.cli.console import new_app, run_app
 COMMANDS = (
     release,
     explain,
+    plan,
     measure,
     reconcile,
     infer,
