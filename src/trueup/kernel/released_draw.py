@@ -1,0 +1,144 @@
+"""Posterior draws of true counts when a multinomial draw from noisy ones was released.
+
+The release is k ~ Multinomial(m, a / sum a) with a_s = max(n_s, 0) (Wang 2020, Algorithm 2), so
+
+    P(k | a)  ~  prod_s a_s^k_s / (sum a)^m  ~  prod_s a_s^k_s  int u^(m-1) e^{-u sum a} du.
+
+Given the auxiliary u ~ Gamma(m, rate sum a) the parts are independent but for the total, and are
+drawn exactly, by the tilted rejection of `trueup.kernel.released`. Alternating the two is a Markov
+chain whose only memory is u: consecutive draws are nearly independent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError
+from trueup.kernel.released import Tables, Total, draw_true, log_total, noisy_mass
+
+Integers = NDArray[np.int64]
+
+_BURN = 50
+_TRIES = 10**6
+
+
+def gibbs(
+    k: Integers, tables: Tables, total: Total, chains: int, draws: int, rng: np.random.Generator
+) -> Integers:
+    """Return chains of true counts, (chains, draws, n), from dispersed starts.
+
+    Raises
+    ------
+    ConvergenceError
+        Fewer than one proposal in a million is accepted.
+    """
+    out = np.empty((chains, draws, k.size), np.int64)
+    for chain in range(chains):
+        scale = np.exp(0.5 * rng.standard_normal() / np.sqrt(k.sum() + 1.0))
+        if not _gibbs(k, tables, total, scale, _BURN, rng, out[chain]):
+            raise ConvergenceError(
+                "fewer than one proposal in a million is accepted for these released counts"
+            )
+    return out
+
+
+@njit(cache=True)
+def _gibbs(k, tables, total, scale, burn, rng, out):
+    """Alternate u and (a, N); False if proposals die."""
+    m, weight = k.sum(), 0.0
+    for r in range(k.size):
+        weight += max(k[r], 1)
+    t = tables.tilt.size // 2
+    noisy, true = np.empty(k.size, np.int64), np.empty(k.size, np.int64)
+    u = m / (weight * scale)
+    for iteration in range(-burn, out.shape[0]):
+        t = _least_tilt(k, tables, total.ceiling, u, t)
+        starts, running = _windows(k, tables, t, u)
+        accepted = False
+        for _ in range(_TRIES):
+            _draw_noisy(k, tables, t, u, starts, running, rng, noisy)
+            true_sum, noisy_sum = draw_true(tables, t, noisy, rng, true, total.radius >= 0)
+            moved = noisy_sum if total.radius >= 0 else true_sum
+            log = log_total(total, true_sum, noisy_sum, m) - tables.tilt[t] * (moved - m)
+            if np.log(rng.random()) < log - total.ceiling[t]:
+                accepted = True
+                break
+        if not accepted:
+            return False
+        u = rng.gamma(m, 1.0) / noisy.sum()
+        if iteration >= 0:
+            out[iteration] = true
+    return True
+
+
+@njit(cache=True)
+def _window(k, rate):
+    """Where `a^k e^{-rate a}` has its mass, all but about 1e-17 of it."""
+    centre, spread = k / rate, np.sqrt(k) / rate
+    low = max(int(centre - 9 * spread - 2), 1 if k > 0 else 0)
+    return low, int(centre + 9 * spread + 45 / rate) + 1
+
+
+@njit(cache=True)
+def _log_weight(k, a, u, tilt):
+    """Log of `a^k e^{-u a} e^{tilt (a - k)}`, relative to its value at a = k without the tilt."""
+    if k == 0:
+        return (tilt - u) * a
+    return k * np.log(a / k) + (tilt - u) * (a - k)
+
+
+@njit(cache=True)
+def _least_tilt(k, tables, ceiling, u, t):
+    """Slide the tilt to the least bound on the mass given u."""
+    while tables.tilt[t] > 0.7 * u:
+        t -= 1
+    best = _log_bound(k, tables, u, t) + ceiling[t]
+    for step in (1, -1):
+        while 0 <= t + step < tables.tilt.size and tables.tilt[t + step] < 0.7 * u:
+            bound = _log_bound(k, tables, u, t + step) + ceiling[t + step]
+            if bound >= best:
+                break
+            t, best = t + step, bound
+    return t
+
+
+@njit(cache=True)
+def _log_bound(k, tables, u, t):
+    """Log of the tilted mass given u."""
+    out, tilt = 0.0, tables.tilt[t]
+    for r in range(k.size):
+        low, high = _window(k[r], u - tilt)
+        mass = 0.0
+        for a in range(low, high + 1):
+            mass += noisy_mass(tables, t, tables.kind[r], a) * np.exp(_log_weight(k[r], a, u, tilt))
+        out += np.log(mass)
+    return out
+
+
+@njit(cache=True)
+def _windows(k, tables, t, u):
+    """Cumulative masses of each part's noisy counts given u, end to end."""
+    tilt = tables.tilt[t]
+    starts = np.zeros(k.size + 1, np.int64)
+    for r in range(k.size):
+        low, high = _window(k[r], u - tilt)
+        starts[r + 1] = starts[r] + high - low + 1
+    running = np.empty(starts[-1])
+    for r in range(k.size):
+        low, high = _window(k[r], u - tilt)
+        mass = 0.0
+        for a in range(low, high + 1):
+            mass += noisy_mass(tables, t, tables.kind[r], a) * np.exp(_log_weight(k[r], a, u, tilt))
+            running[starts[r] + a - low] = mass
+    return starts, running
+
+
+@njit(cache=True)
+def _draw_noisy(k, tables, t, u, starts, running, rng, noisy):
+    """Draw noisy counts given u."""
+    for r in range(k.size):
+        mine = running[starts[r] : starts[r + 1]]
+        low, _ = _window(k[r], u - tables.tilt[t])
+        noisy[r] = low + np.searchsorted(mine, rng.random() * mine[-1], side="right")
