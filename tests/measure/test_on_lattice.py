@@ -133,7 +133,7 @@ def test_a_table_too_large_says_what_it_would_cost():
     )
     frame = pandas.DataFrame([{"c": f"{c:02}", "edu": str(e), "n": 1} for c in range(16) for e in range(16)])
     invariants = "{ level = 'county' }, { level = 'all', attributes = ['edu'] }"
-    with pytest.raises(SpecError, match="16 x 16 cells .* tries.*lattice-gaussian"):
+    with pytest.raises(SpecError, match=r"16 x 16 cells .* tries.*lattice-gaussian"):
         plan(lattice_spec(head, "county", invariants, attributes=("edu",)), frame)
 
 
