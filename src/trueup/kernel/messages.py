@@ -147,8 +147,9 @@ def _beyond(tilted, v):
     mass = largest = 0.0
     for cut, edge, inside in ((cut_left, low, low + 1), (cut_right, high, high - 1)):
         if cut:
-            value = np.exp(_factor(tilted, v, edge, 1)[0])
-            ratio = value / np.exp(_factor(tilted, v, inside, 1)[0])
+            last = _factor(tilted, v, edge, 1)[0]
+            ratio = np.exp(last - _factor(tilted, v, inside, 1)[0])
+            value = np.exp(last)
             mass += value * ratio / (1 - ratio) if ratio < 1 else np.inf
             largest = max(largest, value if ratio < 1 else np.inf)
     return mass, largest

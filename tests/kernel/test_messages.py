@@ -1,0 +1,240 @@
+"""Tree messages against enumeration, for every law, prior and kind of knowledge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+from tests.reference.posterior import enumerate_tree, marginal
+
+from trueup.infer.factors import FactorTable
+from trueup.infer.priors import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson
+from trueup.kernel.messages import joint_draws, marginals, mode, solve
+from trueup.kernel.pmf import OPEN
+from trueup.noise import law_named
+
+STAR = np.array([1, 4, 4, 4, 4])
+DEEP = np.array([1, 3, 6, 7, 7, 7, 7, 7])
+"""A root with two children; three grandchildren under the first, one under the second."""
+LAWS = {
+    "discrete-laplace": law_named("discrete-laplace")("1/2"),
+    "discrete-gaussian": law_named("discrete-gaussian")("9/4"),
+    "truncated-geometric": law_named("truncated-geometric")("1/2", 12),
+    "laplace": law_named("laplace")("3"),
+    "gaussian": law_named("gaussian")("4"),
+}
+
+
+def leaves_of(child_ptr):
+    return np.flatnonzero(child_ptr[1:] == child_ptr[:-1])
+
+
+def build(child_ptr, measured, *, prior=None, lower=None, upper=None, depth=80.0):
+    """Factors from `{node: [(law, value), ...]}` with counts at least 0."""
+    n = len(child_ptr) - 1
+    low = np.zeros(n, np.int64) if lower is None else lower
+    high = np.full(n, OPEN) if upper is None else upper
+    table = FactorTable(low, high)
+    for node, known in measured.items():
+        for law, value in known:
+            table.add_law(law, np.array([node]), np.array([value]), depth)
+    table.add_prior(prior or Flat(), leaves_of(child_ptr), depth)
+    return table.build()
+
+
+def logs(measured, extra=None):
+    """The same knowledge as plain functions."""
+    known = {v: (lambda x, k=k: sum(law.logpmf(value - x) for law, value in k)) for v, k in measured.items()}
+    return known | (extra or {})
+
+
+def agree(child_ptr, factors, log_factors, ranges, tolerance=1e-9):
+    """Compare every node's marginal with enumeration."""
+    solved = solve(child_ptr, factors)
+    assert solved.dropped <= 1e-9
+    start, offset, masses = marginals(solved)
+    nodes, mass = enumerate_tree(child_ptr, log_factors, ranges)
+    for v in range(len(child_ptr) - 1):
+        values, wanted = marginal(nodes[:, v], mass)
+        window = masses[start[v] : start[v + 1]]
+        at = values - offset[v]
+        inside = (at >= 0) & (at < len(window))
+        found = np.where(inside, window[np.clip(at, 0, len(window) - 1)], 0.0)
+        np.testing.assert_allclose(found, wanted, atol=tolerance)
+    return solved, nodes, mass
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("child_ptr", [STAR, DEEP], ids=["star", "deep"])
+def test_marginals_equal_enumeration_for_every_law(name, child_ptr, rng):
+    law = LAWS[name]
+    reach = 12 if len(leaves_of(child_ptr)) == 4 else 40
+    n = len(child_ptr) - 1
+    measured = {v: [(law, int(rng.integers(-2, 6)))] for v in range(1, n)} | {0: [(law, 7)]}
+    short = law_named("discrete-gaussian")("1/2")  # keeps the enumeration small
+    for leaf in leaves_of(child_ptr):
+        measured[int(leaf)] = [*measured[int(leaf)], (short, int(rng.integers(0, 4)))]
+    ranges = [range(reach)] * len(leaves_of(child_ptr))
+    agree(child_ptr, build(child_ptr, measured), logs(measured), ranges)
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [Bounded(7), Poisson(2.5), Poisson((1.0, 2.0, 5.0)), NegativeBinomial(2.0, 0.6), NegativeBinomial(3.0, 4.0),
+     Masses((0.5, 0.2, 0.0, 0.3))],
+    ids=repr,
+)  # fmt: skip
+def test_priors_equal_enumeration(prior):
+    law = law_named("discrete-gaussian")("2")
+    measured = {0: [(law, 9)], 1: [(law, 1)], 2: [(law, 4)], 3: [(law, -1)]}
+    extra = {}
+    for cell, leaf in enumerate((1, 2, 3)):
+
+        def log(x, cell=cell, leaf=leaf):
+            known = law.logpmf(measured[leaf][0][1] - x)
+            match prior:
+                case Bounded():
+                    return known + np.where(x <= prior.upper, 0.0, -np.inf)
+                case Masses():
+                    table = np.concatenate([prior.log, [-np.inf]])
+                    return known + table[np.minimum(x, len(table) - 1)]
+                case _:
+                    return known + prior.log_mass(x, cell)
+
+        extra[leaf] = log
+    agree(STAR, build(STAR, measured, prior=prior), logs(measured, extra), [range(25)] * 3)
+
+
+@pytest.mark.parametrize("split", ["uniform", "multinomial"])
+def test_a_flat_prior_on_the_total_is_flat(split):
+    """Without measurements the total's marginal is the prior itself, and parts follow the stated law."""
+    prior = FlatTotal(9, split)
+    solved = solve(STAR, build(STAR, {}, prior=prior))
+    start, offset, masses = marginals(solved)
+    assert offset[0] == 0
+    np.testing.assert_allclose(masses[: start[1]], 0.1, atol=1e-12)
+    mean = masses[start[1] : start[2]] @ np.arange(start[2] - start[1])
+    assert mean == pytest.approx(1.5)
+
+
+def test_invariants_bounds_and_unmeasured_nodes():
+    law = law_named("discrete-laplace")("1/2")
+    measured = {3: [(law, 2)], 4: [(law, 5)], 2: [(law, 3)]}  # leaves 5 and 6, node 1 and the root unmeasured
+    lower, upper = np.zeros(7, np.int64), np.full(7, OPEN)
+    lower[0] = upper[0] = 14  # an invariant
+    lower[1], upper[5] = 6, 3
+    extra = {
+        0: lambda x: np.where(x == 14, 0.0, -np.inf),
+        1: lambda x: np.where(x >= 6, 0.0, -np.inf),
+        5: lambda x: np.where(x <= 3, 0.0, -np.inf),
+    }
+    factors = build(DEEP, measured, lower=lower, upper=upper)
+    solved, _, _ = agree(DEEP, factors, logs(measured, extra), [range(15)] * 4)
+    assert (joint_draws(solved, 50, np.random.default_rng(0))[:, 0] == 14).all()
+
+
+def test_a_precise_total_far_from_its_parts():
+    """Parts add up to 60 standard deviations more than the total; untilted sums would underflow."""
+    loose, tight = law_named("discrete-gaussian")("4"), law_named("discrete-gaussian")("1/4")
+    parts = np.array([40, 42, 44])
+    measured = {0: [(tight, 9)], **{k + 1: [(loose, int(p))] for k, p in enumerate(parts)}}
+    factors = build(STAR, measured, depth=2000.0)
+    agree(STAR, factors, logs(measured), [range(20)] * 3)
+
+
+def test_the_bound_on_dropped_mass_holds():
+    law = law_named("discrete-laplace")("1/2")
+    measured = {0: [(law, 30)], 1: [(law, 6)], 2: [(law, 9)], 3: [(law, 12)]}
+    exact = solve(STAR, build(STAR, measured))
+    rough = solve(STAR, build(STAR, measured, depth=6.0), tolerance=0.5)
+    wide, narrow = marginals(exact), marginals(rough)
+    assert rough.dropped > 1e-6
+    for v in range(4):
+        first = narrow[1][v] - wide[1][v]
+        size = narrow[0][v + 1] - narrow[0][v]
+        kept = wide[2][wide[0][v] + first : wide[0][v] + first + size].sum()
+        assert 1 - kept <= rough.dropped
+
+
+def test_fast_convolutions_agree_with_direct_ones(rng):
+    from trueup.kernel import messages
+
+    law = law_named("discrete-laplace")("1/50")
+    noisy = rng.integers(0, 400, 40)
+    child_ptr = np.array([1, *[41] * 41])
+    measured = {0: [(law, int(noisy.sum()) - 900)], **{k + 1: [(law, int(y))] for k, y in enumerate(noisy)}}
+    solved = solve(child_ptr, build(child_ptr, measured))
+    assert solved.dropped <= 1e-9
+    share = np.full(len(solved.plan.left), 1e-18)
+    direct = messages.upward(solved.plan, solved.tilted, share, 1 << 30)
+    by_terms = messages.downward(solved.plan, solved.tilted, direct, 1 << 30)
+    start, offset, masses = marginals(solved)
+    for v in range(41):
+        ours = masses[start[v] : start[v + 1]] @ (offset[v] + np.arange(start[v + 1] - start[v]))
+        size = by_terms[0][v + 1] - by_terms[0][v]
+        theirs = by_terms[2][by_terms[0][v] : by_terms[0][v + 1]] @ (by_terms[1][v] + np.arange(size))
+        assert ours == pytest.approx(theirs, rel=1e-9)
+
+
+def p_value(draws, nodes, mass):
+    """Chi-square of joint draws of leaves against enumeration, rare vectors pooled."""
+    keys = {tuple(row): k for k, row in enumerate(nodes)}
+    counts = np.bincount([keys[tuple(row)] for row in draws], minlength=len(nodes))
+    often = mass * len(draws) >= 10
+    observed = np.append(counts[often], counts[~often].sum())
+    return chisquare(observed, np.append(mass[often], mass[~often].sum()) * len(draws)).pvalue
+
+
+def joint_problem():
+    law = law_named("discrete-laplace")("1")
+    measured = {0: [(law, 6)], 1: [(law, 2)], 2: [(law, 1)], 3: [(law, 1)]}
+    solved, nodes, mass = agree(STAR, build(STAR, measured), logs(measured), [range(40)] * 3)
+    return law, measured, solved, nodes, mass
+
+
+def test_joint_draws_follow_the_posterior(rng):
+    _, _, solved, nodes, mass = joint_problem()
+    assert p_value(joint_draws(solved, 40_000, rng), nodes, mass) > 1e-6
+
+
+@pytest.mark.parametrize("mutant", ["noise 10 % too wide", "total ignored", "total off by one"])
+def test_the_joint_test_rejects_wrong_samplers(mutant, rng):
+    law, measured, _, nodes, mass = joint_problem()
+    wrong = dict(measured)
+    if mutant == "noise 10 % too wide":
+        wide = law_named("discrete-laplace")("9/10")
+        wrong = {v: [(wide, value)] for v, [(_, value)] in measured.items()}
+    if mutant == "total ignored":
+        del wrong[0]
+    if mutant == "total off by one":
+        wrong[0] = [(law, 5)]
+    draws = joint_draws(solve(STAR, build(STAR, wrong)), 40_000, rng)
+    assert p_value(draws, nodes, mass) < 1e-6
+
+
+def test_draws_are_whole_additive_and_inside_bounds(rng):
+    law = law_named("discrete-laplace")("1/10")
+    measured = {v: [(law, int(rng.integers(-20, 20)))] for v in range(7)}
+    draws = joint_draws(solve(DEEP, build(DEEP, measured)), 500, rng)
+    assert draws.dtype == np.int64
+    assert (draws >= 0).all()
+    assert (draws[:, 0] == draws[:, 1:3].sum(axis=1)).all()
+    assert (draws[:, 1] == draws[:, 3:6].sum(axis=1)).all()
+    assert (draws[:, 2] == draws[:, 6]).all()
+
+
+@pytest.mark.parametrize("child_ptr", [STAR, DEEP], ids=["star", "deep"])
+def test_the_mode_is_a_mode(child_ptr, rng):
+    law = law_named("discrete-gaussian")("3")
+    for _ in range(5):
+        measured = {v: [(law, int(rng.integers(-3, 9)))] for v in range(len(child_ptr) - 1)}
+        solved, nodes, mass = agree(
+            child_ptr,
+            build(child_ptr, measured),
+            logs(measured),
+            [range(14)] * len(leaves_of(child_ptr)),
+            1e-4,
+        )
+        found = mode(solved)
+        at = np.flatnonzero((nodes == found).all(axis=1))
+        assert mass[at[0]] == pytest.approx(mass.max(), rel=1e-9)
