@@ -27,8 +27,7 @@ every peer run once, one after the other; the medians over the rounds are report
 ``repeats`` or when ``seconds`` are spent, never before one round. ``ratio`` is the peer's median over ours.
 
 How memory is taken: ours runs once more in a forked child, and ``peak_mb`` is that child's peak resident
-memory (interpreter, libraries and the problem itself included), from ``getrusage``. Fork is safe because
-everything here is single threaded.
+memory (interpreter, libraries and the problem itself included), from ``getrusage``.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ import ctypes
 import gc
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -82,7 +82,9 @@ def largest_difference(ours: Any, peer: Any) -> float:
 def peak_memory(run: Run) -> float:
     """Peak resident memory in MB of a forked child that calls ``run`` once."""
     _return_free_memory()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside the idle threads of BLAS
+        child = os.fork()
     if child == 0:
         status = 1
         try:
