@@ -43,7 +43,12 @@ BAD = [
     ),
     ("epsilon as any other float", lambda: DiscreteLaplace(0.5), SpecError, '"0.5" or "1/2"'),
     ("epsilon as a NumPy float", lambda: DiscreteLaplace(np.float64(0.1)), SpecError, '"0.1" or "1/10"'),
-    ("epsilon as a NumPy 32-bit float", lambda: DiscreteLaplace(np.float32(0.5)), SpecError, "exact"),
+    (
+        "epsilon as a NumPy 32-bit float",
+        lambda: DiscreteLaplace(np.float32(0.5)),
+        SpecError,
+        '"0.5" or "1/2"',
+    ),
     ("epsilon not a number", lambda: DiscreteLaplace(float("nan")), SpecError, "finite"),
     ("epsilon infinite", lambda: DiscreteLaplace(float("inf")), SpecError, "finite"),
     ('epsilon "nan"', lambda: DiscreteLaplace("nan"), SpecError, "finite"),

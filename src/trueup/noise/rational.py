@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from fractions import Fraction
-from numbers import Rational
+from math import isfinite
+from numbers import Rational, Real
 
 from trueup.errors import SpecError
 
@@ -65,7 +66,7 @@ def _from_text(text: str, what: str) -> Fraction:
 
 
 def _unreadable(value: object, what: str) -> SpecError:
-    if isinstance(value, float) and value == value and abs(value) != float("inf"):
+    if isinstance(value, Real) and not isinstance(value, bool) and isfinite(value):
         written = repr(float(value))
         remedy = f'write it as text, "{written}" or "{Fraction(written)}"'
         return SpecError(f"{what} is the float {written}", needed="an exact number", remedy=remedy)
