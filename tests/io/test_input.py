@@ -69,7 +69,10 @@ BAD_TABLES = [
     ("state,county,n\n01,001,4611686018427387905\n", "beyond 2\\^62"),
     ("state,county,n\n01,001,99999999999999999999999999999\n", "not a whole number"),
     ("state,county,n\n", "no place"),
-    ("", "cannot be read|no column"),
+    ("", "header of 'areas.csv' has an empty"),
+    ("state,county,n\n01,001,5\n02,00", "cannot be read"),
+    ("state,county,n\n01,001,5,7\n", "cannot be read"),
+    ("state,state,n\n01,001,5\n", "repeated name"),
 ]
 
 

@@ -98,3 +98,8 @@ def test_laws_for_analysis_are_no_mechanisms():
 
     with pytest.raises(TrueupError, match="for the analysis of others"):
         _plan(SPEC.replace('name = "total"', 'name = "total", noise = "laplace"'))
+
+
+def test_noise_that_vanishes_is_refused():
+    with pytest.raises(SpecError, match="so large a budget that its noise vanishes"):
+        _plan(SPEC.replace('county = "1/2"', 'county = "1000"'))

@@ -266,7 +266,7 @@ def _read_header(public: Path, entry: Mapping[str, Any]) -> tuple[Measured, NDAr
         else Exact()
     )
     groups = table.select(["group"])["group"] if entry["some_groups"] else None
-    value = "exact" if law.variance == 0 else "noisy"
+    value = "exact" if law.name == Exact.name else "noisy"
     margin = Margin(entry["level"], tuple(entry["attributes"]))
     return Measured(entry["query"], margin, law, groups), table.select([value])[value].astype(np.int64)
 

@@ -5,7 +5,10 @@ Messages never quote a reader's own error: it may hold a line of confidential da
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import gzip
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +22,7 @@ Columns = dict[str, NDArray]
 COUNT = "trueup_count"
 """Name of the column that `tabulate` adds."""
 
-_CSV = (".csv", ".csv.gz", ".csv.zst", ".txt", ".tsv", ".tsv.gz")
+_CSV = (".csv", ".csv.gz", ".txt", ".tsv", ".tsv.gz")
 _PARQUET = (".parquet", ".pq")
 
 
@@ -93,20 +96,48 @@ def _open_file(path: Path) -> Source:
     name = path.name.lower()
     if not path.is_file():
         raise DataError(f"there is no file '{path}'", remedy="check the path")
-    import duckdb
-
-    with _quiet_duckdb(path):
+    with _quiet_duckdb(f"'{path.name}'"):
         if name.endswith(_PARQUET):
             return _Relation(f"'{path.name}'", _connect().read_parquet(str(path)))
         if name.endswith(_CSV):
-            return _open_csv(path, duckdb)
+            return _open_csv(path)
     raise DataError(f"'{path.name}' has an unknown ending", needed=f"one of {', '.join(_CSV + _PARQUET)}")
 
 
-def _open_csv(path: Path, duckdb: Any) -> Source:
-    # Every column as text: a FIPS code keeps its leading zeros, a count is checked digit by digit.
-    relation = _connect().read_csv(str(path), all_varchar=True, header=True)
+def _open_csv(path: Path) -> Source:
+    """Read a CSV file strictly: every row has the header's fields, or the file counts as damaged.
+
+    Every column is read as text: a FIPS code keeps its leading zeros, and a count is checked digit
+    by digit. The dialect is taken from the header row alone, so that no row of data can change it.
+    """
+    header = _header(path)
+    delimiter = max(",|;\t", key=header.count)
+    names = next(csv.reader([header], delimiter=delimiter), [])
+    if not names or len(set(names)) < len(names) or not all(names):
+        raise DataError(
+            f"the header of '{path.name}' has an empty or repeated name", needed="one name per column"
+        )
+    relation = _connect().read_csv(
+        str(path),
+        header=True,
+        delimiter=delimiter,
+        quotechar='"',
+        escapechar='"',
+        columns=dict.fromkeys(names, "VARCHAR"),
+        auto_detect=False,
+        null_padding=False,
+        strict_mode=True,
+    )
     return _Relation(f"'{path.name}'", relation)
+
+
+def _header(path: Path) -> str:
+    opener = gzip.open if path.name.lower().endswith(".gz") else open
+    try:
+        with opener(path, "rb") as file:
+            return file.readline(1 << 20).decode("utf-8-sig").rstrip("\r\n")
+    except (OSError, EOFError, UnicodeDecodeError):
+        raise _damaged(f"'{path.name}'") from None
 
 
 def _connect() -> Any:
@@ -116,23 +147,22 @@ def _connect() -> Any:
     return duckdb.connect(":memory:")
 
 
-class _quiet_duckdb:
+@contextmanager
+def _quiet_duckdb(name: str) -> Iterator[None]:
     """Turn DuckDB's errors, which quote lines of data, into one that quotes none."""
+    import duckdb
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = path
+    try:
+        yield
+    except (duckdb.Error, UnicodeDecodeError):
+        raise _damaged(name) from None
 
-    def __enter__(self) -> None:
-        return None
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> None:
-        import duckdb
-
-        if isinstance(error, duckdb.Error | UnicodeDecodeError):
-            raise DataError(
-                f"{self.path} cannot be read: it is truncated, damaged or not what its name says",
-                remedy="check the file; text must be UTF-8",
-            ) from None
+def _damaged(name: str) -> DataError:
+    return DataError(
+        f"{name} cannot be read: it is truncated, damaged or not what its name says",
+        remedy="check the file; text must be UTF-8, and every row must have the header's fields",
+    )
 
 
 class _Relation:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
+from trueup.noise.exact import Exact
 from trueup.noise.law import Law
 
 
@@ -39,7 +40,7 @@ class Measured:
     @property
     def exact(self) -> bool:
         """Whether the values carry no noise."""
-        return self.law.variance == 0
+        return self.law.name == Exact.name
 
 
 @dataclass(frozen=True, eq=False)
