@@ -180,6 +180,39 @@ def _histogram() -> Structure:
     return _structure("histogram", cells, *(Margin(f"level{i}", a) for i in range(3) for a in kinds))
 
 
+def _histogram_with_rules() -> Structure:
+    cells = Cells(_tree(1, 2, 5), (SEX, AGE))
+    kinds = [(), ("age",), ("sex", "age")]
+    fixed = (Margin("level0"), Margin("level1", ("sex",)))
+    noisy = (Margin(f"level{i}", a) for i in range(3) for a in kinds if (i, a) != (0, ()))
+    return _structure(
+        "histogram with invariants and zeros",
+        cells,
+        *noisy,
+        invariants=fixed,
+        zeros=({"sex": "male", "age": "old"},),
+    )
+
+
+def _two_way_zeros() -> Structure:
+    cells = Cells(_tree(1), (SEX, AGE))
+    fixed = (Margin("level0", ("sex",)), Margin("level0", ("age",)))
+    zeros = ({"sex": "male", "age": "old"},)
+    finest = Margin("level0", ("sex", "age"))
+    return _structure(
+        "two-way table with fixed margins and a zero", cells, finest, invariants=fixed, zeros=zeros
+    )
+
+
+def _overlapping_sums() -> Structure:
+    cells = Cells(_tree(1, 3), (SEX, AGE))
+    fixed = (Margin("level0", ("sex",)), Margin("level0", ("age",)), Margin("level1"))
+    rules = (LinearRule(parse_linear("young + middle >= 0"), "level1"),)
+    return _structure(
+        "overlapping sums", cells, Margin("level1", ("sex", "age")), invariants=fixed, linear=rules
+    )
+
+
 def _linear() -> Structure:
     cells = Cells(_tree(1, 3), (Attribute("cell", ("under18", "over18")),))
     rules = (LinearRule(parse_linear("under18 <= 1000 + 2 * over18"), "level1"),)
@@ -203,6 +236,9 @@ BUILDERS: tuple[Callable[[], Structure], ...] = (
     _three_way,
     _three_way_fixed,
     _histogram,
+    _histogram_with_rules,
+    _two_way_zeros,
+    _overlapping_sums,
     _linear,
 )
 STRUCTURES: tuple[Structure, ...] = tuple(build() for build in BUILDERS)

@@ -95,6 +95,18 @@ def test_variance_of_any_combination_equals_the_dense_inverse(rng):
     assert tree.variance(weights) == pytest.approx(on_leaves @ np.linalg.solve(normal, on_leaves), rel=1e-10)
 
 
+@pytest.mark.parametrize("exact", [(), ((0, "total"), (1, "groups"))], ids=["noisy", "exact"])
+def test_variances_of_margins_equal_those_of_combinations(rng, exact):
+    _, plan, _ = case(rng, marginals(), exact)
+    tree = HistogramTree.prepare(Domain.of(list(marginals().values())), SPINE, plan)
+    for level, name in ((0, "detailed"), (1, "groups-second"), (2, "third"), (1, "groups")):
+        ours = tree.margin_variances(level, marginals()[name])
+        for node, cell in ((0, 0), (SPINE.size(level) - 1, ours.shape[1] - 1)):
+            weights = [np.zeros((SPINE.size(k), 24)) for k in range(SPINE.depth)]
+            weights[level][node] = spread(np.eye(ours.shape[1])[cell], marginals()[name])
+            assert ours[node, cell] == pytest.approx(tree.variance(weights), abs=1e-9)
+
+
 def test_structural_zeros_equal_one_dense_system(rng):
     _, plan, answers = case(rng, marginals(), ((0, "total"),))
     tree = HistogramTree.prepare(Domain.of(list(marginals().values())), SPINE, plan)

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
 
 from trueup.errors import SpecError
-from trueup.kernel.anova import Component, Domain, Marginal, spread
+from trueup.kernel.anova import Component, Domain, Marginal, cell_groups, spread
 from trueup.kernel.spine import Spine
 
 Measured = tuple[Marginal, float]
@@ -100,6 +101,25 @@ def exact_rows(domain: Domain, component: Component, measured: Sequence[Measured
     return np.vstack([np.zeros((0, component.dense)), *rows])
 
 
+def determines(domain: Domain, measured: Sequence[Measured]) -> bool:
+    """Whether measurements determine every cell of a histogram.
+
+    Examples
+    --------
+    >>> from trueup.kernel.anova import identity, summed
+    >>> total, detailed = (summed(2),), (identity(2),)
+    >>> domain = Domain.of([total, detailed])
+    >>> determines(domain, [(total, 1.0)]), determines(domain, [(detailed, 1.0)])
+    (False, True)
+    """
+    try:
+        for component in domain.components:
+            leaf_filter(information(domain, component, measured), exact_rows(domain, component, measured))
+    except SpecError:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class Estimates:
     """Estimates from the subtree (`subtree`) and from everything (`values`), per level (nodes, n).
@@ -143,6 +163,7 @@ class HistogramTree:
     spine: Spine
     plan: tuple[tuple[Measured, ...], ...]
     filters: tuple[tuple[Filter, ...], ...]  # [level][component]
+    upward: bool = True
 
     @classmethod
     def prepare(
@@ -158,7 +179,7 @@ class HistogramTree:
                 _filter(domain, spine, level, component, plan[level], variances)
                 for component, variances in zip(domain.components, below, strict=True)
             )
-        return cls(domain, spine, tuple(tuple(p) for p in plan), tuple(filters))
+        return cls(domain, spine, tuple(tuple(p) for p in plan), tuple(filters), upward)
 
     def fit(self, answers: Sequence[Sequence[np.ndarray]]) -> Estimates:
         """Estimates from the answers: per level and planned marginal, (nodes, cells of the marginal)."""
@@ -224,7 +245,7 @@ class HistogramTree:
         sums: list[np.ndarray] = [np.zeros(0)] * len(h)
         for level in range(len(h) - 1, -1, -1):
             s = np.zeros_like(h[level])
-            if level + 1 < len(h):
+            if self.upward and level + 1 < len(h):
                 sums[level] = self.spine.sum_children(level, z[level + 1])
                 s[self.spine.inner[level]] = sums[level]
             z[level] = column[level].update(s, h[level], e[level])
@@ -232,6 +253,8 @@ class HistogramTree:
 
     def _down(self, column: Sequence[Filter], z: Sequence[np.ndarray], sums: Sequence[np.ndarray]):
         """Downward pass: hand every parent's change to its children."""
+        if not self.upward:
+            return z
         x = [z[0]]
         for level in range(len(z) - 1):
             change = product(column[level].below, x[level][self.spine.inner[level]] - sums[level])
@@ -239,6 +262,37 @@ class HistogramTree:
                 z[level + 1] + product(column[level + 1].variance, self.spine.to_children(level, change))
             )
         return x
+
+    @cached_property
+    def covariances(self) -> tuple[tuple[np.ndarray, ...], ...]:
+        """Covariance (nodes, D, D) of the estimates, per level and component.
+
+        Going down, `P_c = V_c - V_c U^+ (U - P_v) U^+ V_c`: what the parent's estimate adds to the subtree's.
+        """
+        levels = [tuple(f.variance for f in self.filters[0])]
+        for level in range(self.spine.depth - 1):
+            parts = zip(levels[-1], self.filters[level], self.filters[level + 1], strict=True)
+            levels.append(tuple(self._covariance(level, *part) for part in parts))
+        return tuple(levels)
+
+    def _covariance(self, level: int, above: np.ndarray, parent: Filter, child: Filter) -> np.ndarray:
+        inner = self.spine.inner[level]
+        known = above if above.shape[0] == 1 else above[inner]
+        slack = parent.below - parent.below @ known @ parent.below  # U^+ (U - P_v) U^+
+        v = child.variance
+        return v - v @ self.spine.to_children(level, slack) @ v
+
+    def margin_variances(self, level: int, marginal: Marginal) -> np.ndarray:
+        """Variance (nodes, cells of the marginal; counts squared) of a marginal's estimates at a level.
+
+        The marginal must be one that the domain was made for.
+        """
+        cells = self.domain.forward(spread(np.eye(len(np.unique(cell_groups(marginal)))), marginal))
+        total = np.zeros((self.spine.size(level), cells.shape[0]))
+        for component, covariance in zip(self.domain.components, self.covariances[level], strict=True):
+            part = component.view(cells)
+            total += np.einsum("mic,mjc,vij->vm", part, part, covariance, optimize=True)
+        return np.maximum(total, 0.0)
 
     def variance(self, weights: Sequence[np.ndarray]) -> float:
         """Variance (counts squared) of the linear combination with `weights` per level (nodes, n).

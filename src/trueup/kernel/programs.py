@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import linprog, milp
 from scipy.sparse import block_array, csc_matrix, csr_array, diags_array, eye_array, hstack, kron, vstack
-from scipy.sparse.linalg import lsmr
+from scipy.sparse.linalg import lsmr, splu
 
 from trueup.errors import TrueupError
 from trueup.kernel.polyhedron import Polyhedron, between, box
@@ -108,9 +108,51 @@ def least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
     ranged = csr_array(hstack([polyhedron.ranged, csr_array((polyhedron.lower.size, q))]))
     floor = np.concatenate([np.full(n, 0.0 if polyhedron.nonnegative else -np.inf), np.full(q, -np.inf)])
     point, said = _interior_point(cost, equal, right, ranged, polyhedron.lower, polyhedron.upper, floor)
-    x = point[:n]
+    x = point[:n] if said else _polished(polyhedron, fit, point[:n])
     residual = polyhedron.residual(x)
     return Answer(x, _status(residual, polyhedron, said), residual, fit.objective(x))
+
+
+def _polished(polyhedron: Polyhedron, fit: Fit, x: np.ndarray) -> np.ndarray:
+    """The exact optimum on the constraints that an interior point nearly touches, if it is feasible and no worse.
+
+    An interior point stops about the square root of its tolerance short of a bound whose multiplier vanishes.
+    """
+    value, rows, (low, high) = fit.objective(x), polyhedron.matrix, polyhedron.bounds
+    cells = csr_array(eye_array(x.size))
+    for width in (1e-8, 1e-6, 1e-4, 1e-3):
+        near = width * polyhedron.scale
+        at_low, at_high = rows @ x - low <= near, high - rows @ x <= near
+        empty = (x <= near) & polyhedron.nonnegative
+        active = csr_array(vstack([rows[at_low | at_high], cells[empty]]))
+        sides = np.concatenate([np.where(at_low, low, high)[at_low | at_high], np.zeros(empty.sum())])
+        trial = _on_face(fit, active, sides, x.size)
+        if trial is None:
+            continue
+        worse = fit.objective(trial) - value > 1e-9 * (1 + value)
+        if not worse and polyhedron.residual(trial) <= 1e-9 * polyhedron.scale:
+            return trial
+    return x
+
+
+def _on_face(fit: Fit, active: csr_array, sides: np.ndarray, n: int) -> np.ndarray | None:
+    """Least squares of a fit on `active x = sides`: its optimality system, slightly regularised, then refined."""
+    q, m = fit.values.size, sides.size
+    weight = diags_array(1 / fit.weights)
+    system = block_array(
+        [[None, fit.matrix.T, active.T], [fit.matrix, -weight, None], [active, None, csr_array((m, m))]],
+        format="csc",
+    )
+    regular = diags_array(np.concatenate([np.full(n, 1e-9), np.zeros(q), np.full(m, -1e-9)]))
+    right = np.concatenate([np.zeros(n), fit.values, sides])
+    try:
+        factor = splu(csc_matrix(system + regular))
+    except RuntimeError:
+        return None
+    point = np.zeros(right.size)
+    for _ in range(6):
+        point += factor.solve(right - system @ point)
+    return point[:n] if np.isfinite(point).all() else None
 
 
 def _status(residual: float, polyhedron: Polyhedron, said: str = "") -> str:

@@ -68,6 +68,7 @@ def settle(
     chains: Sequence[Sequence[Marginal]],
     *,
     required: Sequence[Sequence[Marginal]] = (),
+    nonnegative: bool = True,
     integer: bool = True,
     zeros: Sequence[np.ndarray] | None = None,
     tolerance: float = TOLERANCE,
@@ -81,6 +82,7 @@ def settle(
         among them
     required : per level, the shorter chain (exact marginals, detailed histogram) for parents under which zeros
         make the longer one impossible
+    nonnegative : keep counts from falling below zero
     integer : also round, every stage of the chain within its sums
     zeros : per level, (nodes, n) True where a cell is zero by definition
     tolerance : of the projections, counts
@@ -103,7 +105,8 @@ def settle(
         stage = _Level.of(tree, fit, level, results[-1].x if results else None)
         mask = None if zeros is None or not zeros[level].any() else zeros[level]
         short = required[level] if required else [chains[level][-1]]
-        results.append(_with_fallback(stage, chains[level], short, integer, mask, tolerance))
+        how = _How(nonnegative, integer, tolerance)
+        results.append(_with_fallback(stage, chains[level], short, how, mask))
     return Settled(
         tuple(r.x for r in results),
         max(float(r.residual.max()) for r in results),
@@ -111,6 +114,13 @@ def settle(
         sum(r.relaxed for r in results),
         max(r.iterations for r in results),
     )
+
+
+@dataclass(frozen=True)
+class _How:
+    nonnegative: bool
+    integer: bool
+    tolerance: float
 
 
 @dataclass(frozen=True)
@@ -123,20 +133,15 @@ class _Result:
 
 
 def _with_fallback(
-    stage: _Level,
-    chain: Sequence[Marginal],
-    short: Sequence[Marginal],
-    integer: bool,
-    zeros: np.ndarray | None,
-    tolerance: float,
+    stage: _Level, chain: Sequence[Marginal], short: Sequence[Marginal], how: _How, zeros: np.ndarray | None
 ) -> _Result:
     """Settle along the chain; parents under which that is impossible along the short one."""
-    result = stage.settle(chain, integer, zeros, tolerance)
-    failed = (result.residual > tolerance) | (result.misplaced > 0)
+    result = stage.settle(chain, how, zeros)
+    failed = (result.residual > how.tolerance) | (result.misplaced > 0)
     if not failed.any() or len(short) == len(chain):
         return result
     part, rows = stage.of_parents(failed)
-    again = part.settle(short, integer, None if zeros is None else zeros[rows], tolerance)
+    again = part.settle(short, how, None if zeros is None else zeros[rows])
     result.x[rows] = again.x
     result.residual[failed], result.misplaced[failed] = again.residual, again.misplaced
     iterations = max(result.iterations, again.iterations)
@@ -169,22 +174,23 @@ class _Level:
         parents = None if self.parents is None else self.parents[keep]
         return _Level(self.metric.of_parents(keep), self.target[rows], parents), rows
 
-    def settle(
-        self, chain: Sequence[Marginal], integer: bool, zeros: np.ndarray | None, tolerance: float
-    ) -> _Result:
+    def settle(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
         """Walk down the chain."""
         worst, misplaced, iterations, coarse, x = np.zeros(1), np.zeros(1, np.int64), 0, None, np.zeros(0)
         for marginal in chain:
             mask = None if zeros is None else marginalise(~zeros, marginal) == 0
-            metric, tables = self._stage(marginal, coarse)
-            x, residual, steps = nearest_nonnegative(metric, tables, mask, tolerance)
-            x = np.maximum(x, 0.0) if mask is None else np.where(mask, 0.0, np.maximum(x, 0.0))
-            if integer:
+            metric, x = self._stage(marginal, coarse)
+            residual, steps = np.zeros(1), 0
+            if how.nonnegative:
+                x, residual, steps = nearest_nonnegative(metric, x, mask, how.tolerance)
+                x = np.maximum(x, 0.0) if mask is None else np.where(mask, 0.0, np.maximum(x, 0.0))
+            if how.integer:
                 x, missing = self._round(x, marginal, coarse, mask)
                 misplaced = misplaced + missing
             coarse = (marginal, x)
             worst, iterations = np.maximum(worst, residual), max(iterations, steps)
-        return _Result(x, worst, misplaced + np.zeros(worst.shape, np.int64), iterations)
+        parents = np.zeros(self.metric.counts.size, np.int64)
+        return _Result(x, worst + parents, misplaced + parents, iterations)
 
     def _stage(
         self, marginal: Marginal, coarse: tuple[Marginal, np.ndarray] | None

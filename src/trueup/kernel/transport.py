@@ -125,7 +125,7 @@ def _round(x, allowed, first, family, families, row_sums, column_sums, out):
                 if not free_columns:
                     demand[j] = column_sums[p, members[j]]
                 for i in range(b - a):
-                    value = max(x[a + i, members[j]], 0.0)
+                    value = x[a + i, members[j]]
                     base = np.floor(value + SNAP)
                     out[a + i, members[j]] = base
                     up = 1.0 - 2.0 * (value - base)
@@ -165,7 +165,7 @@ def round_children(
 
     Parameters
     ----------
-    x : (rows, n) array, nonnegative
+    x : (rows, n) array
     first : (blocks + 1,) where each block's rows start
     family : (n,) family of every column; all one family by default
     row_sums : (rows, families) whole numbers, or None if rows are free

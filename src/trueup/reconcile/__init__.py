@@ -21,9 +21,16 @@ from trueup.model.measurements import Measurements
 from trueup.model.nested import canonical
 from trueup.model.release import Release, Solution
 from trueup.model.spec import Spec
+from trueup.reconcile.general_integer import GeneralInteger
+from trueup.reconcile.general_projection import GeneralProjection
+from trueup.reconcile.histogram_tree import HistogramTree
+from trueup.reconcile.margins_controlled import MarginsControlled
+from trueup.reconcile.margins_projection import MarginsProjection
 from trueup.reconcile.method import Method
 from trueup.reconcile.multinomial_mode import MultinomialMode
 from trueup.reconcile.multinomial_sample import MultinomialSample
+from trueup.reconcile.projected_laplace import ProjectedDiscreteLaplace
+from trueup.reconcile.topdown_multipass import TopDownMultipass
 from trueup.reconcile.topdown_raw import TopDownRaw
 from trueup.reconcile.tree_equality import TreeEquality
 from trueup.reconcile.tree_integer import TreeInteger
@@ -39,6 +46,13 @@ METHODS: tuple[type[Method], ...] = (
     TreeNonnegative,
     TreeInteger,
     TopDownRaw,
+    MarginsControlled,
+    MarginsProjection,
+    HistogramTree,
+    TopDownMultipass,
+    GeneralInteger,
+    GeneralProjection,
+    ProjectedDiscreteLaplace,
 )
 """Every method; the first that fits a structure is its default."""
 

@@ -1,0 +1,109 @@
+"""The default for tables with crossing margins: projection, then controlled rounding with the margins kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.margins import margin_of, nearest
+from trueup.kernel.polyhedron import margins_polyhedron
+from trueup.kernel.programs import Answer, Fit, whole_widening
+from trueup.kernel.transport import round_children
+from trueup.kernel.whole_tables import EXACT_CELLS, whole_table
+from trueup.model.release import Solution
+from trueup.reconcile.margins_projection import MarginsProjection, exact_margins, project
+from trueup.reconcile.on_histogram import HistogramProblem
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MarginsControlled(MarginsProjection):
+    """Project a table onto its margins, then round it with the margins kept.
+
+    A two-way table rounds its total, then each margin, then the cells given both margins: every cell, row and column
+    is then a floor or a ceiling, by a transportation problem that is solved exactly. Beyond two axes exact margins
+    are kept by an integer program up to 1,000 cells and by a heuristic above, whose gap is reported.
+
+    Attributes
+    ----------
+    seconds
+        Time limit of an integer program.
+    """
+
+    seconds: float = 60.0
+
+    name: ClassVar[str] = "margins-controlled"
+    title: ClassVar[str] = "projection of a table onto its margins, then controlled rounding"
+    structures: ClassVar[frozenset[str]] = frozenset({"margins"})
+
+    @property
+    def integer(self) -> bool:
+        """Whether it returns whole numbers: yes."""
+        return True
+
+    def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
+        """Reconcile values `(q,)` or `(b, q)`; nothing is drawn."""
+        done = [self._row(state, row) for row in np.atleast_2d(values)]
+        tables = np.stack([a.x.ravel() for _, a in done]).reshape(*values.shape[:-1], state.cells.n)
+        failed = next((s for p, a in done for s in (p.status, a.status) if s != "solved"), "solved")
+        gaps = [a.gap for _, a in done]
+        stats = {
+            "largest residual of the projection (counts)": max(p.residual for p, _ in done),
+            "relative gap of the rounding": None if None in gaps else max(g for g in gaps if g is not None),
+        }
+        return Solution(tables.astype(np.int64), failed, stats)
+
+    def _row(self, state: HistogramProblem, values: NDArray):
+        projection = project(state, values)
+        margins, sums = exact_margins(state, values)
+        exact = dict(zip(margins, sums, strict=True))
+        if projection.table.ndim == 2 and not {(0, 1)} & set(margins):
+            return projection, _round_two_way(projection.table, exact)
+        return projection, _round_many(state, projection.table, exact, self.seconds)
+
+
+def _round_two_way(x: NDArray, exact: dict[Axes, NDArray]) -> Answer:
+    """Total, then rows and columns within it, then cells within both; a slight projection between the two."""
+    total = float(np.rint(next((b.sum() for b in exact.values()), x.sum())))
+    rows, columns = (exact.get((axis,), _whole_line(margin_of(x, (axis,)), total)) for axis in (0, 1))
+    margins: list[Axes] = [(0,), (1,)]
+    closer = nearest(x, margins, [rows, columns])
+    return whole_table(closer.table, margins, [rows, columns])
+
+
+def _whole_line(line: NDArray, total: float) -> NDArray:
+    """Round a line of counts to whole numbers with a given sum, least squared distance first."""
+    whole, _ = round_children(line[None], np.array([0, 1]), row_sums=np.array([[int(total)]]))
+    return whole[0].astype(float)
+
+
+def _round_many(state: HistogramProblem, x: NDArray, exact: dict[Axes, NDArray], seconds: float) -> Answer:
+    """Exact margins kept; up to 1,000 cells the other measured margins are kept close too."""
+    margins, sums = list(exact), list(exact.values())
+    if x.size > EXACT_CELLS and exact:
+        return whole_table(x, margins, sums, seconds=seconds)
+    if x.size > EXACT_CELLS:
+        total = np.array([[int(np.rint(x.sum()))]])
+        whole, missing = round_children(x.reshape(1, -1), np.array([0, 1]), row_sums=total)
+        return Answer(
+            whole[0],
+            "solved" if not missing.any() else "no whole table",
+            0.0,
+            float(np.sum((whole - x.ravel()) ** 2)),
+        )
+    measured = {_kept(state, h.margin.attributes) for h in state.headers} | {tuple(range(x.ndim))}
+    noisy = sorted(measured - set(margins))
+    near = margins_polyhedron(x.shape, noisy, [margin_of(x, m) for m in noisy])
+    floor = np.floor(near.sums + 1e-7)
+    fit = Fit(near.equal, floor, np.ones(floor.size))
+    allowed = margins_polyhedron(x.shape, margins, sums, nonnegative=state.constraints.nonnegative)
+    return whole_widening(allowed, fit, lambda d: (d + floor - near.sums) ** 2, x.ravel(), seconds=seconds)
+
+
+def _kept(state: HistogramProblem, attributes: Sequence[str]) -> Axes:
+    return tuple(i for i, a in enumerate(state.cells.attributes) if a.name in attributes)

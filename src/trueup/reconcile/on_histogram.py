@@ -1,0 +1,240 @@
+"""What the methods for crossing margins share: measurements laid out on a tree of histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.anova import Domain, Marginal, identity, summed
+from trueup.kernel.histogram import Estimates, HistogramTree, determines
+from trueup.kernel.settle import Settled, chain, settle
+from trueup.kernel.spine import Spine
+from trueup.kernel.structural_zeros import close, restrict
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Constraints
+from trueup.model.measurements import Measured, split
+from trueup.model.release import Solution
+from trueup.reconcile.on_linear import LinearProblem
+
+CONFLICT = 1e-6  # an invariant missed by more than this share of the largest is contradicted by another
+CONFLICT_CELLS = 50_000  # above this, the conflict is located but not narrowed down to single rows
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramProblem:
+    """Histograms on a hierarchy: what is measured where, prepared for least squares.
+
+    Attributes
+    ----------
+    constraints, headers
+        What must hold and what was measured.
+    tree
+        Least squares, prepared.
+    zeros
+        Per level, `(places, histogram cells)`: which are zero by definition.
+    inherited
+        Per level, invariants of deeper levels that are repeated there (empty unless asked for).
+    """
+
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+    tree: HistogramTree
+    zeros: tuple[NDArray[np.bool_], ...]
+    inherited: tuple[tuple[Margin, ...], ...]
+
+    @property
+    def cells(self) -> Cells:
+        """The finest cells."""
+        return self.constraints.cells
+
+    def answers(self, values: NDArray) -> list[list[NDArray]]:
+        """Lay one row of values `(q,)` out: per level and planned marginal, `(places, groups)`."""
+        parts = split(values, self.headers, self.cells)
+        table = []
+        for level, name in enumerate(self.cells.tree.levels):
+            own = [p for h, p in zip(self.headers, parts, strict=True) if h.margin.level == name]
+            own += [self._summed(m, parts, level) for m in self.inherited[level]]
+            table.append([np.asarray(p, float).reshape(self.tree.spine.size(level), -1) for p in own])
+        return table
+
+    def _summed(self, margin: Margin, parts: Sequence[NDArray], level: int) -> NDArray:
+        """A deeper invariant, summed over the places of a level."""
+        at = next(i for i, h in enumerate(self.headers) if h.exact and h.margin == margin)
+        leaf, values = self.cells.tree.level(margin.level), np.asarray(parts[at], float)
+        place = self.cells.tree.ancestors(leaf, level)
+        total = np.zeros((self.tree.spine.size(level), values.size // place.size))
+        np.add.at(total, place, values.reshape(place.size, -1))
+        return total
+
+    def least_squares(self, values: NDArray) -> tuple[Estimates, float]:
+        """Estimates of one row of values, structural zeros held; and what is left on the zeros (counts)."""
+        answers = self.answers(values)
+        fit = self.tree.fit(answers)
+        self._refuse_contradiction(fit, values)
+        return restrict(self.tree, fit, self.zeros) if self.zeros else (fit, 0.0)
+
+    def settle(self, fit: Estimates, chains: Sequence[Sequence[Marginal]], *, integer: bool) -> Settled:
+        """Settle every level from the top along its chain."""
+        return settle(
+            self.tree,
+            fit,
+            chains,
+            required=[self.chain(level, ()) for level in range(self.tree.spine.depth)],
+            nonnegative=self.constraints.nonnegative,
+            integer=integer,
+            zeros=self.zeros or None,
+        )
+
+    def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:
+        """Nested marginals to settle at a level: the exact ones there or below, then what fits of `wanted`."""
+        exact = [m for plan in self.tree.plan[level:] for m, variance in plan if variance == 0]
+        return chain(wanted, detailed(self.cells), exact)
+
+    def conflict(self, values: NDArray) -> InfeasibleError | None:
+        """Name invariants that cannot hold together, if there are any."""
+        if self.cells.n > CONFLICT_CELLS:
+            return None
+        return LinearProblem(self.constraints, self.headers).conflict(values)
+
+    def _refuse_contradiction(self, fit: Estimates, values: NDArray) -> None:
+        miss, level, place = fit.conflict
+        if miss <= CONFLICT * max(1.0, float(np.abs(values).max(initial=0))):
+            return
+        name = self.cells.tree.levels[level]
+        raise self.conflict(values) or InfeasibleError(
+            f"the invariants of '{self.cells.tree.label(name, place)}' and of places above or below it contradict "
+            "each other",
+            remedy="correct one of them",
+        )
+
+
+def marginal(cells: Cells, attributes: Sequence[str]) -> Marginal:
+    """The marginal table of a histogram that keeps some attributes."""
+    return tuple(identity(a.size) if a.name in attributes else summed(a.size) for a in cells.attributes)
+
+
+def detailed(cells: Cells) -> Marginal:
+    """The histogram itself."""
+    return marginal(cells, [a.name for a in cells.attributes])
+
+
+def refuses_on_histogram(constraints: Constraints) -> str | None:
+    """What the histogram kernels cannot keep."""
+    if constraints.bounds:
+        return "it keeps no bounds on crossing margins"
+    crossing = [m for m in constraints.invariants if not _nested(m, constraints.invariants)]
+    if crossing and len(constraints.cells.tree.levels) > 1:
+        return f"its invariants must be nested, and '{crossing[0]}' crosses another"
+    return None
+
+
+def _nested(margin: Margin, others: Sequence[Margin]) -> bool:
+    mine = set(margin.attributes)
+    return all(mine <= set(o.attributes) or mine >= set(o.attributes) for o in others)
+
+
+def histogram_problem(
+    constraints: Constraints, headers: Sequence[Measured], *, upward: bool = True
+) -> HistogramProblem:
+    """Lay constraints and headers out on the tree of places.
+
+    Parameters
+    ----------
+    upward
+        Let every place learn from the places below it. If not, only invariants below are repeated above.
+
+    Raises
+    ------
+    SpecError
+        If a measured margin is incomplete, or a level's histograms are not determined.
+    """
+    cells, levels = constraints.cells, constraints.cells.tree.levels
+    if part := next((h for h in headers if h.groups is not None), None):
+        raise SpecError(
+            f"only some groups of '{part.margin}' were measured",
+            remedy="use the method 'general-projection' or 'general-integer'",
+        )
+    inherited = tuple(_inherited(cells, headers, level) if not upward else () for level in range(len(levels)))
+    plan = [
+        [
+            (marginal(cells, h.margin.attributes), float(h.law.variance))
+            for h in headers
+            if h.margin.level == name
+        ]
+        + [(marginal(cells, m.attributes), 0.0) for m in inherited[level]]
+        for level, name in enumerate(levels)
+    ]
+    domain = Domain.of([detailed(cells), *(m for part in plan for m, _ in part)])
+    for level in range(len(levels)) if not upward else [len(levels) - 1]:
+        _refuse_undetermined(domain, plan[level], cells, levels[level])
+    tree = HistogramTree.prepare(domain, Spine(cells.tree.child_ptr), plan, upward=upward)
+    return HistogramProblem(constraints, tuple(headers), tree, _zeros(constraints, tree.spine), inherited)
+
+
+def _inherited(cells: Cells, headers: Sequence[Measured], level: int) -> tuple[Margin, ...]:
+    """Invariants of deeper levels."""
+    return tuple(h.margin for h in headers if h.exact and cells.tree.level(h.margin.level) > level)
+
+
+def _refuse_undetermined(domain: Domain, plan, cells: Cells, level: str) -> None:
+    if not determines(domain, plan):
+        margin = Margin(level, tuple(a.name for a in cells.attributes))
+        raise SpecError(
+            f"the measurements at level '{level}' do not determine its histograms cell by cell",
+            needed=f"'{margin}' measured, however noisily, or margins that determine it",
+            remedy=f"give a query on '{margin}' a budget",
+        )
+
+
+def _zeros(constraints: Constraints, spine: Spine) -> tuple[NDArray[np.bool_], ...]:
+    mask = constraints.zero_cells.reshape(spine.size(spine.depth - 1), -1)
+    if not mask.any():
+        return ()
+    above = [np.zeros((spine.size(level), mask.shape[1]), bool) for level in range(spine.depth - 1)]
+    return close(spine, [*above, mask])
+
+
+def solution(
+    problem: HistogramProblem, values: NDArray, chains: Sequence[Sequence[Marginal]], *, integer: bool
+) -> Solution:
+    """Least squares, then settling, for values `(q,)` or `(b, q)`."""
+    rows = [_row(problem, row, chains, integer) for row in np.atleast_2d(values)]
+    counts = np.stack([counts for counts, _, _ in rows]).reshape(*values.shape[:-1], problem.cells.n)
+    status = next((s for _, s, _ in rows if s != "solved"), "solved")
+    stats = {key: max(s[key] for _, _, s in rows) for key in rows[0][2]}
+    return Solution(counts, status, stats)
+
+
+def _row(problem: HistogramProblem, values: NDArray, chains, integer: bool) -> tuple[NDArray, str, dict]:
+    fit, left = problem.least_squares(values)
+    settled = problem.settle(fit, chains, integer=integer)
+    stats = {
+        "largest optimality residual (counts)": settled.residual,
+        "units without a place": settled.misplaced,
+        "parents settled without their margins": settled.relaxed,
+        "most iterations": settled.iterations,
+        "left on structural zeros by least squares (counts)": left,
+    }
+    status = "solved"
+    if settled.misplaced or settled.residual > 1e-3:
+        if error := problem.conflict(values):
+            raise error
+        status = "invariants or structural zeros leave no room under some place"
+    counts = settled.values[-1].ravel()
+    return (counts.astype(np.int64) if integer else counts), status, stats
+
+
+def standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray]:
+    """Standard errors (counts) of the least-squares estimates, for every measured margin and every level's total."""
+    cells, tree = problem.cells, problem.tree
+    margins = (
+        {Margin(level) for level in cells.tree.levels} | {h.margin for h in problem.headers} | {cells.finest}
+    )
+    return {
+        m: np.sqrt(tree.margin_variances(cells.tree.level(m.level), marginal(cells, m.attributes))).ravel()
+        for m in sorted(margins, key=str)
+    }

@@ -1,0 +1,67 @@
+"""Multi-pass top-down, as production releases do it: each level from its own measurements, margins first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.measurements import Measured
+from trueup.model.release import Solution
+from trueup.reconcile.histogram_tree import HistogramTree
+from trueup.reconcile.on_histogram import HistogramProblem, marginal, solution
+
+
+@dataclass(frozen=True)
+class TopDownMultipass(HistogramTree):
+    """Settle every level from its own measurements alone, given its parents, in passes over nested marginals.
+
+    For comparison: what is measured below a place does not help to estimate it. Each pass fixes the marginal tables
+    of the pass before. Invariants of deeper levels are summed to the levels above, so that these can keep them.
+
+    Attributes
+    ----------
+    rounding
+        `controlled` for whole numbers, `none` for the continuous solution.
+    passes
+        Attributes of the marginal of each pass, nested; the histogram itself always comes last. By default the
+        nested ones among the measured marginals.
+    """
+
+    rounding: Literal["controlled", "none"] = "controlled"
+    passes: tuple[tuple[str, ...], ...] = ()
+
+    name: ClassVar[str] = "topdown-multipass"
+    title: ClassVar[str] = "top-down in passes: each level from its own measurements, for comparison"
+    structures: ClassVar[frozenset[str]] = frozenset({"histogram"})
+    upward: ClassVar[bool] = False
+
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> HistogramProblem:
+        """Prepare every level by itself."""
+        for coarse, fine in zip(self.passes, self.passes[1:], strict=False):
+            if not set(coarse) <= set(fine):
+                raise SpecError(
+                    f"pass {list(fine)} does not keep the attributes of the pass {list(coarse)} before it"
+                )
+        for attribute in (a for one in self.passes for a in one):
+            constraints.cells.attribute(attribute)
+        return super().prepare(constraints, headers)
+
+    def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
+        """Reconcile values `(q,)` or `(b, q)`; nothing is drawn."""
+        if not self.passes:
+            return super().apply(state, values, rng)
+        wanted = [marginal(state.cells, attributes) for attributes in self.passes]
+        return solution(
+            state, values, [state.chain(i, wanted) for i in range(len(state.tree.plan))], integer=self.integer
+        )
+
+    def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
+        """None: a level's result depends on its settled parents, which no closed form follows."""
+        return {}
