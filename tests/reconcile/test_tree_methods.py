@@ -141,6 +141,19 @@ def distance(counts, values, loss):
     return np.sum((totals - values) ** 2) if loss == "squares" else np.sum(abs(totals - values))
 
 
+def test_projected_discrete_laplace_spreads_the_residual_and_no_more(rng):
+    """Under an exact total and no signs, the least absolute change is the residual itself, all one way."""
+    constraints = Constraints(cells((4, 7, 2)), (COUNTY,), invariants=(NATION,), nonnegative=False)
+    headers = (*measured(COUNTY), Measured("invariant", NATION, Exact()))
+    for _ in range(20):
+        noisy = rng.integers(-6, 12, 13)
+        solution = solve(TreeInteger("absolute"), constraints, headers, [*noisy, 40])
+        moved = solution.values - noisy
+        assert solution.values.sum() == 40
+        assert abs(moved).sum() == abs(40 - noisy.sum())
+        assert solution.stats["best remaining move"] == 0
+
+
 def test_the_mode_is_not_the_total():
     """A warning made visible: the continuous total is 225, the nearest integers are all 0.
 

@@ -42,8 +42,9 @@ class TreeInteger(Method):
 
     References
     ----------
-    `absolute` is the discrete Laplace mechanism projected on integer tables of Dharangutte, Gao, Gong and Yu
-    (2023), found exactly.
+    `absolute` under an invariant total, with nonnegative = false, is the projected discrete Laplace mechanism that
+    Dharangutte, Gao, Gong and Yu (2023), appendix, compare with; where many tables are equally near, as
+    there, one of them is drawn from the public digest.
     """
 
     loss: Literal["squares", "absolute"] = "squares"
