@@ -17,10 +17,10 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def methods(as_json: AsJson = False, markdown: AsMarkdown = False) -> None:
         """List the laws of noise and the reconciliation methods with their structures."""
-        from trueup.noise import LAWS
+        from trueup.noise import JOINT_LAWS, LAWS
         from trueup.reconcile import METHODS
 
-        laws = [{"name": law.name, "title": law.title} for law in LAWS]
+        laws = [{"name": law.name, "title": law.title} for law in (*LAWS, *JOINT_LAWS)]
         kinds = [{"name": k.name, "title": k.title, "structures": sorted(k.structures)} for k in METHODS]
         if as_json:
             print_json({"noise": laws, "reconcile": kinds})
