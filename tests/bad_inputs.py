@@ -1,0 +1,41 @@
+"""Lines of `docs/bad-input.md` for what costs, caps, ledgers and plans refuse.
+
+`python -m tests.bad_inputs` prints them; `tests/ledger/test_bad_input.py` holds the page to them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.ledger.bad_input import BAD
+from tests.ledger.helpers import ledger_at, release
+
+from trueup.errors import TrueupError
+
+
+def fresh_ledger(folder: Path):
+    """A ledger with a cap of 1 on `survey`, of which a release under the key `done` took a tenth."""
+    ledger = ledger_at(str(folder / "ledger.db"))
+    release(ledger, folder, key="done")
+    return ledger
+
+
+def row(what, call, ledger) -> str:
+    """One line of the page: the input, its error, what that says."""
+    try:
+        call(ledger)
+    except TrueupError as error:
+        return f"| {what} | {type(error).__name__} | {error} |"
+    raise AssertionError(f"{what} was not refused")
+
+
+def rows() -> list[str]:
+    """All lines of the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = fresh_ledger(Path(folder))
+        return [row(what, call, ledger) for what, call, *_ in BAD]
+
+
+if __name__ == "__main__":
+    print("\n".join(rows()))

@@ -1,0 +1,127 @@
+"""The table of inputs that accounting, ledger and planning refuse; each row acts on a fresh ledger.
+
+The ledger holds a cap of epsilon = 1 on the dataset `survey`, and a release under the key `done`.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+from tests.ledger.helpers import epsilon, rho
+
+from trueup.errors import BudgetError, PrivacyError, SpecError
+from trueup.ledger.account import Account
+from trueup.ledger.accountant import Loss, compose
+from trueup.ledger.caps import parse_analyst_caps, parse_caps
+from trueup.ledger.contribution import Contribution
+from trueup.ledger.conversion import delta_of, epsilon_of
+from trueup.ledger.ledger import Ledger
+from trueup.ledger.planning import Priced, allocate
+from trueup.noise import law_named
+from trueup.noise.cost import Cost
+
+HALF = Fraction(1, 2)
+PERSON = Contribution.partition()
+
+
+def ask(ledger, costs=None, *, dataset="survey", analyst="ana", kind="dp", key=None):
+    """Reserve, by default half of the cap."""
+    return ledger.reserve(dataset, analyst, kind, epsilon(HALF) if costs is None else costs, key)
+
+
+def cap(ledger, amount, currency="epsilon", kind="dp"):
+    """Declare a cap on another dataset."""
+    return ledger.init("panel", {kind: {currency: amount}})
+
+
+def exact(relation):
+    """Ask for the sensitivity of counts that are published exactly."""
+    return PERSON.sensitivity(relation, cells=2, fixed=True)
+
+
+def planned(**options):
+    """Plan a tree of three counts."""
+    noise = law_named("discrete-laplace")(HALF)
+    levels = [Priced(name, noise, HALF) for name in ("all", "area")]
+    return allocate(np.array([1, 3, 3, 3]), np.array([0, 1, 3]), levels, "epsilon", Fraction(1), **options)
+
+
+# what is tried, the call, the error, and words of its message
+BAD = [
+    ("a cost as a float", lambda x: ask(x, [Cost("epsilon", 0.1)]), SpecError, "type float"),
+    ("a cost as a NumPy float", lambda x: ask(x, [Cost("epsilon", np.float64(0.1))]), SpecError, "type float64"),
+    ("a cost that is not a number", lambda x: ask(x, [Cost("epsilon", float("nan"))]), SpecError, "type float"),
+    ("an infinite cost", lambda x: ask(x, [Cost("epsilon", float("inf"))]), SpecError, "type float"),
+    ("a cost as a bool", lambda x: ask(x, [Cost("epsilon", True)]), SpecError, "type bool"),
+    ("a cost as text", lambda x: ask(x, [Cost("epsilon", "1/2")]), SpecError, "type str"),
+    ("a negative cost", lambda x: ask(x, [Cost("epsilon", -HALF)]), SpecError, "negative"),
+    ("a negative delta", lambda x: ask(x, [Cost("epsilon", HALF, -HALF)]), SpecError, "delta of a cost is negative"),
+    ("a delta as a float", lambda x: ask(x, [Cost("epsilon", HALF, 1e-9)]), SpecError, "the delta of a cost is"),
+    ("a cost in an unknown currency", lambda x: ask(x, [Cost("mu", HALF)]), SpecError, "'mu'"),
+    ("a number where a cost belongs", lambda x: ask(x, [HALF]), SpecError, "type Fraction"),
+    ("a release without costs", lambda x: ask(x, []), SpecError, "without costs"),
+    ("an unknown kind of guarantee", lambda x: ask(x, kind="pure"), SpecError, "'pure'"),
+    ("no kind of guarantee", lambda x: ask(x, kind=None), SpecError, "kind of guarantee"),
+    ("no analyst", lambda x: ask(x, analyst=None), SpecError, "the analyst has no name"),
+    ("an analyst without letters", lambda x: ask(x, analyst=" "), SpecError, "the analyst has no name"),
+    ("an analyst that is a number", lambda x: ask(x, analyst=7), SpecError, "the analyst has no name"),
+    ("a name of 300 letters", lambda x: ask(x, analyst="a" * 300), SpecError, "too long"),
+    ("a name with a line break", lambda x: ask(x, analyst="a\nb"), SpecError, "not printable"),
+    ("no dataset", lambda x: ask(x, dataset=""), SpecError, "the dataset has no name"),
+    ("a dataset without a cap", lambda x: ask(x, dataset="census"), BudgetError, "'census' has no cap"),
+    ("an empty key", lambda x: ask(x, key=""), SpecError, "the idempotency key has no name"),
+    ("a key of another release", lambda x: ask(x, key="done"), BudgetError, "belongs to another release"),
+    ("one part in 10^30 over the cap", lambda x: ask(x, epsilon(1 + Fraction(1, 10**30))), BudgetError, "more epsilon"),
+    ("a cost of 10^300", lambda x: ask(x, epsilon(10**300)), BudgetError, "more epsilon"),
+    ("rho without a cap in rho", lambda x: ask(x, rho(HALF)), BudgetError, "no cap in rho"),
+    ("delta without a cap in delta", lambda x: ask(x, [Cost("epsilon", HALF, HALF)]), BudgetError, "no cap in delta"),
+    ("an invariant without a cap of its kind", lambda x: ask(x, kind="invariant"), BudgetError, "kind 'invariant'"),
+    ("an invariant at no cost without a cap", lambda x: ask(x, epsilon(0), kind="invariant"), BudgetError, "does not avoid"),
+    ("a cap as a float", lambda x: cap(x, 0.1), SpecError, '"0.1" or "1/10"'),
+    ("a cap of zero", lambda x: cap(x, 0), SpecError, "above zero"),
+    ("a negative cap", lambda x: cap(x, "-1"), SpecError, "above zero"),
+    ("a cap that is not a number", lambda x: cap(x, float("nan")), SpecError, "finite"),
+    ("an infinite cap", lambda x: cap(x, "inf"), SpecError, "finite"),
+    ("an infinite decimal cap", lambda x: cap(x, Decimal("Infinity")), SpecError, "finite"),
+    ("a cap as a bool", lambda x: cap(x, True), SpecError, "the cap in epsilon is True"),
+    ("a cap of nothing", lambda x: cap(x, None), SpecError, "NoneType"),
+    ("a cap with an exponent that fills the memory", lambda x: cap(x, "1e999999999"), SpecError, "finite"),
+    ("a cap in an unknown currency", lambda x: cap(x, "1", "dollars"), SpecError, "'dollars'"),
+    ("a cap for an unknown kind", lambda x: cap(x, "1", "epsilon", "local"), SpecError, "'local'"),
+    ("a dataset declared without caps", lambda x: x.init("panel", {}), SpecError, "no caps"),
+    ("a kind declared without caps", lambda x: x.init("panel", {"dp": {}}), SpecError, "no caps"),
+    ("a list where caps belong", lambda x: x.init("panel", ["epsilon"]), SpecError, "no caps"),
+    ("another value for a declared cap", lambda x: x.init("survey", {"dp": {"epsilon": "2"}}), BudgetError, "never changed"),
+    ("the cap 'epsilon'", lambda x: parse_caps(["epsilon"]), SpecError, "CURRENCY=AMOUNT"),
+    ("the cap '=1'", lambda x: parse_caps(["=1"]), SpecError, "CURRENCY=AMOUNT"),
+    ("the cap 'epsilon='", lambda x: parse_caps(["epsilon="]), SpecError, "CURRENCY=AMOUNT"),
+    ("one cap twice", lambda x: parse_caps(["epsilon=1", "dp:epsilon=2"]), SpecError, "given twice"),
+    ("an analyst's cap without the analyst", lambda x: parse_analyst_caps(["epsilon=1"]), SpecError, "names no analyst"),
+    ("a ledger without an analyst", lambda x: Account.open("ledger.db", None, None), SpecError, "--analyst"),
+    ("an analyst without a ledger", lambda x: Account.open(None, "ana", None), SpecError, "--ledger"),
+    ("a key without a ledger", lambda x: Account.open(None, None, "k"), SpecError, "--ledger"),
+    ("a ledger that does not exist", lambda x: Ledger.open("/nowhere/ledger.db"), BudgetError, "no ledger"),
+    ("a ledger at an unknown kind of URL", lambda x: Ledger.open("mysql://host/name"), BudgetError, "'mysql'"),
+    ("a neighbour relation that is misspelt", lambda x: PERSON.sensitivity("add_remove", cells=2), SpecError, "'add-remove'"),
+    ("a neighbour relation in capitals", lambda x: PERSON.sensitivity("REPLACE", cells=2), SpecError, "one of"),
+    ("no neighbour relation", lambda x: PERSON.sensitivity(None, cells=2), SpecError, "of another type"),
+    ("a query of no counts", lambda x: PERSON.sensitivity("replace", cells=0), SpecError, "is zero"),
+    ("an exact query under add-remove", lambda x: exact("add-remove"), PrivacyError, "no neighbours"),
+    ("a unit that touches no count", lambda x: Contribution(0, 1), SpecError, "is zero"),
+    ("a unit that touches -1 counts", lambda x: Contribution(-1, 1), SpecError, "is negative"),
+    ("a unit that touches 1.0 counts", lambda x: Contribution(1.0, 1), SpecError, "type float"),
+    ("a unit that touches True counts", lambda x: Contribution(True, 1), SpecError, "type bool"),
+    ("a contribution of 1/2", lambda x: Contribution(1, HALF), SpecError, "type Fraction"),
+    ("a dp and an invariant loss added", lambda x: Loss("dp") + Loss("invariant"), PrivacyError, "one kind"),
+    ("a delta that was spent", lambda x: compose([Cost("rho", HALF, HALF)]).at_delta(HALF), PrivacyError, "used up"),
+    ("rho converted at delta 0", lambda x: epsilon_of(HALF, Fraction(0)), SpecError, "between zero and one"),
+    ("rho converted at delta 1", lambda x: epsilon_of(HALF, Fraction(1)), SpecError, "between zero and one"),
+    ("rho converted at a float delta", lambda x: epsilon_of(HALF, 1e-6), SpecError, "no Fraction"),
+    ("a negative rho converted", lambda x: epsilon_of(-HALF, HALF), SpecError, "rho is negative"),
+    ("rho converted at a negative epsilon", lambda x: delta_of(HALF, -HALF), SpecError, "epsilon is negative"),
+    ("a plan for an unknown level", lambda x: planned(weights={"block": 1.0}), SpecError, "no level 'block'"),
+    ("a plan with a target of 0", lambda x: planned(targets={"area": 0.0}), SpecError, "out of range"),
+    ("a plan with a weight that is not a number", lambda x: planned(weights={"area": float("nan")}), SpecError, "out of range"),
+]  # fmt: skip
