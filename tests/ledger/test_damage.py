@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.ledger.helpers import epsilon, ledger_at, release
+from tests.ledger.helpers import epsilon, ledger_at, release, stage
 
 from trueup.errors import BudgetError, BundleError
 from trueup.ledger.chain import digest
@@ -143,6 +143,14 @@ def test_bundles_without_a_ledger_are_listed(kept):
     found = verify(Ledger.open(str(kept)), kept.parent)
     assert found.unrecorded == (str(kept.parent / "free"),)
     assert not found.findings
+
+
+def test_what_an_interrupted_run_left_is_no_release(kept):
+    ledger = Ledger.open(str(kept))
+    stage(kept.parent / ".out9.staging-x", ledger.reserve(*DP, epsilon("1/10")))
+    assert not verify(ledger, kept.parent).findings
+    (kept.parent / ".out9.staging-x").rename(kept.parent / "out9")
+    assert "without a committed entry" in verify(ledger, kept.parent).findings[0]
 
 
 def test_verification_against_nothing_is_refused(kept, tmp_path):

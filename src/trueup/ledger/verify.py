@@ -91,7 +91,9 @@ def _replay(entries: list[Entry]) -> tuple[State, list[str]]:
 
 def _manifests(folder: Path) -> list[Path]:
     here = folder / MANIFEST
-    found = [here] if here.is_file() else sorted(folder.glob(f"**/{MANIFEST.as_posix()}"))
+    every = [here] if here.is_file() else sorted(folder.glob(f"**/{MANIFEST.as_posix()}"))
+    # Folders whose name begins with a dot are what interrupted runs left: never published.
+    found = [p for p in every if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
     if not found:
         raise BundleError(f"'{folder}' holds no bundle", needed="a bundle, or a folder of bundles")
     return found
