@@ -139,7 +139,7 @@ def test_priors_are_priors():
     plain = ReleasedSum(np.array([3, 5]), (ONE, TWO), ONE)
     first, second, mass = two_parts(plain)
     prior = Poisson(4.0)
-    both = np.exp(prior.logpmf(first))[:, None] * np.exp(prior.logpmf(second))
+    both = np.outer(np.exp(prior.logpmf(first)), np.exp(prior.logpmf(second)))
     expected = mass * both
     ours = two_parts(ReleasedSum(np.array([3, 5]), (ONE, TWO), ONE, prior=prior))[2]
     assert np.abs(ours - expected / expected.sum()).max() < 1e-12

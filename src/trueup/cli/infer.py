@@ -66,14 +66,16 @@ def register(app: typer.Typer) -> None:
 
 
 def _read(source: Path, sdhc: list[Path], nmf: Path | None):
-    """Return a spec and measurements from a bundle or from published files."""
+    """Return a spec and what was published, from a bundle or from published files."""
     from trueup.errors import SpecError
     from trueup.io import bundle
 
     if source.is_dir():
         if sdhc or nmf:
             raise SpecError("a bundle holds its own measurements", remedy="give a spec with --sdhc or --nmf")
-        return bundle.read_spec(source)[1], bundle.read_measurements(source)
+        released = "counts" in bundle.read_manifest(source)
+        read = bundle.read_release if released else bundle.read_measurements
+        return bundle.read_spec(source)[1], read(source)
     from trueup.model.spec import load_spec
 
     spec = load_spec(source)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError, SpecError
 from trueup.infer.inequalities import LinearInequalities
 from trueup.infer.method import Method, Progress
+from trueup.infer.released_multinomial import ReleasedMultinomial
 from trueup.infer.tree_exact import TreeExact
 from trueup.model.build import build_constraints
 from trueup.model.constraints import Constraints
@@ -27,6 +28,7 @@ from trueup.model.spec import Spec
 METHODS: tuple[type[Method], ...] = (
     TreeExact,
     LinearInequalities,
+    ReleasedMultinomial,
 )
 """Every method; the first that fits is the default."""
 
@@ -100,11 +102,22 @@ def infer(
     if why := misfit(chosen, constraints, measured):
         raise SpecError(f"method '{chosen.name}' does not fit: {why}", remedy="see `trueup methods`")
     state = chosen.prepare(constraints, measured.headers)
-    drawn = chosen.apply(state, measured.flat, draws, measured.rng(), progress or _silent)
+    drawn = chosen.apply(state, _values(chosen, source), draws, measured.rng(), progress or _silent)
     if drawn.status != "solved":
         raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.status}")
     noisy = _finest_values(measured) if ratios else None
     return Posterior(measured.cells, drawn, describe(chosen), measured.digest, level, ratios, noisy)
+
+
+def _values(method: Method, source: Measurements | Release) -> NDArray:
+    """The values that a method works on: measured ones, or released counts alone."""
+    if not method.released:
+        return source.measurements.flat if isinstance(source, Release) else source.flat
+    if not isinstance(source, Release):
+        raise SpecError(f"method '{method.name}' is given measurements", needed="a release: its counts")
+    if why := method.refuses_release(source.method):
+        raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="correct its parameters")
+    return source.counts
 
 
 def _finest_values(measured: Measurements) -> tuple[NDArray, NDArray]:
@@ -144,7 +157,7 @@ def choose(entry: Mapping[str, Any], constraints: Constraints, measured: Measure
     if "method" in entry:
         return build(str(entry["method"]), parameters)
     for kind in METHODS:
-        if misfit(kind(), constraints, measured) is None:
+        if not kind.released and misfit(kind(), constraints, measured) is None:
             return build(kind.name, parameters)
     raise SpecError(
         f"no method infers counts of structure '{constraints.structure()}' from these measurements",

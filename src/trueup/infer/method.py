@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,6 +38,10 @@ class Method(ABC):
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Say why this problem is beyond it although its structure is not; None if fine."""
+        return None
+
+    def refuses_release(self, method: Mapping[str, Any]) -> str | None:
+        """Say why counts that this reconciliation released are beyond it; for methods with `released`."""
         return None
 
     @abstractmethod

@@ -93,7 +93,7 @@ class ReleasedSum:
         """How far the released total can be from the noisy parts' sum; -1 where it is not bound to it."""
         if self.total_law is None:
             return 0
-        if self.total == "independent":
+        if self.total == "independent" or self.total_law.variance == 0:
             return -1
         distinct, kind = self.kinds
         if not all(isinstance(law, DiscreteLaplace) for law in (self.total_law, *distinct)):

@@ -159,6 +159,22 @@ def read_counts(folder: Path, cells: Cells) -> dict[Margin, NDArray[np.int64]]:
     return tables
 
 
+def read_release(folder: Path) -> Release:
+    """Read the released counts of a bundle with its measurements.
+
+    Raises
+    ------
+    BundleError
+        If a file is missing or is not the one that the manifest names, or nothing was released.
+    """
+    measurements, manifest = read_measurements(folder), read_manifest(folder)
+    tables = read_counts(folder, measurements.cells)
+    counts = tables[measurements.cells.finest]
+    return Release(
+        measurements, counts, manifest["method"], manifest["checks"], manifest["stats"], tuple(tables)
+    )
+
+
 def read_errors(folder: Path, cells: Cells) -> dict[Margin, NDArray[np.float64]]:
     """Read the standard errors (counts) of the tables that state them."""
     found = {}

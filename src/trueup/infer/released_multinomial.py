@@ -1,0 +1,191 @@
+"""Released counts alone: the posterior behind a multinomial mode or draw of one total and its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.infer.method import Method, Progress, in_blocks
+from trueup.infer.priors import Bounded, FlatTotal, Masses, NegativeBinomial, Poisson, read_prior
+from trueup.infer.released_problem import ModePosterior, ReleasedSum, draw_posterior, two_parts
+from trueup.kernel.diagnostics import diagnose
+from trueup.model import prior as table
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.measurements import Measured
+from trueup.model.nested import canonical
+from trueup.model.posterior import Drawn, Marginals
+from trueup.noise.law import Law
+
+BLOCK = 1000
+CHAINS = 4
+MOST_R_HAT, LEAST_ESS = 1.01, 400
+
+
+@dataclass(frozen=True)
+class ReleasedMultinomial(Method):
+    """The posterior of true counts when only the result of a multinomial method was published.
+
+    Behind a mode draws are exact and independent, for any number of parts, and two parts have
+    exact marginals. Behind a draw (Algorithm 2) they are chains, checked for convergence.
+
+    Attributes
+    ----------
+    release
+        `mode` or `sample`: which multinomial method released the counts.
+    total, empty
+        As in that method.
+    prior
+        Name, or name and parameters: flat, bounded, poisson, negative-binomial or masses on every
+        part, or flat-total with a uniform split.
+
+    References
+    ----------
+    Wang and Reiter (2021), section 4; Wang (2020), section 3.2.
+    """
+
+    release: Literal["mode", "sample"] = "mode"
+    total: Literal["independent", "summed"] = "independent"
+    empty: Literal["error", "uniform"] = "uniform"
+    prior: Mapping[str, Any] | str = "flat"
+
+    name: ClassVar[str] = "released-multinomial"
+    title: ClassVar[str] = "released counts alone: behind a multinomial mode or draw of one sum"
+    structures: ClassVar[frozenset[str]] = frozenset({"sum"})
+    released: ClassVar[bool] = True
+
+    def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
+        """One noisy version of each part, at most one of the total, nothing else."""
+        if constraints.bounds or not constraints.nonnegative:
+            return "it knows no bounds other than zero"
+        if any(header.groups is not None for header in headers):
+            return "it needs margins that were measured whole"
+        finest = [h for h in headers if canonical(constraints.cells, h.margin) == constraints.cells.finest]
+        if len(finest) != 1 or len(headers) - len(finest) > 1:
+            return "it needs one noisy version of the parts and at most one of the total: no mixed releases"
+        return "the parts are invariants" if finest[0].exact else None
+
+    def refuses_release(self, method: Mapping[str, Any]) -> str | None:
+        """Say why counts that this method released are not what is described; None if they are."""
+        expected = {"mode": "multinomial-mode", "sample": "multinomial-sample"}[self.release]
+        if method.get("method") != expected:
+            return f"the counts were released by '{method.get('method')}', not by '{expected}'"
+        if method.get("algorithm") == 1:
+            return "Algorithm 1 draws its weights too; only Algorithm 2 is supported"
+        for name in ("total", "empty"):
+            if method.get(name) != getattr(self, name):
+                return f"they were released with {name} = '{method.get(name)}', not '{getattr(self, name)}'"
+        informed = [p for p in ("prior", "prior_total") if dict(method.get(p, {})).get("name") != "flat"]
+        return f"they were released with a {informed[0]} of their own" if informed else None
+
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State:
+        """Read the laws of the parts and of the total."""
+        finest = constraints.cells.finest
+        laws = {canonical(constraints.cells, h.margin) == finest: h.law for h in headers}
+        active = np.flatnonzero(~constraints.zero_cells)
+        return _State(constraints, laws[True], laws.get(False), active)
+
+    def apply(
+        self, state: _State, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
+    ) -> Drawn:
+        """Draw the true counts given released ones `(n,)`."""
+        problem = self._problem(state, values)
+        if self.release == "sample":
+            return self._chains(problem, state, draws, rng)
+        posterior = ModePosterior.of(problem)
+        accepted = []
+
+        def block(size: int) -> NDArray:
+            drawn, share = posterior.draw(size, rng)
+            accepted.append(share)
+            return state.spread(drawn)
+
+        counts, whole = in_blocks(block, draws, BLOCK, progress)
+        stats = {
+            "accepted": float(np.mean(accepted)),
+            "dropped_mass": posterior.left_out,
+            "draws": len(counts),
+            "interrupted": not whole,
+        }
+        exact = (
+            _exact_marginals(problem, state) if len(state.active) == state.constraints.cells.n == 2 else {}
+        )
+        return Drawn(counts[None], independent=True, marginals=exact, stats=stats)
+
+    def _problem(self, state: _State, values: NDArray) -> ReleasedSum:
+        counts = np.asarray(values)[state.active].astype(np.int64)
+        prior, prior_total = _priors(self.prior)
+        return ReleasedSum(
+            counts, (state.law,) * len(counts), state.total_law, self.total, prior, prior_total, self.empty
+        )
+
+    def _chains(self, problem: ReleasedSum, state: _State, draws: int, rng: np.random.Generator) -> Drawn:
+        counts = state.spread(draw_posterior(problem, CHAINS, max(-(-draws // CHAINS), 8), rng))
+        r_hat, ess = diagnose(counts)
+        good = r_hat.max() <= MOST_R_HAT and ess.min() >= min(LEAST_ESS, draws / 2)
+        status = (
+            "solved"
+            if good
+            else f"R-hat {r_hat.max():.3f}, effective draws {ess.min():.0f}; ask for more draws"
+        )
+        return Drawn(counts, independent=False, r_hat=r_hat, ess=ess, status=status, stats={"chains": CHAINS})
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """Laws and cells of one sum."""
+
+    constraints: Constraints
+    law: Law
+    total_law: Law | None
+    active: NDArray[np.int64]
+
+    def spread(self, counts: NDArray) -> NDArray:
+        """Put counts of the active cells among structural zeros, `(..., n)`."""
+        out = np.zeros((*counts.shape[:-1], self.constraints.cells.n), np.int64)
+        out[..., self.active] = counts
+        return out
+
+
+def _priors(entry: Mapping[str, Any] | str) -> tuple[table.Prior, table.Prior]:
+    """Priors on the parts and on the total."""
+    given = read_prior(entry)
+    if isinstance(given, FlatTotal):
+        if given.split != "uniform":
+            raise SpecError(f"prior 'flat-total' with split '{given.split}'", needed="split = 'uniform'")
+        return table.FLAT, table.Masses((1.0,) * (given.upper + 1))
+    if isinstance(given, Bounded):
+        return table.Masses((1.0,) * (given.upper + 1)), table.FLAT
+    if isinstance(given, Masses):
+        return table.Masses(given.masses), table.FLAT
+    if isinstance(given, Poisson | NegativeBinomial):
+        numbers = {name: _one(value, given.name) for name, value in vars(given).items()}
+        kind = table.Poisson if isinstance(given, Poisson) else table.NegativeBinomial
+        return kind(**numbers), table.FLAT
+    return table.FLAT, table.FLAT
+
+
+def _one(value: float | tuple[float, ...], name: str) -> float:
+    if isinstance(value, tuple):
+        raise SpecError(f"prior '{name}' with a parameter for each cell", needed="one for all cells")
+    return float(value)
+
+
+def _exact_marginals(problem: ReleasedSum, state: _State) -> dict[Margin, Marginals]:
+    """Exact masses of two parts and their total."""
+    first, second, mass = two_parts(problem)
+    parts = [mass.sum(axis=1), mass.sum(axis=0)]
+    sums = np.arange(first.size)[:, None] + np.arange(second.size)[None, :]
+    total = np.bincount(sums.ravel(), mass.ravel())
+    cells = state.constraints.cells
+    return {
+        cells.finest: Marginals(
+            np.cumsum([0, first.size, second.size]), np.array([first[0], second[0]]), np.concatenate(parts)
+        ),
+        cells.coarsest: Marginals(np.array([0, total.size]), np.array([first[0] + second[0]]), total),
+    }
