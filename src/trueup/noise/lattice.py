@@ -86,6 +86,11 @@ class LatticeLaplace(OnLattice, DiscreteLaplace):
         """Return the law that spends the pure epsilon `amount` on one smallest change."""
         return cls(rational(amount, "epsilon") / sensitivity.l1)
 
+    @property
+    def factor(self) -> tuple[float, int]:
+        """Rate and power of a cell's factor `exp(-rate |v|^power)`."""
+        return float(self.epsilon), 1
+
     def sentence(self) -> str:
         """Describe the law in one plain sentence."""
         return (
@@ -121,6 +126,11 @@ class LatticeGaussian(OnLattice, DiscreteGaussian):
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> LatticeGaussian:
         """Return the law that spends the zCDP `amount` on one smallest change."""
         return cls(sensitivity.l2_squared / (2 * rational(amount, "rho")))
+
+    @property
+    def factor(self) -> tuple[float, int]:
+        """Rate and power of a cell's factor `exp(-rate |v|^power)`."""
+        return float(1 / (2 * self.sigma2)), 2
 
     def sentence(self) -> str:
         """Describe the law in one plain sentence."""
