@@ -95,10 +95,10 @@ class LinearProblem:
             names = self.labels(values)
             shown = "; ".join(names[r] for r in rows[:6])
             more = f"; and {len(rows) - 6} more" if len(rows) > 6 else ""
-            what = "in whole numbers " if narrow and polyhedron.feasible() else ""
+            what = " in whole numbers" if narrow and polyhedron.feasible() else ""
             sign = " with counts of at least zero" if self.constraints.nonnegative else ""
             return InfeasibleError(
-                f"these cannot hold together {what}{sign}".rstrip() + f": {shown}{more}",
+                f"these cannot hold together{what}{sign}: {shown}{more}",
                 remedy="correct or drop one of them",
             )
         return None
