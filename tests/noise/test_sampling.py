@@ -163,9 +163,9 @@ def test_a_thousand_million_draws_bracket_epsilon(epsilon, rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", WIDE, ids=str)
+@pytest.mark.parametrize("law", [DiscreteLaplace("1/1000"), DiscreteGaussian("1000000")], ids=str)
 def test_wide_draws_are_not_off_by_one(law, rng):
-    """The mean of 1e9 draws, where one count is more than twenty standard errors (sigma 1,000)."""
+    """The mean of 1e9 draws, where one count is more than twenty standard errors."""
     blocks = [np.mean(law.sample(10_000_000, rng.bytes)) for _ in range(100)]
     error = np.sqrt(law.variance / 1e9)
     assert abs(np.mean(blocks)) < 5.2 * error

@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 
 import pytest
 
 from trueup.measure.entropy import words
 from trueup.noise import DiscreteGaussian, DiscreteLaplace
+from trueup.noise.interval import Powers
 
 # In an interpreter of its own, since a fork of a test runner may have threads.
 FORK = """
@@ -66,6 +68,31 @@ def test_threads_draw_different_noise():
         for law in laws:
             draws = list(threads.map(lambda _, law=law: tuple(law.sample(40, words).tolist()), range(64)))
             assert len(set(draws)) == 64
+
+
+def test_threads_that_build_the_same_table_at_once_build_it_right():
+    """Interrupted as often as can be, from empty caches, with words that reach the deep stages."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5):
+            shared, alone = Powers(Fraction(1, 30)), Powers(Fraction(1, 30))
+            with ThreadPoolExecutor(8) as threads:
+                list(threads.map(lambda i, p=shared: p(20 * i, 192), range(60)))
+            for j in range(0, 1180, 7):
+                ours, right = shared(j, 192), alone(j, 192)
+                assert (ours.lo, ours.hi) == (right.lo, right.hi)
+    finally:
+        sys.setswitchinterval(interval)
+
+
+@pytest.mark.parametrize(
+    "law", [DiscreteLaplace("1/10"), DiscreteLaplace("1/1000"), DiscreteGaussian("4000000")]
+)
+@pytest.mark.parametrize("size", [1, 2, 1000])
+def test_a_source_that_gives_too_few_bytes_is_refused(law, size):
+    with pytest.raises(ValueError, match=r"gave|buffer"):
+        law.sample(size, lambda count: words(count)[: count // 2])
 
 
 def test_processes_draw_different_noise():

@@ -18,7 +18,7 @@ import numpy as np
 
 from trueup.noise.geometric import two_sided_geometric
 from trueup.noise.interval import exp_neg
-from trueup.noise.inversion import CHUNK
+from trueup.noise.inversion import CHUNK, fetch
 from trueup.noise.law import Integers, Words
 
 _MARGIN = (1 << 13) + 16
@@ -41,7 +41,7 @@ class GaussianWide:
         """Draw one value."""
         words = _Ahead(words)
         while True:
-            y, u = self.envelope.draw(words), int.from_bytes(words(4), "little")
+            y, u = self.envelope.draw(words), int.from_bytes(fetch(words, 4), "little")
             likely = self._exp(min(abs(y), self.furthest), *_lists())
             if u < likely - _MARGIN or (u <= likely + _MARGIN and self._accepts(y, u, words)):
                 return y
@@ -58,7 +58,7 @@ class GaussianWide:
     def _accepted(self, count: int, words: Words) -> Integers:
         """Draw `count` candidates, return those accepted."""
         y = self.envelope.sample(count, words)
-        u = np.frombuffer(words(4 * count), np.uint32).astype(np.int64)
+        u = np.frombuffer(words(4 * count), np.uint32, count).astype(np.int64)
         beyond = u - self._exp(np.minimum(np.abs(y), self.furthest), *_tables())
         accept = beyond < -_MARGIN
         for i in np.flatnonzero(np.abs(beyond) <= _MARGIN):
@@ -83,7 +83,7 @@ class GaussianWide:
                 return True
             if bound.hi <= u << 64:
                 return False
-            u, bits = u << 64 | int.from_bytes(words(8), "big"), bits + 64
+            u, bits = u << 64 | int.from_bytes(fetch(words, 8), "big"), bits + 64
 
 
 @lru_cache(maxsize=1)
@@ -110,6 +110,6 @@ class _Ahead:
 
     def __call__(self, count: int) -> bytes:
         if len(self.kept) < count:
-            self.kept = self.words(max(32, count))
+            self.kept = fetch(self.words, max(32, count))
         taken, self.kept = self.kept[:count], self.kept[count:]
         return taken

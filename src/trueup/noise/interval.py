@@ -56,8 +56,10 @@ class Interval:
         return Interval(self.lo >> drop, -(-self.hi >> drop), bits)
 
     def floor(self, bits: int) -> int | None:
-        """Return `floor(x 2^bits)` for an `x < 1` that is no multiple of `2^-bits`, None if undecided."""
-        # Such an x lies strictly inside a cell, so an upper end on the cell's own end still decides.
+        """Return `floor(x 2^bits)` for an `x < 1`, None if undecided; see below for multiples of `2^-bits`."""
+        # An x with x 2^bits < cell + 1 has the floor `cell`, and hi may touch cell + 1 where x cannot. (A cdf
+        # of the laws here is transcendental; were it ever equal, a sampler would still be exact, since it
+        # looks further whenever its bits equal a stored floor and decides alike for both.)
         drop = self.bits - bits
         cell = self.lo >> drop
         return cell if self.hi <= (cell + 1) << drop else None
@@ -100,11 +102,14 @@ class Powers:
         self._known: dict[int, list[Interval]] = {}
 
     def __call__(self, j: int, bits: int) -> Interval:
-        known = self._known.setdefault(bits, [Interval.exact(1, bits)])
+        known = self._known.get(bits, [Interval.exact(1, bits)])
         if j >= len(known):
+            # A new list, swapped in whole: threads share samplers, and must not append to one list in turns.
+            known = [*known]
             ratio = exp_neg(self.rate, bits)
-            for _ in range(j + 1 - len(known)):
+            while j >= len(known):
                 known.append(known[-1] * ratio)
+            self._known[bits] = known
         return known[j]
 
 

@@ -35,13 +35,21 @@ def chunks(size: int) -> Iterator[slice]:
         yield slice(start, min(start + CHUNK, size))
 
 
+def fetch(words: Words, count: int) -> bytes:
+    """Fetch words; fewer than asked for would bias a draw in silence."""
+    fetched = words(count)
+    if len(fetched) != count:
+        raise PrivacyError(f"the source of randomness gave {len(fetched)} bytes", needed=f"{count}")
+    return fetched
+
+
 class Inversion:
     """Sampler of one law on the integers.
 
     Parameters
     ----------
     enclose
-        The law's cdf. No value strictly between 0 and 1 may be a multiple of `2^-word_bits`.
+        The law's cdf; between 0 and 1 it takes irrational values.
     support
         The `k` whose `F(k)` is stored, in order, within +-32,000. Outside them the cdf must be 0 or 1, or
         closer to 0 and 1 than `2^-word_bits`.
@@ -76,14 +84,14 @@ class Inversion:
     def first_words(self, count: int, words: Words) -> np.ndarray:
         """Draw `count` first words of `lookup_bits` bits."""
         dtype = np.dtype(np.uint16 if self.lookup_bits <= 16 else np.uint32)
-        first = np.frombuffer(words(dtype.itemsize * count), dtype)
+        first = np.frombuffer(words(dtype.itemsize * count), dtype, count)
         surplus = 8 * dtype.itemsize - self.lookup_bits
         return first >> dtype.type(surplus) if surplus else first
 
     def draw(self, words: Words) -> int:
         """Draw one value (the cheap path for scalars)."""
         size = 2 if self.lookup_bits <= 16 else 4
-        first = int.from_bytes(words(size), "little") >> (8 * size - self.lookup_bits)
+        first = int.from_bytes(fetch(words, size), "little") >> (8 * size - self.lookup_bits)
         value = self.lookup.item(first)
         return value if value != UNDECIDED else int(self._extend(np.array([first]), words)[0])
 
@@ -110,7 +118,7 @@ class Inversion:
     def _extend(self, first: np.ndarray, words: Words) -> Integers:
         """Stage 2: extend undecided first words to `word_bits` and search the thresholds."""
         more = self.word_bits - self.lookup_bits
-        fresh = np.frombuffer(words(8 * len(first)), np.uint64) >> np.uint64(64 - more)
+        fresh = np.frombuffer(words(8 * len(first)), np.uint64, len(first)) >> np.uint64(64 - more)
         u = (first.astype(np.uint64) << np.uint64(more)) | fresh
         j = np.searchsorted(self.thresholds, u)
         values = j + self.support.start
@@ -123,7 +131,7 @@ class Inversion:
         """Stage 3: extend one `u` that equals a threshold until the cdf's enclosures decide."""
         bits = self.word_bits
         while bits < _BROKEN:
-            u = u << 8 * self.step | int.from_bytes(words(self.step), "big")
+            u = u << 8 * self.step | int.from_bytes(fetch(words, self.step), "big")
             bits += 8 * self.step
             value = self._search(u, bits)
             if value is not None:

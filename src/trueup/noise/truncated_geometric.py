@@ -83,7 +83,7 @@ class TruncatedGeometric(IntegerLaw):
         # Counts move by whole numbers e. With d(e) <= a e for all e that the sensitivity allows, the sum is
         # at most a l1; with d(e) <= b e^2 it is at most b l2_squared.
         moves = range(1, min(isqrt(int(sensitivity.l2_squared)), int(sensitivity.l1), 2 * self.bound + 1) + 1)
-        excluded = [self._excluded(e) for e in moves]
+        excluded = self._excluded(moves)
         linear = sensitivity.l1 * max((d / e for d, e in zip(excluded, moves)), default=Fraction(0))
         square = sensitivity.l2_squared * max(
             (d / e**2 for d, e in zip(excluded, moves)), default=Fraction(0)
@@ -91,11 +91,12 @@ class TruncatedGeometric(IntegerLaw):
         delta = min(Fraction(1), _rounded_up(min(linear, square)))
         return Cost("epsilon", self.epsilon * sensitivity.l1, delta)
 
-    def _excluded(self, move: int) -> Fraction:
-        """Bound `P(X > bound - move)` from above."""
+    def _excluded(self, moves: range) -> list[Fraction]:
+        """Bound `P(X > bound - move)` from above for every move."""
         bits = min(1024, 64 + 2 * int(self.epsilon * (self.bound + 1)))
-        tail = Tail(self.epsilon, self.bound).cdf(move - self.bound - 1, bits)
-        return Fraction(tail.hi, 1 << tail.bits)
+        tail = Tail(self.epsilon, self.bound)
+        bounds = [tail.cdf(move - self.bound - 1, bits) for move in moves]
+        return [Fraction(bound.hi, 1 << bound.bits) for bound in bounds]
 
     @property
     def support(self) -> tuple[float, float]:
