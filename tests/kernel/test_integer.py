@@ -28,7 +28,7 @@ def weights(variance, kind):
     st.integers(0, 2**32),
     st.lists(st.sampled_from([np.inf, np.inf, 1, 3]), min_size=40, max_size=40),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_equals_enumeration(case, kind, seed, limits):
     """Values are kept small enough that every optimum has leaves of at most TOP."""
     child_ptr, variance, y = case

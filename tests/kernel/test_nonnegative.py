@@ -14,7 +14,7 @@ CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
 
 @given(problem(most_leaves=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_equals_enumeration_of_active_sets(case):
     child_ptr, variance, y = case
     assume(unidentified(child_ptr, messages(child_ptr, variance)[1]) < 0)
