@@ -189,7 +189,7 @@ def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, I
     noisy = [_noisy_window(int(k), reach) for k in problem.counts]
     true = [np.arange(max(int(k) - reach, 0), int(k) + reach + 1) for k in problem.counts]
     weights = [np.maximum(y, 0) for y in noisy]
-    release = (draw_table if drawn else mode_table)(*weights, problem.counts)
+    release = (draw_table if drawn else mode_table)(weights[0], weights[1], problem.counts)
     if problem.empty == "uniform":
         release = release + _even(weights, problem.counts, drawn)
     pmfs = tuple(law.pmf(np.arange(w + 1)) for law, w in zip(problem.laws, widths))
