@@ -111,7 +111,7 @@ def _law(query: Query, budget: Fraction, reach: Contribution, neighbours: Relati
             needed="a discrete law: noise from floating-point numbers reveals the count beneath it",
             remedy='write noise = "discrete-laplace" or "discrete-gaussian"',
         )
-    law = kind.for_budget(budget, sensitivity, **query.options)
+    law = kind.budgeted(budget, sensitivity, query.options)
     if (currency := law.cost(sensitivity).currency) != query.currency:
         raise SpecError(
             f"query '{query.name}' gives a budget in {query.currency}, but '{query.noise}' is priced in {currency}",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from fractions import Fraction
+from inspect import signature
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from trueup.errors import PrivacyError, SpecError
+from trueup.noise.cost import Sensitivity
 from trueup.noise.law import Integers, Reals, Words
 
 WIDEST = 2**28
@@ -39,6 +41,28 @@ class BaseLaw:
     def logpmf(self, noise: ArrayLike) -> Reals:
         """Log mass (log density for a continuous law) at `noise`."""
         raise NotImplementedError
+
+    @classmethod
+    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity, **options: Any) -> Self:
+        """Return the law that spends `amount` on a vector of that sensitivity."""
+        raise NotImplementedError
+
+    @classmethod
+    def budgeted(cls, amount: Fraction, sensitivity: Sensitivity, options: Mapping[str, Any]) -> Self:
+        """Do the same with further parameters by name, as a spec gives them.
+
+        Raises
+        ------
+        SpecError
+            If the law has no such parameter, besides what `for_budget` refuses.
+        """
+        known = list(signature(cls.for_budget).parameters)[2:]
+        if unknown := [str(name) for name in options if name not in known]:
+            raise SpecError(
+                f"law {cls.name!r} is given the option {unknown[0]!r}",
+                needed=f"one of {', '.join(known)}" if known else "no options",
+            )
+        return cls.for_budget(amount, sensitivity, **options)
 
     def parameters(self) -> dict[str, str]:
         """Exact parameters as strings, for manifests."""
