@@ -157,7 +157,7 @@ def test_an_inequality_that_no_point_satisfies_is_named():
     margin = Margin("level1", ("sex",))
     constraints = Constraints(cells, (margin,), linear=(rule,))
     for method in (GeneralProjection(), GeneralInteger()):
-        with pytest.raises(InfeasibleError, match="'female \\+ male <= -1' at [01]"):
+        with pytest.raises(InfeasibleError, match=r"'female \+ male <= -1' at [01]"):
             method.apply(method.prepare(constraints, [Measured("q", margin, LAW)]), np.arange(4), RNG)
 
 

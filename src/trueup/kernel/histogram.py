@@ -65,6 +65,13 @@ class Filter:
     variance: np.ndarray  # V
     below: np.ndarray  # U^+ of the inner nodes
 
+    def tiled(self, copies: int) -> Filter:
+        """The same for several copies of the level's nodes."""
+        parts = (self.updated, self.gain, self.variance, self.below)
+        return Filter(
+            self.precision, self.rows, *(p if len(p) == 1 else np.tile(p, (copies, 1, 1)) for p in parts)
+        )
+
     def update(self, s: np.ndarray, h: np.ndarray, e: np.ndarray) -> np.ndarray:
         """Estimate from the subtree: children's sum `s`, information `h`, exact answers `e`."""
         z = s + product(self.updated, h - product(self.precision, s))
@@ -180,6 +187,11 @@ class HistogramTree:
                 for component, variances in zip(domain.components, below, strict=True)
             )
         return cls(domain, spine, tuple(tuple(p) for p in plan), tuple(filters), upward)
+
+    def tiled(self, copies: int) -> HistogramTree:
+        """The same problem several times over, for as many rows of answers; see `Spine.tiled`."""
+        filters = tuple(tuple(f.tiled(copies) for f in level) for level in self.filters)
+        return HistogramTree(self.domain, self.spine.tiled(copies), self.plan, filters, self.upward)
 
     def fit(self, answers: Sequence[Sequence[np.ndarray]]) -> Estimates:
         """Estimates from the answers: per level and planned marginal, (nodes, cells of the marginal)."""

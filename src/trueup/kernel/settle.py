@@ -160,9 +160,9 @@ class _Level:
     def of(cls, tree: HistogramTree, fit: Estimates, level: int, above: np.ndarray | None) -> _Level:
         variances = tuple(f.variance for f in tree.filters[level])
         if above is None:
-            return cls(
-                Metric(tree.domain, variances, np.zeros(1, np.int64), 1, tied=False), fit.values[0], None
-            )
+            roots = tree.spine.size(0)
+            metric = Metric(tree.domain, variances, np.arange(roots), roots, tied=False)
+            return cls(metric, fit.values[0], None)
         first, inner = tree.spine.firsts[level - 1], tree.spine.inner[level - 1]
         metric = Metric(tree.domain, variances, first, tree.spine.size(level))
         parents = above[inner].astype(float)

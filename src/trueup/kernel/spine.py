@@ -15,7 +15,8 @@ class Spine:
     Parameters
     ----------
     child_ptr : (nodes + 1,) int64 array
-        Children of node v are `child_ptr[v]:child_ptr[v + 1]`; node 0 is the root.
+        Children of node v are `child_ptr[v]:child_ptr[v + 1]`.
+    roots : number of roots, nodes 0, 1, ...; more than one make a forest
 
     Examples
     --------
@@ -27,11 +28,12 @@ class Spine:
     """
 
     child_ptr: np.ndarray
+    roots: int = 1
 
     @cached_property
     def levels(self) -> tuple[slice, ...]:
         """The nodes of every level."""
-        levels, start, stop = [], 0, 1
+        levels, start, stop = [], 0, self.roots
         while start < stop:
             levels.append(slice(start, stop))
             start, stop = stop, int(self.child_ptr[stop])
@@ -56,6 +58,12 @@ class Spine:
     def size(self, level: int) -> int:
         """Number of nodes on a level."""
         return self.levels[level].stop - self.levels[level].start
+
+    def tiled(self, copies: int) -> Spine:
+        """Several copies side by side: on every level the nodes of the first copy, of the second, ..."""
+        counts = [np.tile(np.diff(self.child_ptr[lv.start : lv.stop + 1]), copies) for lv in self.levels]
+        roots = self.roots * copies
+        return Spine(roots + np.append(0, np.cumsum(np.concatenate(counts))), roots)
 
     def children(self, level: int) -> np.ndarray:
         """Number of children of every inner node of a level."""

@@ -80,7 +80,7 @@ def project(state: HistogramProblem, values: NDArray) -> Projection:
     if margins and noisy and all(len(h.margin.attributes) == len(shape) for h in noisy):
         projection = _onto_exact_margins(state, values, margins, sums)
     else:
-        fit, left = state.least_squares(values)
+        fit, left = state.least_squares(values[None])
         x, gap, steps = fit.values[0], np.array([left]), 0
         if nonnegative:
             first = np.zeros(1, np.int64)
@@ -92,7 +92,7 @@ def project(state: HistogramProblem, values: NDArray) -> Projection:
         missed = residual(table, margins, sums)
         status = "solved" if gap.max() <= TOLERANCE else "stopped early: the projection has not converged"
         projection = Projection(table, status, max(missed, float(gap.max())), steps)
-    if projection.status != "solved" and (error := state.conflict(values)):
+    if projection.status != "solved" and (error := state.conflict(values[None])):
         raise error
     table = (
         np.where(state.zeros[0].reshape(shape), 0.0, projection.table) if state.zeros else projection.table
@@ -119,7 +119,7 @@ def _onto_exact_margins(state: HistogramProblem, values: NDArray, margins, sums)
 
 
 def _contradiction(state: HistogramProblem, values: NDArray):
-    error = state.conflict(values)
+    error = state.conflict(values[None])
     assert error is not None, "margins that differ have a conflict"
     return error
 

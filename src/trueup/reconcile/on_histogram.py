@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from trueup.model.release import Solution
 from trueup.reconcile.on_linear import LinearProblem
 
 CONFLICT = 1e-6  # an invariant missed by more than this share of the largest is contradicted by another
+UNSETTLED = 1e-3  # a projection off by more than this (counts) has not been solved
+CHUNK_CELLS = 500_000  # rows of values are solved together up to this many cells
 CONFLICT_CELLS = 50_000  # above this, the conflict is located but not narrowed down to single rows
 
 
@@ -52,28 +54,35 @@ class HistogramProblem:
         return self.constraints.cells
 
     def answers(self, values: NDArray) -> list[list[NDArray]]:
-        """Lay one row of values `(q,)` out: per level and planned marginal, `(places, groups)`."""
+        """Lay values `(b, q)` out: per level and planned marginal, `(b * places, groups)`, row after row."""
         parts = split(values, self.headers, self.cells)
         table = []
         for level, name in enumerate(self.cells.tree.levels):
             own = [p for h, p in zip(self.headers, parts, strict=True) if h.margin.level == name]
             own += [self._summed(m, parts, level) for m in self.inherited[level]]
-            table.append([np.asarray(p, float).reshape(self.tree.spine.size(level), -1) for p in own])
+            places = len(values) * self.cells.tree.sizes[level]
+            table.append([np.asarray(p, float).reshape(places, -1) for p in own])
         return table
 
     def _summed(self, margin: Margin, parts: Sequence[NDArray], level: int) -> NDArray:
-        """A deeper invariant, summed over the places of a level."""
+        """A deeper invariant `(b, ...)`, summed over the places of a level."""
         at = next(i for i, h in enumerate(self.headers) if h.exact and h.margin == margin)
-        leaf, values = self.cells.tree.level(margin.level), np.asarray(parts[at], float)
-        place = self.cells.tree.ancestors(leaf, level)
-        total = np.zeros((self.tree.spine.size(level), values.size // place.size))
-        np.add.at(total, place, values.reshape(place.size, -1))
-        return total
+        place = self.cells.tree.ancestors(self.cells.tree.level(margin.level), level)
+        values = np.asarray(parts[at], float).reshape(len(parts[at]), place.size, -1)
+        first = np.searchsorted(place, np.arange(self.cells.tree.sizes[level]))
+        return np.add.reduceat(values, first, axis=1)
+
+    def tiled(self, copies: int) -> HistogramProblem:
+        """The same problem for several rows of values at once."""
+        zeros = tuple(np.tile(mask, (copies, 1)) for mask in self.zeros)
+        return replace(self, tree=self.tree.tiled(copies), zeros=zeros) if copies > 1 else self
 
     def least_squares(self, values: NDArray) -> tuple[Estimates, float]:
-        """Estimates of one row of values, structural zeros held; and what is left on the zeros (counts)."""
-        answers = self.answers(values)
-        fit = self.tree.fit(answers)
+        """Estimates of values `(b, q)`, structural zeros held; and what is left on the zeros (counts).
+
+        For b other than 1 the problem must be `tiled`.
+        """
+        fit = self.tree.fit(self.answers(values))
         self._refuse_contradiction(fit, values)
         return restrict(self.tree, fit, self.zeros) if self.zeros else (fit, 0.0)
 
@@ -95,19 +104,20 @@ class HistogramProblem:
         return chain(wanted, detailed(self.cells), exact)
 
     def conflict(self, values: NDArray) -> InfeasibleError | None:
-        """Name invariants that cannot hold together, if there are any."""
+        """Name invariants that cannot hold together in some row of values `(b, q)`, if there are any."""
         if self.cells.n > CONFLICT_CELLS:
             return None
-        return LinearProblem(self.constraints, self.headers).conflict(values)
+        linear = LinearProblem(self.constraints, self.headers)
+        return next((error for row in values if (error := linear.conflict(row))), None)
 
     def _refuse_contradiction(self, fit: Estimates, values: NDArray) -> None:
         miss, level, place = fit.conflict
         if miss <= CONFLICT * max(1.0, float(np.abs(values).max(initial=0))):
             return
         name = self.cells.tree.levels[level]
+        label = self.cells.tree.label(name, place % self.cells.tree.sizes[level])
         raise self.conflict(values) or InfeasibleError(
-            f"the invariants of '{self.cells.tree.label(name, place)}' and of places above or below it contradict "
-            "each other",
+            f"the invariants of '{label}' and of places above or below it contradict each other",
             remedy="correct one of them",
         )
 
@@ -201,15 +211,18 @@ def _zeros(constraints: Constraints, spine: Spine) -> tuple[NDArray[np.bool_], .
 def solution(
     problem: HistogramProblem, values: NDArray, chains: Sequence[Sequence[Marginal]], *, integer: bool
 ) -> Solution:
-    """Least squares, then settling, for values `(q,)` or `(b, q)`."""
-    rows = [_row(problem, row, chains, integer) for row in np.atleast_2d(values)]
-    counts = np.stack([counts for counts, _, _ in rows]).reshape(*values.shape[:-1], problem.cells.n)
-    status = next((s for _, s, _ in rows if s != "solved"), "solved")
-    stats = {key: max(s[key] for _, _, s in rows) for key in rows[0][2]}
-    return Solution(counts, status, stats)
+    """Least squares, then settling, for values `(q,)` or `(b, q)`; many rows of a small problem at once."""
+    rows = np.atleast_2d(values)
+    size = max(1, CHUNK_CELLS // problem.cells.n)
+    parts = [rows[i : i + size] for i in range(0, len(rows), size)]
+    tiled = {len(part): problem.tiled(len(part)) for part in parts}
+    done = [_solve(tiled[len(part)], part, chains, integer) for part in parts]
+    counts = np.concatenate([counts for counts, _, _ in done]).reshape(*values.shape[:-1], problem.cells.n)
+    status = next((s for _, s, _ in done if s != "solved"), "solved")
+    return Solution(counts, status, {key: max(s[key] for _, _, s in done) for key in done[0][2]})
 
 
-def _row(problem: HistogramProblem, values: NDArray, chains, integer: bool) -> tuple[NDArray, str, dict]:
+def _solve(problem: HistogramProblem, values: NDArray, chains, integer: bool) -> tuple[NDArray, str, dict]:
     fit, left = problem.least_squares(values)
     settled = problem.settle(fit, chains, integer=integer)
     stats = {
@@ -220,11 +233,11 @@ def _row(problem: HistogramProblem, values: NDArray, chains, integer: bool) -> t
         "left on structural zeros by least squares (counts)": left,
     }
     status = "solved"
-    if settled.misplaced or settled.residual > 1e-3:
+    if settled.misplaced or settled.residual > UNSETTLED:
         if error := problem.conflict(values):
             raise error
         status = "invariants or structural zeros leave no room under some place"
-    counts = settled.values[-1].ravel()
+    counts = settled.values[-1].reshape(len(values), -1)
     return (counts.astype(np.int64) if integer else counts), status, stats
 
 
