@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import pytest
@@ -196,6 +197,20 @@ def test_eight_processes_are_granted_exactly_the_cap(url):
     state = Ledger.open(url).state()
     assert len(state.reserved) == 100
     assert state.spent[("survey", None), "dp"].epsilon == 1
+
+
+def test_threads_share_a_ledger(url):
+    ledger = ledger_at(url)
+
+    def attempt(_):
+        try:
+            return bool(ledger.reserve(*DP, epsilon("1/20")).stamp)
+        except BudgetError:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(attempt, range(40))) == 20
+    assert Ledger.open(url).state().head == ledger.state().head
 
 
 def test_four_processes_make_one_ledger(url):

@@ -10,7 +10,7 @@ With a delta the same holds outside an event of probability delta (section 8 the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import get_args
 
@@ -53,20 +53,6 @@ class Loss:
     converted: Fraction = ZERO
     delta: Fraction = ZERO
 
-    @classmethod
-    def of(cls, cost: Cost, kind: Kind = "dp") -> Loss:
-        """Read one cost as a loss.
-
-        Raises
-        ------
-        SpecError
-            If the cost is no exact, nonnegative amount in a known currency.
-        """
-        _check(cost, kind)
-        if cost.currency == "rho":
-            return cls(kind, rho=cost.amount, delta=cost.delta)
-        return cls(kind, epsilon=cost.amount, converted=cost.amount**2 / 2, delta=cost.delta)
-
     def __add__(self, other: Loss) -> Loss:
         if self.kind != other.kind:
             raise PrivacyError(
@@ -74,12 +60,12 @@ class Loss:
                 needed="losses of one kind: they compare different pairs of databases",
                 remedy="account for each kind separately",
             )
-        return replace(
-            self,
-            epsilon=self.epsilon + other.epsilon,
-            rho=self.rho + other.rho,
-            converted=self.converted + other.converted,
-            delta=self.delta + other.delta,
+        return Loss(
+            self.kind,
+            self.epsilon + other.epsilon,
+            self.rho + other.rho,
+            self.converted + other.converted,
+            self.delta + other.delta,
         )
 
     @property
@@ -119,14 +105,20 @@ def compose(costs: Iterable[Cost], kind: Kind = "dp") -> Loss:
         If a cost is no exact, nonnegative amount in a known currency, or the kind is unknown.
     """
     _check_kind(kind)
-    total = Loss(kind)
+    costs = tuple(costs)
     for cost in costs:
-        total += Loss.of(cost, kind)
-    return total
+        _check(cost)
+    epsilons = [c.amount for c in costs if c.currency == "epsilon"]
+    return Loss(
+        kind,
+        epsilon=sum(epsilons, ZERO),
+        rho=sum((c.amount for c in costs if c.currency == "rho"), ZERO),
+        converted=sum((epsilon * epsilon for epsilon in epsilons), ZERO) / 2,
+        delta=sum((c.delta for c in costs if c.delta), ZERO),
+    )
 
 
-def _check(cost: object, kind: object) -> None:
-    _check_kind(kind)
+def _check(cost: object) -> None:
     if not isinstance(cost, Cost):
         raise SpecError(f"a cost is of type {type(cost).__name__}", needed="a Cost")
     if cost.currency not in ("epsilon", "rho"):

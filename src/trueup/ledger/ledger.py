@@ -8,6 +8,7 @@ calls. The rename comes last, so that nothing is ever published that the ledger 
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -52,6 +53,7 @@ class Ledger:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._state = State()
+        self._lock = threading.RLock()  # the state is shared by the threads of a process
 
     @classmethod
     def open(cls, url: str) -> Ledger:
@@ -181,7 +183,7 @@ class Ledger:
         BudgetError
             If an entry was altered, or the ledger cannot be read.
         """
-        with self._store.transaction(writing=False) as transaction:
+        with self._lock, self._store.transaction(writing=False) as transaction:
             self._state.read(transaction.after(self._state.number))
         return self._state
 
@@ -220,7 +222,7 @@ class Ledger:
         """Hold the write lock, with the state brought up to date."""
         book = None
         try:
-            with self._store.transaction(writing=True) as transaction:
+            with self._lock, self._store.transaction(writing=True) as transaction:
                 self._state.read(transaction.after(self._state.number))
                 book = _Book(self._state, transaction)
                 yield book

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from trueup.errors import BudgetError
@@ -35,7 +36,7 @@ class Request:
         """The two whose caps are charged."""
         return (self.dataset, None), (self.dataset, self.analyst)
 
-    @property
+    @cached_property
     def loss(self) -> Loss:
         """The composed loss of the costs."""
         return compose(self.costs, self.kind)
