@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 SNAP = 1e-7  # a cell this close below a whole number is that number
+GRAIN = 99_991  # costs are whole multiples of 1 / GRAIN: ties are ties whatever the last digits, lowest index first
 FREE = -1  # a sum that is not prescribed
 
 
@@ -128,9 +129,9 @@ def _round(x, allowed, first, family, families, row_sums, column_sums, out):
                     value = x[a + i, members[j]]
                     base = np.floor(value + SNAP)
                     out[a + i, members[j]] = base
-                    up = 1.0 - 2.0 * (value - base)
-                    if value <= base:  # whole already: only if nothing else will do
-                        up = 4.0 * cells * (b - a)
+                    up = np.rint(GRAIN * (1.0 - 2.0 * (value - base)))
+                    if value <= base + SNAP:  # whole already: only if nothing else will do
+                        up = 4.0 * GRAIN * cells * (b - a)
                     cost[i, j] = up
                     if not allowed[a + i, members[j]]:
                         cost[i, j] = np.inf

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trueup.kernel.margins import margin_of, nearest
 from trueup.kernel.polyhedron import margins_polyhedron
 from trueup.kernel.programs import Answer, Fit, whole_widening
-from trueup.kernel.transport import round_children
+from trueup.kernel.transport import SNAP, round_children
 from trueup.kernel.whole_tables import EXACT_CELLS, whole_table
 from trueup.model.release import Solution
 from trueup.reconcile.margins_projection import MarginsProjection, exact_margins, project
@@ -69,16 +69,21 @@ class MarginsControlled(MarginsProjection):
 
 def _round_two_way(x: NDArray, exact: dict[Axes, NDArray]) -> Answer:
     """Total, then rows and columns within it, then cells within both; a slight projection between the two."""
-    total = float(np.rint(next((b.sum() for b in exact.values()), x.sum())))
+    total = _whole(next((b.sum() for b in exact.values()), x.sum()))
     rows, columns = (exact.get((axis,), _whole_line(margin_of(x, (axis,)), total)) for axis in (0, 1))
     margins: list[Axes] = [(0,), (1,)]
     closer = nearest(x, margins, [rows, columns])
     return whole_table(closer.table, margins, [rows, columns])
 
 
-def _whole_line(line: NDArray, total: float) -> NDArray:
+def _whole(x: float) -> int:
+    """Nearest whole number; a half, to the last digits, goes down."""
+    return int(np.ceil(x - 0.5 - SNAP))
+
+
+def _whole_line(line: NDArray, total: int) -> NDArray:
     """Round a line of counts to whole numbers with a given sum, least squared distance first."""
-    whole, _ = round_children(line[None], np.array([0, 1]), row_sums=np.array([[int(total)]]))
+    whole, _ = round_children(line[None], np.array([0, 1]), row_sums=np.array([[total]]))
     return whole[0].astype(float)
 
 
@@ -88,7 +93,7 @@ def _round_many(state: HistogramProblem, x: NDArray, exact: dict[Axes, NDArray],
     if x.size > EXACT_CELLS and exact:
         return whole_table(x, margins, sums, seconds=seconds)
     if x.size > EXACT_CELLS:
-        total = np.array([[int(np.rint(x.sum()))]])
+        total = np.array([[_whole(x.sum())]])
         whole, missing = round_children(x.reshape(1, -1), np.array([0, 1]), row_sums=total)
         return Answer(
             whole[0],
