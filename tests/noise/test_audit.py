@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -130,3 +131,13 @@ def test_the_audit_of_a_thousand_million_draws_comes_within_a_thousandth(law, rn
     found = audit(law, 1_000_000_000, rng.bytes)
     assert found.passed
     assert found.epsilon_at_least > float(law.epsilon) - 1e-3 * max(1.0, float(law.epsilon))
+
+
+def test_first_words_are_right_at_any_rational_parameter(rng):
+    """Parameters as they come: floats' own rationals, tenths, and thirds, over nine orders of magnitude."""
+    for _ in range(5):
+        epsilon = Fraction(float(10 ** rng.uniform(-6, 3)))
+        sigma2 = Fraction(int(rng.integers(1, 10**7)), 3) / 10 ** int(rng.integers(3, 8))
+        bound = int(rng.integers(1, 400))
+        for law in (DiscreteLaplace(epsilon), DiscreteGaussian(sigma2), TruncatedGeometric(epsilon, bound)):
+            assert check_first_words(law).wrong == 0, law
