@@ -104,6 +104,7 @@ def test_priors_are_those_of_the_other_methods():
         (ReleasedMultinomial(), MultinomialSample(), "multinomial-sample"),
         (ReleasedMultinomial(release="sample"), MultinomialMode(), "multinomial-mode"),
         (ReleasedMultinomial(total="summed"), MultinomialMode(), "total = 'independent'"),
+        (ReleasedMultinomial(), MultinomialMode(ties="shuffled"), "shuffled"),
         (ReleasedMultinomial(release="sample"), MultinomialSample(algorithm=1), "Algorithm 1"),
     ],
 )

@@ -77,6 +77,8 @@ class ReleasedMultinomial(Method):
             return f"the counts were released by '{method.get('method')}', not by '{expected}'"
         if method.get("algorithm") == 1:
             return "Algorithm 1 draws its weights too; only Algorithm 2 is supported"
+        if method.get("ties", "first") != "first":
+            return "ties were shuffled, and the posterior knows the published rule only"
         for name in ("total", "empty"):
             if method.get(name) != getattr(self, name):
                 return f"they were released with {name} = '{method.get(name)}', not '{getattr(self, name)}'"
@@ -163,10 +165,11 @@ def _priors(entry: Mapping[str, Any] | str) -> tuple[table.Prior, table.Prior]:
         return table.Masses((1.0,) * (given.upper + 1)), table.FLAT
     if isinstance(given, Masses):
         return table.Masses(given.masses), table.FLAT
-    if isinstance(given, Poisson | NegativeBinomial):
-        numbers = {name: _one(value, given.name) for name, value in vars(given).items()}
-        kind = table.Poisson if isinstance(given, Poisson) else table.NegativeBinomial
-        return kind(**numbers), table.FLAT
+    if isinstance(given, Poisson):
+        return table.Poisson(_one(given.mean, given.name)), table.FLAT
+    if isinstance(given, NegativeBinomial):
+        both = _one(given.mean, given.name), _one(given.size, given.name)
+        return table.NegativeBinomial(*both), table.FLAT
     return table.FLAT, table.FLAT
 
 
@@ -181,7 +184,7 @@ def _exact_marginals(problem: ReleasedSum, state: _State) -> dict[Margin, Margin
     first, second, mass = two_parts(problem)
     parts = [mass.sum(axis=1), mass.sum(axis=0)]
     sums = np.arange(first.size)[:, None] + np.arange(second.size)[None, :]
-    total = np.bincount(sums.ravel(), mass.ravel())
+    total = np.bincount(sums.ravel(), mass.ravel()).astype(float)
     cells = state.constraints.cells
     return {
         cells.finest: Marginals(

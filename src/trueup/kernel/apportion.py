@@ -271,23 +271,26 @@ def _swap(item, rank, a, b):
 def mode_groups(weights, starts, trials, uniform, counts):
     """Every group on its own; returns (group, status) of the first failure."""
     fixed, least = np.zeros(weights.size, np.bool_), np.zeros(weights.size, np.int64)
+    order = np.arange(weights.size)
     room = _work_space(starts)
     for g in range(trials.size):
-        status = _split(starts[g], starts[g + 1], trials[g], weights, least, fixed, uniform, counts, *room)
+        status = _split(
+            starts[g], starts[g + 1], trials[g], weights, least, fixed, uniform, order, counts, *room
+        )
         if status != OK:
             return g, status
     return -1, OK
 
 
 @njit(cache=True)
-def mode_tree(child_ptr, weights, least, fixed, uniform, counts):
+def mode_tree(child_ptr, weights, least, fixed, uniform, order, counts):
     """Level order: a parent's count is settled before its children's."""
     room = _work_space(child_ptr)
     for v in range(weights.size):
         first, last = child_ptr[v], child_ptr[v + 1]
         if first == last:
             continue
-        status = _split(first, last, counts[v], weights, least, fixed, uniform, counts, *room)
+        status = _split(first, last, counts[v], weights, least, fixed, uniform, order, counts, *room)
         if status != OK:
             return v, status
     return -1, OK
@@ -304,11 +307,12 @@ def _work_space(starts):
 
 
 @njit(cache=True)
-def _split(first, last, trials, weights, least, fixed, uniform, counts, integers, copies, tied):
+def _split(first, last, trials, weights, least, fixed, uniform, order, counts, integers, copies, tied):
     """Split `trials` among the cells first..last: fixed ones keep their count, others share."""
     cell, value, floor, seats, heap = integers
     cells, free, weight_sum = 0, trials, 0
-    for i in range(first, last):
+    for place in range(first, last):
+        i = order[place]
         if fixed[i]:
             counts[i] = least[i]
             free -= least[i]

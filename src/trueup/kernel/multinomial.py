@@ -109,6 +109,7 @@ def multinomial_mode_tree(
     *,
     exact: ArrayLike | None = None,
     empty: Empty = "error",
+    order: ArrayLike | None = None,
     label: Callable[[int], str] = "node {}".format,
 ) -> Integers:
     """Return counts on a tree: each parent's count split among its children by a multinomial mode.
@@ -127,6 +128,9 @@ def multinomial_mode_tree(
         exact descendants: its mode is taken given these lower bounds.
     empty
         As in `multinomial_mode`, for each parent.
+    order
+        (n,) the order in which ties are settled: a permutation that keeps siblings together.
+        By default their own, lowest index first.
     label
         How to name a node in an error.
 
@@ -157,7 +161,8 @@ def multinomial_mode_tree(
     refuse_contradiction(propagate_exact(child_ptr, known, least, fixed), label)
     counts = np.empty_like(weights)
     counts[0] = least[0] if fixed[0] else max(as_trials(total), least[0])
-    node, status = mode_tree(child_ptr, weights, least, fixed, is_uniform(empty), counts)
+    places = np.arange(weights.size) if order is None else np.asarray(order, np.int64)
+    node, status = mode_tree(child_ptr, weights, least, fixed, is_uniform(empty), places, counts)
     if status != OK:
         refuse(status, label(node))
     return counts

@@ -37,6 +37,9 @@ class MultinomialMode(Method):
     empty
         What to do where a total is left to split among parts that are all zero: refuse with
         `error`, or split it evenly with `uniform`.
+    ties
+        Where parts tie for a unit: `first` as published (the order of the parts decides, and
+        favours some of them), or `shuffled` (a random order for each parent).
     prior, prior_total
         Priors on the finest cells and on the grand total.
 
@@ -48,6 +51,7 @@ class MultinomialMode(Method):
     total: Literal["independent", "summed"] = "independent"
     monte_carlo: int = 0
     empty: Literal["error", "uniform"] = "uniform"
+    ties: Literal["first", "shuffled"] = "first"
     prior: Prior = FLAT
     prior_total: Prior = FLAT
 
@@ -66,7 +70,7 @@ class MultinomialMode(Method):
         return layout(problem, self.total, self.prior, self.prior_total, self.monte_carlo)
 
     def apply(self, state: Layout, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Split from the top; `rng` serves Monte Carlo sums only."""
+        """Split from the top; `rng` serves Monte Carlo sums and shuffled ties."""
         estimator = Estimator(state, rng)
         rows = np.atleast_2d(values).astype(np.int64)
         nodes = np.stack([self._split(estimator, row) for row in rows])
@@ -81,8 +85,17 @@ class MultinomialMode(Method):
             int(weights[0]),
             exact=exact,
             empty=self.empty,
+            order=self._order(plan, estimator.rng),
             label=plan.problem.nested.label,
         )
+
+    def _order(self, plan: Layout, rng: np.random.Generator) -> NDArray[np.int64] | None:
+        """A random order of the nodes that keeps siblings together, or None."""
+        if self.ties == "first":
+            return None
+        child_ptr = plan.problem.child_ptr
+        parent = np.concatenate([[-1], np.repeat(np.arange(child_ptr.size - 1), np.diff(child_ptr))])
+        return np.lexsort((rng.random(parent.size), parent))
 
 
 def refuses(constraints: Constraints) -> str | None:
