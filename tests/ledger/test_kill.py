@@ -1,9 +1,14 @@
 """Runs of `trueup release` killed at random moments: the budget holds and nothing needs repair."""
 
+import contextlib
+import json
+import os
+import signal
 import subprocess
 import sys
 import time
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from tests.ledger.conftest import database
@@ -33,35 +38,60 @@ def place(tmp_path):
     return tmp_path
 
 
-def start(place, name, out, url):
-    command = [
-        "release",
-        f"{name}.toml",
-        "--data",
-        "data.csv",
-        "--out",
-        out,
-        "--ledger",
-        url,
-        "--analyst",
-        "ana",
-        "--json",
-    ]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen([sys.executable, "-m", "trueup.cli", *command], cwd=place, **quiet)
+class Runs:
+    """Runs of `trueup release`, one after the other, each in a process of its own."""
+
+    def __init__(self, place, url):
+        self.place, self.url = place, url
+        root = str(Path(__file__).parents[2])
+        self.server = subprocess.Popen(
+            [sys.executable, "-m", "tests.ledger.fork_server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=place,
+            env={**os.environ, "PYTHONPATH": root},
+        )
+
+    def start(self, name, out):
+        """Start a release; return its process id."""
+        charged = ["--ledger", self.url, "--analyst", "ana", "--json"]
+        arguments = ["release", f"{name}.toml", "--data", "data.csv", "--out", out, *charged]
+        self.server.stdin.write(json.dumps(arguments) + "\n")
+        self.server.stdin.flush()
+        return int(self.server.stdout.readline())
+
+    def wait(self):
+        """Exit code of the run, negative if it was killed."""
+        return int(self.server.stdout.readline())
+
+    def close(self):
+        """End the server."""
+        self.server.communicate()
 
 
-def kill_at_random(run, place, out, length, rng):
-    """Kill anywhere in the run, or, half of the time, after its staging folder appeared."""
+def kill_at_random(runs, out, length, rng):
+    """Kill a run anywhere, or, half of the time, after its staging folder appeared; was it alive?"""
+    child = runs.start("killed", out)
     end = time.monotonic() + float(rng.uniform(0, length))
     if rng.random() < 0.5:
-        while run.poll() is None and not [*place.glob(f".{out}.*")]:
-            time.sleep(0.002)
-        end = time.monotonic() + float(rng.uniform(0, length / 4))
-    while run.poll() is None and time.monotonic() < end:
-        time.sleep(0.002)
-    run.kill()
-    run.wait()
+        while alive(child) and not [*runs.place.glob(f".{out}.*")]:
+            time.sleep(0.001)
+        end = time.monotonic() + float(rng.uniform(0, length / 2))
+    while alive(child) and time.monotonic() < end:
+        time.sleep(0.001)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    return runs.wait() == -signal.SIGKILL
+
+
+def alive(child):
+    """Whether a process exists."""
+    try:
+        os.kill(child, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def published(place):
@@ -94,23 +124,30 @@ def test_kills_never_overspend_nor_publish_without_a_commit(store, kills, place,
     ledger, cap = Ledger.create(url), COST * (kills * 6 // 10)
     ledger.init("killed", {"dp": {"epsilon": cap}})
     ledger.init("after", {"dp": {"epsilon": 1}})
-    length = timed(place, url)
+    runs = Runs(place, url)
+    length = timed(runs)
+    killed = 0
     for i in range(kills):
-        kill_at_random(start(place, "killed", f"out{i}", url), place, f"out{i}", length, rng)
+        killed += kill_at_random(runs, f"out{i}", length, rng)
         check_books(url, place, cap)
 
     # The next run needs no repair by hand, and finishes what a crash left between commit and rename.
-    assert start(place, "after", "after2", url).wait() == 0
+    runs.start("after", "after2")
+    assert runs.wait() == 0
+    runs.close()
     state = Ledger.open(url).state()
     for commit in state.commits.values():
         assert all(check.holds for check in check_bundle(commit.final))
     assert not verify(Ledger.open(url), place).findings
     unfinished = len(state.reserved) - len(state.commits)
+    assert killed > kills // 4, "too few runs were killed: the test has no power"
     assert unfinished > 0, "no kill came between reservation and commit: the test has no power"
 
 
-def timed(place, url):
-    """Seconds of one whole run."""
-    began = time.monotonic()
-    assert start(place, "after", "after1", url).wait() == 0
+def timed(runs):
+    """Seconds of one whole run, after a first one that loads what is loaded late."""
+    for out in ("after0", "after1"):
+        began = time.monotonic()
+        runs.start("after", out)
+        assert runs.wait() == 0
     return time.monotonic() - began
