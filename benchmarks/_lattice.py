@@ -128,7 +128,7 @@ def _float_sums(rng, low, cumulative, n, count):
 
 @njit(cache=True)
 def float_free(rng, plan, epsilon, count):
-    """The float twin of rejection on free cells, one epsilon, no pairs: `plan` from `noise.lattice_draw._plan`."""
+    """The float twin of rejection on free cells, one epsilon, no pairs: `plan` from `noise.lattice_integer.plan`."""
     out = np.zeros((count, plan.free.size + plan.cells.size), np.int64)
     draw = 0
     while draw < count:

@@ -16,13 +16,13 @@ from benchmarks.harness import Case, Harness, Picture
 from trueup.kernel.lattice import chain
 from trueup.measure.entropy import words
 from trueup.noise.lattice import LatticeL2Laplace, LatticeLaplace
-from trueup.noise.lattice_draw import _plan
+from trueup.noise.lattice_integer import plan as lay_out
 
 
 def cases(harness: Harness) -> Iterator[Case]:
     rng = np.random.default_rng(3)
     matrix = crossing()
-    plan = _plan(matrix, np.array([0, 2, 6]), np.full(14, -1), [0] * 14)
+    plan = lay_out(matrix, np.array([0, 2, 6]), np.full(14, -1), [0] * 14)
     float_free(rng, plan, 0.25, 1)
     twin = {"float twin, without pairs": lambda: float_free(rng, plan, 0.25, 20)}
     tuned = Tuned.of(matrix, chain.L1, 0.25, 1.2, 10.0, 5000, 300_000)

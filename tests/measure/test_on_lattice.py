@@ -92,6 +92,21 @@ def test_gaussian_noise_is_priced_in_rho():
     assert (guarantee.currency, guarantee.amount) == ("rho", Fraction(1, 2))
 
 
+def test_the_chain_is_used_only_when_asked_for_and_costs_a_delta(rng):
+    text = lattice_spec(TREE, "tract", "{ level = 'county' }")
+    _, headers, exact = plan(text, PLACES)
+    assert (exact.delta, headers[0].law.bound.distance) == (0, 0)
+    asked = text.replace("name = 'q'", "name = 'q', options = { sampler = 'markov-chain' }")
+    cells, headers, guarantee = plan(asked, PLACES)
+    assert guarantee.delta == pytest.approx((1 + np.exp(0.5)) * headers[0].law.bound.distance)
+    assert guarantee.delta > 0.03
+    assert "NOT exact" in " ".join(guarantee.sentences)
+    noisy = simulate(cells, np.array(PLACES["n"]), headers, guarantee, rng).values[0]
+    assert pandas.Series(noisy).groupby(PLACES["c"]).sum().tolist() == PLACES.groupby("c")["n"].sum().tolist()
+    with pytest.raises(SpecError, match="does not compose"):
+        plan(asked.replace("lattice-laplace", "lattice-gaussian").replace("epsilon =", "rho ="), PLACES)
+
+
 def test_pinned_counts_and_the_sampler_are_told():
     places = PLACES.iloc[[0, 2, 3, 4, 5]]
     _, _, guarantee = plan(lattice_spec(TREE, "tract", "{ level = 'county' }"), places)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt
+from math import exp, isqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,7 +32,7 @@ from trueup.noise.rational import rational
 class OnLattice:
     """What the lattice laws share: they are bound to a lattice before they sample."""
 
-    joint: ClassVar[bool] = True
+    name: ClassVar[str]
     bound: Any = None
 
     def on(self, lattice, **options) -> Self:
@@ -43,6 +43,23 @@ class OnLattice:
         copy.__dict__.update(self.__dict__)
         object.__setattr__(copy, "bound", choose(self, lattice, **options))
         return copy
+
+    def cost(self, sensitivity: Sensitivity) -> Cost:
+        """Return the loss of the exact law, with the delta of the sampler if that is approximate.
+
+        A sampler within total variation eta of an epsilon-private law is (epsilon, (1 + e^epsilon) eta)-private.
+        """
+        exact: Cost = super().cost(sensitivity)  # type: ignore[misc]
+        if self.bound is None or not self.bound.distance:
+            return exact
+        if exact.currency != "epsilon":
+            raise SpecError(
+                f"law '{self.name}' is drawn approximately",
+                needed="an exact sampler: a delta does not compose with zCDP",
+                remedy="use 'lattice-laplace' with the Markov chain, or an exact sampler",
+            )
+        delta = (1 + exp(float(exact.amount))) * self.bound.distance
+        return Cost("epsilon", exact.amount, min(Fraction(1), Fraction(delta)))
 
     def sample(self, size: int, words: Words) -> Integers:
         """Draw one noise vector `(n,)`.

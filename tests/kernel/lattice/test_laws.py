@@ -13,7 +13,7 @@ from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.lattice.sums import draw_sums
 from trueup.kernel.lattice.tables import draw_tables
 from trueup.kernel.lattice.tape import run
-from trueup.noise import lattice_draw
+from trueup.noise import lattice_integer
 from trueup.noise.lattice import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 from trueup.noise.lattice_tables import Decisions, HalfNorm, laplace_pairs, laplace_steps, sizes
 
@@ -183,7 +183,7 @@ def test_open_decisions_are_settled_exactly(bits, rng):
     ).vectors
     vectors = points(TABLE, [2, 5, 6, 7, 8], 6)
     assert p_value(drawn, vectors, law_of(vectors, l1(1.5))) > FALSE_ALARM
-    plan = lattice_draw._plan(TWISTED, np.array([0, 1]), np.full(4, -1), [0] * 4)
+    plan = lattice_integer.plan(TWISTED, np.array([0, 1]), np.full(4, -1), [0] * 4)
     steps = laplace_steps(decisions, [epsilon])
     drawn = run(draw_free, (plan, steps, pairs), (draws, 4), rng.bytes, settle).vectors
     vectors = points(TWISTED, [0, 1], 20)
