@@ -75,7 +75,7 @@ RECORDS = {
     "release of real numbers": lambda: released(PLAIN, TreeTopDown(rounding="none")),
     "release without closed form": lambda: released(PLAIN, MultinomialMode()),
     "release with noise too small to see": lambda: released(
-        PLAIN.replace('"1/10"', "900").replace('"2/5"', "900").replace('"1/2"', "900")
+        PLAIN.replace('"1/10"', "300").replace('"2/5"', "300").replace('"1/2"', "300")
     ),
     "release with a hostile title": lambda: _hostile(),
 }
