@@ -61,7 +61,9 @@ CASES = [
 @pytest.mark.parametrize(("k", "laws", "total"), CASES)
 def test_three_parts_follow_the_enumerated_posterior(rng, k, laws, total):
     problem = ReleasedSum(np.array(k), laws, total, empty="error")
-    draws, _ = ModePosterior.of(problem).draw(DRAWS, rng)
+    posterior = ModePosterior.of(problem)
+    assert posterior.left_out < 1e-10
+    draws, _ = posterior.draw(DRAWS, rng)
     counts = 16
     masses = enumerate_posterior(k, [alpha(x) for x in laws], alpha(total), counts, mode_release())
     inside = draws[(draws < counts).all(axis=1)]
@@ -126,7 +128,9 @@ def test_draws_follow_the_table_of_two_parts(rng, options):
         **{"counts": np.array([3, 5]), "laws": (ONE, TWO), "total_law": ONE, "empty": "error"} | options
     )
     first, second, mass = two_parts(problem)
-    draws, _ = ModePosterior.of(problem).draw(DRAWS // 2, rng)
+    posterior = ModePosterior.of(problem)
+    assert posterior.left_out < 1e-10
+    draws, _ = posterior.draw(DRAWS // 2, rng)
     assert p_value(draws, mass, (first[0], second[0])) > 1e-6
     chains = draw_posterior(problem, 2, DRAWS // 8, rng)
     first, second, mass = two_parts(problem, drawn=True)
@@ -303,6 +307,8 @@ def test_impossible_and_unsupported_releases_are_refused():
     impossible = ReleasedSum(np.array([500, 900]), (ONE, ONE), ONE, prior=only_zero)
     with pytest.raises(InfeasibleError, match="no noisy counts"):
         ModePosterior.of(impossible)
+    with pytest.raises(SpecError, match="range"):
+        ReleasedSum(np.array([-1, 2]), (ONE, ONE), ONE)
     with pytest.raises(SpecError, match="continuous"):
         ReleasedSum(np.array([1, 2]), (Laplace(Fraction(1)), ONE), ONE)
     with pytest.raises(SpecError, match="zero"):

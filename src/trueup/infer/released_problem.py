@@ -26,6 +26,9 @@ LEFT_OUT = 1e-18
 WIDEST = 2**16
 """Largest half width of a table (counts)."""
 
+LARGEST = 2**31
+"""Released counts stay below it, so that products of two of them fit 64 bits."""
+
 
 @dataclass(frozen=True, eq=False)
 class ReleasedSum:
@@ -56,6 +59,8 @@ class ReleasedSum:
     empty: Literal["error", "uniform"] = "uniform"
 
     def __post_init__(self) -> None:
+        if self.counts.size and not 0 <= self.counts.min() <= self.counts.max() < LARGEST:
+            raise SpecError("released counts out of range", needed="counts from 0 to 2^31")
         if not isinstance(self.prior, Flat) and not isinstance(self.prior_total, Flat):
             raise SpecError("priors on both the parts and the total", needed="one of them")
         for law in {self.total_law, *self.laws} - {None}:
@@ -87,7 +92,7 @@ class ReleasedSum:
     def reach(self) -> float:
         """How far the noisy parts' sum may be from the released total (counts)."""
         slowest = max(half_width(law) for law in self.every_law())
-        return 12 * self.spread + slowest
+        return 2 * (12 * self.spread + slowest)
 
     def radius(self) -> int:
         """How far the released total can be from the noisy parts' sum; -1 where it is not bound to it."""
