@@ -13,7 +13,8 @@ from tests.ledger.helpers import epsilon, ledger_at, release, rho, stage
 from trueup.errors import BudgetError, BundleError, SpecError
 from trueup.ledger.accountant import Loss
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.state import Request, State
+from trueup.ledger.request import Request
+from trueup.ledger.state import State
 from trueup.ledger.verify import verify
 from trueup.noise.cost import Cost
 

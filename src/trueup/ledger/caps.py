@@ -1,10 +1,19 @@
-"""Caps as people write them on a command line: `epsilon=1`, `invariant:rho=1/2`, `ana:epsilon=1/3`."""
+"""Caps as people write them: in Python, and on a command line as `epsilon=1` or `invariant:rho=1/2`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, get_args
 
-from trueup.errors import SpecError
+from trueup.errors import BudgetError, SpecError
+from trueup.ledger.request import Owner
+from trueup.ledger.state import Caps, State
+from trueup.model.guarantee import Kind
+from trueup.noise.rational import rational
+
+T = TypeVar("T")
+CapsGiven = Mapping[str, Mapping[str, Any]]
+"""Caps as people write them: `{"dp": {"epsilon": "1"}, "invariant": {"rho": "1/2"}}`."""
 
 
 def parse_caps(texts: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -55,3 +64,42 @@ def parse_analyst_caps(texts: Iterable[str]) -> dict[str, dict[str, dict[str, st
             raise SpecError(f"the cap '{text}' names no analyst", needed="NAME:[KIND:]CURRENCY=AMOUNT")
         by_name.setdefault(name, []).append(cap)
     return {name: parse_caps(caps) for name, caps in by_name.items()}
+
+
+def read_caps(given: CapsGiven) -> dict[Kind, Caps]:
+    """Read caps per kind and currency; SpecError where one cannot be read."""
+    if not isinstance(given, Mapping) or not given:
+        raise SpecError("no caps are given", needed='such as {"dp": {"epsilon": "1"}}')
+    return {
+        _one_of(kind, get_args(Kind), "a kind of guarantee"): _kind_caps(caps) for kind, caps in given.items()
+    }
+
+
+def _kind_caps(caps: Any) -> Caps:
+    if not isinstance(caps, Mapping) or not caps:
+        raise SpecError("no caps are given for a kind of guarantee", needed='such as {"epsilon": "1"}')
+    known = ("epsilon", "rho", "delta")
+    return {_one_of(c, known, "a currency"): rational(a, f"the cap in {c}") for c, a in caps.items()}
+
+
+def _one_of(given: object, known: tuple[T, ...], what: str) -> T:
+    if given in known:
+        return known[known.index(given)]
+    shown = f"'{given}'" if isinstance(given, str) else f"of type {type(given).__name__}"
+    raise SpecError(f"{what} is {shown}", needed=f"one of {', '.join(map(str, known))}")
+
+
+def new_caps(state: State, owner: Owner, given: dict[Kind, Caps]):
+    """The caps that are not in the ledger yet, as text."""
+    new: dict[str, dict[str, str]] = {}
+    for kind, caps in given.items():
+        known = state.caps.get((owner, kind), {})
+        for currency, amount in caps.items():
+            if currency not in known:
+                new.setdefault(kind, {})[currency] = str(amount)
+            elif known[currency] != amount:
+                raise BudgetError(
+                    f"dataset '{owner[0]}' has another cap in {currency} ('{kind}')",
+                    needed="the cap that was declared first: caps are added, never changed",
+                )
+    return new

@@ -15,22 +15,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any
 
-from trueup.errors import BudgetError, SpecError
+from trueup.errors import BudgetError
 from trueup.io.staging import sync
 from trueup.ledger import publish
-from trueup.ledger.accountant import compose
+from trueup.ledger.caps import CapsGiven, new_caps, read_caps
 from trueup.ledger.chain import Entry, link
-from trueup.ledger.state import Caps, Commit, Owner, Request, State, write_request
+from trueup.ledger.request import Request, read_arguments, read_name, write_request
+from trueup.ledger.state import Commit, State
 from trueup.ledger.store import Store, Transaction, store_at
 from trueup.model.guarantee import Kind
 from trueup.noise.cost import Cost
-from trueup.noise.rational import rational
-
-T = TypeVar("T")
-CapsGiven = Mapping[str, Mapping[str, Any]]
-"""Caps as people write them: `{"dp": {"epsilon": "1"}, "invariant": {"rho": "1/2"}}`."""
 
 
 class Ledger:
@@ -121,12 +117,12 @@ class Ledger:
         BudgetError
             If a cap was declared before with another value.
         """
-        name = _name(dataset, "the dataset")
-        wanted = {None: _caps(caps)}
-        wanted |= {_name(a, "the analyst"): _caps(c) for a, c in (analysts or {}).items()}
+        name = read_name(dataset, "the dataset")
+        wanted = {None: read_caps(caps)}
+        wanted |= {read_name(a, "the analyst"): read_caps(c) for a, c in (analysts or {}).items()}
         with self._writing() as book:
             for analyst, given in wanted.items():
-                if new := _new_caps(book.state, (name, analyst), given):
+                if new := new_caps(book.state, (name, analyst), given):
                     book.append("caps", {"dataset": name, "analyst": analyst, "caps": new})
 
     def reserve(
@@ -165,7 +161,7 @@ class Ledger:
             If a cap does not cover it, if the key belongs to another request, or if the ledger
             cannot be written (a full disk, a read-only file, a broken chain).
         """
-        request = _request(dataset, analyst, kind, costs, key)
+        request = read_arguments(dataset, analyst, kind, costs, key)
         with self._writing() as book:
             if done := book.state.finished(request.key):
                 return Reservation(self, done.reservation, done.stamp, _same(done, request))
@@ -199,7 +195,7 @@ class Ledger:
 
         Parameters and errors are those of `reserve`; nothing is charged.
         """
-        request = _request(dataset, analyst, kind, costs, key)
+        request = read_arguments(dataset, analyst, kind, costs, key)
         done = self.state().finished(request.key)
         return _same(done, request) if done else None
 
@@ -320,21 +316,6 @@ def _absent() -> BudgetError:
     return BudgetError("there is no ledger at the given place", remedy="make one with `trueup budget init`")
 
 
-def _request(dataset: object, analyst: object, kind: Any, costs: Iterable[Cost], key: object) -> Request:
-    """Check everything about a request that does not depend on the ledger."""
-    request = Request(
-        _name(dataset, "the dataset"),
-        _name(analyst, "the analyst"),
-        kind,
-        tuple(costs),
-        None if key is None else _name(key, "the idempotency key"),
-    )
-    if not request.costs:
-        raise SpecError("a release without costs", needed="at least one cost")
-    compose(request.costs, kind)
-    return request
-
-
 def _same(done: Commit, request: Request) -> Commit:
     if not done.request.same_as(request):
         raise BudgetError(
@@ -342,49 +323,3 @@ def _same(done: Commit, request: Request) -> Commit:
             remedy="use a new key for a new release",
         )
     return done
-
-
-def _name(given: object, what: str) -> str:
-    if not isinstance(given, str) or not given.strip():
-        raise SpecError(f"{what} has no name", needed="a text that is not empty")
-    if len(given) > 200 or not given.isprintable():
-        raise SpecError(f"the name of {what.removeprefix('the ')} is too long or not printable")
-    return given
-
-
-def _caps(given: CapsGiven) -> dict[Kind, Caps]:
-    if not isinstance(given, Mapping) or not given:
-        raise SpecError("no caps are given", needed='such as {"dp": {"epsilon": "1"}}')
-    return {
-        _one_of(kind, get_args(Kind), "a kind of guarantee"): _kind_caps(caps) for kind, caps in given.items()
-    }
-
-
-def _kind_caps(caps: Any) -> Caps:
-    if not isinstance(caps, Mapping) or not caps:
-        raise SpecError("no caps are given for a kind of guarantee", needed='such as {"epsilon": "1"}')
-    known = ("epsilon", "rho", "delta")
-    return {_one_of(c, known, "a currency"): rational(a, f"the cap in {c}") for c, a in caps.items()}
-
-
-def _one_of(given: object, known: tuple[T, ...], what: str) -> T:
-    if given in known:
-        return known[known.index(given)]
-    shown = f"'{given}'" if isinstance(given, str) else f"of type {type(given).__name__}"
-    raise SpecError(f"{what} is {shown}", needed=f"one of {', '.join(map(str, known))}")
-
-
-def _new_caps(state: State, owner: Owner, given: dict[Kind, Caps]):
-    """The caps that are not in the ledger yet, as text."""
-    new: dict[str, dict[str, str]] = {}
-    for kind, caps in given.items():
-        known = state.caps.get((owner, kind), {})
-        for currency, amount in caps.items():
-            if currency not in known:
-                new.setdefault(kind, {})[currency] = str(amount)
-            elif known[currency] != amount:
-                raise BudgetError(
-                    f"dataset '{owner[0]}' has another cap in {currency} ('{kind}')",
-                    needed="the cap that was declared first: caps are added, never changed",
-                )
-    return new

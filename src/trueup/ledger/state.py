@@ -5,49 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 from trueup.errors import BudgetError
-from trueup.ledger.accountant import Loss, compose
+from trueup.ledger.accountant import Loss
 from trueup.ledger.chain import GENESIS, Entry, broken, check_links
+from trueup.ledger.request import Owner, Request, read_request
 from trueup.model.guarantee import Kind
-from trueup.noise.cost import Cost
-
-Owner = tuple[str, str | None]
-"""Whose cap it is: a dataset's `(name, None)`, or an analyst's share of it `(name, analyst)`."""
 
 Caps = dict[str, Fraction]
 """Largest total per currency: `epsilon`, `rho`, `delta`."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a release asks of the ledger."""
-
-    dataset: str
-    analyst: str
-    kind: Kind
-    costs: tuple[Cost, ...]
-    key: str | None = None
-
-    @property
-    def owners(self) -> tuple[Owner, Owner]:
-        """The two whose caps are charged."""
-        return (self.dataset, None), (self.dataset, self.analyst)
-
-    @cached_property
-    def loss(self) -> Loss:
-        """The composed loss of the costs."""
-        return compose(self.costs, self.kind)
-
-    def same_as(self, other: Request) -> bool:
-        """Whether two requests ask for the same, in whatever order the costs are named."""
-
-        def plain(r: Request):
-            return r.dataset, r.analyst, r.kind, sorted((c.currency, c.amount, c.delta) for c in r.costs)
-
-        return plain(self) == plain(other)
 
 
 @dataclass(frozen=True)
@@ -200,24 +167,6 @@ class State:
 
 
 _ACTIONS = {"open": State._open, "caps": State._cap, "reserve": State._reserve, "commit": State._commit}
-
-
-def write_request(request: Request) -> dict[str, Any]:
-    """Write a request as fields of an entry; amounts as rational text."""
-    costs = [{"currency": c.currency, "amount": str(c.amount), "delta": str(c.delta)} for c in request.costs]
-    return {
-        "dataset": request.dataset,
-        "analyst": request.analyst,
-        "kind": request.kind,
-        "costs": costs,
-        "key": request.key,
-    }
-
-
-def read_request(fields: Mapping[str, Any]) -> Request:
-    """Read a request from the fields of an entry."""
-    costs = tuple(Cost(c["currency"], Fraction(c["amount"]), Fraction(c["delta"])) for c in fields["costs"])
-    return Request(fields["dataset"], fields["analyst"], fields["kind"], costs, fields["key"])
 
 
 def _within(owner: Owner, request: Request, caps: Caps, spent: Loss) -> None:
