@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, xlogy
-from scipy.stats import nbinom
 
 from trueup.errors import SpecError
 
@@ -104,6 +103,8 @@ class NegativeBinomial:
 
     def window(self) -> tuple[int, int]:
         """Where its mass is, all but about 1e-18 of it (counts)."""
+        from scipy.stats import nbinom  # half a second to import, and only this prior needs it
+
         return 0, int(nbinom.isf(1e-18, self.size, self.size / (self.size + self.mean))) + 1
 
 

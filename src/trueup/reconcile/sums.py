@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 from trueup.errors import SpecError
 from trueup.noise import DiscreteLaplace
@@ -133,6 +132,8 @@ def window(low: int, high: int) -> NDArray[np.int64]:
 
 def _filtered(masses: Reals, epsilon: float, times: int) -> Reals:
     """Add `times` two-sided geometric variables."""
+    from scipy.signal import lfilter  # slow to import, and only summed totals need it
+
     q, gain = np.exp(-epsilon), -np.expm1(-epsilon)
     for _ in range(times):
         forwards = lfilter([gain], [1.0, -q], masses)
