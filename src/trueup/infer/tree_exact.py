@@ -24,7 +24,7 @@ from trueup.noise.lattice import LatticeL2Laplace
 from trueup.noise.law import Law
 from trueup.reconcile.on_tree import TreeProblem, tree_problem
 
-DEPTHS = (60.0, 240.0, 960.0, 3840.0, 15360.0)
+DEPTHS = (60.0, 240.0, 960.0, 3840.0, 15360.0, 61440.0, 245760.0)
 """Log mass, below its peak, at which a law's table ends; the next is tried when measurements disagree."""
 
 MOST_ENTRIES = 1 << 28

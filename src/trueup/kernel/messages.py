@@ -470,7 +470,7 @@ def _tilt(child_ptr: Integers, factors: Factors) -> Tilted:
     informs = has_factor(child_ptr, factors)
     if np.any(low > high):
         return Tilted(factors, low, high, floor, ceiling, np.zeros(n), np.zeros(n), informs)
-    tau, parent_tau, top = find_tilts(child_ptr, factors, low, high, 12)
+    tau, parent_tau, top = find_tilts(child_ptr, factors, low, high, 40)
     leaf = child_ptr[1:] == child_ptr[:-1]
     return Tilted(
         factors, low, high, floor, ceiling, np.where(leaf, parent_tau, parent_tau - tau), top, informs

@@ -161,7 +161,7 @@ def find_tilts(child_ptr, factors, low, high, steps):
     for _ in range(steps):
         step = _newton(child_ptr, informs, tau, parent_tau, mean, variance) - tau
         size, gained = 1.0, 0.0
-        while size > 1e-3:
+        while size > 1e-9:
             trial = tau + size * step
             above = _inherit(child_ptr, trial)
             fresh = _evaluate(child_ptr, factors, informs, low, high, trial, above, mean, variance, top)

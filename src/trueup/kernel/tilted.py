@@ -222,7 +222,7 @@ def draw_inequalities(kind, z, scale, rows, bounds, low, high, draws, least, rng
     draws
         Draws per problem.
     least
-        Acceptance rate, measured on the first 8,192 proposals, below which a problem is left out.
+        Acceptance rate below which a problem is left out; checked after every 8,192 proposals.
     rng
         NumPy generator.
 
@@ -239,13 +239,12 @@ def draw_inequalities(kind, z, scale, rows, bounds, low, high, draws, least, rng
         problem = (kind, z[q], scale[q], low[q], high[q])
         multipliers, tilts = best_tilt(rows, bounds, problem)
         done = proposed = 0
-        while done < draws:
-            if proposed >= 8192 and done < least * proposed:
-                done = -1
-                break
+        while 0 <= done < draws:
             for i in range(n):
                 _proposals(rng, kind[i], z[q, i], scale[q, i], tilts[i], low[q, i], high[q, i], block[i])
             done, used = _accept(rng, rows, bounds, multipliers, block, out[q], done)
             proposed += used
+            if done < least * proposed:
+                done = -1
         acceptance[q] = draws / proposed if done == draws else 0.0
     return out, acceptance

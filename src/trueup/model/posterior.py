@@ -404,12 +404,11 @@ class Posterior:
         """Return draws as ArviZ takes them (a DataTree or InferenceData); needs the extra `arviz`."""
         import arviz
 
-        return arviz.from_dict({"posterior": {"count": self.draws}}, **_arviz_names(arviz, self))
-
-
-def _arviz_names(arviz, posterior: Posterior) -> dict[str, Any]:
-    names = [posterior.cells.label(cell) for cell in range(posterior.cells.n)]
-    return {"coords": {"cell": names}, "dims": {"count": ["cell"]}}
+        names = [self.cells.label(cell) for cell in range(self.cells.n)]
+        labels: dict[str, Any] = {"coords": {"cell": names}, "dims": {"count": ["cell"]}}
+        if int(arviz.__version__.split(".")[0]) >= 1:
+            return arviz.from_dict({"posterior": {"count": self.draws}}, **labels)
+        return arviz.from_dict(posterior={"count": self.draws}, **labels)
 
 
 def equal_tails(draws: NDArray, level: float) -> tuple[NDArray, NDArray]:
