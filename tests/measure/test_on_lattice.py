@@ -85,6 +85,19 @@ def test_both_margins_of_a_table_are_priced_as_a_swap(rng):
     assert noisy.sum(axis=1).tolist() == counts.reshape(3, 3).sum(axis=1).tolist()
 
 
+def test_a_query_that_holds_some_of_the_invariants_pays_for_the_whole_relation():
+    """County totals alone see one sum, but with crossing invariants neighbours differ by a swap of two persons."""
+    frame = pandas.DataFrame([{"c": c, "edu": e, "n": 1} for c in "vwxyz" for e in ("low", "medium", "high")])
+    invariants = "{ level = 'all', attributes = ['edu'] }, { level = 'all' }"
+    _, headers, guarantee = plan(lattice_spec(GRID, "county", invariants), frame)
+    assert (guarantee.neighbours, headers[0].law.epsilon) == ("move", Fraction(1, 4))
+    two = GRID.replace("attribute = [", "attribute = [{ name = 'sex', values = ['f', 'm'] }, ")
+    frame = frame.merge(pandas.DataFrame({"sex": ["f", "m"]}), how="cross")
+    crossing = "{ level = 'all', attributes = ['edu'] }, { level = 'all', attributes = ['sex'] }"
+    _, headers, guarantee = plan(lattice_spec(two, "county", crossing, attributes=("edu",)), frame)
+    assert (guarantee.neighbours, headers[0].law.epsilon) == ("swap", Fraction(1, 8))
+
+
 def test_gaussian_noise_is_priced_in_rho():
     text = lattice_spec(TREE, "tract", "{ level = 'county' }", "lattice-gaussian", "rho")
     _, headers, guarantee = plan(text, PLACES)

@@ -11,7 +11,7 @@ from scipy import sparse
 from trueup.errors import SpecError
 from trueup.kernel.lattice.moves import smallest_moves
 from trueup.kernel.lattice.structure import Lattice
-from trueup.ledger.contribution import Contribution
+from trueup.ledger.contribution import Contribution, Relation
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.spec import Query
@@ -41,12 +41,18 @@ class LatticePlan(NamedTuple):
 
 
 def plan_on_lattice(
-    query: Query, margin: Margin, budget: Fraction, reach: Contribution, constraints: Constraints
+    query: Query,
+    margin: Margin,
+    budget: Fraction,
+    reach: Contribution,
+    relation: Relation,
+    constraints: Constraints,
 ) -> LatticePlan:
     """Bind a lattice law to the invariants that are sums of the groups of `margin`.
 
-    The budget is the loss of one smallest change: epsilon is half of it where one sum is fixed (a move
-    touches two counts), a quarter where both margins of a table are (a swap touches four).
+    The budget is the loss of one smallest change, or of one step of the spec's neighbour relation where that moves
+    the counts further: epsilon is half of it where one sum is fixed (a move touches two counts), a quarter
+    where both margins of a table are (a swap touches four).
 
     Raises
     ------
@@ -72,7 +78,8 @@ def plan_on_lattice(
         )
     lattice = Lattice.of(cells.size(margin), _rows(cells, margin, held))
     moves = smallest_moves(lattice)
-    unit = Sensitivity(Fraction(moves.l1), Fraction(moves.l2_squared))
+    step = reach.sensitivity(relation, cells=lattice.n)
+    unit = Sensitivity(max(step.l1, Fraction(moves.l1)), max(step.l2_squared, Fraction(moves.l2_squared)))
     bound = law.for_budget(budget, unit).on(lattice, **query.options)
     cost = bound.cost(unit)
     if cost.currency != query.currency:
@@ -81,7 +88,7 @@ def plan_on_lattice(
             remedy=f"write `{cost.currency} = ...`, or choose another noise",
         )
     return LatticePlan(
-        bound, cost, (*_sentences(query, margin, moves, bound), *_pinned(cells, margin, lattice))
+        bound, cost, (*_sentences(query, margin, unit, bound), *_pinned(cells, margin, lattice))
     )
 
 
@@ -96,12 +103,12 @@ def _rows(cells: Cells, margin: Margin, held: tuple[Margin, ...]):
     return sparse.vstack(blocks, format="csr")
 
 
-def _sentences(query: Query, margin: Margin, moves, bound) -> tuple[str, ...]:
+def _sentences(query: Query, margin: Margin, unit: Sensitivity, bound: Any) -> tuple[str, ...]:
     parameter = ", ".join(f"{name} = {value}" for name, value in bound.parameters().items())
     return (
         f"The noise of '{query.name}' at '{margin}' changes no invariant ({parameter}). Its cost is that of one smallest "
-        f"change that keeps them, which moves the counts by {'' if moves.sharp else 'at most '}{moves.l1} in all; "
-        "databases further apart are joined by several such changes, each at that cost.",
+        f"change that keeps them, which moves the counts by at most {unit.l1} in all; databases further apart are "
+        "joined by several such changes, each at that cost.",
         *(f"Drawn: {line}." for line in bound.bound.explain()),
     )
 

@@ -52,7 +52,7 @@ def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], G
             _refuse_fixed(query, margin, constraints)
             reach = contribution(spec, query)
             if law_named(query.noise) in JOINT_LAWS:
-                law, cost, sentences = plan_on_lattice(query, margin, budget, reach, constraints)
+                law, cost, sentences = plan_on_lattice(query, margin, budget, reach, relation, constraints)
                 told += sentences
             else:
                 law = _law(query, budget, reach, spec.privacy.neighbours, cells.size(margin))

@@ -48,7 +48,14 @@ def choose(
     if law.name == "lattice-l2-laplace":
         if sampler not in ("auto", "mixture"):
             raise SpecError(f"sampler '{sampler}' for the L2 norm", needed="'mixture', the only one")
-        return whole(law, lattice, weights)
+        bound = whole(law, lattice, weights)
+        if (choice := bound.pieces[0][1]).seconds > slowest:
+            raise SpecError(
+                f"noise 'lattice-l2-laplace' on this lattice takes more than {slowest:g} s: {choice.sentence()}",
+                needed="a smaller epsilon, fewer cells, or more time",
+                remedy="use 'lattice-laplace'",
+            )
+        return bound
     scales = [Fraction(1)] * lattice.n if weights is None else [Fraction(weight) for weight in weights]
     if len(scales) != lattice.n or min(scales) <= 0:
         raise SpecError("weights do not fit the lattice", needed=f"{lattice.n} positive rational numbers")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.reference.lattice import law_of, p_value, points, slow_free, table_margins, three_crossing_sums
 
+from trueup.errors import SpecError
 from trueup.kernel.lattice.free import draw_free
 from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.lattice.sums import draw_sums
@@ -86,7 +87,7 @@ def test_l2_laplace_law(case, rng):
     matrix, dependent, radius = CASES[case]
     vectors = points(matrix, dependent, radius)
     law = LatticeL2Laplace("5/2").on(Lattice.of(matrix.shape[1], matrix))
-    drawn = law.bound.draw(20_000, rng.bytes).vectors
+    drawn = law.bound.draw(10_000, rng.bytes).vectors
     assert not (drawn @ matrix.T).any()
     assert p_value(drawn, vectors, law_of(vectors, l2(2.5))) > FALSE_ALARM
 
@@ -238,6 +239,12 @@ def test_variance_of_4_by_4_table(rng):
     squares = (drawn.astype(float) ** 2).mean(axis=1)
     assert abs(squares.mean() - 8.84) < 5 * squares.std() / np.sqrt(len(drawn)) + 0.005
     assert np.abs(drawn.mean(axis=0)).max() < 6 * np.sqrt(8.84 / len(drawn))
+
+
+@pytest.mark.parametrize("law", [LatticeL2Laplace("30"), LatticeGaussian("1/100")])
+def test_noise_too_narrow_for_its_sampler_is_refused(law):
+    with pytest.raises(SpecError, match="tries"):
+        law.on(Lattice.of(144, table_margins(12, 12)))
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (3, 5), (5, 3)])

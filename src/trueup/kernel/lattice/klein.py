@@ -162,13 +162,14 @@ class Mixture(NamedTuple):
         low = sum(math.log(rho(math.sqrt(split) / norm, 0.0)) for norm in norms)
         shape = (d + 1) / 2
         above = d / 2 * math.log(2 * math.pi) - np.log(norms).sum() + gammaln(shape) - shape * math.log(rate)
-        above += np.log(gammaincc(shape, rate * split)) + high
+        smooth, tail = above, math.log(max(float(gammaincc(shape, rate * split)), 1e-300))
+        above += tail + high
         below = low + math.log(2 * math.sqrt(split))
         # The target's mass is about that of the continuous law, and more than that of zero alone.
-        smooth = above - high - np.log(gammaincc(shape, rate * split))
         target = max(smooth, math.log(math.sqrt(2 * math.pi) / epsilon))
         total = np.logaddexp(above, below)
-        return cls(split, high, low, float(np.exp(below - total)), float(np.exp(total - target)))
+        tries = math.exp(min(float(total - target), 700.0))
+        return cls(split, high, low, float(np.exp(below - total)), tries)
 
 
 @njit(cache=True)
