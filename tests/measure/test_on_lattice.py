@@ -175,3 +175,15 @@ def test_all_51_state_totals_as_enumerated(data_dir):
     assert pandas.Series(counts).groupby(truth["state"].to_numpy()).sum().tolist() == states.tolist()
     assert (counts != truth["pop"].to_numpy()).mean() > 0.5
     assert "11/001" in " ".join(noisy.guarantee.sentences)
+
+
+def test_county_and_tract_totals_of_all_blocks_as_enumerated(data_dir):
+    spec = load_spec(EXAMPLES / "blocks-lattice.toml")
+    path = data_dir / "ri_blocks_2010.csv.gz"
+    counts, *totals = measure(spec, path).values
+    truth = pandas.read_csv(path, dtype={"GEOID": str}).sort_values("GEOID")
+    noisy = pandas.Series(counts)
+    for digits, total in zip((5, 11), totals):
+        keys = truth["GEOID"].str[:digits].to_numpy()
+        assert total.tolist() == truth.groupby(keys)["pop"].sum().tolist()
+        assert noisy.groupby(keys).sum().tolist() == total.tolist()
