@@ -79,6 +79,11 @@ MISTAKES = [
     ('kind = "counts"', 'kind = "records"', "needs neither"),
     ('title = "Areas"', "title = ", "not TOML"),
     ("[privacy]", '[constraints]\nlinear = ["female + >= male"]\n[privacy]', "position"),
+    ('name = "sex"\n', 'name = "noisy"\n', "'noisy' is a value column of published tables"),
+    ('name = "sex"\n', 'name = "Area"\n', "published column 'area' is declared twice"),
+    ('column = "area"', 'column = "n"', "column 'n' holds counts, so it cannot hold keys"),
+    ('name = "area"\ncolumn', 'name = "ALL"\ncolumn', "'all' and 'ALL' differ in case or punctuation alone"),
+    ('name = "area"\ncolumn', 'name = "all.area"\ncolumn', "begins with the name of level 'all' and a dot"),
     ("[privacy]", '[constraints]\nzeros = [{ sex = "other" }]\n[privacy]', "unknown value of 'sex'"),
 ]
 
@@ -95,6 +100,7 @@ def test_all_mistakes_are_told_at_once():
         parse_spec(SPEC.replace('unit = "person"', "").replace('all = "0.1"', 'all = "0"'))
     assert "privacy.unit is missing" in str(caught.value)
     assert "above zero" in str(caught.value)
+    assert "at least 1 item" not in str(caught.value), "a fault inside a query is no missing query"
 
 
 def test_a_missing_or_binary_file_is_named(tmp_path):

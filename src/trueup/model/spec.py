@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from difflib import get_close_matches
 from fractions import Fraction
@@ -17,6 +18,7 @@ from trueup.noise import law_named
 from trueup.noise.cost import Currency
 from trueup.noise.rational import rational
 
+_VALUE_COLUMNS = ("count", "exact", "group", "noisy", "standard_error")
 FORMAT = 1
 """Version of the spec's format; grows when an old spec would be read differently."""
 
@@ -238,7 +240,10 @@ class Spec(Part):
         _refuse_twins("query", [q.name for q in self.queries])
         for attribute in self.attributes:
             _refuse_twins(f"value of '{attribute.name}'", list(attribute.values))
+        _refuse_alike("level", [level.name for level in self.levels])
+        _refuse_alike("attribute", [a.name for a in self.attributes])
         self._levels_have_columns()
+        self._columns_are_free()
         for where, margin in self._margins():
             _known(margin[0], [level.name for level in self.levels], "level", where)
             for name in margin[1]:
@@ -252,6 +257,21 @@ class Spec(Part):
             raise ValueError("the first level is the root: it holds every place and has no column")
         if self.parents is None and (bare := [x.name for x in self.levels[1:] if x.column is None]):
             raise ValueError(f"level '{bare[0]}' has no column")
+
+    def _columns_are_free(self) -> None:
+        """A published table has key, attribute and value columns; a confidential one keys and counts."""
+        keys = ["id"] if self.parents else [x.name if x.prefix else x.column or x.name for x in self.levels]
+        columns = [*keys, *(a.name for a in self.attributes)]
+        _refuse_twins("published column", [name.casefold() for name in columns])
+        if taken := [name for name in columns if name.casefold() in _VALUE_COLUMNS]:
+            raise ValueError(
+                f"'{taken[0]}' is a value column of published tables: name the attribute or key otherwise"
+            )
+        held = {self.table.count, *(name for cell in self.table.cells for name in parse_sum(cell.count))}
+        read = [*(x.column for x in self.levels), *(x.label for x in self.levels)]
+        read += [a.column or a.name for a in self.attributes] if not self.table.cells else []
+        if both := [name for name in read if name is not None and name in held]:
+            raise ValueError(f"column '{both[0]}' holds counts, so it cannot hold keys or attribute values")
 
     def _margins(self):
         for query in self.queries:
@@ -299,7 +319,10 @@ def parse_spec(text: str) -> Spec:
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"the spec is not TOML: {error}") from None
     except ValidationError as error:
-        raise SpecError("the spec has mistakes: " + "; ".join(_describe(e) for e in error.errors())) from None
+        raise SpecError(
+            "the spec has mistakes: " + "; ".join(_describe(e) for e in _innermost(error.errors())),
+            remedy="correct them; `trueup schema` lists every key",
+        ) from None
 
 
 def load_spec(path: str | Path) -> Spec:
@@ -318,13 +341,32 @@ def load_spec(path: str | Path) -> Spec:
         raise SpecError(f"the spec '{path}' is not text") from None
 
 
+def _innermost(errors: list[Any]) -> list[Any]:
+    """Drop an error of a part where an error inside that part caused it."""
+    places = [error["loc"] for error in errors]
+    return [e for e in errors if not any(p != e["loc"] and p[: len(e["loc"])] == e["loc"] for p in places)]
+
+
 def _describe(error: Any) -> str:
     where = ".".join(str(part) for part in error["loc"]) or "spec"
     if error["type"] == "extra_forbidden":
         return f"{where} is not a key of the spec"
     if error["type"] == "missing":
-        return f"{where} is missing"
+        return f"{where} is missing" + _CHOICES.get(where, "")
     return f"{where}: {str(error['msg']).removeprefix('Value error, ').rstrip('.')}"
+
+
+_CHOICES = {"privacy.neighbours": ": write 'add-remove' or 'replace'"}
+
+
+def _refuse_alike(what: str, names: list[str]) -> None:
+    """Names become names of files and columns, where case and punctuation do not tell them apart."""
+    plain = [re.sub(r"\W", "_", name).casefold() for name in names]
+    for i, name in enumerate(names):
+        if (first := plain.index(plain[i])) < i:
+            raise ValueError(f"{what} '{names[first]}' and '{name}' differ in case or punctuation alone")
+        if inside := next((other for other in names if other.startswith(f"{name}.")), None):
+            raise ValueError(f"{what} '{inside}' begins with the name of {what} '{name}' and a dot")
 
 
 def _refuse_twins(what: str, names: list[str]) -> None:
