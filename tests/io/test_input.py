@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 from tests.areas import SPEC, TABLE, TRUTH, write_areas
 
-from trueup.errors import DataError, SpecError
+from trueup.errors import BundleError, DataError, SpecError
 from trueup.io.geography import read_tree
 from trueup.io.table import open_table
 from trueup.io.tabulate import read_counts, whole_counts
@@ -90,6 +90,8 @@ BAD_COLUMNS = [
     ([1.0, 2.5], "a fraction"),
     ([1.0, np.nan], "no value"),
     ([1.0, np.inf], "an infinite number"),
+    ([1.0, 2.0**53 + 2], "too large for a floating-point column"),
+    ([1, pandas.NA], "no value"),
     ([True, False], "a boolean"),
     ([1, -3], "a negative number"),
     ([1, 2**62 + 1], "beyond 2\\^62"),
@@ -248,3 +250,44 @@ def test_parent_pointers_of_a_file():
     assert cells.tree.sizes == (1, 2, 3)
     counts = pandas.DataFrame({"id": ["02", "01b"], "n": [5, 6]})
     assert read_counts(spec, cells, counts).tolist() == [0, 6, 5]
+
+
+def test_a_missing_key_of_a_pandas_text_column_is_named():
+    states = pandas.array(["01", None], dtype="string")
+    frame = pandas.DataFrame({"state": states, "county": ["001", "003"], "n": [3, 4]})
+    with pytest.raises(DataError, match="'state' is missing a value in row 2"):
+        read_tree(parse_spec(SPEC), frame)
+
+
+def test_the_last_key_is_found_below_a_whole_code():
+    """A county number within a state code that is itself below a region: two key columns, not three."""
+    levels = """level = [{ name = "all" }, { name = "region", column = "region" },
+      { name = "state", column = "GEOID", prefix = 2 }, { name = "county", column = "county" }]"""
+    text = SPEC.replace(SPEC[SPEC.index("level = [") : SPEC.index("query")], levels + "\n")
+    spec = parse_spec(text)
+    frame = pandas.DataFrame(
+        {"region": ["w", "e"], "GEOID": ["02x", "01x"], "county": ["001", "001"], "n": [30, 7]}
+    )
+    cells = public_cells(spec, frame)
+    assert dict(zip(map(cells.label, range(2)), read_counts(spec, cells, frame))) == {
+        "02/001": 30,
+        "01/001": 7,
+    }
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["to an empty folder", "to nothing"])
+def test_a_link_is_refused_as_a_target_before_anything_is_done(kept, tmp_path):
+    from trueup.io.staging import staged
+
+    if kept:
+        (tmp_path / "folder").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "folder")
+    with pytest.raises(BundleError, match="is a link"), staged(tmp_path / "out"):
+        pytest.fail("the run began")
+
+
+def test_a_table_that_the_disk_refuses_is_an_error_of_the_bundle(tmp_path):
+    from trueup.io.columns import write_parquet
+
+    with pytest.raises(BundleError, match=r"cannot write 'counts\.parquet'"):
+        write_parquet(tmp_path / "no such folder" / "counts.parquet", {"count": np.array([3])})

@@ -8,9 +8,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from trueup.errors import BundleError
+
 
 def write_parquet(path: Path, columns: Mapping[str, NDArray]) -> None:
     """Write equally long columns to one Parquet file.
+
+    Raises
+    ------
+    BundleError
+        If the disk refuses.
 
     Examples
     --------
@@ -34,4 +41,7 @@ def _write(path: Path, columns: Mapping[str, NDArray], writer: str, **options: A
 
     with duckdb.connect(":memory:") as connection:
         connection.register("columns_to_write", dict(columns))
-        getattr(connection.table("columns_to_write"), writer)(str(path), **options)
+        try:
+            getattr(connection.table("columns_to_write"), writer)(str(path), **options)
+        except duckdb.IOException:
+            raise BundleError(f"cannot write '{path.name}'", remedy="check space and permissions") from None

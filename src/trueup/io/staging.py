@@ -18,8 +18,12 @@ def refuse_occupied(target: Path) -> None:
     Raises
     ------
     BundleError
-        If the folder exists and is not empty, or its parent does not exist.
+        If the folder exists and is not empty, is a link, or its parent does not exist.
     """
+    if target.is_symlink():
+        raise BundleError(
+            f"'{target}' is a link", needed="a new or empty folder", remedy="name the folder itself"
+        )
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BundleError(
             f"'{target}' already holds something",

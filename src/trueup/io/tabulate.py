@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from numbers import Number
 from typing import Any
@@ -16,9 +17,12 @@ from trueup.io.table import COUNT, Columns, Source, open_table, require, select
 from trueup.model.cells import Attribute, Cells
 from trueup.model.linear import parse_sum
 from trueup.model.spec import Spec
+from trueup.model.tree import is_missing
 
 MAX_COUNT = 2**62
 """Counts beyond this could overflow when noise is added."""
+MAX_FLOAT = 2**53
+"""A floating-point number beyond this may be a whole number that was rounded."""
 
 
 def read_counts(spec: Spec, cells: Cells, source: Any) -> NDArray[np.int64]:
@@ -77,6 +81,7 @@ def _to_numbers(values: NDArray, problem: NDArray) -> NDArray:
     if values.dtype.kind in "iu":
         return values
     if values.dtype.kind == "f":
+        problem[values > MAX_FLOAT] = "a number too large for a floating-point column to hold exactly"
         problem[values != np.floor(values)] = "a fraction"
         problem[np.isinf(values)] = "an infinite number"
         problem[np.isnan(values)] = "no value"
@@ -88,7 +93,7 @@ def _to_numbers(values: NDArray, problem: NDArray) -> NDArray:
 
 
 def _one_number(value: Any) -> tuple[int, str | None]:
-    if value is None or value != value or value == "":
+    if is_missing(value):
         return 0, "no value"
     if isinstance(value, bool | np.bool_):
         return 0, "a boolean"
@@ -121,7 +126,7 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns) -> NDArray[np.int64]:
     keys = cells.tree.keys[-1]
     if not keys:
         return np.zeros(len(next(iter(rows.values()))), dtype=np.int64)
-    given = _last_key(spec, rows)
+    given = _last_key(spec, rows, keys)
     for name, column in given.items():
         _refuse_missing(column, name)
     known = {key: i for i, key in enumerate(zip(*(column.tolist() for column in keys.values())))}
@@ -135,16 +140,12 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns) -> NDArray[np.int64]:
     return found.astype(np.int64)
 
 
-def _last_key(spec: Spec, rows: Columns) -> Columns:
-    """The key columns of the last level, as the tree holds them."""
+def _last_key(spec: Spec, rows: Columns, names: Iterable[str]) -> Columns:
+    """The named key columns, by which the tree knows the places of its last level."""
     if spec.parents is not None:
         return {"id": rows[spec.parents.id]}
-    whole = any(level.prefix is not None and level.column == spec.levels[-1].column for level in spec.levels)
-    levels = spec.levels[-1:] if whole or spec.levels[-1].prefix else spec.levels
-    given: Columns = {}
-    for level in levels:
-        given |= key_columns(level, rows)
-    return given
+    levels = {level.name if level.prefix else level.column: level for level in spec.levels}
+    return {name: key_columns(levels[name], rows)[name] for name in names}
 
 
 def _value_index(values: NDArray, column: str, attribute: Attribute) -> NDArray[np.int64]:
@@ -190,7 +191,7 @@ def _scatter(cells: Cells, index: NDArray[np.int64], counts: NDArray[np.int64]) 
 
 
 def _refuse_missing(values: NDArray, column: str) -> None:
-    if any(value is None or value == "" or value != value for value in values):
+    if any(map(is_missing, values)):
         raise DataError(f"column '{column}' has a row without a value", needed="a value in every row")
 
 

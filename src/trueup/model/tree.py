@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,10 +235,23 @@ def _codes(level: Keys) -> NDArray:
     return np.rec.fromarrays(list(level.values())) if len(level) > 1 else next(iter(level.values()))
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, empty text, NaN, or the NA of a dataframe library.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> [is_missing(v) for v in (None, "", float("nan"), pandas.NA, 0, "0")]
+    [True, True, True, True, False, False]
+    """
+    itself = value == value  # False for NaN, and no truth value at all for NA
+    return value is None or not isinstance(itself, bool | np.bool_) or not itself or value == ""
+
+
 def _text(values: Sequence | NDArray, column: str, *, blank: bool = False) -> NDArray:
     """Return keys as fixed-width text; refuse missing ones, keep leading zeros."""
     given = np.asarray(values, dtype=object)
-    missing = np.array([v is None or v == "" or v != v for v in given], dtype=bool)
+    missing = np.array([is_missing(v) for v in given], dtype=bool)
     if missing.any() and not blank:
         raise DataError(
             f"key column '{column}' is missing a value in row {int(np.flatnonzero(missing)[0]) + 1}",
