@@ -32,7 +32,7 @@ def check_bundle(folder: str | Path) -> list[Check]:
     Returns
     -------
     list of Check
-        Digests, and for a release: whole numbers, sums of every table, nonnegativity, structural
+        Digests, no unlisted file, and for a release: whole numbers, sums of every table, nonnegativity, structural
         zeros, bounds, linear rules, invariants.
 
     Raises
@@ -42,11 +42,21 @@ def check_bundle(folder: str | Path) -> list[Check]:
 
     Examples
     --------
-    See `trueup check`.
+    >>> import tempfile
+    >>> from trueup.demo import run_demo
+    >>> folder = Path(tempfile.mkdtemp()) / "demo"
+    >>> _ = run_demo(folder)
+    >>> checks = check_bundle(folder / "children")
+    >>> all(check.holds for check in checks), checks[2].rule
+    (True, 'all counts are whole numbers')
     """
     source = Path(folder)
     measurements = bundle.read_measurements(source)
-    checks = [Check("every public file is the one that was written", True)]
+    strangers = bundle.unlisted(source)
+    checks = [
+        Check("every public file is the one that was written", True),
+        Check("public/ holds no other file", not strangers, tuple(strangers)),
+    ]
     if bundle.read_manifest(source)["kind"] == "measurements":
         return checks
     _, spec = bundle.read_spec(source)

@@ -118,6 +118,33 @@ def test_check_trusts_no_claim_of_the_manifest(areas, tmp_path):
     assert "FAIL 'state' is the sum of its cells: 01; 02" in done.stdout
 
 
+def test_check_finds_a_public_file_that_nobody_vouches_for(areas, tmp_path):
+    import shutil
+
+    folder, _ = areas
+    shutil.copytree(folder / "out", tmp_path / "out")
+    (tmp_path / "out" / "public" / "counts" / "extra.csv").write_text("county,n\n")
+    done = run("check", tmp_path / "out")
+    assert done.returncode == 1
+    assert "FAIL public/ holds no other file: counts/extra.csv" in done.stdout
+
+
+@pytest.mark.parametrize("text", ['{"format": 1}', '{"format": 1, "kind": "release"}', "[]"])
+def test_a_manifest_without_its_parts_is_damaged(text, tmp_path):
+    (tmp_path / "public").mkdir()
+    (tmp_path / "public" / "manifest.json").write_text(text)
+    done = run("check", tmp_path)
+    assert done.returncode == 2
+    assert "is damaged" in done.stderr
+
+
+def test_demo_refuses_a_file_in_its_place(tmp_path):
+    (tmp_path / "here").write_text("")
+    done = run("demo", "--out", tmp_path / "here")
+    assert done.returncode == 2
+    assert "already holds something" in done.stderr
+
+
 def test_reconciling_the_same_measurements_gives_the_same_integers(areas, tmp_path):
     import polars
 

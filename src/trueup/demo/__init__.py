@@ -7,8 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from trueup.demo.synthetic import synthetic_blocks
-from trueup.errors import BundleError
 from trueup.io.columns import write_csv
+from trueup.io.staging import refuse_occupied
 from trueup.model.release import Release
 from trueup.workflow import release
 
@@ -26,8 +26,7 @@ def run_demo(folder: Path, tell: Callable[[str], None] = lambda stage: None) -> 
     BundleError
         If the folder already holds something.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise BundleError(f"'{folder}' already holds something", remedy="choose another --out")
+    refuse_occupied(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "blocks.csv", synthetic_blocks())
     packaged = files("trueup.demo")

@@ -38,6 +38,8 @@ from trueup.version import __version__
 
 FORMAT = 1
 MANIFEST = Path("public/manifest.json")
+_MEASURED = {"files", "guarantee", "headers", "kind", "ledger", "measurements", "spec"}
+_KEYS = {"measurements": _MEASURED, "release": _MEASURED | {"checks", "counts", "method", "stats"}}
 
 
 def write_measurements(folder: Path, spec_text: str, measurements: Measurements) -> dict[str, Any]:
@@ -102,6 +104,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         known = manifest["format"] == FORMAT
+        if known and (lost := _KEYS.get(manifest["kind"], _KEYS["release"]) - set(manifest)):
+            raise KeyError(min(lost))
     except OSError:
         raise BundleError(
             f"'{folder}' is not a bundle: it has no {MANIFEST}", remedy="check the path"
@@ -194,6 +198,14 @@ def refuse_altered(folder: Path, manifest: Mapping[str, Any]) -> None:
             raise BundleError(f"'{folder}' lacks public/{name}", remedy="restore the bundle")
         if digest(path) != expected:
             raise BundleError(f"public/{name} of '{folder}' is not the file that was written")
+
+
+def unlisted(folder: Path) -> list[str]:
+    """Name the files in `public/` that the manifest does not list: nobody vouches for them."""
+    public = folder / "public"
+    listed = {MANIFEST.name, *read_manifest(folder)["files"]}
+    held = (p.relative_to(public).as_posix() for p in public.rglob("*") if not p.is_dir())
+    return sorted(set(held) - listed)
 
 
 def digest(path: Path) -> str:
