@@ -29,7 +29,9 @@ class TrueupError(ValueError):
     def __init__(self, given: str, *, needed: str = "", remedy: str = "") -> None:
         self.given, self.needed, self.remedy = given, needed, remedy
         parts = (given, needed and f"Needed: {needed}", remedy and f"To do: {remedy}")
-        super().__init__(" ".join(f"{part.rstrip('.')}." for part in parts if part))
+        super().__init__(
+            " ".join(part if part.endswith((".", "?")) else f"{part}." for part in parts if part)
+        )
 
     def __reduce__(self):
         return _rebuild, (type(self), self.given, self.needed, self.remedy)

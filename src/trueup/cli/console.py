@@ -129,9 +129,12 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 
 
 def warm_up(*, quiet: bool) -> None:
-    """Compile the kernels before any data is read; say so where it took time."""
+    """Load or compile the kernels before any data is read; say so where it took time."""
     from trueup.kernel.warm import warm_up as compile_all
 
     seconds = compile_all()
     if seconds > 1 and not quiet:
-        print(f"compiled the numerical kernels in {seconds:.1f} s (first run only)", file=sys.stderr)
+        print(
+            f"made the numerical kernels ready in {seconds:.1f} s (compiled on the first run, then cached)",
+            file=sys.stderr,
+        )
