@@ -1,0 +1,98 @@
+"""S-DHC files: round trips, tolerance, clear refusals; PH1 to PH8 are specs alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trueup.errors import DataError
+from trueup.infer import infer
+from trueup.io.sdhc import read_sdhc, write_estimates, write_sdhc
+from trueup.model.spec import load_spec
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "sdhc"
+TABLES = [f"PH{k}" for k in range(1, 9)]
+
+
+def made_up(folder, table, rng, law="Discrete Gaussian", variance="144"):
+    """Write files for two states and two iterations in the published layout."""
+    spec = load_spec(EXAMPLES / f"{table.lower()}.toml")
+    iterated = any(level.column == "ITERATION_CODE" for level in spec.levels)
+    files = {}
+    for cell in spec.table.cells:
+        prefix, code = cell.count.split("_")
+        middle = "" if prefix == "CELL" else f"_{prefix}"
+        head = f"REGION_ID|REGION_TYPE|{'ITERATION_CODE|' if iterated else ''}{table}{middle}_DATA_CELL"
+        lines = files.setdefault(middle.lower(), [f"{head}|COUNT|NOISE_DISTRIBUTION|VARIANCE"])
+        base = 60 if prefix == "DENOM" else 130
+        for state in ("01", "44"):
+            for iteration in ("*", "H") if iterated else ("",):
+                key = f"{state}|STATE|{iteration}{'|' if iterated else ''}{code}"
+                lines.append(f"{key}|{base + int(rng.normal(0, 12))}|{law}|{variance}")
+    paths = []
+    for middle, lines in files.items():
+        paths.append(folder / f"{table.lower()}{middle}.csv")
+        paths[-1].write_text("\n".join(lines) + "\n")
+    return spec, paths
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_is_a_spec_and_no_code(table, tmp_path, rng):
+    spec, paths = made_up(tmp_path, table, rng)
+    posterior = infer(spec, read_sdhc(spec, paths), draws=400)
+    quantities = posterior.ratio_summary()
+    assert (quantities["mean"] > 0).all()
+    if table in ("PH1", "PH5", "PH8"):
+        assert (quantities["mean"] <= 10).all()
+    write_estimates(tmp_path / "estimates.csv", posterior, spec)
+    head = (tmp_path / "estimates.csv").read_text().splitlines()[0]
+    assert (
+        head
+        == "GEOID|REGION_TYPE|ITERATION_CODE|DATA_CELL|COUNT_NOISY|VARIANCE|MOE_NOISY|PRED|PRED_LO|PRED_HI"
+    )
+    ratios = (tmp_path / "estimates_ratios.csv").read_text().splitlines()
+    assert ratios[0].endswith("|DATA_CELL|RATIO_NOISY|RATIO_PRED|RATIO_PRED_LO|RATIO_PRED_HI")
+    assert len(ratios) - 1 == len(quantities["mean"])
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize(
+    ("law", "variance"), [("Discrete Gaussian", "144"), ("Two-Sided Geometric", "1151.83335")]
+)
+def test_files_survive_a_round_trip(table, law, variance, tmp_path, rng):
+    spec, paths = made_up(tmp_path, table, rng, law, variance)
+    first = read_sdhc(spec, paths)
+    (tmp_path / "again").mkdir()
+    second = read_sdhc(spec, write_sdhc(tmp_path / "again", table, spec, first))
+    assert [h.law.name for h in first.headers] == [h.law.name for h in second.headers]
+    assert first.headers[0].law.variance == pytest.approx(float(variance), rel=1e-6)
+    assert all(np.array_equal(a, b) for a, b in zip(first.values, second.values))
+
+
+def test_order_and_extra_columns_do_not_matter(tmp_path, rng):
+    spec, [path] = made_up(tmp_path, "PH4", rng)
+    plain = read_sdhc(spec, [path])
+    head, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([f"NOTE|{head}", *(f"x|{line}" for line in reversed(lines))]) + "\n")
+    assert read_sdhc(spec, [path]).digest == plain.digest
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda text: text.replace("COUNT", "N", 1), "no column 'COUNT'"),
+        (lambda text: text.replace("|144", "|0", 1), "VARIANCE '0'"),
+        (lambda text: text.replace("|144", "|", 1), "VARIANCE"),
+        (lambda text: text.replace("Discrete Gaussian", "Cauchy", 1), "'Cauchy' is unknown"),
+        (lambda text: "\n".join(text.splitlines()[:-1]) + "\n", "is missing"),
+        (lambda text: text + text.splitlines()[-1] + "\n", "listed more than once"),
+        (lambda text: text.replace("PH4_DATA_CELL", "CELL", 1), "0 columns of data cells"),
+    ],
+)
+def test_damaged_files_are_refused(change, says, tmp_path, rng):
+    spec, [path] = made_up(tmp_path, "PH4", rng)
+    path.write_text(change(path.read_text()))
+    with pytest.raises(DataError, match=says):
+        read_sdhc(spec, [path])
