@@ -19,7 +19,7 @@ import numpy as np
 from trueup.kernel.anova import Component, Domain, Marginal, cell_groups, marginalise, refines, relative
 from trueup.kernel.histogram import Estimates, HistogramTree, condition
 from trueup.kernel.nearest import TOLERANCE, Metric, nearest_nonnegative
-from trueup.kernel.transport import round_children
+from trueup.kernel.transport import hashed, nudges, round_children
 
 
 def chain(
@@ -72,6 +72,7 @@ def settle(
     integer: bool = True,
     zeros: Sequence[np.ndarray] | None = None,
     tolerance: float = TOLERANCE,
+    seeds: np.ndarray | None = None,
 ) -> Settled:
     """Settle every level below its parents.
 
@@ -86,6 +87,7 @@ def settle(
     integer : also round, every stage of the chain within its sums
     zeros : per level, (nodes, n) True where a cell is zero by definition
     tolerance : of the projections, counts
+    seeds : one uint64 a root, which settle ties of rounding; without them the lowest index goes up
 
     Examples
     --------
@@ -102,7 +104,7 @@ def settle(
     """
     results: list[_Result] = []
     for level in range(tree.spine.depth):
-        stage = _Level.of(tree, fit, level, results[-1].x if results else None)
+        stage = _Level.of(tree, fit, level, results[-1].x if results else None, seeds)
         mask = None if zeros is None or not zeros[level].any() else zeros[level]
         short = required[level] if required else [chains[level][-1]]
         how = _How(nonnegative, integer, tolerance)
@@ -155,24 +157,36 @@ class _Level:
     metric: Metric
     target: np.ndarray  # (nodes, n) least squares given the settled parents
     parents: np.ndarray | None  # (parents, n); None at the root
+    keys: np.ndarray | None  # (nodes,) for ties
 
     @classmethod
-    def of(cls, tree: HistogramTree, fit: Estimates, level: int, above: np.ndarray | None) -> _Level:
+    def of(
+        cls,
+        tree: HistogramTree,
+        fit: Estimates,
+        level: int,
+        above: np.ndarray | None,
+        seeds: np.ndarray | None,
+    ) -> _Level:
         variances = tuple(f.variance for f in tree.filters[level])
+        size, keys = tree.spine.size(level), None
+        if seeds is not None:
+            node = np.arange(size // seeds.size)
+            keys = hashed(hashed(seeds, np.array([level]))[:, None], node[None]).ravel()
         if above is None:
-            roots = tree.spine.size(0)
-            metric = Metric(tree.domain, variances, np.arange(roots), roots, tied=False)
-            return cls(metric, fit.values[0], None)
+            metric = Metric(tree.domain, variances, np.arange(size), size, tied=False)
+            return cls(metric, fit.values[0], None, keys)
         first, inner = tree.spine.firsts[level - 1], tree.spine.inner[level - 1]
-        metric = Metric(tree.domain, variances, first, tree.spine.size(level))
+        metric = Metric(tree.domain, variances, first, size)
         parents = above[inner].astype(float)
-        return cls(metric, metric.tie(fit.values[level], parents), parents)
+        return cls(metric, metric.tie(fit.values[level], parents), parents, keys)
 
     def of_parents(self, keep: np.ndarray) -> tuple[_Level, np.ndarray]:
         """The same for some of the parents only, and which nodes these are."""
         rows = np.flatnonzero(np.repeat(keep, self.metric.counts))
         parents = None if self.parents is None else self.parents[keep]
-        return _Level(self.metric.of_parents(keep), self.target[rows], parents), rows
+        keys = None if self.keys is None else self.keys[rows]
+        return _Level(self.metric.of_parents(keep), self.target[rows], parents, keys), rows
 
     def settle(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
         """Walk down the chain."""
@@ -216,11 +230,15 @@ class _Level:
     def _round(self, x: np.ndarray, marginal: Marginal, coarse: tuple[Marginal, np.ndarray] | None, mask):
         first = np.append(self.metric.first, self.metric.rows)
         sums = None if self.parents is None else np.rint(marginalise(self.parents, marginal))
-        allowed = None if mask is None else ~mask
+        more = {
+            "column_sums": sums,
+            "allowed": None if mask is None else ~mask,
+            "nudge": None if self.keys is None else nudges(self.keys, x.shape[1]),
+        }
         if coarse is None:
-            return round_children(x, first, column_sums=sums, allowed=allowed)
+            return round_children(x, first, **more)
         family = cell_groups(relative(marginal, coarse[0]))
-        return round_children(x, first, family=family, row_sums=coarse[1], column_sums=sums, allowed=allowed)
+        return round_children(x, first, family=family, row_sums=coarse[1], **more)
 
 
 def _given(

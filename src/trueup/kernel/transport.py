@@ -15,7 +15,8 @@ import numpy as np
 from numba import njit
 
 SNAP = 1e-7  # a cell this close below a whole number is that number
-GRAIN = 99_991  # costs are whole multiples of 1 / GRAIN: ties are ties whatever the last digits, lowest index first
+GRAIN = 99_991  # costs are whole multiples of 1 / GRAIN: ties are ties whatever the last digits
+NUDGE = 1e-3  # how much of a multiple breaks ties
 FREE = -1  # a sum that is not prescribed
 
 
@@ -110,7 +111,7 @@ def transport(cost, supply, demand, taken):
 
 
 @njit(cache=True)
-def _round(x, allowed, first, family, families, row_sums, column_sums, out):
+def _round(x, allowed, first, family, families, row_sums, column_sums, nudge, out):
     """Round every block, family by family; returns every block's number of misplaced units."""
     parents, cells = first.size - 1, x.shape[1]
     free_rows, free_columns = row_sums.shape[0] == 0, column_sums.shape[0] == 0
@@ -132,7 +133,7 @@ def _round(x, allowed, first, family, families, row_sums, column_sums, out):
                     up = np.rint(GRAIN * (1.0 - 2.0 * (value - base)))
                     if value <= base + SNAP:  # whole already: only if nothing else will do
                         up = 4.0 * GRAIN * cells * (b - a)
-                    cost[i, j] = up
+                    cost[i, j] = up + NUDGE * nudge[a + i, members[j]]
                     if not allowed[a + i, members[j]]:
                         cost[i, j] = np.inf
                     if not free_rows:
@@ -161,6 +162,7 @@ def round_children(
     row_sums: np.ndarray | None = None,
     column_sums: np.ndarray | None = None,
     allowed: np.ndarray | None = None,
+    nudge: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Round blocks of rows to whole numbers, each block with its own margins.
 
@@ -172,6 +174,7 @@ def round_children(
     row_sums : (rows, families) whole numbers, or None if rows are free
     column_sums : (blocks, n) whole numbers, or None if columns are free
     allowed : (rows, n) False where a cell must not be rounded up
+    nudge : (rows, n) numbers in [0, 1) that break ties, least first; by default the lowest index goes up
 
     Returns
     -------
@@ -198,6 +201,27 @@ def round_children(
         int(family.max()) + 1,
         none if row_sums is None else row_sums.astype(np.int64),
         none if column_sums is None else column_sums.astype(np.int64),
+        np.zeros(x.shape) if nudge is None else nudge,
         out,
     )
     return out, missing
+
+
+def hashed(keys: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Mix 64-bit keys with indices (SplitMix64, Steele, Lea & Flood 2014): equal keys give equal numbers."""
+    with np.errstate(over="ignore"):
+        z = keys + np.uint64(0x9E3779B97F4A7C15) * (index.astype(np.uint64) + np.uint64(1))
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def nudges(keys: np.ndarray, cells: int) -> np.ndarray:
+    """Numbers in [0, 1) for every row's key and cell: ties settled by a seed, never by position.
+
+    Examples
+    --------
+    >>> nudges(np.array([7], np.uint64), 2).round(3).tolist() == nudges(np.array([7], np.uint64), 3)[:, :2].round(3).tolist()
+    True
+    """
+    return (hashed(keys[:, None], np.arange(cells)[None]) >> np.uint64(11)) / 2.0**53

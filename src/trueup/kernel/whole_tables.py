@@ -29,7 +29,12 @@ NEIGHBOURHOODS = (1, 2, 4, 8, np.inf)
 
 
 def whole_table(
-    x: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.ndarray], *, seconds: float = 60.0
+    x: np.ndarray,
+    margins: Sequence[Margin],
+    sums: Sequence[np.ndarray],
+    *,
+    seconds: float = 60.0,
+    nudge: np.ndarray | None = None,
 ) -> Answer:
     """Nearest whole table (in squared distance) with given whole margins.
 
@@ -39,6 +44,7 @@ def whole_table(
     margins : kept axes of every margin
     sums : whole numbers
     seconds : time limit of a branch and bound
+    nudge : numbers in [0, 1), shaped as the table, that break ties of a two-way table
 
     Returns
     -------
@@ -54,7 +60,7 @@ def whole_table(
            [1, 0]])
     """
     if x.ndim == 2 and set(margins) == {(0,), (1,)}:
-        return _two_way(x, *(sums[margins.index(m)] for m in ((0,), (1,))))
+        return _two_way(x, sums[margins.index((0,))], sums[margins.index((1,))], nudge)
     polyhedron = margins_polyhedron(x.shape, margins, sums)
     small = x.size <= EXACT_CELLS
     answer = _exact(x.ravel(), polyhedron, seconds) if small else _heuristic(x, polyhedron, margins, seconds)
@@ -62,9 +68,11 @@ def whole_table(
     return replace(answer, x=table, residual=residual(table, margins, sums))
 
 
-def _two_way(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> Answer:
+def _two_way(x: np.ndarray, rows: np.ndarray, columns: np.ndarray, nudge: np.ndarray | None) -> Answer:
     sums = np.rint(rows)[:, None], np.rint(columns)[None]
-    table, missing = round_children(x, np.array([0, x.shape[0]]), row_sums=sums[0], column_sums=sums[1])
+    table, missing = round_children(
+        x, np.array([0, x.shape[0]]), row_sums=sums[0], column_sums=sums[1], nudge=nudge
+    )
     left = residual(table, [(0,), (1,)], [rows, columns])
     status = "no whole table between floors and ceilings" if missing.any() else "solved"
     return Answer(table, status, left, float(((table - x) ** 2).sum()))

@@ -58,9 +58,9 @@ class HistogramTree(Method):
         return histogram_problem(constraints, headers, upward=self.upward)
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; nothing is drawn."""
+        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
         chains = [state.chain(level, [m for m, _ in plan]) for level, plan in enumerate(state.tree.plan)]
-        return solution(state, values, chains, integer=self.integer)
+        return solution(state, values, chains, rng, integer=self.integer)
 
     def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
         """Standard errors of the least-squares estimates of every measured margin."""

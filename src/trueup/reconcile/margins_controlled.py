@@ -47,8 +47,8 @@ class MarginsControlled(MarginsProjection):
         return True
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; nothing is drawn."""
-        done = [self._row(state, row) for row in np.atleast_2d(values)]
+        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of two-way rounding."""
+        done = [self._row(state, row, rng) for row in np.atleast_2d(values)]
         tables = np.stack([a.x.ravel() for _, a in done]).reshape(*values.shape[:-1], state.cells.n)
         failed = next((s for p, a in done for s in (p.status, a.status) if s != "solved"), "solved")
         gaps = [a.gap for _, a in done]
@@ -58,22 +58,22 @@ class MarginsControlled(MarginsProjection):
         }
         return Solution(tables.astype(np.int64), failed, stats)
 
-    def _row(self, state: HistogramProblem, values: NDArray):
+    def _row(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator):
         projection = project(state, values)
         margins, sums = exact_margins(state, values)
         exact = dict(zip(margins, sums, strict=True))
         if projection.table.ndim == 2 and not {(0, 1)} & set(margins):
-            return projection, _round_two_way(projection.table, exact)
+            return projection, _round_two_way(projection.table, exact, rng)
         return projection, _round_many(state, projection.table, exact, self.seconds)
 
 
-def _round_two_way(x: NDArray, exact: dict[Axes, NDArray]) -> Answer:
+def _round_two_way(x: NDArray, exact: dict[Axes, NDArray], rng: np.random.Generator) -> Answer:
     """Total, then rows and columns within it, then cells within both; a slight projection between the two."""
     total = _whole(next((b.sum() for b in exact.values()), x.sum()))
-    rows, columns = (exact.get((axis,), _whole_line(margin_of(x, (axis,)), total)) for axis in (0, 1))
+    rows, columns = (exact.get((axis,), _whole_line(margin_of(x, (axis,)), total, rng)) for axis in (0, 1))
     margins: list[Axes] = [(0,), (1,)]
     closer = nearest(x, margins, [rows, columns])
-    return whole_table(closer.table, margins, [rows, columns])
+    return whole_table(closer.table, margins, [rows, columns], nudge=rng.random(x.shape))
 
 
 def _whole(x: float) -> int:
@@ -81,9 +81,11 @@ def _whole(x: float) -> int:
     return int(np.ceil(x - 0.5 - SNAP))
 
 
-def _whole_line(line: NDArray, total: int) -> NDArray:
+def _whole_line(line: NDArray, total: int, rng: np.random.Generator) -> NDArray:
     """Round a line of counts to whole numbers with a given sum, least squared distance first."""
-    whole, _ = round_children(line[None], np.array([0, 1]), row_sums=np.array([[total]]))
+    whole, _ = round_children(
+        line[None], np.array([0, 1]), row_sums=np.array([[total]]), nudge=rng.random((1, line.size))
+    )
     return whole[0].astype(float)
 
 

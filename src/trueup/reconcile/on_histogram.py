@@ -86,7 +86,9 @@ class HistogramProblem:
         self._refuse_contradiction(fit, values)
         return restrict(self.tree, fit, self.zeros) if self.zeros else (fit, 0.0)
 
-    def settle(self, fit: Estimates, chains: Sequence[Sequence[Marginal]], *, integer: bool) -> Settled:
+    def settle(
+        self, fit: Estimates, chains: Sequence[Sequence[Marginal]], seeds: NDArray, *, integer: bool
+    ) -> Settled:
         """Settle every level from the top along its chain."""
         return settle(
             self.tree,
@@ -96,6 +98,7 @@ class HistogramProblem:
             nonnegative=self.constraints.nonnegative,
             integer=integer,
             zeros=self.zeros or None,
+            seeds=seeds,
         )
 
     def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:
@@ -209,22 +212,34 @@ def _zeros(constraints: Constraints, spine: Spine) -> tuple[NDArray[np.bool_], .
 
 
 def solution(
-    problem: HistogramProblem, values: NDArray, chains: Sequence[Sequence[Marginal]], *, integer: bool
+    problem: HistogramProblem,
+    values: NDArray,
+    chains: Sequence[Sequence[Marginal]],
+    rng: np.random.Generator,
+    *,
+    integer: bool,
 ) -> Solution:
     """Least squares, then settling, for values `(q,)` or `(b, q)`; many rows of a small problem at once."""
     rows = np.atleast_2d(values)
+    seeds = rng.integers(2**63, size=len(rows), dtype=np.uint64)
     size = max(1, CHUNK_CELLS // problem.cells.n)
     parts = [rows[i : i + size] for i in range(0, len(rows), size)]
     tiled = {len(part): problem.tiled(len(part)) for part in parts}
-    done = [_solve(tiled[len(part)], part, chains, integer) for part in parts]
+    starts = range(0, len(rows), size)
+    done = [
+        _solve(tiled[len(part)], part, chains, seeds[i : i + size], integer)
+        for i, part in zip(starts, parts, strict=True)
+    ]
     counts = np.concatenate([counts for counts, _, _ in done]).reshape(*values.shape[:-1], problem.cells.n)
     status = next((s for _, s, _ in done if s != "solved"), "solved")
     return Solution(counts, status, {key: max(s[key] for _, _, s in done) for key in done[0][2]})
 
 
-def _solve(problem: HistogramProblem, values: NDArray, chains, integer: bool) -> tuple[NDArray, str, dict]:
+def _solve(
+    problem: HistogramProblem, values: NDArray, chains, seeds: NDArray, integer: bool
+) -> tuple[NDArray, str, dict]:
     fit, left = problem.least_squares(values)
-    settled = problem.settle(fit, chains, integer=integer)
+    settled = problem.settle(fit, chains, seeds, integer=integer)
     stats = {
         "largest optimality residual (counts)": settled.residual,
         "units without a place": settled.misplaced,

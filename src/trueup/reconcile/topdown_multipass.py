@@ -54,13 +54,12 @@ class TopDownMultipass(HistogramTree):
         return super().prepare(constraints, headers)
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; nothing is drawn."""
+        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
         if not self.passes:
             return super().apply(state, values, rng)
         wanted = [marginal(state.cells, attributes) for attributes in self.passes]
-        return solution(
-            state, values, [state.chain(i, wanted) for i in range(len(state.tree.plan))], integer=self.integer
-        )
+        chains = [state.chain(level, wanted) for level in range(len(state.tree.plan))]
+        return solution(state, values, chains, rng, integer=self.integer)
 
     def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
         """None: a level's result depends on its settled parents, which no closed form follows."""
