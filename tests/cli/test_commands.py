@@ -145,6 +145,22 @@ def test_demo_refuses_a_file_in_its_place(tmp_path):
     assert "already holds something" in done.stderr
 
 
+def test_counts_beyond_double_precision_are_refused_by_name(tmp_path):
+    spec, table = write_areas(tmp_path, table=f"state,county,n\n01,001,{2**61 - 1}\n02,001,{2**60 + 1}\n")
+    done = run("release", spec, "--data", table, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "beyond 2^53" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_bounds_that_exclude_each_other_are_named_before_data_are_read(tmp_path):
+    rules = "[constraints]\nbounds = [{ level = 'all', lower = 31 }, { level = 'county', upper = 10 }]\n"
+    spec, table = write_areas(tmp_path, spec=SPEC + rules)
+    done = run("explain", spec, "--geography", table)
+    assert done.returncode == 2
+    assert "bounds of 'all', '01/001', '01/003', '02/001' cannot hold" in " ".join(done.stderr.split())
+
+
 def test_reconciling_the_same_measurements_gives_the_same_integers(areas, tmp_path):
     import polars
 

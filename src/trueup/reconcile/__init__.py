@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
 from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints, violations
@@ -55,6 +55,8 @@ METHODS: tuple[type[Method], ...] = (
     ProjectedDiscreteLaplace,
 )
 """Every method; the first that fits a structure is its default."""
+LARGEST = 2**53
+"""Whole numbers up to this are exact in double precision, in which the methods compute."""
 
 
 def reconcile(spec: Spec, measurements: Measurements, method: Method | None = None) -> Release:
@@ -78,6 +80,8 @@ def reconcile(spec: Spec, measurements: Measurements, method: Method | None = No
     ------
     SpecError
         If the method does not fit the structure of the constraints.
+    DataError
+        If a noisy count is beyond 2^53.
     InfeasibleError
         If no counts satisfy the constraints.
     ConvergenceError
@@ -85,11 +89,25 @@ def reconcile(spec: Spec, measurements: Measurements, method: Method | None = No
 
     Examples
     --------
-    See `trueup.release`.
+    >>> import pandas
+    >>> from trueup.measure import measure
+    >>> from trueup.model.spec import parse_spec
+    >>> spec = parse_spec('''
+    ... format = 1
+    ... title = "Two areas"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "area", column = "area" }]
+    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
+    ... ''')
+    >>> released = reconcile(spec, measure(spec, pandas.DataFrame({"area": ["a", "b"], "n": [3, 4]})))
+    >>> int(released.counts.sum()) == int(released.table(Margin("all"))[0]), bool((released.counts >= 0).all())
+    (True, True)
     """
     constraints = build_constraints(spec, measurements.cells)
     chosen = method or choose(spec.reconcile, constraints)
     refuse_misfit(chosen, constraints)
+    refuse_inexact(measurements)
     state = chosen.prepare(constraints, measurements.headers)
     solution = chosen.apply(state, measurements.flat, measurements.rng())
     if solution.status != "solved":
@@ -183,6 +201,16 @@ def refuse_misfit(method: Method, constraints: Constraints) -> None:
     """Raise SpecError if the method does not fit."""
     if why := misfit(method, constraints):
         raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="see `trueup methods`")
+
+
+def refuse_inexact(measurements: Measurements) -> None:
+    """Raise DataError for noisy counts that double precision cannot hold: sums would not be exact."""
+    if (np.abs(measurements.flat) > LARGEST).any():
+        raise DataError(
+            "a noisy count is beyond 2^53, where methods of reconciliation are no longer exact",
+            needed="counts whose sums stay below 2^53",
+            remedy="count in larger units",
+        )
 
 
 def describe(method: Method) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.bounds import conflict
+from trueup.kernel.bounds import conflict, propagate
 from trueup.kernel.rounding import controlled_rounding
 from trueup.kernel.topdown import attainable
 from trueup.kernel.tree import messages, posterior_variances, unidentified
@@ -107,7 +107,13 @@ class TreeProblem:
 
 
 def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
-    """Lay constraints and headers out on the tree of their nested margins."""
+    """Lay constraints and headers out on the tree of their nested margins.
+
+    Raises
+    ------
+    InfeasibleError
+        If the bounds alone exclude each other, whatever is measured; it names them.
+    """
     nested = constraints.nested
     nodes = tuple(_nodes(nested, header) for header in headers)
     precision = np.zeros(nested.level_ptr[-1])
@@ -121,7 +127,10 @@ def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeP
     held = (lower == upper) & ~exact
     with np.errstate(divide="ignore"):
         variance = np.where(exact | held, 0.0, 1 / precision)
-    return TreeProblem(nested, tuple(headers), nodes, variance, lower, upper, held)
+    problem = TreeProblem(nested, tuple(headers), nodes, variance, lower, upper, held)
+    if (bad := propagate(nested.child_ptr, lower.copy(), upper.copy())) >= 0:
+        raise problem.conflict(conflict(nested.child_ptr, lower, upper, bad))
+    return problem
 
 
 def standard_errors(problem: TreeProblem) -> dict[Margin, Reals]:
