@@ -12,11 +12,11 @@ import pyarrow
 import pytest
 from tests.areas import SPEC, TABLE, TRUTH, write_areas
 
-from trueup.errors import BundleError, DataError, SpecError
+from trueup.errors import BundleError, DataError, PrivacyError, SpecError
 from trueup.io.geography import read_tree
 from trueup.io.table import open_table
 from trueup.io.tabulate import read_counts, whole_counts
-from trueup.measure import public_cells
+from trueup.measure import plan_measurements, public_cells, simulate
 from trueup.model.spec import parse_spec
 
 FRAME = {"state": ["02", "01", "01"], "county": ["001", "003", "001"], "n": [30, 7, 0]}
@@ -291,3 +291,15 @@ def test_a_table_that_the_disk_refuses_is_an_error_of_the_bundle(tmp_path):
 
     with pytest.raises(BundleError, match=r"cannot write 'counts\.parquet'"):
         write_parquet(tmp_path / "no such folder" / "counts.parquet", {"count": np.array([3])})
+
+
+def test_simulated_measurements_are_never_written(tmp_path, rng):
+    from trueup.io.bundle import write_measurements
+
+    spec, frame = parse_spec(SPEC), pandas.DataFrame(FRAME)
+    cells = public_cells(spec, frame)
+    headers, guarantee = plan_measurements(spec, cells)
+    simulated = simulate(cells, read_counts(spec, cells, frame), headers, guarantee, rng)
+    with pytest.raises(PrivacyError, match="simulated"):
+        write_measurements(tmp_path, SPEC, simulated)
+    assert not list(tmp_path.iterdir())

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import BundleError
+from trueup.errors import BundleError, PrivacyError
 from trueup.io.columns import write_parquet
 from trueup.io.table import open_table
 from trueup.model.build import build_cells
@@ -43,7 +43,17 @@ _KEYS = {"measurements": _MEASURED, "release": _MEASURED | {"checks", "counts", 
 
 
 def write_measurements(folder: Path, spec_text: str, measurements: Measurements) -> dict[str, Any]:
-    """Write the public part of measurements; return the manifest without its file digests."""
+    """Write the public part of measurements; return the manifest without its file digests.
+
+    Raises
+    ------
+    PrivacyError
+        If the measurements are simulated: their noise came from a seed and protects nobody.
+    """
+    if measurements.simulation:
+        raise PrivacyError(
+            "simulated measurements are never published", needed="measurements by `trueup.measure`"
+        )
     public = folder / "public"
     (public / "measurements").mkdir(parents=True)
     (folder / "internal").mkdir()

@@ -112,7 +112,10 @@ class Cells:
 
         Examples
         --------
-        See the class.
+        >>> tree = Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}])
+        >>> Cells(tree).sum(np.array([[1, 2], [3, 4]]), Margin("all"))
+        array([[3],
+               [7]])
         """
         lead = values.shape[:-1]
         table = values.reshape(*lead, *self.shape)

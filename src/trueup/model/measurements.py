@@ -94,7 +94,11 @@ def split(values: NDArray, headers: Sequence[Measured], cells: Cells) -> list[ND
 
     Examples
     --------
-    See `Measurements.flat` for the inverse.
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> headers = [Measured("total", Margin(level), Exact()) for level in ("all", "area")]
+    >>> split(np.array([7, 3, 4]), headers, cells)
+    [array([7]), array([3, 4])]
     """
     sizes = [cells.size(h.margin) if h.groups is None else len(h.groups) for h in headers]
     return np.split(values, np.cumsum(sizes)[:-1], axis=-1)

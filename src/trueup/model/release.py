@@ -72,7 +72,14 @@ class Release:
 
         Examples
         --------
-        `release.table(Margin("county"))` gives one count per county.
+        >>> import numpy as np
+        >>> from fractions import Fraction
+        >>> from trueup.model.guarantee import Guarantee
+        >>> from trueup.model.tree import Tree
+        >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+        >>> none = Guarantee("dp", "person", "add-remove", "epsilon", Fraction(0), Fraction(0), (), ())
+        >>> Release(Measurements(cells, (), (), none), np.array([3, 4]), {}, {}, {}).table(Margin("all"))
+        array([7])
         """
         return self.cells.sum(self.counts, margin)
 
