@@ -120,6 +120,13 @@ def _values(method: Method, source: Measurements | Release) -> NDArray:
     return source.counts
 
 
+def _released(method: Method, source: Measurements | Release) -> NDArray:
+    """Counts of a release, for a method that knows nothing but them."""
+    if not isinstance(source, Release):
+        raise SpecError(f"method '{method.name}' is given measurements", needed="a release")
+    return source.counts
+
+
 def _finest_values(measured: Measurements) -> tuple[NDArray, NDArray]:
     """Noisy value and variance of each finest cell; NaN where it was not measured."""
     cells = measured.cells

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +21,6 @@ from trueup.model.measurements import Measured, split
 from trueup.model.nested import NestedTree
 from trueup.model.posterior import Drawn, Marginals
 from trueup.noise.lattice import LatticeL2Laplace
-from trueup.noise.law import Law
 from trueup.reconcile.on_tree import TreeProblem, tree_problem
 
 DEPTHS = (60.0, 240.0, 960.0, 3840.0, 15360.0, 61440.0, 245760.0)
@@ -112,7 +111,6 @@ class _State:
 
     problem: TreeProblem
     prior: Prior
-    laws: dict[Law, int] = field(default_factory=dict)
 
     def hard_bounds(self, values: NDArray) -> tuple[NDArray, NDArray]:
         """Bounds and invariants `(nodes,)`, as integers."""
