@@ -157,3 +157,20 @@ def test_the_total_is_not_pushed_up_by_its_cells(rng):
     z = [np.mean(t) / (np.std(t) / np.sqrt(len(t))) for t in (first, last)]
     assert abs(z[0]) < 5.5
     assert z[1] > 5.5
+
+
+def test_ties_are_settled_by_seed_and_not_by_position():
+    """Ten siblings with a fraction of .5 each: over seeds every one goes up about equally often."""
+    detailed = (identity(1),)
+    spine = SPINE.__class__(np.append(1, np.full(11, 11)))
+    tree = HistogramTree.prepare(Domain.of([detailed]), spine, [[(detailed, 0.0)], [(detailed, 1.0)]])
+    fit = tree.fit([[np.array([[25.0]])], [np.full((10, 1), 2.0)]])
+    up = np.zeros(10)
+    for seed in range(400):
+        result = settle(tree, fit, [[detailed]] * 2, seeds=np.array([seed], np.uint64))
+        assert result.values[1].sum() == 25
+        up += result.values[1][:, 0] - 2
+    assert up.sum() == 2000
+    assert np.abs(up - 200).max() < 6 * np.sqrt(400 * 0.25)
+    by_index = settle(tree, fit, [[detailed]] * 2).values[1][:, 0]
+    np.testing.assert_array_equal(by_index, [3] * 5 + [2] * 5)

@@ -131,6 +131,36 @@ def test_invariants_that_contradict_each_other_are_named(rng):
         HistogramTree().apply(state, values, rng)
 
 
+def test_an_invariant_over_structural_zeros_is_named(rng):
+    """All men are excluded, yet so many men are published."""
+    cells = Cells(_tree(1, 2), (SEX, AGE))
+    noisy, other, fixed = (
+        Margin("level1", ("sex", "age")),
+        Margin("level1", ("age",)),
+        Margin("level0", ("sex",)),
+    )
+    headers = (Measured("q", noisy, LAW), Measured("q", other, LAW), Measured("invariant", fixed, Exact()))
+    zeros = ({"sex": "male"},)
+    constraints = Constraints(cells, (noisy, other), invariants=(fixed,), zeros=zeros)
+    values = np.concatenate([rng.integers(0, 9, 12), rng.integers(0, 9, 6), [20, 7]])
+    with pytest.raises(InfeasibleError, match=r"the invariant '.*sex=male'.*the structural zero"):
+        HistogramTree().apply(HistogramTree().prepare(constraints, headers), values, rng)
+
+
+@pytest.mark.parametrize("variance", [-1.0, np.nan])
+def test_a_variance_that_is_none_is_refused(variance):
+    from trueup.kernel.anova import Domain, identity
+    from trueup.kernel.histogram import HistogramTree as Prepared
+    from trueup.kernel.margins import nearest
+    from trueup.kernel.spine import Spine
+
+    detailed = (identity(2),)
+    with pytest.raises(SpecError, match="variance"):
+        Prepared.prepare(Domain.of([detailed]), Spine(np.array([1, 1])), [[(detailed, variance)]])
+    with pytest.raises(SpecError, match="variance"):
+        nearest(np.ones((2, 2)), [(0,)], [np.ones(2)], variances=np.full((2, 2), variance))
+
+
 def test_margins_whose_totals_differ_are_named(rng):
     structure = BY_NAME["two-way table with fixed margins"]
     values = np.concatenate([rng.integers(0, 9, 6), [10, 10], [7, 7, 7]])
@@ -215,3 +245,20 @@ def test_integer_objectives_are_feasible_and_ordered(objective, rng):
     best = GeneralInteger(objective="l2").apply(problem, values, RNG).values
     assert fit.objective(best) <= fit.objective(mine) + 1e-9
     assert mine.min() >= 0
+
+
+def test_race_by_voting_age_in_every_block_of_rhode_island(data_dir):
+    """Real blocks through the kernels: whole, nonnegative, additive at five levels."""
+    from benchmarks import _histograms
+    from trueup.kernel.settle import settle
+
+    state = _histograms._real(data_dir / "ri_blocks_2010.csv.gz")
+    tree = state.tree()
+    result = settle(tree, tree.fit(state.answers), state.chains())
+    assert result.misplaced == result.relaxed == 0
+    assert [x.shape for x in result.values] == [(n, 16) for n in _histograms.SIZES]
+    for level in range(4):
+        np.testing.assert_array_equal(
+            state.spine.sum_children(level, result.values[level + 1]), result.values[level]
+        )
+    assert min(x.min() for x in result.values) == 0

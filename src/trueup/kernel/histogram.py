@@ -177,6 +177,10 @@ class HistogramTree:
         cls, domain: Domain, spine: Spine, plan: Sequence[Sequence[Measured]], *, upward: bool = True
     ) -> HistogramTree:
         """Run the covariance recursion; without `upward` every node knows its own measurements only."""
+        if not all(variance >= 0 for measured in plan for _, variance in measured):
+            raise SpecError(
+                "a variance that is negative or not a number", needed="0 (exact) to infinity (unmeasured)"
+            )
         filters: list[tuple[Filter, ...]] = [()] * spine.depth
         for level in range(spine.depth - 1, -1, -1):
             below: list[np.ndarray | None] = [None] * len(domain.components)

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trueup.errors import SpecError
+
 Margin = tuple[int, ...]
 """The axes that a margin keeps; `()` is the total."""
 
@@ -159,6 +161,10 @@ def nearest(
         x = equality(y, margins, sums)
         return Projection(
             x, _status(residual(x, margins, sums), sums, tolerance), residual(x, margins, sums), 0
+        )
+    if variances is not None and not np.all(np.isfinite(variances) & (np.asarray(variances) >= 0)):
+        raise SpecError(
+            "a cell's variance that is negative, infinite or not a number", needed="a finite variance"
         )
     v = np.ones(y.shape) if variances is None else np.broadcast_to(np.asarray(variances, float), y.shape)
     dual = _Dual(y, v, list(margins), [np.asarray(b, float) for b in sums], nonnegative)

@@ -84,7 +84,14 @@ class HistogramProblem:
         """
         fit = self.tree.fit(self.answers(values))
         self._refuse_contradiction(fit, values)
-        return restrict(self.tree, fit, self.zeros) if self.zeros else (fit, 0.0)
+        if not self.zeros:
+            return fit, 0.0
+        held, left = restrict(self.tree, fit, self.zeros)
+        if left > CONFLICT * max(1.0, float(np.abs(values).max(initial=0))):
+            raise self.conflict(values) or InfeasibleError(
+                "structural zeros and invariants contradict each other", remedy="correct one of them"
+            )
+        return held, left
 
     def settle(
         self, fit: Estimates, chains: Sequence[Sequence[Marginal]], seeds: NDArray, *, integer: bool
