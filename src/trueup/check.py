@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.io import bundle
+from trueup.measure import plan_measurements
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import violations
-from trueup.model.measurements import Measurements
+from trueup.model.guarantee import Guarantee
+from trueup.model.measurements import Measured, Measurements
+from trueup.model.spec import Spec
 
 Tables = dict[Margin, NDArray]
 
@@ -32,8 +36,8 @@ def check_bundle(folder: str | Path) -> list[Check]:
     Returns
     -------
     list of Check
-        Digests, no unlisted file, and for a release: whole numbers, sums of every table, nonnegativity, structural
-        zeros, bounds, linear rules, invariants.
+        Digests, no unlisted file, laws and losses that follow from the spec, and for a release: whole
+        numbers, sums of every table, nonnegativity, structural zeros, bounds, linear rules, invariants.
 
     Raises
     ------
@@ -48,7 +52,7 @@ def check_bundle(folder: str | Path) -> list[Check]:
     >>> _ = run_demo(folder)
     >>> checks = check_bundle(folder / "children")
     >>> all(check.holds for check in checks), checks[2].rule
-    (True, 'all counts are whole numbers')
+    (True, 'the noise and the guarantee are those of the spec')
     """
     source = Path(folder)
     measurements = bundle.read_measurements(source)
@@ -57,9 +61,10 @@ def check_bundle(folder: str | Path) -> list[Check]:
         Check("every public file is the one that was written", True),
         Check("public/ holds no other file", not strangers, tuple(strangers)),
     ]
+    _, spec = bundle.read_spec(source)
+    checks.append(_promised(spec, measurements))
     if bundle.read_manifest(source)["kind"] == "measurements":
         return checks
-    _, spec = bundle.read_spec(source)
     constraints = build_constraints(spec, measurements.cells)
     tables = bundle.read_counts(source, measurements.cells)
     finest = tables[measurements.cells.finest]
@@ -67,6 +72,24 @@ def check_bundle(folder: str | Path) -> list[Check]:
     broken = violations(constraints, finest)
     checks.append(Check("no negative count, and every constraint holds", not broken, tuple(broken)))
     return [*checks, *_invariants(measurements, finest)]
+
+
+def _promised(spec: Spec, measurements: Measurements) -> Check:
+    """The manifest's laws and losses must be those that the spec asks for."""
+    headers, guarantee = plan_measurements(spec, measurements.cells)
+    same = _losses(guarantee) == _losses(measurements.guarantee) and _laws(headers) == _laws(
+        measurements.headers
+    )
+    return Check("the noise and the guarantee are those of the spec", same)
+
+
+def _losses(guarantee: Guarantee) -> tuple:
+    g = guarantee
+    return g.kind, g.unit, g.neighbours, g.currency, g.amount, g.delta, g.charges
+
+
+def _laws(headers: Sequence[Measured]) -> list[tuple]:
+    return [(h.query, h.margin, h.law.name, h.law.parameters()) for h in headers]
 
 
 def _whole(tables: Tables) -> Check:

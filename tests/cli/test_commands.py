@@ -161,6 +161,20 @@ def test_bounds_that_exclude_each_other_are_named_before_data_are_read(tmp_path)
     assert "bounds of 'all', '01/001', '01/003', '02/001' cannot hold" in " ".join(done.stderr.split())
 
 
+def test_check_finds_a_guarantee_that_the_spec_does_not_give(areas, tmp_path):
+    import shutil
+
+    folder, _ = areas
+    shutil.copytree(folder / "out", tmp_path / "out")
+    path = tmp_path / "out" / "public" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["guarantee"]["amount"] = "1/100"
+    path.write_text(json.dumps(manifest))
+    done = run("check", tmp_path / "out")
+    assert done.returncode == 1
+    assert "FAIL the noise and the guarantee are those of the spec" in done.stdout
+
+
 def test_reconciling_the_same_measurements_gives_the_same_integers(areas, tmp_path):
     import polars
 
