@@ -84,6 +84,7 @@ MISTAKES = [
     ('column = "area"', 'column = "n"', "column 'n' holds counts, so it cannot hold keys"),
     ('name = "area"\ncolumn', 'name = "ALL"\ncolumn', "'all' and 'ALL' differ in case or punctuation alone"),
     ('name = "area"\ncolumn', 'name = "all.area"\ncolumn', "begins with the name of level 'all' and a dot"),
+    ("[privacy]", '[parents]\nid = "id"\nparent = "up"\n[privacy]', "'area' names columns, but the places"),
     ("[privacy]", '[constraints]\nzeros = [{ sex = "other" }]\n[privacy]', "unknown value of 'sex'"),
 ]
 

@@ -255,6 +255,8 @@ class Spec(Part):
     def _levels_have_columns(self) -> None:
         if self.levels[0].column is not None:
             raise ValueError("the first level is the root: it holds every place and has no column")
+        if self.parents and (read := [x.name for x in self.levels if x.column or x.prefix or x.label]):
+            raise ValueError(f"level '{read[0]}' names columns, but the places come from parent pointers")
         if self.parents is None and (bare := [x.name for x in self.levels[1:] if x.column is None]):
             raise ValueError(f"level '{bare[0]}' has no column")
 
