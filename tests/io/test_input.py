@@ -250,6 +250,8 @@ def test_parent_pointers_of_a_file():
     assert cells.tree.sizes == (1, 2, 3)
     counts = pandas.DataFrame({"id": ["02", "01b"], "n": [5, 6]})
     assert read_counts(spec, cells, counts).tolist() == [0, 6, 5]
+    with pytest.raises(DataError, match="'01', which is no place of level 'county'"):
+        read_counts(spec, cells, pandas.DataFrame({"id": ["01"], "n": [6]}))
 
 
 def test_a_missing_key_of_a_pandas_text_column_is_named():

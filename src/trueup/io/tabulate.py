@@ -134,8 +134,8 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns) -> NDArray[np.int64]:
     if (lost := np.flatnonzero(found < 0)).size:
         label = "/".join(str(column[lost[0]]) for column in given.values())
         raise DataError(
-            f"a row names the place '{label}', which the geography does not list",
-            remedy="add it to the geography or correct the row",
+            f"a row names the place '{label}', which is no place of level '{cells.tree.levels[-1]}' in the geography",
+            remedy="add it to the geography, or remove the row: counts stand at the last level alone",
         )
     return found.astype(np.int64)
 
