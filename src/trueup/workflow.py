@@ -24,7 +24,7 @@ from trueup.model.guarantee import Guarantee
 from trueup.model.measurements import Measurements
 from trueup.model.release import Release
 from trueup.model.spec import Spec, load_spec
-from trueup.reconcile import build, choose, reconcile, refuse_misfit
+from trueup.reconcile import build, choose, reconcile, refuse_inexact, refuse_misfit
 from trueup.reconcile.method import Method
 
 Tell = Callable[[str], None]
@@ -99,10 +99,12 @@ def release(
     """
     run, out = Run(tell), Path(out)
     spec_text, spec, method, guarantee = _ready(spec_path, data, geography, run)
-    if _finished(account, spec, guarantee, out):
+    if _finished(account, spec, spec_text, guarantee, out):
         return read_release(out)
     with staged(out) as folder:
-        measurements, draft, reservation = _measured(folder, spec_text, spec, data, geography, account, run)
+        measurements, draft, reservation = _measured(
+            folder, spec_text, spec, data, geography, account, run, reconciled=True
+        )
         released = _released(folder, spec, measurements, draft, method, run)
         _commit(reservation, folder, out)
     return released
@@ -120,10 +122,12 @@ def measure_only(
     """Measure and write a bundle of noisy counts, to be reconciled later or by others."""
     run, out = Run(tell), Path(out)
     spec_text, spec, _, guarantee = _ready(spec_path, data, geography, run)
-    if _finished(account, spec, guarantee, out):
+    if _finished(account, spec, spec_text, guarantee, out):
         return bundle.read_measurements(out)
     with staged(out) as folder:
-        measurements, draft, reservation = _measured(folder, spec_text, spec, data, geography, account, run)
+        measurements, draft, reservation = _measured(
+            folder, spec_text, spec, data, geography, account, run, reconciled=False
+        )
         _finish(folder, draft, report.render(measurements, spec, ledger=draft["ledger"]), run)
         _commit(reservation, folder, out)
     return measurements
@@ -195,14 +199,16 @@ def _ready(spec_path: str | Path, data: Any, geography: Any, run: Run) -> tuple[
     return Path(spec_path).read_text(encoding="utf-8"), spec, method, guarantee
 
 
-def _finished(account: Account | None, spec: Spec, guarantee: Guarantee, out: Path) -> bool:
-    """Whether the release stands in `out` already, committed under the account's key."""
+def _finished(account: Account | None, spec: Spec, spec_text: str, guarantee: Guarantee, out: Path) -> bool:
+    """Whether the release of this spec stands in `out` already, committed under the account's key."""
     done = account.finished(spec.table.name, guarantee) if account else None
     if done and Path(done.final) != out.absolute():
         raise BudgetError(
             f"the key's release was committed before; it is in '{done.final}'",
             remedy="give that folder as --out, or a new key for a new release",
         )
+    if done and bundle.read_spec(out)[0] != spec_text:
+        raise BudgetError("the key belongs to a release of another spec", remedy="choose a new key")
     return done is not None
 
 
@@ -229,10 +235,14 @@ def _measured(
     geography: Any,
     account: Account | None,
     run: Run,
+    *,
+    reconciled: bool,
 ) -> tuple[Measurements, dict[str, Any], Reservation | None]:
     with run.stage("reading the confidential counts"):
         cells, counts, headers, guarantee = read_confidential(spec, data, geography)
         run.notes["input"] = fingerprint(data)
+        if reconciled:
+            refuse_inexact(cells.sum(counts, cells.coarsest))
     # Nothing that can fail on the data's account comes between the reservation and the draw.
     reservation = account.reserve(spec.table.name, guarantee) if account else None
     with run.stage("drawing exact noise"):

@@ -306,3 +306,35 @@ def test_the_blocks_end_to_end(data_dir, tmp_path):
     done = run("release", spec, "--data", data_dir / "ri_blocks_2010.csv.gz", "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert run("check", tmp_path / "out").returncode == 0
+
+
+def test_internal_is_for_the_owner_alone(areas):
+    folder, _ = areas
+    assert (folder / "out" / "internal").stat().st_mode & 0o077 == 0
+
+
+def test_a_key_belongs_to_one_spec(tmp_path):
+    spec, table = write_areas(tmp_path)
+    ledger = tmp_path / "ledger.db"
+    assert run("budget", "init", ledger, "--dataset", "areas", "--cap", "epsilon=5").returncode == 0
+    charged = [
+        "--ledger",
+        ledger,
+        "--analyst",
+        "ana",
+        "--key",
+        "k1",
+        "--data",
+        table,
+        "--out",
+        tmp_path / "out",
+    ]
+    first = run("release", spec, *charged)
+    assert first.returncode == 0, first.stderr
+    before = (tmp_path / "out" / "public" / "manifest.json").read_bytes()
+    assert run("release", spec, *charged).returncode == 0
+    assert (tmp_path / "out" / "public" / "manifest.json").read_bytes() == before
+    spec.write_text(SPEC.replace("Areas", "Other areas"))
+    other = run("release", spec, *charged)
+    assert other.returncode == 2
+    assert "another spec" in " ".join(other.stderr.split())

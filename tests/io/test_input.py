@@ -240,7 +240,7 @@ def test_codes_by_prefix():
 
 def test_parent_pointers_of_a_file():
     spec = parse_spec(
-        SPEC.replace(
+        SPEC.replace(', keys = "public"', "").replace(
             SPEC.splitlines()[5], 'level = [{ name = "all" }, { name = "state" }, { name = "county" }]'
         )
         + 'parents = { id = "id", parent = "up" }\n'

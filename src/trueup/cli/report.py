@@ -19,13 +19,7 @@ def register(app: typer.Typer) -> None:
     def report(bundle: BundlePath, out: PageOut) -> None:
         """Write the report of a bundle anew, from its public files."""
         from trueup import workflow
-        from trueup.errors import BundleError
+        from trueup.io.staging import write_whole
 
-        if out.exists():
-            raise BundleError(f"'{out}' exists", remedy="choose another --out")
-        page = workflow.render_bundle(bundle)
-        try:
-            out.write_text(page, encoding="utf-8")
-        except OSError as error:
-            raise BundleError(f"cannot write '{out}': {error.strerror}", remedy="check the folder") from None
+        write_whole(out, workflow.render_bundle(bundle))
         print(f"Report: {out}")

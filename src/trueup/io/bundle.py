@@ -56,7 +56,7 @@ def write_measurements(folder: Path, spec_text: str, measurements: Measurements)
         )
     public = folder / "public"
     (public / "measurements").mkdir(parents=True)
-    (folder / "internal").mkdir()
+    (folder / "internal").mkdir(mode=0o700)  # others may read `public/`, nobody else this
     (public / "spec.toml").write_text(spec_text, encoding="utf-8")
     _write_places(public / "places.parquet", measurements.cells)
     headers = [

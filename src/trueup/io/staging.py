@@ -100,3 +100,32 @@ def publish(folder: Path, target: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write one new file whole or not at all.
+
+    Raises
+    ------
+    BundleError
+        If the file exists already, or the disk refuses.
+
+    Examples
+    --------
+    >>> page = Path(tempfile.mkdtemp()) / "page.html"
+    >>> write_whole(page, "whole")
+    >>> page.read_text()
+    'whole'
+    """
+    if path.exists():
+        raise BundleError(f"'{path}' exists", remedy="choose another --out")
+    part = path.with_name(f".{path.name}.part-{os.getpid()}")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise BundleError(
+            f"cannot write '{path}': {error.strerror}", remedy="check the folder and its space"
+        ) from None
+    finally:
+        part.unlink(missing_ok=True)

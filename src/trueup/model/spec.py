@@ -243,6 +243,7 @@ class Spec(Part):
         _refuse_alike("level", [level.name for level in self.levels])
         _refuse_alike("attribute", [a.name for a in self.attributes])
         self._levels_have_columns()
+        self._parents_have_a_file()
         self._columns_are_free()
         for where, margin in self._margins():
             _known(margin[0], [level.name for level in self.levels], "level", where)
@@ -259,6 +260,12 @@ class Spec(Part):
             raise ValueError(f"level '{read[0]}' names columns, but the places come from parent pointers")
         if self.parents is None and (bare := [x.name for x in self.levels[1:] if x.column is None]):
             raise ValueError(f"level '{bare[0]}' has no column")
+
+    def _parents_have_a_file(self) -> None:
+        if self.parents and self.table.keys == "public":
+            raise ValueError(
+                "parent pointers name inner places, which a table of counts does not hold: give a geography"
+            )
 
     def _columns_are_free(self) -> None:
         """A published table has key, attribute and value columns; a confidential one keys and counts."""

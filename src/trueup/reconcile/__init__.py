@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
 from trueup.model.build import build_constraints
@@ -107,7 +108,7 @@ def reconcile(spec: Spec, measurements: Measurements, method: Method | None = No
     constraints = build_constraints(spec, measurements.cells)
     chosen = method or choose(spec.reconcile, constraints)
     refuse_misfit(chosen, constraints)
-    refuse_inexact(measurements)
+    refuse_inexact(measurements.flat)
     state = chosen.prepare(constraints, measurements.headers)
     solution = chosen.apply(state, measurements.flat, measurements.rng())
     if solution.status != "solved":
@@ -203,11 +204,11 @@ def refuse_misfit(method: Method, constraints: Constraints) -> None:
         raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="see `trueup methods`")
 
 
-def refuse_inexact(measurements: Measurements) -> None:
-    """Raise DataError for noisy counts that double precision cannot hold: sums would not be exact."""
-    if (np.abs(measurements.flat) > LARGEST).any():
+def refuse_inexact(counts: NDArray[np.int64]) -> None:
+    """Raise DataError for counts that double precision cannot hold: sums would not be exact."""
+    if (np.abs(counts) > LARGEST).any():
         raise DataError(
-            "a noisy count is beyond 2^53, where methods of reconciliation are no longer exact",
+            "a count or a sum of counts is beyond 2^53, where methods of reconciliation are no longer exact",
             needed="counts whose sums stay below 2^53",
             remedy="count in larger units",
         )
