@@ -12,9 +12,9 @@ from scipy.signal import fftconvolve
 
 from benchmarks.harness import Case, Harness, Run
 from trueup.infer.factors import FactorTable
-from trueup.infer.priors import Flat
 from trueup.kernel.messages import joint_draws, marginals, solve
 from trueup.kernel.pmf import OPEN, Factors
+from trueup.model.prior import Flat
 from trueup.noise import DiscreteLaplace
 
 SHAPES = {

@@ -8,9 +8,9 @@ from scipy.stats import chisquare
 from tests.reference.posterior import enumerate_tree, marginal
 
 from trueup.infer.factors import FactorTable
-from trueup.infer.priors import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson
 from trueup.kernel.messages import joint_draws, marginals, mode, solve
 from trueup.kernel.pmf import OPEN
+from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson
 from trueup.noise import law_named
 
 STAR = np.array([1, 4, 4, 4, 4])
@@ -91,15 +91,7 @@ def test_priors_equal_enumeration(prior):
     for cell, leaf in enumerate((1, 2, 3)):
 
         def log(x, cell=cell, leaf=leaf):
-            known = law.logpmf(measured[leaf][0][1] - x)
-            match prior:
-                case Bounded():
-                    return known + np.where(x <= prior.upper, 0.0, -np.inf)
-                case Masses():
-                    table = np.concatenate([prior.log, [-np.inf]])
-                    return known + table[np.minimum(x, len(table) - 1)]
-                case _:
-                    return known + prior.log_mass(x, cell)
+            return law.logpmf(measured[leaf][0][1] - x) + prior.at(cell).logpmf(x)
 
         extra[leaf] = log
     agree(STAR, build(STAR, measured, prior=prior), logs(measured, extra), [range(25)] * 3)

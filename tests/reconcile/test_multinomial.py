@@ -17,7 +17,7 @@ from trueup.kernel.multinomial_draw import multinomial_draw, multinomial_draw_tr
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.measurements import Measured
-from trueup.model.prior import Flat, Masses, NegativeBinomial, Poisson
+from trueup.model.prior import Bounded, Flat, Masses, NegativeBinomial, Poisson
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, Exact
 from trueup.reconcile.estimates import Estimator, layout
@@ -95,7 +95,15 @@ def test_the_total_is_a_posterior_mode(rng, laws, total):
             assert found[1:].tolist() == [max(v, 0) for v in values[1:]]
 
 
-PRIORS = [Flat(), Poisson(6.0), NegativeBinomial(6.0, 0.5), Masses((0.0, 3.0, 1.0, 2.0, 0.0, 5.0))]
+PRIORS = [
+    Flat(),
+    Poisson(6.0),
+    NegativeBinomial(6.0, 0.5),
+    Masses((0.0, 3.0, 1.0, 2.0, 0.0, 5.0)),
+    Bounded(4),
+    Poisson((1.0, 9.0, 25.0, 3.0)),
+    NegativeBinomial(6.0, (0.5, 9.0, 2.0, 40.0)),
+]
 
 
 @pytest.mark.parametrize("prior", PRIORS)
@@ -104,7 +112,9 @@ def test_several_versions_and_priors_of_one_count(rng, prior):
     values = np.array([20, *rng.integers(-4, 12, 8)])
     found = estimates(measured, values, rng, prior=prior)
     for part in range(4):
-        masses = posterior_by_enumeration([(ONE, values[1 + part]), (BLUNT, values[5 + part])], prior)
+        masses = posterior_by_enumeration(
+            [(ONE, values[1 + part]), (BLUNT, values[5 + part])], prior.at(part)
+        )
         assert masses[int(found[1 + part])] >= max(masses.values()) * (1 - 1e-8)
 
 
@@ -248,6 +258,11 @@ def test_other_bounds_and_impossible_priors_are_refused(rng):
         assert "bounds" in str(method.refuses(Constraints(AREAS, (), bounds=bound)))
     with pytest.raises(SpecError):
         Masses((0.0, 0.0))
+    measured = headers({"all": [ONE], "area": [ONE]})
+    with pytest.raises(SpecError, match="has 3 values of 'mean'"):
+        estimates(measured, [9, 1, 2, 3, 4], rng, prior=Poisson((1.0, 2.0, 3.0)))
+    with pytest.raises(SpecError, match="parameter for each cell"):
+        estimates(measured, [9, 1, 2, 3, 4], rng, prior_total=Poisson((1.0, 2.0, 3.0, 4.0)))
 
 
 def test_a_draw_cannot_keep_an_exact_count_below_it():

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.infer.priors import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson, Prior
 from trueup.kernel.pmf import Factors
+from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson, Prior
 from trueup.noise.law import Law
 
 Reals = NDArray[np.float64]
@@ -57,12 +57,13 @@ class FactorTable:
             case Bounded():
                 self._upper[leaves] = np.minimum(self._upper[leaves], prior.upper)
             case Masses():
-                self._add_same("masses", prior.log, leaves)
+                self._add_same("masses", prior.logpmf(np.arange(len(prior.masses))), leaves)
             case FlatTotal():
                 self._add_flat_total(prior, leaves)
             case Poisson() | NegativeBinomial():
+                prior.refuse_other_than(len(leaves))
                 for cell, leaf in enumerate(leaves):
-                    self._add_cell(prior, cell, leaf, depth)
+                    self._add_cell(prior.at(cell), leaf, depth)
         self._lower[leaves] = np.maximum(self._lower[leaves], 0)
 
     def build(self) -> Factors:
@@ -98,11 +99,9 @@ class FactorTable:
         self._table(key, lambda: (log, 0), open_ended=False)
         self._rows.append((leaves, np.zeros(len(leaves), np.int64), self._known[key][0]))
 
-    def _add_cell(self, prior: Poisson | NegativeBinomial, cell: int, leaf: int, depth: float) -> None:
-        each = (prior.mean, getattr(prior, "size", None))
-        key = ("prior", *(p[cell] if isinstance(p, tuple) else p for p in each))
-        start = -self._table(key, lambda: _prior_table(prior, cell, depth), open_ended=True)
-        self._rows.append((np.array([leaf]), np.array([start]), self._known[key][0]))
+    def _add_cell(self, prior: Poisson | NegativeBinomial, leaf: int, depth: float) -> None:
+        start = -self._table(prior, lambda: _prior_table(prior, depth), open_ended=True)
+        self._rows.append((np.array([leaf]), np.array([start]), self._known[prior][0]))
 
     def _add_flat_total(self, prior: FlatTotal, leaves: Integers) -> None:
         cells = int(np.sum(self._upper[leaves] > 0))
@@ -138,15 +137,14 @@ def _law_table(law: Law, depth: float) -> tuple[Reals, int]:
     return np.asarray(law.logpmf(np.arange(-reach, reach + 1))), reach
 
 
-def _prior_table(prior: Poisson | NegativeBinomial, cell: int, depth: float) -> tuple[Reals, int]:
+def _prior_table(prior: Poisson | NegativeBinomial, depth: float) -> tuple[Reals, int]:
     """Log mass of a unimodal prior where it is within `depth` nats of its peak; minus its first count."""
-    mean = prior.mean[cell] if isinstance(prior.mean, tuple) else prior.mean
-    top = int(mean) + 1
-    peak = float(np.max(prior.log_mass(np.arange(min(top, WIDEST) + 1), cell)))
+    top = int(np.max(prior.mean)) + 1
+    peak = float(np.max(prior.logpmf(np.arange(min(top, WIDEST) + 1))))
     last = top + 1
-    while peak - float(prior.log_mass(np.array([last]), cell)[0]) < depth and last < WIDEST:
+    while peak - float(prior.logpmf(last)) < depth and last < WIDEST:
         last *= 2
-    log = prior.log_mass(np.arange(last + 1), cell)
+    log = prior.logpmf(np.arange(last + 1))
     inside = np.flatnonzero(log >= peak - depth)
     first, last = int(inside[0]), int(inside[-1])
     return log[first : last + 1], -first

@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.infer.method import Method, Progress, in_blocks
-from trueup.infer.priors import Bounded, FlatTotal, Masses, NegativeBinomial, Poisson, read_prior
 from trueup.infer.released_problem import ModePosterior, ReleasedSum, draw_posterior, two_parts
 from trueup.kernel.diagnostics import diagnose
-from trueup.model import prior as table
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured
 from trueup.model.nested import canonical
 from trueup.model.posterior import Drawn, Marginals
+from trueup.model.prior import FLAT, Bounded, CountPrior, FlatTotal, read_prior
 from trueup.noise.law import Law
 
 BLOCK = 1000
@@ -154,29 +153,15 @@ class _State:
         return out
 
 
-def _priors(entry: Mapping[str, Any] | str) -> tuple[table.Prior, table.Prior]:
+def _priors(entry: Mapping[str, Any] | str) -> tuple[CountPrior, CountPrior]:
     """Priors on the parts and on the total."""
     given = read_prior(entry)
-    if isinstance(given, FlatTotal):
-        if given.split != "uniform":
-            raise SpecError(f"prior 'flat-total' with split '{given.split}'", needed="split = 'uniform'")
-        return table.FLAT, table.Masses((1.0,) * (given.upper + 1))
-    if isinstance(given, Bounded):
-        return table.Masses((1.0,) * (given.upper + 1)), table.FLAT
-    if isinstance(given, Masses):
-        return table.Masses(given.masses), table.FLAT
-    if isinstance(given, Poisson):
-        return table.Poisson(_one(given.mean, given.name)), table.FLAT
-    if isinstance(given, NegativeBinomial):
-        both = _one(given.mean, given.name), _one(given.size, given.name)
-        return table.NegativeBinomial(*both), table.FLAT
-    return table.FLAT, table.FLAT
-
-
-def _one(value: float | tuple[float, ...], name: str) -> float:
-    if isinstance(value, tuple):
-        raise SpecError(f"prior '{name}' with a parameter for each cell", needed="one for all cells")
-    return float(value)
+    given.refuse_varying()
+    if not isinstance(given, FlatTotal):
+        return given, FLAT
+    if given.split != "uniform":
+        raise SpecError(f"prior 'flat-total' with split '{given.split}'", needed="split = 'uniform'")
+    return FLAT, Bounded(given.upper)
 
 
 def _exact_marginals(problem: ReleasedSum, state: _State) -> dict[Margin, Marginals]:

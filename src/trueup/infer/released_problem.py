@@ -8,13 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from trueup.errors import SpecError
 from trueup.kernel.released import Events, Tables, Total, draw, find_events, tabulate, tilts
 from trueup.kernel.released_draw import gibbs
 from trueup.kernel.released_two import draw_table, mode_table, posterior_two
-from trueup.model.prior import FLAT, Flat, Prior
+from trueup.model.prior import FLAT, CountPrior, Flat
 from trueup.noise import DiscreteLaplace
 from trueup.reconcile.sums import convolved
 
@@ -54,8 +53,8 @@ class ReleasedSum:
     laws: Sequence
     total_law: Any  # a discrete law; None where the total was not measured
     total: Literal["independent", "summed"] = "independent"
-    prior: Prior = FLAT
-    prior_total: Prior = FLAT
+    prior: CountPrior = FLAT
+    prior_total: CountPrior = FLAT
     empty: Literal["error", "uniform"] = "uniform"
 
     def __post_init__(self) -> None:
@@ -140,6 +139,8 @@ class ReleasedSum:
 
     def likelihood(self, tilt: Reals, radius: int) -> Total:
         """Likelihood, and prior, of the true total."""
+        from scipy.special import gammaln
+
         m, law = self.trials, self.total_law
         width = int(self.reach) + max(radius, 0)
         low = max(m - width, 0)

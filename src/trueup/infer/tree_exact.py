@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.infer.factors import FactorTable
 from trueup.infer.method import Method, Progress, in_blocks
-from trueup.infer.priors import Prior, read_prior
 from trueup.kernel.messages import Solved, joint_draws, marginals, mode, solve
 from trueup.kernel.pmf import OPEN, Factors, reach_all
 from trueup.kernel.saddle import bounds
@@ -20,6 +19,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured, split
 from trueup.model.nested import NestedTree
 from trueup.model.posterior import Drawn, Marginals
+from trueup.model.prior import Prior, read_prior
 from trueup.noise.lattice import LatticeL2Laplace
 from trueup.reconcile.on_tree import TreeProblem, tree_problem
 

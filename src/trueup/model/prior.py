@@ -1,22 +1,67 @@
-"""Priors on a true count: flat, Poisson, negative binomial, or any list of masses."""
+"""Priors on true counts: on each of the finest cells, or on their total."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln, xlogy
 
 from trueup.errors import SpecError
 
+# scipy.special is imported by the functions that need it: with the flat prior nothing does.
+
 Reals = NDArray[np.float64]
+Each = float | tuple[float, ...]
+"""One parameter for all cells, or one for each of the `n` finest cells."""
+
+
+class _Prior:
+    """What the parameters of every prior share."""
+
+    name: Any
+    per_cell: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def varying(self) -> dict[str, tuple[float, ...]]:
+        """Parameters that were given for each cell."""
+        given = {name: getattr(self, name) for name in self.per_cell}
+        return {name: values for name, values in given.items() if isinstance(values, tuple)}
+
+    def refuse_other_than(self, cells: int) -> None:
+        """Refuse parameters that were given for another number of cells."""
+        for name, values in self.varying.items():
+            if len(values) != cells:
+                raise SpecError(
+                    f"prior '{self.name}' has {len(values)} values of '{name}'",
+                    needed=f"one value for all, or one for each of {cells} cells",
+                )
+
+    def refuse_varying(self) -> None:
+        """Refuse parameters that were given for each cell."""
+        if self.varying:
+            raise SpecError(f"prior '{self.name}' with a parameter for each cell", needed="one for all cells")
+
+    def at(self, cell: int) -> Self:
+        """Return the prior of one cell."""
+        own: Any = {name: values[cell] for name, values in self.varying.items()}
+        return replace(self, **own) if own else self  # pyright: ignore[reportArgumentType]
+
+    def _require(self, good: bool, parameter: str, needed: str) -> None:
+        if not good:
+            raise SpecError(f"prior '{self.name}': parameter '{parameter}' is out of range", needed=needed)
+
+    def _require_positive(self, parameter: str) -> None:
+        given = np.asarray(getattr(self, parameter), float)
+        good = given.size and bool(np.all((given > 0) & np.isfinite(given)))
+        self._require(bool(good), parameter, "above 0")
 
 
 @dataclass(frozen=True)
-class Flat:
-    """Every nonnegative count is equally likely; improper, and fine wherever a noisy count is known.
+class Flat(_Prior):
+    """Every count of 0 or more is equally likely: improper, so measurements must bound every count.
 
     Examples
     --------
@@ -36,48 +81,78 @@ class Flat:
 
 
 @dataclass(frozen=True)
-class Poisson:
-    """A Poisson prior.
-
-    Attributes
-    ----------
-    mean
-        Its mean (counts), positive.
+class Bounded(_Prior):
+    """Every count from 0 to `upper` is equally likely.
 
     Examples
     --------
-    >>> Poisson(mean=2.0).logpmf(0)
-    array(-2.)
+    >>> np.exp(Bounded(3).logpmf([-1, 0, 3, 4]))
+    array([0.  , 0.25, 0.25, 0.  ])
     """
 
-    mean: float
-    name: Literal["poisson"] = "poisson"
+    upper: int
+    name: Literal["bounded"] = "bounded"
 
     def __post_init__(self) -> None:
-        _refuse_unless(0 < self.mean < np.inf, "poisson", "mean", self.mean)
+        self._require(self.upper >= 0, "upper", "0 or more")
 
     def logpmf(self, count: ArrayLike) -> Reals:
         """Log mass."""
-        count = np.asarray(count, float)
-        known = np.maximum(count, 0)
-        return np.where(count >= 0, xlogy(known, self.mean) - self.mean - gammaln(known + 1), -np.inf)
+        count = np.asarray(count)
+        return np.where((count >= 0) & (count <= self.upper), -np.log1p(self.upper), -np.inf)
 
     def window(self) -> tuple[int, int]:
-        """Where its mass is, all but about 1e-18 of it (counts)."""
-        half = 9 * self.mean**0.5 + 45  # Bernstein's inequality
-        return max(int(self.mean - half), 0), int(self.mean + half) + 1
+        """Where its mass is (counts)."""
+        return 0, self.upper
 
 
 @dataclass(frozen=True)
-class NegativeBinomial:
-    """A negative binomial prior: a Poisson count whose mean is a gamma variable.
+class Poisson(_Prior):
+    """Independent Poisson counts.
 
     Attributes
     ----------
     mean
-        Its mean (counts), positive.
+        Their mean (counts), positive: one for all cells, or one for each.
+
+    Examples
+    --------
+    >>> Poisson(mean=2.0).logpmf(0), Poisson(mean=(2.0, 5.0)).at(1).logpmf(0)
+    (array(-2.), array(-5.))
+    """
+
+    mean: Each
+    name: Literal["poisson"] = "poisson"
+    per_cell: ClassVar[tuple[str, ...]] = ("mean",)
+
+    def __post_init__(self) -> None:
+        self._require_positive("mean")
+
+    def logpmf(self, count: ArrayLike) -> Reals:
+        """Log mass of one mean for all."""
+        from scipy.special import gammaln, xlogy
+
+        count, mean = np.asarray(count, float), _one(self.mean)
+        known = np.maximum(count, 0)
+        return np.where(count >= 0, xlogy(known, mean) - mean - gammaln(known + 1), -np.inf)
+
+    def window(self) -> tuple[int, int]:
+        """Where its mass is, all but about 1e-18 of it (counts)."""
+        mean = _one(self.mean)
+        half = 9 * mean**0.5 + 45  # Bernstein's inequality
+        return max(int(mean - half), 0), int(mean + half) + 1
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(_Prior):
+    """Independent negative binomial counts: Poisson counts whose means are gamma variables.
+
+    Attributes
+    ----------
+    mean
+        Their mean (counts), positive: one for all cells, or one for each.
     size
-        Its shape: the variance is `mean + mean^2 / size`.
+        Their shape, likewise: the variance is `mean + mean^2 / size`.
 
     Examples
     --------
@@ -85,31 +160,35 @@ class NegativeBinomial:
     np.True_
     """
 
-    mean: float
-    size: float
+    mean: Each
+    size: Each
     name: Literal["negative-binomial"] = "negative-binomial"
+    per_cell: ClassVar[tuple[str, ...]] = ("mean", "size")
 
     def __post_init__(self) -> None:
-        _refuse_unless(0 < self.mean < np.inf, "negative-binomial", "mean", self.mean)
-        _refuse_unless(0 < self.size < np.inf, "negative-binomial", "size", self.size)
+        self._require_positive("mean")
+        self._require_positive("size")
 
     def logpmf(self, count: ArrayLike) -> Reals:
-        """Log mass."""
-        count, r = np.asarray(count, float), self.size
+        """Log mass of one mean and one size for all."""
+        from scipy.special import gammaln, xlogy
+
+        count, mean, r = np.asarray(count, float), _one(self.mean), _one(self.size)
         known = np.maximum(count, 0)
         failures = gammaln(known + r) - gammaln(r) - gammaln(known + 1)
-        mass = failures - r * np.log1p(self.mean / r) + known * np.log(self.mean / (r + self.mean))
+        mass = failures - r * np.log1p(mean / r) + xlogy(known, mean / (r + mean))
         return np.where(count >= 0, mass, -np.inf)
 
     def window(self) -> tuple[int, int]:
         """Where its mass is, all but about 1e-18 of it (counts)."""
         from scipy.stats import nbinom  # half a second to import, and only this prior needs it
 
-        return 0, int(nbinom.isf(1e-18, self.size, self.size / (self.size + self.mean))) + 1
+        mean, size = _one(self.mean), _one(self.size)
+        return 0, int(nbinom.isf(1e-18, size, size / (size + mean))) + 1
 
 
 @dataclass(frozen=True)
-class Masses:
+class Masses(_Prior):
     """Any prior with finitely many counts: `masses[k]` for the count `k`, up to a constant.
 
     Examples
@@ -124,8 +203,7 @@ class Masses:
     def __post_init__(self) -> None:
         given = np.asarray(self.masses, float)
         good = given.size and np.isfinite(given).all() and given.min() >= 0 and given.sum() > 0
-        if not good:
-            raise SpecError("prior 'masses'", needed="nonnegative numbers, at least one of them positive")
+        self._require(bool(good), "masses", "numbers of 0 or more, not all 0")
 
     def logpmf(self, count: ArrayLike) -> Reals:
         """Log mass."""
@@ -140,10 +218,108 @@ class Masses:
         return 0, len(self.masses) - 1
 
 
-Prior = Flat | Poisson | NegativeBinomial | Masses
+@dataclass(frozen=True)
+class FlatTotal(_Prior):
+    """Every total from 0 to `upper` is equally likely; given it, a stated law of its parts.
+
+    Attributes
+    ----------
+    upper
+        Largest possible total (counts).
+    split
+        `uniform`: every way to divide the total equally likely. `multinomial`: units fall
+        independently into cells with `probabilities` (by default equal).
+
+    References
+    ----------
+    Wang and Reiter (2021), section 4: "a prior distribution on N directly".
+
+    Examples
+    --------
+    >>> FlatTotal(9, "multinomial", (1.0, 3.0)).shares(2)
+    array([0.25, 0.75])
+    """
+
+    upper: int
+    split: Literal["uniform", "multinomial"] = "uniform"
+    probabilities: tuple[float, ...] = ()
+    name: Literal["flat-total"] = "flat-total"
+
+    def __post_init__(self) -> None:
+        self._require(self.upper >= 0, "upper", "0 or more")
+        self._require(self.split in ("uniform", "multinomial"), "split", "'uniform' or 'multinomial'")
+        good = not self.probabilities or (min(self.probabilities) >= 0 and sum(self.probabilities) > 0)
+        self._require(good, "probabilities", "0 or more, not all 0")
+
+    def log_total(self, total: NDArray, cells: int) -> Reals:
+        """Log factor of the total that makes its own prior flat, for `cells` parts."""
+        from scipy.special import gammaln, xlogy
+
+        if self.split == "uniform":  # one over the number of compositions, C(N + S - 1, S - 1)
+            return gammaln(total + 1.0) + gammaln(float(cells)) - gammaln(total + float(cells))
+        return gammaln(total + 1.0) - xlogy(total, self.centre) + self.centre
+
+    @property
+    def centre(self) -> float:
+        """Total at which the parts' Poisson factors are centred; it cancels."""
+        return max(self.upper / 2, 1.0)
+
+    def shares(self, cells: int) -> Reals:
+        """Probability of each of `cells` parts."""
+        given = np.asarray(self.probabilities or np.ones(cells), dtype=float)
+        if len(given) != cells:
+            raise SpecError(
+                f"prior '{self.name}' has {len(given)} probabilities", needed=f"one for each of {cells} cells"
+            )
+        return given / given.sum()
+
+    def log_part(self, count: NDArray, share: float) -> Reals:
+        """Log factor of one part: Poisson about its share of the centre."""
+        from scipy.special import gammaln, xlogy
+
+        return xlogy(count, share * self.centre) - share * self.centre - gammaln(count + 1.0)
+
+
+CountPrior = Flat | Bounded | Poisson | NegativeBinomial | Masses
+"""A prior on one count."""
+Prior = CountPrior | FlatTotal
+PRIORS: tuple[type, ...] = (Flat, Bounded, Poisson, NegativeBinomial, Masses, FlatTotal)
 FLAT = Flat()
 
 
-def _refuse_unless(good: bool, prior: str, parameter: str, given: float) -> None:
-    if not good:
-        raise SpecError(f"prior '{prior}': {parameter} = {given}", needed="a positive number")
+def read_prior(entry: Mapping[str, Any] | str) -> Prior:
+    """Make a prior from a spec's entry: a name, or a table with a name and parameters.
+
+    Raises
+    ------
+    SpecError
+        If the name or a parameter is unknown, missing or out of range.
+
+    Examples
+    --------
+    >>> read_prior({"name": "poisson", "mean": 3})
+    Poisson(mean=3, name='poisson')
+    """
+    given = {"name": entry} if isinstance(entry, str) else dict(entry)
+    kinds = {kind.name: kind for kind in PRIORS}
+    kind = kinds.get(str(given.pop("name", "")))
+    if kind is None:
+        raise SpecError("the prior's name is unknown", needed=f"one of: {', '.join(kinds)}")
+    known = [field.name for field in fields(kind) if field.name != "name"]
+    if unknown := [name for name in given if name not in known]:
+        raise SpecError(
+            f"prior '{kind.name}' has no parameter '{unknown[0]}'",
+            needed=f"among: {', '.join(known) or 'none'}",
+        )
+    try:
+        return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()})
+    except TypeError:
+        raise SpecError(
+            f"prior '{kind.name}' lacks a parameter", needed=f"all of: {', '.join(known)}"
+        ) from None
+
+
+def _one(each: Each) -> float:
+    if isinstance(each, tuple):
+        raise SpecError("a prior with a parameter for each cell", needed="the prior of one cell, by `at`")
+    return float(each)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError
-from trueup.model.prior import Flat, Prior
+from trueup.model.prior import CountPrior, Flat
 from trueup.reconcile.on_tree import TreeProblem
 from trueup.reconcile.sums import Shapes, Table, convolved, reach, simulated, window
 
@@ -50,8 +50,8 @@ class Layout:
     exact: Integers
     alone: NDArray[np.bool_]
     total: Total
-    prior: Prior
-    prior_total: Prior
+    prior: CountPrior
+    prior_total: CountPrior
     monte_carlo: int
 
     def readings(self, node: int) -> list[tuple]:
@@ -68,8 +68,12 @@ class Layout:
         return (self.exact >= 0) | (self.problem.upper == 0)
 
 
-def layout(problem: TreeProblem, total: Total, prior: Prior, prior_total: Prior, monte_carlo: int) -> Layout:
+def layout(
+    problem: TreeProblem, total: Total, prior: CountPrior, prior_total: CountPrior, monte_carlo: int
+) -> Layout:
     """Lay out what is known of each node before any value."""
+    prior.refuse_other_than(problem.nested.nodes[-1].size)
+    prior_total.refuse_varying()
     nodes = problem.variance.size
     exact = np.full(nodes, -1)
     sizes = [at.size for at in problem.nodes]
@@ -140,6 +144,8 @@ class Estimator:
         if plan.monte_carlo:
             self._forget()  # each row simulates its own sums
         inner, unsettled = plan.inner(), unsettled & ~plan.settled()
+        cell = np.zeros(inner.size, np.int64)
+        cell[plan.problem.nested.nodes[-1]] = np.arange(plan.problem.nested.nodes[-1].size)
         needs_sum = inner & ((plan.total == "summed") | (np.diff(plan.ptr) == 0))
         below: dict[int, Sum] = {}
         for v in np.flatnonzero(needs_sum | unsettled)[::-1].tolist():
@@ -148,11 +154,11 @@ class Estimator:
             if not unsettled[v]:
                 continue
             own = tuple((law, int(values[place])) for law, place in plan.readings(v))
-            prior = plan.prior_total if v == 0 else Flat() if inner[v] else plan.prior
+            prior = plan.prior_total if v == 0 else Flat() if inner[v] else plan.prior.at(int(cell[v]))
             estimates[v] = choose(*self._log_posterior(own, below.get(v), prior))
         return estimates
 
-    def _log_posterior(self, own: tuple, below: Sum | None, prior: Prior) -> tuple[int, NDArray]:
+    def _log_posterior(self, own: tuple, below: Sum | None, prior: CountPrior) -> tuple[int, NDArray]:
         """Return the start of a window and the log posterior on it, up to a constant; cached."""
         key = (own, below and (frozenset(below[0].items()), below[1]), prior)
         if key not in self.tables:
@@ -186,7 +192,7 @@ def _sum_below(plan: Layout, values: Integers, below: dict[int, Sum], children: 
 
 
 def _log_posterior(
-    own: tuple, below: Sum | None, prior: Prior, sum_table: Callable[[Shapes, int], Table]
+    own: tuple, below: Sum | None, prior: CountPrior, sum_table: Callable[[Shapes, int], Table]
 ) -> tuple[int, NDArray]:
     """Return the start of a window and the log posterior on it, up to a constant."""
     if below is not None and not below[0]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trueup.kernel.multinomial import multinomial_mode_tree
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured
-from trueup.model.prior import FLAT, Prior
+from trueup.model.prior import FLAT, CountPrior
 from trueup.model.release import Solution
 from trueup.reconcile.estimates import Estimator, Layout, layout
 from trueup.reconcile.method import Method
@@ -52,8 +52,8 @@ class MultinomialMode(Method):
     monte_carlo: int = 0
     empty: Literal["error", "uniform"] = "uniform"
     ties: Literal["first", "shuffled"] = "first"
-    prior: Prior = FLAT
-    prior_total: Prior = FLAT
+    prior: CountPrior = FLAT
+    prior_total: CountPrior = FLAT
 
     name: ClassVar[str] = "multinomial-mode"
     title: ClassVar[str] = "each total split by a multinomial mode (Wang and Reiter 2021)"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trueup.kernel.multinomial_draw import multinomial_draw_tree
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured
-from trueup.model.prior import FLAT, Prior
+from trueup.model.prior import FLAT, CountPrior
 from trueup.model.release import Solution
 from trueup.reconcile.estimates import Estimator, Layout, layout
 from trueup.reconcile.method import Method
@@ -44,8 +44,8 @@ class MultinomialSample(Method):
     total: Literal["independent", "summed"] = "independent"
     monte_carlo: int = 0
     empty: Literal["error", "uniform"] = "uniform"
-    prior: Prior = FLAT
-    prior_total: Prior = FLAT
+    prior: CountPrior = FLAT
+    prior_total: CountPrior = FLAT
 
     name: ClassVar[str] = "multinomial-sample"
     title: ClassVar[str] = "each total split by a multinomial draw (Wang 2020, Algorithms 1 and 2)"
