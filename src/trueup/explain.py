@@ -85,8 +85,8 @@ def explain(spec: Spec, geography: Any = None, *, method: str | None = None) -> 
     cells = public_cells(spec, geography=geography)
     constraints = build_constraints(spec, cells)
     chosen = build(method, {}) if method else choose(spec.reconcile, constraints)
-    refuse_misfit(chosen, constraints)
     headers, guarantee = plan_measurements(spec, cells)
+    refuse_misfit(chosen, constraints, headers)
     errors = chosen.errors(chosen.prepare(constraints, headers))
     noise = {h.margin: float(np.sqrt(h.law.variance)) for h in headers}
     rows = (

@@ -221,8 +221,8 @@ def chosen_method(spec: Spec, cells: Cells) -> Method:
     """Return the method of a spec after it agreed to the constraints and the measurements."""
     constraints = build_constraints(spec, cells)
     method = choose(spec.reconcile, constraints)
-    refuse_misfit(method, constraints)
     headers, _ = plan_measurements(spec, cells)
+    refuse_misfit(method, constraints, headers)
     method.prepare(constraints, headers)
     return method
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel.lattice.structure import Lattice
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Bound, Constraints, LinearRule
 from trueup.model.linear import parse_linear
@@ -16,6 +17,7 @@ from trueup.model.measurements import Measured
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace
 from trueup.noise.exact import Exact
+from trueup.noise.lattice import LatticeLaplace
 
 SEX = Attribute("sex", ("female", "male"))
 AGE = Attribute("age", ("young", "middle", "old"))
@@ -47,6 +49,9 @@ class Structure:
     def noisy_values(self, counts: NDArray[np.int64], rng: np.random.Generator, batch: int = 1) -> NDArray:
         """`(b, q)` measured values with noise, exact where declared."""
         exact = self.exact_values(counts)
+        if isinstance(law := self.headers[0].law, LatticeLaplace):
+            noise = law.bound.draw(batch, rng.bytes).vectors
+            return exact + np.pad(noise, ((0, 0), (0, exact.size - noise.shape[1])))
         spread = np.concatenate([np.full(self._size(h), 0 if h.exact else 4) for h in self.headers])
         noise = rng.geometric(0.4, (batch, exact.size)) - rng.geometric(0.4, (batch, exact.size))
         return exact + noise * (spread > 0)
@@ -132,6 +137,30 @@ def _nested_attributes() -> Structure:
 def _invariant_tree() -> Structure:
     tree = _tree(1, 3, 9)
     return _structure("tree with invariants", Cells(tree), Margin("level2"), invariants=(Margin("level1"),))
+
+
+def _on_lattice(name: str, cells: Cells, *fixed: Margin) -> Structure:
+    """Noise on the finest cells that keeps the invariants."""
+    finest = cells.finest
+    rows = np.vstack(
+        [np.arange(cells.size(m))[:, None] == cells.groups(finest, m)[None, :] for m in fixed]
+    ).astype(np.int64)
+    law = LatticeLaplace(Fraction(1, 4)).on(Lattice.of(cells.n, rows))
+    headers = (Measured("q", finest, law), *(Measured("invariant", m, Exact()) for m in fixed))
+    return Structure(name, Constraints(cells, (finest,), invariants=fixed), headers)
+
+
+def _lattice_tree() -> Structure:
+    tree = _tree(1, 3, 9)
+    return _on_lattice(
+        "tree with noise that keeps invariants", Cells(tree), Margin("level0"), Margin("level1")
+    )
+
+
+def _lattice_table() -> Structure:
+    cells = Cells(_tree(1), (SEX, AGE))
+    fixed = (Margin("level0", ("sex",)), Margin("level0", ("age",)))
+    return _on_lattice("two-way table with noise that keeps both margins", cells, *fixed)
 
 
 def _zeros_tree() -> Structure:
@@ -229,6 +258,8 @@ BUILDERS: tuple[Callable[[], Structure], ...] = (
     _skipped_level,
     _nested_attributes,
     _invariant_tree,
+    _lattice_tree,
+    _lattice_table,
     _zeros_tree,
     _bounded_tree,
     _two_way,

@@ -19,7 +19,7 @@ from trueup.reconcile import METHODS, build, describe, misfit, refuse_misfit
 from trueup.reconcile.method import Method
 
 CASES = [pytest.param(k, s, id=f"{k.name}-{s.name}") for k in METHODS for s in STRUCTURES]
-FITTING = [p for p in CASES if misfit(p.values[0](), p.values[1].constraints) is None]
+FITTING = [p for p in CASES if misfit(p.values[0](), p.values[1].constraints, p.values[1].headers) is None]
 STEADY = [p for p in FITTING if not p.values[0].random]
 WHOLE = [p for p in STEADY if p.values[0]().integer]
 OTHERS = [p for p in CASES if p not in FITTING]
@@ -35,7 +35,7 @@ def _apply(kind: type[Method], structure: Structure, values, seed: int = 0):
 @pytest.mark.parametrize(("kind", "structure"), OTHERS)
 def test_says_what_it_does_not_handle(kind, structure):
     with pytest.raises(SpecError, match=kind.name):
-        refuse_misfit(kind(), structure.constraints)
+        refuse_misfit(kind(), structure.constraints, structure.headers)
 
 
 @pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.name)

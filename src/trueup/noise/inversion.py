@@ -124,10 +124,10 @@ class Inversion:
         values = j + self.support.start
         hit = self.thresholds[np.minimum(j, len(self.thresholds) - 1)] == u
         for i in np.flatnonzero(hit):
-            values[i] = self._refine(int(u[i]), words)
+            values[i] = self.refine(int(u[i]), words)
         return values
 
-    def _refine(self, u: int, words: Words) -> int:
+    def refine(self, u: int, words: Words) -> int:
         """Stage 3: extend one `u` that equals a threshold until the cdf's enclosures decide."""
         bits = self.word_bits
         while bits < _BROKEN:

@@ -13,6 +13,8 @@ from trueup.kernel.diagnostics import diagnose
 from trueup.kernel.lattice import fibre
 
 PILOT, THIN = 2000, 10
+SLOWEST = 1e-3
+"""Expected seconds for one noise vector beyond which rejection is not tried."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def nonnegative(law: Any, noisy: NDArray[np.int64], count: int, rng: np.random.G
         found, share = _reject(choice, noisy[cells], count, rng)
         if found is None:
             walked = fibre.walk(piece, noisy[cells], rate, power, -(-count // 4), THIN, rng)
-            diagnoses.append(diagnose(walked.draws[:, :, np.ptp(walked.draws, axis=(0, 1)) > 0]))
+            diagnoses.append(_diagnose(walked.draws))
             found, connected = walked.draws.reshape(-1, len(cells))[:count], connected and walked.connected
         else:
             acceptances.append(share)
@@ -97,6 +99,14 @@ def nonnegative(law: Any, noisy: NDArray[np.int64], count: int, rng: np.random.G
     ess = min((float(np.min(e, initial=count)) for _, e in diagnoses), default=float(count))
     exact = 1 - len(diagnoses) / len(bound.pieces)
     return Nonnegative(draws, exact, min(acceptances), r_hat, ess, connected)
+
+
+def _diagnose(draws: NDArray[np.int64]):
+    """R-hat and effective sizes of the cells that move; a fibre of one point has nothing to converge."""
+    moving = np.ptp(draws, axis=(0, 1)) > 0
+    return (
+        diagnose(draws[:, :, moving]) if moving.any() else (np.ones(1), np.full(1, np.prod(draws.shape[:2])))
+    )
 
 
 def _kernel(law: Any) -> tuple[float, int]:
@@ -110,6 +120,8 @@ def _kernel(law: Any) -> tuple[float, int]:
 
 def _reject(choice: Any, noisy: NDArray[np.int64], count: int, rng: np.random.Generator):
     """Draw `noisy - v >= 0` by rejection; None where a pilot accepts fewer than one in a hundred."""
+    if choice.seconds > SLOWEST or choice.distance:
+        return None, 0.0
     kept = [_keep(choice, noisy, PILOT, rng)]
     share = len(kept[0]) / PILOT
     if share < 0.01:

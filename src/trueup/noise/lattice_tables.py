@@ -66,9 +66,9 @@ class Decisions:
         """Settle one open decision: the value drawn, or 1 for a coin's success."""
         law, word = self._families[family][row], word >> (64 - self.bits)
         if isinstance(law, Inversion):
-            return law._refine(word, words)
+            return law.refine(word, words)
         cdf = lambda value, bits: law(k, bits) if value == 0 else Interval.exact(int(value > 0), bits)  # noqa: E731
-        return int(Inversion(cdf, range(1), lookup_bits=8, word_bits=self.bits)._refine(word, words) == 0)
+        return int(Inversion(cdf, range(1), lookup_bits=8, word_bits=self.bits).refine(word, words) == 0)
 
 
 class HalfNorm:

@@ -6,25 +6,26 @@ follow the spec, its schema, `trueup methods`, the docs table and the conformanc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, fields
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
+from trueup.model import registry
 from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints, violations
-from trueup.model.measurements import Measurements
+from trueup.model.measurements import Measured, Measurements
 from trueup.model.nested import canonical
+from trueup.model.registry import describe
 from trueup.model.release import Release, Solution
 from trueup.model.spec import Spec
 from trueup.reconcile.general_integer import GeneralInteger
 from trueup.reconcile.general_projection import GeneralProjection
 from trueup.reconcile.histogram_tree import HistogramTree
+from trueup.reconcile.lattice_posterior import LatticePosterior
 from trueup.reconcile.margins_controlled import MarginsControlled
 from trueup.reconcile.margins_projection import MarginsProjection
 from trueup.reconcile.method import Method
@@ -54,6 +55,7 @@ METHODS: tuple[type[Method], ...] = (
     GeneralInteger,
     GeneralProjection,
     ProjectedDiscreteLaplace,
+    LatticePosterior,
 )
 """Every method; the first that fits a structure is its default."""
 LARGEST = 2**53
@@ -107,7 +109,7 @@ def reconcile(spec: Spec, measurements: Measurements, method: Method | None = No
     """
     constraints = build_constraints(spec, measurements.cells)
     chosen = method or choose(spec.reconcile, constraints)
-    refuse_misfit(chosen, constraints)
+    refuse_misfit(chosen, constraints, measurements.headers)
     refuse_inexact(measurements.flat)
     state = chosen.prepare(constraints, measurements.headers)
     solution = chosen.apply(state, measurements.flat, measurements.rng())
@@ -145,10 +147,8 @@ def choose(entry: Mapping[str, Any], constraints: Constraints) -> Method:
     SpecError
         If the name or a parameter is unknown, or no method handles the structure.
     """
-    if "method" not in entry:
-        return default(constraints)
-    parameters = {name: value for name, value in entry.items() if name != "method"}
-    return build(str(entry["method"]), parameters)
+    name, parameters = registry.entry_of(entry)
+    return default(constraints) if name is None else build(name, parameters)
 
 
 def default(constraints: Constraints) -> Method:
@@ -166,42 +166,18 @@ def default(constraints: Constraints) -> Method:
 
 def build(name: str, parameters: Mapping[str, Any]) -> Method:
     """Make a method from its name and parameters; SpecError with a hint where either is unknown."""
-    kind = next((kind for kind in METHODS if kind.name == name), None)
-    if kind is None:
-        names = [kind.name for kind in METHODS]
-        close = get_close_matches(name, names, 1)
-        raise SpecError(
-            f"reconciliation method '{name}' is unknown",
-            needed=f"one of: {', '.join(names)}",
-            remedy=f"did you mean '{close[0]}'?" if close else "",
-        )
-    known = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
-    if unknown := [p for p in parameters if p not in known]:
-        raise SpecError(
-            f"method '{name}' has no parameter '{unknown[0]}'", needed=f"among: {', '.join(known) or 'none'}"
-        )
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(kind).validate_python(dict(parameters))
-    except ValidationError as error:
-        raise SpecError(
-            f"method '{name}': {error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}"
-        ) from None
+    return registry.make(METHODS, "reconciliation", name, parameters)
 
 
-def misfit(method: Method, constraints: Constraints) -> str | None:
-    """Say why a method does not fit constraints; None if it does."""
-    structure = constraints.structure()
-    if structure not in method.structures:
-        return f"it handles {', '.join(sorted(method.structures))}, and the spec's structure is '{structure}'"
-    return method.refuses(constraints)
+def misfit(method: Method, constraints: Constraints, headers: Sequence[Measured] = ()) -> str | None:
+    """Say why a method does not fit constraints, and measurements if any are given; None if it does."""
+    structural = registry.misfit(method, constraints.structure())
+    return structural or method.refuses(constraints) or (method.refuses_noise(headers) if headers else None)
 
 
-def refuse_misfit(method: Method, constraints: Constraints) -> None:
+def refuse_misfit(method: Method, constraints: Constraints, headers: Sequence[Measured] = ()) -> None:
     """Raise SpecError if the method does not fit."""
-    if why := misfit(method, constraints):
-        raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="see `trueup methods`")
+    registry.refuse(method, misfit(method, constraints, headers))
 
 
 def refuse_inexact(counts: NDArray[np.int64]) -> None:
@@ -212,11 +188,6 @@ def refuse_inexact(counts: NDArray[np.int64]) -> None:
             needed="counts whose sums stay below 2^53",
             remedy="count in larger units",
         )
-
-
-def describe(method: Method) -> dict[str, Any]:
-    """Name and parameters of a method, for certificates."""
-    return {"method": method.name, **asdict(method)}  # pyright: ignore[reportArgumentType]
 
 
 def check(constraints: Constraints, measurements: Measurements, solution: Solution) -> dict[str, bool]:

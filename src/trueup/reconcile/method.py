@@ -47,6 +47,10 @@ class Method(ABC):
         """Say why these constraints are beyond it although their structure is not; None if fine."""
         return None
 
+    def refuses_noise(self, headers: Sequence[Measured]) -> str | None:
+        """Say why these measurements are beyond it, whatever the constraints; None if fine."""
+        return None
+
     @abstractmethod
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
         """Do once what depends on constraints and laws alone.

@@ -70,6 +70,13 @@ def test_what_cannot_be_rejected_is_walked_and_says_so(rng):
     assert 50 < found.ess <= 2500
 
 
+def test_a_fibre_of_one_point_has_converged(rng):
+    noisy = np.array([-30, 10, 10, 10])
+    found = nonnegative(LatticeLaplace("1").on(Lattice.of(4, np.ones((1, 4)))), noisy, 100, rng)
+    assert (found.draws == 0).all()
+    assert (found.exact, found.r_hat, found.ess) == (0, 1, 100)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_the_mode_is_nearest(case):
     matrix, dependent, noisy = CASES[case]

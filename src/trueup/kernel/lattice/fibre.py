@@ -55,19 +55,38 @@ def mode(invariants: NDArray[np.int64], noisy: NDArray[np.int64]) -> NDArray[np.
     >>> mode(np.array([[1, 1, 1]]), np.array([-2, 5, 9])).sum()
     np.int64(12)
     """
-    k, values = len(noisy), invariants @ noisy
-    # x = z + up - down with up, down >= 0 and x >= 0.
-    low: Any = -noisy.astype(float)
-    same: Any = LinearConstraint(np.hstack([invariants, -invariants]), 0.0, 0.0)
-    stay: Any = LinearConstraint(np.hstack([np.eye(k), -np.eye(k)]), low, np.inf)
-    found = milp(
-        np.ones(2 * k), constraints=[same, stay], integrality=np.ones(2 * k), bounds=Bounds(0, np.inf)
-    )
+    return nearest(invariants, invariants @ noisy, noisy)
+
+
+def nearest(invariants: NDArray[np.int64], values: NDArray[np.int64], target: NDArray) -> NDArray[np.int64]:
+    """Return a nonnegative integer `x` `(k,)` with `A x = b` nearest in L1 to real or integer counts `target`.
+
+    Raises
+    ------
+    ConvergenceError
+        The solver stopped early, or its answer failed our check.
+
+    Examples
+    --------
+    >>> nearest(np.array([[1, 1, 1]]), np.array([4]), np.array([0.3, 1.9, 1.8]))
+    array([0, 2, 2])
+    """
+    k = len(target)
+    # Each |x - t| lies below a variable of its own, which is minimised.
+    both, ones, infinite = np.eye(k), np.ones(k), np.inf
+    wanted: Any = np.asarray(target, float)
+    fixed: Any = values.astype(float)
+    same: Any = LinearConstraint(np.hstack([invariants, np.zeros_like(invariants)]), fixed, fixed)
+    above: Any = LinearConstraint(np.hstack([both, -both]), -infinite, wanted)
+    below: Any = LinearConstraint(np.hstack([both, both]), wanted, infinite)
+    constraints = [same, above, below] if len(invariants) else [above, below]
+    cost, whole = np.concatenate([0 * ones, ones]), np.concatenate([ones, 0 * ones])
+    found = milp(cost, constraints=constraints, integrality=whole, bounds=Bounds(0, np.inf))
     if found.x is None:
         raise ConvergenceError(
             "no nearest nonnegative counts were found", remedy="draw from the posterior instead"
         )
-    x = noisy + np.rint(found.x[:k] - found.x[k:]).astype(np.int64)
+    x = np.rint(found.x[:k]).astype(np.int64)
     if (x < 0).any() or not np.array_equal(invariants @ x, values):
         raise ConvergenceError("the nearest nonnegative counts failed their check", remedy="report this")
     return x
