@@ -94,7 +94,6 @@ def test_xarray_has_chain_draw_cell(posterior):
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_arviz_takes_the_draws(posterior):
-    pytest.importorskip("arviz")
     assert posterior.to_arviz().posterior["count"].shape == posterior.draws.shape
 
 
