@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from fractions import Fraction
 
 import pandas
@@ -103,3 +105,13 @@ def test_laws_for_analysis_are_no_mechanisms():
 def test_noise_that_vanishes_is_refused():
     with pytest.raises(SpecError, match="so large a budget that its noise vanishes"):
         _plan(SPEC.replace('county = "1/2"', 'county = "1000"'))
+
+
+def test_planning_without_lattice_noise_loads_none_of_its_code():
+    code = (
+        "import sys, trueup.measure.plan; "
+        "print([m for m in sys.modules if 'kernel.lattice' in m or m.startswith(('scipy', 'numba', 'flint', "
+        "'trueup.measure.on_lattice', 'trueup.noise.lattice_'))])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert loaded == "[]\n"

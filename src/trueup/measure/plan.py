@@ -7,7 +7,6 @@ from fractions import Fraction
 from trueup.errors import PrivacyError, SpecError
 from trueup.ledger.accountant import Loss, compose
 from trueup.ledger.contribution import Contribution, Relation
-from trueup.measure.on_lattice import plan_on_lattice
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
@@ -52,6 +51,8 @@ def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], G
             _refuse_fixed(query, margin, constraints)
             reach = contribution(spec, query)
             if law_named(query.noise) in JOINT_LAWS:
+                from trueup.measure.on_lattice import plan_on_lattice
+
                 law, cost, sentences = plan_on_lattice(query, margin, budget, reach, relation, constraints)
                 told += sentences
             else:
