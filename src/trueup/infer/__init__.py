@@ -6,7 +6,7 @@ A method is a frozen dataclass in a file of its own, listed once in `METHODS`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,13 @@ from trueup.infer.inequalities import LinearInequalities
 from trueup.infer.method import Method, Progress
 from trueup.infer.released_multinomial import ReleasedMultinomial
 from trueup.infer.tree_exact import TreeExact
+from trueup.model import registry
 from trueup.model.build import build_constraints
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measurements
 from trueup.model.nested import canonical
 from trueup.model.posterior import Posterior, Ratio
+from trueup.model.registry import describe
 from trueup.model.release import Release
 from trueup.model.spec import Spec
 
@@ -99,8 +101,7 @@ def infer(
     constraints = build_constraints(spec, measured.cells) if isinstance(spec, Spec) else spec
     ratios = tuple(_quantity(part) for part in entry.pop("quantity", ()))
     chosen = method or choose(entry, constraints, measured)
-    if why := misfit(chosen, constraints, measured):
-        raise SpecError(f"method '{chosen.name}' does not fit: {why}", remedy="see `trueup methods`")
+    registry.refuse(chosen, misfit(chosen, constraints, measured))
     state = chosen.prepare(constraints, measured.headers)
     drawn = chosen.apply(state, _values(chosen, source), draws, measured.rng(), progress or _silent)
     if drawn.status != "solved":
@@ -117,13 +118,6 @@ def _values(method: Method, source: Measurements | Release) -> NDArray:
         raise SpecError(f"method '{method.name}' is given measurements", needed="a release: its counts")
     if why := method.refuses_release(source.method):
         raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="correct its parameters")
-    return source.counts
-
-
-def _released(method: Method, source: Measurements | Release) -> NDArray:
-    """Counts of a release, for a method that knows nothing but them."""
-    if not isinstance(source, Release):
-        raise SpecError(f"method '{method.name}' is given measurements", needed="a release")
     return source.counts
 
 
@@ -160,9 +154,9 @@ def choose(entry: Mapping[str, Any], constraints: Constraints, measured: Measure
     SpecError
         If the name or a parameter is unknown, or nothing fits.
     """
-    parameters = {name: value for name, value in entry.items() if name != "method"}
-    if "method" in entry:
-        return build(str(entry["method"]), parameters)
+    name, parameters = registry.entry_of(entry)
+    if name is not None:
+        return build(name, parameters)
     for kind in METHODS:
         if not kind.released and misfit(kind(), constraints, measured) is None:
             return build(kind.name, parameters)
@@ -174,25 +168,10 @@ def choose(entry: Mapping[str, Any], constraints: Constraints, measured: Measure
 
 def build(name: str, parameters: Mapping[str, Any]) -> Method:
     """Make a method from its name and parameters."""
-    kinds = {kind.name: kind for kind in METHODS}
-    if name not in kinds:
-        raise SpecError(f"inference method '{name}' is unknown", needed=f"one of: {', '.join(kinds)}")
-    known = [field.name for field in fields(kinds[name])]  # pyright: ignore[reportArgumentType]
-    if unknown := [p for p in parameters if p not in known]:
-        raise SpecError(
-            f"method '{name}' has no parameter '{unknown[0]}'", needed=f"among: {', '.join(known) or 'none'}"
-        )
-    return kinds[name](**parameters)
+    return registry.make(METHODS, "inference", name, parameters)
 
 
 def misfit(method: Method, constraints: Constraints, measured: Measurements) -> str | None:
     """Say why a method does not fit; None if it does."""
-    structure = constraints.structure()
-    if structure not in method.structures:
-        return f"it handles {', '.join(sorted(method.structures))}, not '{structure}'"
-    return method.refuses(constraints, measured.headers)
-
-
-def describe(method: Method) -> dict[str, Any]:
-    """Name and parameters of a method, for the record."""
-    return {"method": method.name, **asdict(method)}  # pyright: ignore[reportArgumentType]
+    structural = registry.misfit(method, constraints.structure())
+    return structural or method.refuses(constraints, measured.headers)

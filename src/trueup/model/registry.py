@@ -1,0 +1,93 @@
+"""The methods of a verb: frozen dataclasses, named in a spec and made from its entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from difflib import get_close_matches
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from trueup.errors import SpecError
+
+
+class Named(Protocol):
+    """A method: a frozen dataclass whose fields are its parameters."""
+
+    name: ClassVar[str]
+    structures: ClassVar[frozenset[str]]
+
+
+M = TypeVar("M", bound=Named)
+
+
+def make(kinds: Sequence[type[M]], noun: str, name: str, parameters: Mapping[str, Any]) -> M:
+    """Make a method from its name and parameters.
+
+    Parameters
+    ----------
+    kinds
+        The verb's methods.
+    noun
+        What the verb's methods do, for messages: `reconciliation`, `inference`.
+
+    Raises
+    ------
+    SpecError
+        If the name or a parameter is unknown (with a hint), or a parameter has a wrong value.
+
+    Examples
+    --------
+    >>> from trueup.reconcile import METHODS
+    >>> make(METHODS, "reconciliation", "tree-integer", {"loss": "absolute"})
+    TreeInteger(loss='absolute')
+    """
+    kind = _named(kinds, noun, name)
+    known = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
+    if unknown := [p for p in parameters if p not in known]:
+        raise SpecError(
+            f"method '{name}' has no parameter '{unknown[0]}'", needed=f"among: {', '.join(known) or 'none'}"
+        )
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_python(dict(parameters))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SpecError(": ".join([f"method '{name}'", *map(str, first["loc"][:1]), first["msg"]])) from None
+
+
+def entry_of(entry: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Split a spec's entry into the method's name, None if it names none, and its parameters."""
+    parameters = dict(entry)
+    name = parameters.pop("method", None)
+    return None if name is None else str(name), parameters
+
+
+def misfit(method: Named, structure: str) -> str | None:
+    """Say why a method does not fit a structure; None if it does."""
+    if structure in method.structures:
+        return None
+    return f"it handles {', '.join(sorted(method.structures))}, and the spec's structure is '{structure}'"
+
+
+def refuse(method: Named, why: str | None) -> None:
+    """Raise SpecError if there is a reason why a method does not fit."""
+    if why:
+        raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="see `trueup methods`")
+
+
+def describe(method: Named) -> dict[str, Any]:
+    """Name and parameters of a method, for records."""
+    return {"method": method.name, **asdict(method)}  # pyright: ignore[reportArgumentType]
+
+
+def _named(kinds: Sequence[type[M]], noun: str, name: str) -> type[M]:
+    every = {kind.name: kind for kind in kinds}
+    if name not in every:
+        close = get_close_matches(name, every, 1)
+        raise SpecError(
+            f"{noun} method '{name}' is unknown",
+            needed=f"one of: {', '.join(every)}",
+            remedy=f"did you mean '{close[0]}'?" if close else "",
+        )
+    return every[name]
