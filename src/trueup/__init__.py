@@ -19,6 +19,7 @@ _HOMES = {
     "Margin": "trueup.model.cells",
     "Measured": "trueup.model.measurements",
     "Measurements": "trueup.model.measurements",
+    "Posterior": "trueup.model.posterior",
     "Release": "trueup.model.release",
     "Spec": "trueup.model.spec",
     "Tree": "trueup.model.tree",
@@ -33,7 +34,7 @@ _HOMES = {
 }
 """Where each public name lives. """
 
-_VERBS = ("measure", "reconcile", "report")
+_VERBS = ("infer", "measure", "reconcile", "report")
 __all__ = ["__version__", *_VERBS, *_HOMES]
 
 

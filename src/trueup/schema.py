@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from trueup import infer, reconcile
+from trueup.model.posterior import Ratio
+from trueup.model.prior import Prior
 from trueup.model.spec import FORMAT, Spec
 from trueup.noise import JOINT_LAWS, LAWS
-from trueup.reconcile import METHODS
 
 
 def spec_schema() -> dict[str, Any]:
@@ -23,19 +26,40 @@ def spec_schema() -> dict[str, Any]:
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["$id"] = f"trueup-spec-{FORMAT}"
     schema["$defs"]["Query"]["properties"]["noise"]["enum"] = [law.name for law in (*LAWS, *JOINT_LAWS)]
-    methods = {kind.name: _method_schema(kind) for kind in METHODS}
-    schema["$defs"] |= {f"method:{name}": entry for name, entry in methods.items()}
-    schema["properties"]["reconcile"] = {
-        "description": "the method and its parameters; by default the first method that fits",
-        "anyOf": [{"$ref": f"#/$defs/method:{name}"} for name in methods]
-        + [{"type": "object", "maxProperties": 0}],
+    _add_methods(schema, "reconcile", reconcile.METHODS, {}, {"type": "object", "maxProperties": 0})
+    quantities = {"quantity": {"type": "array", "items": _record_schema(Ratio)}}
+    any_method = {
+        "type": "object",
+        "not": {"required": ["method"]},
+        "description": "parameters of the first method that fits",
     }
+    _add_methods(schema, "infer", infer.METHODS, quantities, any_method)
     return schema
 
 
-def _method_schema(kind: Any) -> dict[str, Any]:
+def _add_methods(schema: dict, verb: str, kinds: Sequence[type], shared: dict, unnamed: dict) -> None:
+    """Describe a verb's entry: one of its methods with its parameters, or none."""
+    methods = {f"method:{kind.name}": _method_schema(kind, shared) for kind in kinds}
+    for method in methods.values():
+        schema["$defs"] |= method.pop("$defs", {})  # references are resolved at the root
+    schema["$defs"] |= methods
+    schema["properties"][verb] = {
+        "description": "the method and its parameters; by default the first method that fits",
+        "anyOf": [*({"$ref": f"#/$defs/{name}"} for name in methods), unnamed],
+    }
+
+
+def _record_schema(kind: type) -> dict[str, Any]:
+    return {**TypeAdapter(kind).json_schema(), "additionalProperties": False}
+
+
+def _method_schema(kind: Any, shared: dict) -> dict[str, Any]:
     schema = TypeAdapter(kind).json_schema()
-    properties = {"method": {"const": kind.name}, **schema.get("properties", {})}
+    properties = {"method": {"const": kind.name}, **schema.get("properties", {}), **shared}
+    if properties.get("prior", {}).get("default") == "flat":  # a name, or a table that `read_prior` reads
+        prior = TypeAdapter(Prior).json_schema()
+        schema["$defs"] = schema.get("$defs", {}) | prior.pop("$defs")
+        properties["prior"] = {**prior, "anyOf": [{"enum": ["flat"]}, *prior["anyOf"]], "default": "flat"}
     return {
         **schema,
         "title": kind.name,

@@ -219,8 +219,9 @@ def test_explain_reads_no_count(areas, tmp_path):
 
 
 def test_methods_and_schema_are_for_machines_too():
-    names = [m["name"] for m in json.loads(run("methods", "--json").stdout)["reconcile"]]
-    assert names[0] == "tree-topdown"
+    listed = json.loads(run("methods", "--json").stdout)
+    assert listed["reconcile"][0]["name"] == "tree-topdown"
+    assert listed["infer"][0]["name"] == "tree-exact"
     assert json.loads(run("schema").stdout)["$id"] == "trueup-spec-1"
 
 

@@ -121,6 +121,27 @@ def test_examples_are_valid_by_parser_and_schema(path):
     jsonschema.validate(tomllib.loads(path.read_text()), schema)
 
 
+@pytest.mark.parametrize(
+    ("verb", "entry", "good"),
+    [
+        ("reconcile", {"method": "multinomial-mode", "prior": {"name": "poisson", "mean": [1, 2]}}, True),
+        ("reconcile", {"method": "multinomial-mode", "prior": {"name": "poisson", "mean": "many"}}, False),
+        ("infer", {}, True),
+        ("infer", {"method": "tree-exact", "prior": {"name": "flat-total", "upper": 9}}, True),
+        ("infer", {"method": "tree-exact", "quantity": [{"name": "r", "numerator": "a"}]}, True),
+        ("infer", {"method": "tree-exact", "prior": "jeffreys"}, False),
+        ("infer", {"method": "tree-exact", "quantity": [{"name": "r"}]}, False),
+        ("infer", {"method": "gibbs"}, False),
+    ],
+)
+def test_the_schema_knows_the_methods_of_both_verbs(verb, entry, good):
+    from trueup.schema import spec_schema
+
+    schema = spec_schema()
+    part = {**schema["properties"][verb], "$defs": schema["$defs"]}
+    assert jsonschema.Draft202012Validator(part).is_valid(entry) == good
+
+
 def test_the_committed_schema_is_current():
     from trueup.schema import spec_schema
 

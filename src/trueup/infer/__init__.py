@@ -26,6 +26,7 @@ from trueup.model.posterior import Posterior, Ratio
 from trueup.model.registry import describe
 from trueup.model.release import Release
 from trueup.model.spec import Spec
+from trueup.verb import make_verb
 
 METHODS: tuple[type[Method], ...] = (
     TreeExact,
@@ -175,3 +176,6 @@ def misfit(method: Method, constraints: Constraints, measured: Measurements) -> 
     """Say why a method does not fit; None if it does."""
     structural = registry.misfit(method, constraints.structure())
     return structural or method.refuses(constraints, measured.headers)
+
+
+make_verb(__name__)
