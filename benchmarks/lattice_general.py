@@ -1,7 +1,8 @@
 """Noise that keeps crossing sums: exact draws against the paper's Markov chain, and its convergence curves.
 
 The example is the paper's: 14 records in three sets with every intersection present. The pictures show the bound on
-total variation from coupled chains, from a dispersed start and from zero, where zero is the mode of the target.
+total variation from coupled chains, from a dispersed start and from zero, where zero is the mode of the target, and
+accuracy at equal privacy.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks._lattice import PAIRS, Tuned, against_chain, bind, crossing, float_free, margins
+from benchmarks._lattice_accuracy import records
 from benchmarks.harness import Case, Harness, Picture
 from trueup.kernel.lattice import chain
 from trueup.measure.entropy import words
@@ -42,6 +44,7 @@ def cases(harness: Harness) -> Iterator[Case]:
 
 
 def pictures(harness: Harness) -> Iterator[Picture]:
+    yield records(4000 if harness.full else 2000)
     rng = np.random.default_rng(4)
     at = (0, 1000, 2000, 5000, 10_000, 20_000, 40_000)
     for name, matrix, lag in (("14 records", crossing(), 5000), ("4 x 4 table", margins(4, 4), 1000)):
