@@ -44,6 +44,14 @@ def test_help_takes_less_than_half_a_second():
     assert best < 0.5
 
 
+def test_parts_of_scipy_load_only_when_a_method_needs_them():
+    """Together they take longer to import than all of trueup."""
+    code = "import sys, trueup.workflow; print(*(name for name in sys.modules if name.startswith('scipy.')))"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    heavy = {f"scipy.{part}" for part in ("optimize", "sparse", "stats", "signal", "special", "linalg")}
+    assert not heavy & set(loaded.split())
+
+
 def test_entropy_is_fetched_in_one_place_only():
     fetchers = {"urandom", "RAND_bytes", "getrandom", "secrets", "SystemRandom"}
     for path in SOURCE.rglob("*.py"):

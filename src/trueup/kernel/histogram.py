@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.linalg
+import scipy  # its parts load when first used
 
 from trueup.errors import SpecError
 from trueup.kernel.anova import Component, Domain, Marginal, cell_groups, spread

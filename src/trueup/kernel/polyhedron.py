@@ -11,20 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-from scipy.sparse import csr_array, eye_array, hstack, vstack
+import scipy  # its parts load when first used
 
 FEASIBLE = 1e-7  # violation, relative to the right-hand sides, below which a point counts as feasible
 
 
-def between(matrix: Any, low: Any, high: Any) -> LinearConstraint:
+def between(matrix: Any, low: Any, high: Any) -> scipy.optimize.LinearConstraint:
     """Rows `low <= matrix x <= high`, for SciPy's integer programs."""
-    return LinearConstraint(matrix, low, high)
+    return scipy.optimize.LinearConstraint(matrix, low, high)
 
 
-def box(low: Any, high: Any) -> Bounds:
+def box(low: Any, high: Any) -> scipy.optimize.Bounds:
     """Bounds of the variables, for SciPy's integer programs."""
-    return Bounds(low, high)
+    return scipy.optimize.Bounds(low, high)
 
 
 @dataclass(frozen=True)
@@ -48,9 +47,9 @@ class Polyhedron:
     """
 
     cells: int
-    equal: csr_array
+    equal: scipy.sparse.csr_array
     sums: np.ndarray
-    ranged: csr_array
+    ranged: scipy.sparse.csr_array
     lower: np.ndarray
     upper: np.ndarray
     nonnegative: bool = True
@@ -76,9 +75,9 @@ class Polyhedron:
         return self.sums.size + self.lower.size
 
     @property
-    def matrix(self) -> csr_array:
+    def matrix(self) -> scipy.sparse.csr_array:
         """All rows, equalities first."""
-        return csr_array(vstack([self.equal, self.ranged], format="csr"))
+        return scipy.sparse.csr_array(scipy.sparse.vstack([self.equal, self.ranged], format="csr"))
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +121,7 @@ class Polyhedron:
             low, high = self.bounds
             rows = [between(self.matrix, low, high)] if self.rows else []
             start = 0.0 if self.nonnegative else -np.inf
-            answer = milp(
+            answer = scipy.optimize.milp(
                 np.zeros(self.cells),
                 constraints=rows,
                 bounds=(start, np.inf),
@@ -138,13 +137,13 @@ class Polyhedron:
         if m == 0:
             return 0.0, np.zeros(0)
         below, above = np.isfinite(low), np.isfinite(high)
-        one = eye_array(m, format="csr")
-        under = csr_array(hstack([-self.matrix, -one, 0 * one]))[below]
-        over = csr_array(hstack([self.matrix, 0 * one, -one]))[above]
+        one = scipy.sparse.eye_array(m, format="csr")
+        under = scipy.sparse.csr_array(scipy.sparse.hstack([-self.matrix, -one, 0 * one]))[below]
+        over = scipy.sparse.csr_array(scipy.sparse.hstack([self.matrix, 0 * one, -one]))[above]
         start = 0.0 if self.nonnegative else None
-        answer = linprog(
+        answer = scipy.optimize.linprog(
             np.concatenate([np.zeros(n), np.ones(2 * m)]),
-            A_ub=vstack([under, over], format="csr"),
+            A_ub=scipy.sparse.vstack([under, over], format="csr"),
             b_ub=np.concatenate([-low[below], high[above]]),
             bounds=[(start, None)] * n + [(0, None)] * (2 * m),
             method="highs",
@@ -186,9 +185,9 @@ class Polyhedron:
         return [int(r) for r in needed]
 
 
-def _matrix(rows, n: int) -> csr_array:
+def _matrix(rows, n: int) -> scipy.sparse.csr_array:
     empty = not hasattr(rows, "shape") and len(rows) == 0
-    return csr_array((0, n)) if empty else csr_array(rows, dtype=float)
+    return scipy.sparse.csr_array((0, n)) if empty else scipy.sparse.csr_array(rows, dtype=float)
 
 
 def margins_polyhedron(shape: tuple[int, ...], margins, sums, *, nonnegative: bool = True) -> Polyhedron:
@@ -202,9 +201,9 @@ def margins_polyhedron(shape: tuple[int, ...], margins, sums, *, nonnegative: bo
     """
     cells = np.indices(shape).reshape(len(shape), -1)
     n = cells.shape[1]
-    blocks = [csr_array((0, n))]
+    blocks = [scipy.sparse.csr_array((0, n))]
     for margin, b in zip(margins, sums, strict=True):
         row = np.ravel_multi_index(cells[list(margin)], np.shape(b)) if margin else np.zeros(n, int)
-        blocks.append(csr_array((np.ones(n), (row, np.arange(n))), shape=(np.size(b), n)))
+        blocks.append(scipy.sparse.csr_array((np.ones(n), (row, np.arange(n))), shape=(np.size(b), n)))
     right = np.concatenate([np.ravel(np.asarray(b, float)) for b in sums]) if len(sums) else np.zeros(0)
-    return Polyhedron.of(n, vstack(blocks, format="csr"), right, nonnegative=nonnegative)
+    return Polyhedron.of(n, scipy.sparse.vstack(blocks, format="csr"), right, nonnegative=nonnegative)

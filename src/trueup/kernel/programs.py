@@ -15,9 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import linprog, milp
-from scipy.sparse import block_array, csc_matrix, csr_array, diags_array, eye_array, hstack, kron, vstack
-from scipy.sparse.linalg import lsmr, splu
+import scipy  # its parts load when first used
 
 from trueup.errors import TrueupError
 from trueup.kernel.polyhedron import Polyhedron, between, box
@@ -33,7 +31,7 @@ Loss = Callable[[np.ndarray], np.ndarray]
 class Fit:
     """Measured sums of n counts: matrix (q, n), values (q,), weights 1 / variance (q,)."""
 
-    matrix: csr_array
+    matrix: scipy.sparse.csr_array
     values: np.ndarray
     weights: np.ndarray
 
@@ -76,11 +74,11 @@ def affine_projection(polyhedron: Polyhedron, y: np.ndarray, variances: np.ndarr
     """
     deviation = np.sqrt(variances)
     rows = polyhedron.equal
-    scaled = csr_array(rows @ diags_array(deviation))
+    scaled = scipy.sparse.csr_array(rows @ scipy.sparse.diags_array(deviation))
     gap = polyhedron.sums - rows @ y
-    step = lsmr(scaled, gap, atol=1e-15, btol=1e-15, conlim=0, maxiter=20 * (polyhedron.sums.size + y.size))[
-        0
-    ]
+    step = scipy.sparse.linalg.lsmr(
+        scaled, gap, atol=1e-15, btol=1e-15, conlim=0, maxiter=20 * (polyhedron.sums.size + y.size)
+    )[0]
     x = y + deviation * step
     residual = float(np.abs(rows @ x - polyhedron.sums).max(initial=0.0))
     return Answer(x, _status(residual, polyhedron), residual, float(step @ step))
@@ -97,15 +95,19 @@ def least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
     Examples
     --------
     >>> p = Polyhedron.of(2, [[1, 1]], [3.0])
-    >>> fit = Fit(csr_array(np.eye(2)), np.array([5.0, -1.0]), np.ones(2))
+    >>> fit = Fit(scipy.sparse.csr_array(np.eye(2)), np.array([5.0, -1.0]), np.ones(2))
     >>> least_squares(p, fit).x.round(6) + 0.0
     array([3., 0.])
     """
     n, q = polyhedron.cells, fit.values.size
-    cost = diags_array(np.concatenate([np.zeros(n), fit.weights]), format="csc")
-    equal = block_array([[polyhedron.equal, None], [fit.matrix, -eye_array(q)]], format="csc")
+    cost = scipy.sparse.diags_array(np.concatenate([np.zeros(n), fit.weights]), format="csc")
+    equal = scipy.sparse.block_array(
+        [[polyhedron.equal, None], [fit.matrix, -scipy.sparse.eye_array(q)]], format="csc"
+    )
     right = np.concatenate([polyhedron.sums, fit.values])
-    ranged = csr_array(hstack([polyhedron.ranged, csr_array((polyhedron.lower.size, q))]))
+    ranged = scipy.sparse.csr_array(
+        scipy.sparse.hstack([polyhedron.ranged, scipy.sparse.csr_array((polyhedron.lower.size, q))])
+    )
     floor = np.concatenate([np.full(n, 0.0 if polyhedron.nonnegative else -np.inf), np.full(q, -np.inf)])
     point, said = _interior_point(cost, equal, right, ranged, polyhedron.lower, polyhedron.upper, floor)
     x = point[:n] if said else _polished(polyhedron, fit, point[:n])
@@ -119,12 +121,12 @@ def _polished(polyhedron: Polyhedron, fit: Fit, x: np.ndarray) -> np.ndarray:
     An interior point stops about the square root of its tolerance short of a bound whose multiplier vanishes.
     """
     value, rows, (low, high) = fit.objective(x), polyhedron.matrix, polyhedron.bounds
-    cells = csr_array(eye_array(x.size))
+    cells = scipy.sparse.csr_array(scipy.sparse.eye_array(x.size))
     for width in (1e-8, 1e-6, 1e-4, 1e-3):
         near = width * polyhedron.scale
         at_low, at_high = rows @ x - low <= near, high - rows @ x <= near
         empty = (x <= near) & polyhedron.nonnegative
-        active = csr_array(vstack([rows[at_low | at_high], cells[empty]]))
+        active = scipy.sparse.csr_array(scipy.sparse.vstack([rows[at_low | at_high], cells[empty]]))
         sides = np.concatenate([np.where(at_low, low, high)[at_low | at_high], np.zeros(empty.sum())])
         trial = _on_face(fit, active, sides, x.size)
         if trial is None:
@@ -135,18 +137,22 @@ def _polished(polyhedron: Polyhedron, fit: Fit, x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _on_face(fit: Fit, active: csr_array, sides: np.ndarray, n: int) -> np.ndarray | None:
+def _on_face(fit: Fit, active: scipy.sparse.csr_array, sides: np.ndarray, n: int) -> np.ndarray | None:
     """Least squares of a fit on `active x = sides`: its optimality system, slightly regularised, then refined."""
     q, m = fit.values.size, sides.size
-    weight = diags_array(1 / fit.weights)
-    system = block_array(
-        [[None, fit.matrix.T, active.T], [fit.matrix, -weight, None], [active, None, csr_array((m, m))]],
+    weight = scipy.sparse.diags_array(1 / fit.weights)
+    system = scipy.sparse.block_array(
+        [
+            [None, fit.matrix.T, active.T],
+            [fit.matrix, -weight, None],
+            [active, None, scipy.sparse.csr_array((m, m))],
+        ],
         format="csc",
     )
-    regular = diags_array(np.concatenate([np.full(n, 1e-9), np.zeros(q), np.full(m, -1e-9)]))
+    regular = scipy.sparse.diags_array(np.concatenate([np.full(n, 1e-9), np.zeros(q), np.full(m, -1e-9)]))
     right = np.concatenate([np.zeros(n), fit.values, sides])
     try:
-        factor = splu(csc_matrix(system + regular))
+        factor = scipy.sparse.linalg.splu(scipy.sparse.csc_matrix(system + regular))
     except RuntimeError:
         return None
     point = np.zeros(right.size)
@@ -183,11 +189,11 @@ def _by_piqp(cost, equal, right, ranged, lower, upper, floor) -> tuple[np.ndarra
     solver = piqp.SparseSolver()
     solver.settings.eps_abs = solver.settings.eps_rel = 1e-10
     solver.settings.max_iter = 500
-    rows = csc_matrix(ranged) if lower.size else None
+    rows = scipy.sparse.csc_matrix(ranged) if lower.size else None
     solver.setup(
-        csc_matrix(cost),
+        scipy.sparse.csc_matrix(cost),
         np.zeros(floor.size),
-        csc_matrix(equal),
+        scipy.sparse.csc_matrix(equal),
         right,
         rows,
         lower if lower.size else None,
@@ -203,15 +209,22 @@ def _by_piqp(cost, equal, right, ranged, lower, upper, floor) -> tuple[np.ndarra
 def _by_clarabel(cost, equal, right, ranged, lower, upper, floor) -> tuple[np.ndarray, str]:
     clarabel = _extra("clarabel")
     below, above, signed = np.isfinite(lower), np.isfinite(upper), np.isfinite(floor)
-    sign = -csr_array(eye_array(floor.size))[signed]
-    rows = vstack([csr_array(equal), ranged[above], -ranged[below], sign], format="csc")
+    sign = -scipy.sparse.csr_array(scipy.sparse.eye_array(floor.size))[signed]
+    rows = scipy.sparse.vstack(
+        [scipy.sparse.csr_array(equal), ranged[above], -ranged[below], sign], format="csc"
+    )
     sides = np.concatenate([right, upper[above], -lower[below], -floor[signed]])
     cones = [clarabel.ZeroConeT(right.size), clarabel.NonnegativeConeT(sides.size - right.size)]
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_threads = False, 1
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-9
     answer = clarabel.DefaultSolver(
-        csc_matrix(cost), np.zeros(floor.size), csc_matrix(rows), sides, cones, settings
+        scipy.sparse.csc_matrix(cost),
+        np.zeros(floor.size),
+        scipy.sparse.csc_matrix(rows),
+        sides,
+        cones,
+        settings,
     ).solve()
     solved = answer.status == clarabel.SolverStatus.Solved
     return np.asarray(answer.x), "" if solved else f"Clarabel stopped: {_words(answer.status)}"
@@ -231,7 +244,7 @@ def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
     Examples
     --------
     >>> p = Polyhedron.of(2, [[1, 1]], [3.0])
-    >>> fit = Fit(csr_array(np.eye(2)), np.array([5.0, 4.0]), np.ones(2))
+    >>> fit = Fit(scipy.sparse.csr_array(np.eye(2)), np.array([5.0, 4.0]), np.ones(2))
     >>> least_absolute(p, fit).x.round(6)
     array([2., 1.])
     """
@@ -249,14 +262,18 @@ def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
 def _absolute_vertex(polyhedron: Polyhedron, fit: Fit) -> tuple[Answer, Polyhedron]:
     """A vertex of the optima of least absolute deviations, and the set of all optima."""
     n, q = polyhedron.cells, fit.values.size
-    one = eye_array(q)
-    ranged = csr_array(hstack([polyhedron.ranged, csr_array((polyhedron.lower.size, 2 * q))]))
+    one = scipy.sparse.eye_array(q)
+    ranged = scipy.sparse.csr_array(
+        scipy.sparse.hstack([polyhedron.ranged, scipy.sparse.csr_array((polyhedron.lower.size, 2 * q))])
+    )
     below, above = np.isfinite(polyhedron.lower), np.isfinite(polyhedron.upper)
-    answer = linprog(
+    answer = scipy.optimize.linprog(
         np.concatenate([np.zeros(n), fit.weights, fit.weights]),
-        A_ub=vstack([ranged[above], -ranged[below]]),
+        A_ub=scipy.sparse.vstack([ranged[above], -ranged[below]]),
         b_ub=np.concatenate([polyhedron.upper[above], -polyhedron.lower[below]]),
-        A_eq=block_array([[polyhedron.equal, None, None], [fit.matrix, -one, one]], format="csr"),
+        A_eq=scipy.sparse.block_array(
+            [[polyhedron.equal, None, None], [fit.matrix, -one, one]], format="csr"
+        ),
         b_eq=np.concatenate([polyhedron.sums, fit.values]),
         bounds=[(0 if polyhedron.nonnegative else None, None)] * n + [(0, None)] * (2 * q),
         method="highs",
@@ -288,7 +305,11 @@ def _optima(polyhedron: Polyhedron, fit: Fit, answer, below: np.ndarray, above: 
         n,
         polyhedron.equal,
         polyhedron.sums,
-        csr_array(vstack([polyhedron.ranged, fit.matrix, csr_array(eye_array(n))[empty]])),
+        scipy.sparse.csr_array(
+            scipy.sparse.vstack(
+                [polyhedron.ranged, fit.matrix, scipy.sparse.csr_array(scipy.sparse.eye_array(n))[empty]]
+            )
+        ),
         np.concatenate([lower, low, np.full(empty.size, -np.inf)]),
         np.concatenate([upper, high, np.zeros(empty.size)]),
         polyhedron.nonnegative,
@@ -325,7 +346,7 @@ def whole_fit(
     Examples
     --------
     >>> p = Polyhedron.of(3, [[1, 1, 1]], [4.0])
-    >>> fit = Fit(csr_array(np.eye(3)), np.array([1.0, 1.0, 1.0]), np.ones(3))
+    >>> fit = Fit(scipy.sparse.csr_array(np.eye(3)), np.array([1.0, 1.0, 1.0]), np.ones(3))
     >>> whole_fit(p, fit, np.square, np.full(3, 4 / 3)).objective
     1.0
     """
@@ -334,11 +355,15 @@ def whole_fit(
     steps = base[:, None] + np.arange(2 * reach + 2)
     increments = np.diff(np.stack([loss(column) for column in steps.T], axis=1), axis=1)
     width = increments.shape[1]
-    spread = kron(eye_array(q), np.ones((1, width)), format="csr")
+    spread = scipy.sparse.kron(scipy.sparse.eye_array(q), np.ones((1, width)), format="csr")
     low, high = polyhedron.bounds
     rows = [
-        between(hstack([fit.matrix, -spread]), fit.values + base, fit.values + base),
-        between(hstack([polyhedron.matrix, csr_array((polyhedron.rows, q * width))]), low, high),
+        between(scipy.sparse.hstack([fit.matrix, -spread]), fit.values + base, fit.values + base),
+        between(
+            scipy.sparse.hstack([polyhedron.matrix, scipy.sparse.csr_array((polyhedron.rows, q * width))]),
+            low,
+            high,
+        ),
     ]
     if limit is not None:
         bounded = np.diff(np.stack([limit[0](column) for column in steps.T], axis=1), axis=1)
@@ -346,7 +371,7 @@ def whole_fit(
         rows.append(between(row[None], -np.inf, limit[1] - limit[0](base).sum() + 1e-6))
     lowest = np.concatenate([np.full(n, 0.0 if polyhedron.nonnegative else -np.inf), np.zeros(q * width)])
     highest = np.concatenate([np.full(n, np.inf), np.ones(q * width)])
-    answer = milp(
+    answer = scipy.optimize.milp(
         np.concatenate([np.zeros(n), increments.ravel()]),
         integrality=np.concatenate([np.ones(n), np.zeros(q * width)]),
         bounds=box(lowest, highest),
@@ -389,7 +414,7 @@ def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) ->
     Examples
     --------
     >>> p = Polyhedron.of(3, [[1, 1, 1]], [6.0], nonnegative=False)
-    >>> fit = Fit(csr_array(np.eye(3)), np.array([1.0, 0.0, 2.0]), np.ones(3))
+    >>> fit = Fit(scipy.sparse.csr_array(np.eye(3)), np.array([1.0, 0.0, 2.0]), np.ones(3))
     >>> whole_nearest(p, fit).x
     array([2., 1., 3.])
     """

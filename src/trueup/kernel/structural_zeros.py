@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, cg
+import scipy  # its parts load when first used
 
 from trueup.kernel.histogram import Estimates, HistogramTree
 from trueup.kernel.spine import Spine
@@ -67,8 +67,8 @@ def restrict(
         return np.concatenate([v[at] for v, at in zip(covariance(multipliers), leaves, strict=True)])
 
     size = (held.size, held.size)
-    multipliers, _ = cg(
-        LinearOperator(size, restricted),  # pyright: ignore[reportCallIssue]
+    multipliers, _ = scipy.sparse.linalg.cg(
+        scipy.sparse.linalg.LinearOperator(size, restricted),  # pyright: ignore[reportCallIssue]
         held,
         rtol=tolerance,
         maxiter=1000,

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import scipy  # its parts load when first used
 from numba import njit
-from scipy.optimize import milp
-from scipy.sparse import csr_array, eye_array
 
 from trueup.kernel.margins import Margin, residual
 from trueup.kernel.polyhedron import Polyhedron, between, box, margins_polyhedron
@@ -80,7 +79,7 @@ def _two_way(x: np.ndarray, rows: np.ndarray, columns: np.ndarray, nudge: np.nda
 
 def _exact(x: np.ndarray, polyhedron: Polyhedron, seconds: float) -> Answer:
     floor = np.floor(x + SNAP)
-    fit = Fit(csr_array(eye_array(x.size)), floor, np.ones(x.size))
+    fit = Fit(scipy.sparse.csr_array(scipy.sparse.eye_array(x.size)), floor, np.ones(x.size))
     return whole_widening(polyhedron, fit, lambda d: (d + floor - x) ** 2, x, seconds=seconds)
 
 
@@ -91,7 +90,9 @@ def _heuristic(x: np.ndarray, polyhedron: Polyhedron, margins: Sequence[Margin],
     cost = 1 - 2 * (cells - floor)
     right = polyhedron.sums - polyhedron.equal @ floor
     top = (cells - floor > SNAP).astype(float)
-    relaxed = milp(cost, bounds=box(0, top), constraints=[between(polyhedron.equal, right, right)])
+    relaxed = scipy.optimize.milp(
+        cost, bounds=box(0, top), constraints=[between(polyhedron.equal, right, right)]
+    )
     if relaxed.x is None:
         return Answer(cells, "no table between floors and ceilings", np.inf, np.inf, None)
     bound = float((cells - floor) @ (cells - floor) + relaxed.fun)
@@ -117,7 +118,7 @@ def _complete(cost, decided, free, polyhedron, right, seconds) -> np.ndarray | N
     if free.size == 0:
         return held
     missing = right - polyhedron.equal @ held
-    answer = milp(
+    answer = scipy.optimize.milp(
         cost[free],
         integrality=np.ones(free.size),
         bounds=box(0, 1),

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
+import scipy  # its parts load when first used
 
 from trueup.errors import SpecError
 from trueup.kernel.lattice.moves import smallest_moves
@@ -99,8 +99,10 @@ def _rows(cells: Cells, margin: Margin, held: tuple[Margin, ...]):
     for invariant in held:
         group = cells.groups(margin, invariant)
         ones = np.ones(size, np.int64)
-        blocks.append(sparse.csr_array((ones, (group, np.arange(size))), shape=(cells.size(invariant), size)))
-    return sparse.vstack(blocks, format="csr")
+        blocks.append(
+            scipy.sparse.csr_array((ones, (group, np.arange(size))), shape=(cells.size(invariant), size))
+        )
+    return scipy.sparse.vstack(blocks, format="csr")
 
 
 def _sentences(query: Query, margin: Margin, unit: Sensitivity, bound: Any) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy  # its parts load when first used
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
 
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.polyhedron import Polyhedron
@@ -42,19 +42,21 @@ class LinearProblem:
         """The finest cells."""
         return self.constraints.cells
 
-    def sums(self, margin: Margin, groups: NDArray | None = None) -> csr_array:
+    def sums(self, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
         """The 0/1 matrix (groups, n) of a margin."""
         fine = canonical(self.cells, margin)
         group = self.cells.groups(self.cells.finest, fine)
         n = self.cells.n
-        matrix = csr_array((np.ones(n), (group, np.arange(n))), shape=(self.cells.size(fine), n))
-        return matrix if groups is None else csr_array(matrix[groups])
+        matrix = scipy.sparse.csr_array((np.ones(n), (group, np.arange(n))), shape=(self.cells.size(fine), n))
+        return matrix if groups is None else scipy.sparse.csr_array(matrix[groups])
 
     @cached_property
-    def fit_matrix(self) -> csr_array:
+    def fit_matrix(self) -> scipy.sparse.csr_array:
         """All noisy measured sums, one a row."""
         rows = [self.sums(h.margin, h.groups) for h in self.headers if not h.exact]
-        return csr_array(vstack([csr_array((0, self.cells.n)), *rows], format="csr"))
+        return scipy.sparse.csr_array(
+            scipy.sparse.vstack([scipy.sparse.csr_array((0, self.cells.n)), *rows], format="csr")
+        )
 
     def fit(self, values: NDArray) -> Fit:
         """The measured sums of one row of values `(q,)`, weighted by 1 / variance."""
@@ -112,11 +114,11 @@ class LinearProblem:
     def _split(self, values: NDArray) -> list[NDArray]:
         return split(values, self.headers, self.cells) if self.headers else []
 
-    def _rows(self, kind: str, values: NDArray) -> tuple[list[csr_array], list]:
+    def _rows(self, kind: str, values: NDArray) -> tuple[list[scipy.sparse.csr_array], list]:
         blocks = [b for b in self._blocks(values) if b[0] == kind]
         return [b[1] for b in blocks], [b[2] for b in blocks]
 
-    def _blocks(self, values: NDArray) -> Iterator[tuple[str, csr_array, object, list[str]]]:
+    def _blocks(self, values: NDArray) -> Iterator[tuple[str, scipy.sparse.csr_array, object, list[str]]]:
         """Blocks of rows: kind, matrix, right-hand sides (or both ends), labels."""
         for header, part in zip(self.headers, self._split(values), strict=True):
             if header.exact:
@@ -125,7 +127,7 @@ class LinearProblem:
                 yield "==", self.sums(header.margin, header.groups), part.astype(float), names
         held = np.flatnonzero(self.constraints.zero_cells)
         if held.size:
-            rows = csr_array(
+            rows = scipy.sparse.csr_array(
                 (np.ones(held.size), (np.arange(held.size), held)), shape=(held.size, self.cells.n)
             )
             yield (
@@ -139,18 +141,18 @@ class LinearProblem:
         for rule in self.constraints.linear:
             yield self._rule(rule)
 
-    def _bound(self, bound) -> tuple[str, csr_array, object, list[str]]:
+    def _bound(self, bound) -> tuple[str, scipy.sparse.csr_array, object, list[str]]:
         low, high = self.constraints.bound_values(bound)
         limited = np.flatnonzero(np.isfinite(low) | np.isfinite(high))
         names = [f"the bound on '{self.cells.margin_label(bound.margin, int(g))}'" for g in limited]
         return "range", self.sums(bound.margin, limited), (low[limited], high[limited]), names
 
-    def _rule(self, rule: LinearRule) -> tuple[str, csr_array, object, list[str]]:
+    def _rule(self, rule: LinearRule) -> tuple[str, scipy.sparse.csr_array, object, list[str]]:
         places = self.sums(Margin(rule.level))
         weight = np.zeros(self.cells.shape)
         for name, coefficient in rule.linear.coefficients.items():
             weight += float(coefficient) * name_mask(self.cells, name)
-        matrix = csr_array(places.multiply(weight.ravel()[None]))
+        matrix = scipy.sparse.csr_array(places.multiply(weight.ravel()[None]))
         side = np.full(self.cells.tree.sizes[self.cells.tree.level(rule.level)], float(rule.linear.bound))
         names = [f"'{rule.linear.text}' at {self.cells.tree.label(rule.level, p)}" for p in range(side.size)]
         if rule.linear.sense == "==":
@@ -159,8 +161,8 @@ class LinearProblem:
         return "range", matrix, (side, free) if rule.linear.sense == ">=" else (-free, side), names
 
 
-def _stack(rows: Sequence[csr_array], n: int) -> csr_array:
-    return csr_array(vstack([csr_array((0, n)), *rows], format="csr"))
+def _stack(rows: Sequence[scipy.sparse.csr_array], n: int) -> scipy.sparse.csr_array:
+    return scipy.sparse.csr_array(scipy.sparse.vstack([scipy.sparse.csr_array((0, n)), *rows], format="csr"))
 
 
 class LinearMethod(Method):

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # its parts load when first used
 from numba import njit
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from trueup.errors import ConvergenceError
 
@@ -76,12 +76,16 @@ def nearest(invariants: NDArray[np.int64], values: NDArray[np.int64], target: ND
     both, ones, infinite = np.eye(k), np.ones(k), np.inf
     wanted: Any = np.asarray(target, float)
     fixed: Any = values.astype(float)
-    same: Any = LinearConstraint(np.hstack([invariants, np.zeros_like(invariants)]), fixed, fixed)
-    above: Any = LinearConstraint(np.hstack([both, -both]), -infinite, wanted)
-    below: Any = LinearConstraint(np.hstack([both, both]), wanted, infinite)
+    same: Any = scipy.optimize.LinearConstraint(
+        np.hstack([invariants, np.zeros_like(invariants)]), fixed, fixed
+    )
+    above: Any = scipy.optimize.LinearConstraint(np.hstack([both, -both]), -infinite, wanted)
+    below: Any = scipy.optimize.LinearConstraint(np.hstack([both, both]), wanted, infinite)
     constraints = [same, above, below] if len(invariants) else [above, below]
     cost, whole = np.concatenate([0 * ones, ones]), np.concatenate([ones, 0 * ones])
-    found = milp(cost, constraints=constraints, integrality=whole, bounds=Bounds(0, np.inf))
+    found = scipy.optimize.milp(
+        cost, constraints=constraints, integrality=whole, bounds=scipy.optimize.Bounds(0, np.inf)
+    )
     if found.x is None:
         raise ConvergenceError(
             "no nearest nonnegative counts were found", remedy="draw from the posterior instead"

@@ -14,9 +14,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+import scipy  # its parts load when first used
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from trueup.errors import PrivacyError, SpecError
 from trueup.kernel.lattice import algebra
@@ -111,9 +110,9 @@ class Lattice:
 
 
 def _rows(n: int, invariants: Any) -> Any:
-    if not sparse.issparse(invariants):
+    if not scipy.sparse.issparse(invariants):
         invariants = algebra.integer_matrix(invariants) if np.size(invariants) else np.zeros((0, n), np.int64)
-    rows: Any = sparse.csr_array(invariants)
+    rows: Any = scipy.sparse.csr_array(invariants)
     if rows.shape[1] != n:
         raise SpecError(f"invariants over {rows.shape[1]} cells", needed=f"{n} cells")
     if not np.array_equal(rows.data, np.rint(rows.data)):
@@ -142,15 +141,15 @@ def _partition(rows: Any) -> Any:
     blocks = [block for block in blocks if len(block)]
     pointer = np.cumsum([0, *map(len, blocks)])
     indices = np.concatenate(blocks) if blocks else np.zeros(0, np.int64)
-    return sparse.csr_array(
+    return scipy.sparse.csr_array(
         (np.ones(len(indices), np.int64), indices, pointer), shape=(len(blocks), len(top))
     )
 
 
 def _components(n: int, rows: Any):
     """Yield `(cells, invariants)` of each connected component of the cell-invariant graph."""
-    graph = sparse.block_array([[None, rows], [rows.T, None]])
-    labels = connected_components(graph, directed=False)[1]
+    graph = scipy.sparse.block_array([[None, rows], [rows.T, None]])
+    labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
     of_row, of_cell = labels[: rows.shape[0]], labels[rows.shape[0] :]
     bound = np.diff(rows.tocsc().indptr) > 0
     if not bound.all():
@@ -184,7 +183,7 @@ def _recognise(cells: Cells, matrix: Matrix) -> list[Piece]:
         return [Piece("general", cells, matrix)]
     # Cutting out determined cells can disconnect the rest or make it simpler.
     cells, matrix = cells[varies], matrix[:, varies]
-    rows = sparse.csr_array(np.unique(matrix[matrix.any(axis=1)], axis=0))
+    rows = scipy.sparse.csr_array(np.unique(matrix[matrix.any(axis=1)], axis=0))
     return [
         piece
         for part, sub in _components(len(cells), _partition(rows))
