@@ -115,11 +115,11 @@ def records(draws: int) -> Picture:
     methods = {
         "discrete Laplace given the sums (ours)": joint,
         "discrete Laplace, then nearest in L2 (reals)": plain - plain @ np.linalg.pinv(matrix) @ matrix,
-        "discrete Laplace, then reconciled": reconciled(constraints, law, whole, padded[0][: draws // 10])[
+        "discrete Laplace, then reconciled": reconciled(constraints, law, whole, padded[0][: draws // 2])[
             :, order
         ],
         "discrete Laplace given the sums, then reconciled": reconciled(
-            constraints, law, whole, padded[1][: draws // 10]
+            constraints, law, whole, padded[1][: draws // 2]
         )[:, order],
     }
     return Picture(
