@@ -128,12 +128,12 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     Console().print(drawn)
 
 
-def warm_up(*, quiet: bool) -> None:
+def warm_up(*, quiet: bool, posterior: bool = False) -> None:
     """Load or compile the kernels before any data is read; say so where it took time."""
-    from trueup.kernel.warm import warm_up as compile_all
+    from trueup.kernel import warm
 
-    seconds = compile_all()
-    if seconds > 1 and not quiet:
+    seconds = warm.warm_up_posterior() if posterior else warm.warm_up()
+    if seconds > 2 and not quiet:  # from the cache it takes about one
         print(
             f"made the numerical kernels ready in {seconds:.1f} s (compiled on the first run, then cached)",
             file=sys.stderr,

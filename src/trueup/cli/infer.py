@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import AsJson, print_json, progress, table
+from trueup.cli.console import AsJson, print_json, progress, table, warm_up
 
 Source = Annotated[
     Path, typer.Argument(help="A bundle, or a spec with --sdhc or --nmf files.", show_default=False)
@@ -49,6 +49,12 @@ def register(app: typer.Typer) -> None:
         from trueup.io.posterior import write_posterior
 
         spec, measurements = _read(source, sdhc or [], nmf)
+        if not sdhc:  # whose tables have inequalities, not a tree
+            with progress(quiet=as_json) as tell:
+                tell(
+                    "making the numerical kernels ready; the first run compiles them, which takes half a minute"
+                )
+                warm_up(quiet=as_json, posterior=True)
         with progress(quiet=as_json) as tell:
             posterior = run(
                 spec,

@@ -1,4 +1,4 @@
-"""Compile the kernels of the main job, so that the wait comes before any data is read."""
+"""Compile the kernels of a command, so that the wait comes before any data is read."""
 
 from __future__ import annotations
 
@@ -20,4 +20,20 @@ def warm_up() -> float:
     controlled_rounding(child_ptr, ones, x)
     multinomial_mode_tree(child_ptr, np.array([3, 1, 1]), 3)
     posterior_variances(child_ptr, messages(child_ptr, ones)[1])
+    return time.perf_counter() - start
+
+
+def warm_up_posterior() -> float:
+    """Run every kernel of exact tree posteriors once on a tree of three nodes; return the seconds it took."""
+    start = time.perf_counter()
+    from trueup.kernel.messages import joint_draws, marginals, solve
+    from trueup.kernel.pmf import OPEN, Factors
+
+    each = np.array([0, 1, 2, 3])
+    log, same = -np.abs(np.arange(-2.0, 3.0)), np.zeros(3, np.int64)
+    bounds = np.zeros(3, np.int64), np.full(3, OPEN)
+    factors = Factors(each, same, same, np.array([0, log.size]), log, np.ones(1, np.int64), *bounds)
+    solved = solve(np.array([1, 3, 3, 3]), factors, 0.5)
+    marginals(solved)
+    joint_draws(solved, 2, np.random.default_rng(0))
     return time.perf_counter() - start
