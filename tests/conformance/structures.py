@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.lattice.structure import Lattice
-from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Bound, Constraints, LinearRule
 from trueup.model.linear import parse_linear
 from trueup.model.measurements import Measured
@@ -22,6 +22,9 @@ from trueup.noise.lattice import LatticeLaplace
 SEX = Attribute("sex", ("female", "male"))
 AGE = Attribute("age", ("young", "middle", "old"))
 RACE = Attribute("race", ("a", "b"))
+GRADE = Recode("grade", ("child", "adult"), (0, 1, 1))
+END = Recode("end", ("outer", "inner"), (0, 1, 0))
+RECODED = Attribute("age", AGE.values, recodes=(GRADE, END))
 LAW = DiscreteLaplace(Fraction(1, 2))
 
 
@@ -223,6 +226,38 @@ def _histogram_with_rules() -> Structure:
     )
 
 
+def _recoded_tree() -> Structure:
+    cells = Cells(_tree(1, 2, 5), (RECODED, SEX))
+    margins = (Margin("level1", ("grade",)), Margin("level2", ("age",)), Margin("level2", ("age", "sex")))
+    return _structure("tree through a recode", cells, Margin("level0"), *margins)
+
+
+def _recoded_histogram() -> Structure:
+    cells = Cells(_tree(1, 2, 5), (RECODED, SEX))
+    kinds = [(), ("grade",), ("grade", "sex"), ("end",), ("age", "sex")]
+    return _structure(
+        "histogram with recodes", cells, *(Margin(f"level{i}", a) for i in range(3) for a in kinds)
+    )
+
+
+def _recoded_histogram_with_rules() -> Structure:
+    cells = Cells(_tree(1, 2, 5), (RECODED, SEX))
+    kinds = [("sex",), ("end",), ("age", "sex")]
+    return _structure(
+        "histogram with recoded invariants and zeros",
+        cells,
+        *(Margin(f"level{i}", a) for i in range(3) for a in kinds),
+        invariants=(Margin("level0", ("grade",)), Margin("level1")),
+        zeros=({"grade": "child", "sex": "male"},),
+    )
+
+
+def _recoded_table() -> Structure:
+    cells = Cells(_tree(1), (RECODED, SEX))
+    kinds = [("grade",), ("end",), ("sex",), ("age", "sex")]
+    return _structure("one table with recodes", cells, *(Margin("level0", a) for a in kinds))
+
+
 def _two_way_zeros() -> Structure:
     cells = Cells(_tree(1), (SEX, AGE))
     fixed = (Margin("level0", ("sex",)), Margin("level0", ("age",)))
@@ -268,6 +303,10 @@ BUILDERS: tuple[Callable[[], Structure], ...] = (
     _three_way_fixed,
     _histogram,
     _histogram_with_rules,
+    _recoded_tree,
+    _recoded_histogram,
+    _recoded_histogram_with_rules,
+    _recoded_table,
     _two_way_zeros,
     _overlapping_sums,
     _linear,

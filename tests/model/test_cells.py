@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -10,11 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trueup.errors import SpecError
-from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.cells import Attribute, Cells, Margin, Recode
+from trueup.model.constraints import name_mask
 from trueup.model.nested import chain, nest
 from trueup.model.tree import Tree
 
-ATTRIBUTES = (Attribute("sex", ("f", "m")), Attribute("age", ("y", "m", "o")), Attribute("own", ("n", "y")))
+GRADE = Recode.of("grade", {"adult": ["m", "o"], "child": ["y"]}, ("y", "m", "o"))
+END = Recode.of("end", {"outer": ["y", "o"], "inner": ["m"]}, ("y", "m", "o"))
+ATTRIBUTES = (
+    Attribute("sex", ("f", "m")),
+    Attribute("age", ("y", "m", "o"), recodes=(GRADE, END)),
+    Attribute("own", ("n", "y")),
+)
 
 
 def _cells() -> Cells:
@@ -24,12 +31,8 @@ def _cells() -> Cells:
 
 
 CELLS = _cells()
-MARGINS = [
-    Margin(level, names)
-    for level in CELLS.tree.levels
-    for size in range(4)
-    for names in combinations([a.name for a in ATTRIBUTES], size)
-]
+CHOICES = product(["", "sex"], ["", "grade", "end", "age"], ["", "own"])
+MARGINS = [Margin(level, tuple(filter(None, names))) for names in CHOICES for level in CELLS.tree.levels]
 
 
 def _group_of(cells: Cells, cell: int, margin: Margin) -> tuple:
@@ -37,8 +40,19 @@ def _group_of(cells: Cells, cell: int, margin: Margin) -> tuple:
     place, *values = np.unravel_index(cell, cells.shape)
     last = len(cells.tree.levels) - 1
     ancestor = cells.tree.ancestors(last, cells.tree.level(margin.level))[place]
-    kept = [int(v) for a, v in zip(cells.attributes, values) if a.name in margin.attributes]
+    kept = [
+        int(groups[v])
+        for a, v in zip(cells.attributes, values)
+        for name, groups in [(a.name, range(a.size)), *((r.name, r.groups) for r in a.recodes)]
+        if name in margin.attributes
+    ]
     return (int(ancestor), *kept)
+
+
+def _is_sum(coarse: Margin, fine: Margin) -> bool:
+    """Whether cells that share a group of the fine margin share one of the coarse one, slowly."""
+    groups = {(_group_of(CELLS, c, fine), _group_of(CELLS, c, coarse)) for c in range(CELLS.n)}
+    return len(groups) == len({fine for fine, _ in groups})
 
 
 @pytest.mark.parametrize("margin", MARGINS, ids=str)
@@ -53,6 +67,7 @@ def test_sums_equal_the_slow_sums(margin, rng):
 @pytest.mark.parametrize("fine", MARGINS, ids=str)
 def test_groups_name_the_group_that_holds_each_group(fine):
     for coarse in MARGINS:
+        assert CELLS.contains(coarse, fine) == _is_sum(coarse, fine)
         if not CELLS.contains(coarse, fine):
             with pytest.raises(SpecError, match="is not a sum of"):
                 CELLS.groups(fine, coarse)
@@ -92,6 +107,38 @@ def test_every_node_of_a_nested_tree_is_the_sum_of_its_children(margins, seed):
         assert a == b or nodes[a:b].sum() == nodes[v]
     labels = {nested.label(int(v)) for v in nested.of(ordered[-1])}
     assert labels == {CELLS.label(c) for c in range(CELLS.n)}
+
+
+def test_a_recode_stands_between_its_attribute_and_the_total():
+    found = chain(CELLS, [Margin("level 0", ("age",)), Margin("level 0", ("grade",))])
+    assert found is not None
+    assert [m.attributes for m in found] == [(), ("grade",), ("age",), ("sex", "age", "own")]
+    assert chain(CELLS, [Margin("level 0", ("end",)), Margin("level 0", ("grade",))]) is None
+
+
+@pytest.mark.parametrize("value", ["child", "adult", "outer"])
+def test_a_group_means_the_values_that_it_lists(value):
+    recode = GRADE if value in GRADE.values else END
+    listed = {"child": ["y"], "adult": ["m", "o"], "outer": ["y", "o"]}[value]
+    slow = [[[[age in listed] * 2 for age in "ymo"] for _ in "fm"]]
+    for mask in (CELLS.where({recode.name: value}), name_mask(CELLS, value)):
+        np.testing.assert_array_equal(mask, slow)
+
+
+def test_names_that_are_unknown_or_name_an_attribute_twice_are_refused():
+    with pytest.raises(SpecError, match="'sx' is not declared.*one of: sex, age, grade, end, own"):
+        CELLS.recodes(["sx"])
+    with pytest.raises(SpecError, match=r"'age' and 'grade' are the same attribute"):
+        CELLS.sum(np.zeros(CELLS.n), Margin("level 0", ("age", "grade")))
+
+
+def test_a_name_of_several_groups_that_differ_is_refused():
+    values = ("y", "m", "o")
+    other = Recode.of("again", {"adult": ["o"], "rest": ["y", "m"]}, values)
+    cells = Cells(CELLS.tree, (Attribute("age", values, recodes=(GRADE, other)),))
+    with pytest.raises(SpecError, match="'adult' in a linear constraint is a value of several"):
+        name_mask(cells, "adult")
+    assert name_mask(cells, "again=adult").tolist() == [[False, False, True]]
 
 
 def test_values_that_overlap_are_never_summed():

@@ -7,10 +7,14 @@ from fractions import Fraction
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 
 from trueup.errors import SpecError
+from trueup.model.build import build_cells, build_constraints
+from trueup.model.constraints import violations
 from trueup.model.spec import load_spec, parse_spec
+from trueup.model.tree import Tree
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
@@ -87,6 +91,34 @@ MISTAKES = [
     ("[privacy]", '[parents]\nid = "id"\nparent = "up"\n[privacy]', "'area' names columns, but the places"),
     ("[privacy]", '[constraints]\nzeros = [{ sex = "other" }]\n[privacy]', "unknown value of 'sex'"),
 ]
+AGE = 'values = ["0-17", "18-64", "65+"]'
+RECODE = SPEC.replace(
+    'name = "sex"\nvalues = ["female", "male"]',
+    f"""name = "age"
+{AGE}
+[[attribute.recode]]
+name = "adult"
+groups = {{ no = ["0-17"], yes = ["18-64", "65+"] }}""",
+).replace('["sex"]', '["adult"]')
+MISGROUPED = [
+    ('["18-64", "65+"] }', '["18-64"] }', "recode 'adult' has no group for '65\\+'"),
+    ('["18-64", "65+"] }', '["18-64", "0-17", "65+"] }', "'0-17' in two groups"),
+    ('["18-64", "65+"] }', '["18-64", "65"] }', "unknown value of 'age' '65'; did you mean '65\\+'"),
+    ('["18-64", "65+"] }', '["18-64", "65+"], maybe = [] }', "nothing in its group 'maybe'"),
+    ('no = ["0-17"], yes = [', 'all = ["0-17", ', "keeps no values apart, or all"),
+    ('yes = ["18-64", "65+"] }', 'yes = ["18-64"], old = ["65+"] }', "keeps no values apart, or all"),
+    ('name = "adult"', 'name = "age"', "attribute 'age' is declared twice"),
+    ('name = "adult"', 'name = "area"', "published column 'area' is declared twice"),
+    (AGE, AGE + "\npartition = false", "recode 'adult' sums values of 'age', which overlap"),
+    ('attributes = ["adult"]', 'attributes = ["adult", "age"]', "'age' and 'adult', which are the same"),
+    ('attributes = ["adult"]', 'attributes = ["adlt"]', "did you mean 'adult'"),
+    ("[privacy]", '[constraints]\nzeros = [{ adult = "65+" }]\n[privacy]', "unknown value of 'adult'"),
+    (
+        "[privacy]",
+        '[constraints]\nzeros = [{ adult = "no", age = "65+" }]\n[privacy]',
+        "are the same attribute",
+    ),
+]
 
 
 @pytest.mark.parametrize(("old", "new", "message"), MISTAKES, ids=[m[2][:30] + m[1][:12] for m in MISTAKES])
@@ -94,6 +126,31 @@ def test_mistakes_are_named(old, new, message):
     assert old in SPEC
     with pytest.raises(SpecError, match=message):
         parse_spec(SPEC.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(("old", "new", "message"), MISGROUPED, ids=[m[2][:40] for m in MISGROUPED])
+def test_mistakes_in_recodes_are_named(old, new, message):
+    assert old in RECODE
+    with pytest.raises(SpecError, match=message):
+        parse_spec(RECODE.replace(old, new, 1))
+
+
+def test_a_recode_may_stand_for_its_attribute():
+    rules = """
+[constraints]
+invariants = [{ level = "all", attributes = ["adult"] }]
+bounds = [{ level = "area", attributes = ["age"], where = { adult = "no" }, upper = 9 }]
+linear = ["yes >= no"]
+"""
+    spec = parse_spec(RECODE + rules)
+    cells = build_cells(spec, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    constraints = build_constraints(spec, cells)
+    assert constraints.bound_values(constraints.bounds[0])[1].tolist() == [9, np.inf, np.inf] * 2
+    broken = violations(constraints, np.array([10, 3, 4, 5, 9, 9]))
+    assert broken == ["bound at a, age=0-17", "'yes >= no' at a"]
+    attribute = rules.replace('["age"], where = { adult = "no" }', '["adult"], where = { age = "0-17" }')
+    with pytest.raises(SpecError, match="has a condition on 'age'"):
+        build_constraints(parse_spec(RECODE + attribute), cells)
 
 
 def test_all_mistakes_are_told_at_once():

@@ -238,10 +238,9 @@ def margin_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
     per_place = int(np.prod(sizes, dtype=np.int64))
     level = cells.tree.level(margin.level)
     columns = {name: np.repeat(col, per_place) for name, col in _keys(cells.tree, level).items()}
-    kept = [a for a in cells.attributes if a.name in margin.attributes]
     grid = np.indices(sizes).reshape(len(sizes), -1) if sizes else []
-    for attribute, index in zip(kept, grid):
-        columns[attribute.name] = np.tile(np.array(attribute.values)[index], places)
+    for recode, index in zip(cells.kept(margin), grid):
+        columns[recode.name] = np.tile(np.array(recode.values)[index], places)
     return columns
 
 

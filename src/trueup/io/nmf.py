@@ -3,7 +3,8 @@
     {root}/{product}/{level}.parquet/{DPQuery|Constraint}/State=0SS/part*.parquet
 
 A spec names the levels as the folders do (`US`, `State`, `County`, ...), takes each level's key as a
-prefix of the spine code `geocode`, and lists attributes in the order of the files' axes. Of the
+prefix of the spine code `geocode`, lists attributes in the order of the files' axes, and declares the
+files' groupings of an axis (`hhinstlevels` of `hhgq`) as recodes under the files' names. Of the
 constraints, exact totals (`total_con`, sign `=`) are read as invariants; bounds on group quarters
 are not read.
 """
@@ -215,7 +216,7 @@ def write_nmf(
             code = _code(cells, level, int(groups[k]) // each)
             row = (
                 code,
-                *_query_columns(spec, header),
+                *_query_columns(cells, header),
                 values[k : k + each].tolist(),
                 float(header.law.variance),
             )
@@ -233,10 +234,9 @@ def _code(cells: Cells, level: int, place: int) -> str:
     return str(column[place])
 
 
-def _query_columns(spec: Spec, header: Measured) -> tuple[str, list[int]]:
-    kept = [a for a in spec.attributes if a.name in header.margin.attributes]
-    name = " * ".join(a.name for a in kept) or TOTAL
-    shape = [len(a.values) if a in kept else 1 for a in spec.attributes] or [1]
+def _query_columns(cells: Cells, header: Measured) -> tuple[str, list[int]]:
+    name = " * ".join(r.name for r in cells.kept(header.margin)) or TOTAL
+    shape = [r.size for r in cells.recodes(header.margin.attributes)] or [1]
     return f"{name}_con" if header.exact else f"{name}_dpq", shape
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from trueup.errors import SpecError
-from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Bound, Constraints, LinearRule, name_mask
 from trueup.model.linear import parse_linear
 from trueup.model.nested import canonical
-from trueup.model.spec import BoundPart, Spec
+from trueup.model.spec import AttributePart, BoundPart, Spec
 from trueup.model.tree import Tree
 
 
 def build_cells(spec: Spec, tree: Tree) -> Cells:
     """Cross the places with the declared attributes."""
-    return Cells(tree, tuple(Attribute(a.name, a.values, a.partition) for a in spec.attributes))
+    return Cells(tree, tuple(map(_attribute, spec.attributes)))
+
+
+def _attribute(part: AttributePart) -> Attribute:
+    recodes = tuple(Recode.of(r.name, r.groups, part.values) for r in part.recodes)
+    return Attribute(part.name, part.values, part.partition, recodes)
 
 
 def build_constraints(spec: Spec, cells: Cells) -> Constraints:
@@ -45,7 +50,8 @@ def build_constraints(spec: Spec, cells: Cells) -> Constraints:
 
 def _bound(cells: Cells, part: BoundPart) -> Bound:
     margin = canonical(cells, Margin(part.level, part.attributes))
-    if outside := set(part.where) - set(part.attributes):
+    outside = [name for name in part.where if not cells.contains(Margin(part.level, (name,)), margin)]
+    if outside:
         raise SpecError(
             f"a bound on '{margin}' has a condition on '{min(outside)}'",
             remedy="name the attribute among the bound's attributes",

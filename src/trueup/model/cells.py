@@ -2,14 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property, reduce
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
+from trueup.kernel.anova import Marginal, marginalise, refines, relative
 from trueup.model.tree import Tree
+
+
+@dataclass(frozen=True)
+class Recode:
+    """How a table sees an attribute: its values, put in groups.
+
+    The attribute itself is the recode that keeps every value apart; an attribute that is summed out is the
+    recode with one group, which has no name.
+
+    Attributes
+    ----------
+    name, values
+        Its name and the labels of its groups, in the order in which they are laid out.
+    groups
+        For every value of the attribute, the position of its group.
+
+    Examples
+    --------
+    >>> Recode.of("adult", {"no": ["0-17"], "yes": ["18-64", "65+"]}, ("0-17", "18-64", "65+")).groups
+    (0, 1, 1)
+    """
+
+    name: str
+    values: tuple[str, ...]
+    groups: tuple[int, ...]
+
+    @classmethod
+    def of(cls, name: str, groups: Mapping[str, Collection[str]], values: tuple[str, ...]) -> Recode:
+        """Build the recode that puts each of an attribute's values in the group that lists it."""
+        group = {value: i for i, listed in enumerate(groups.values()) for value in listed}
+        return cls(name, tuple(groups), tuple(group[value] for value in values))
+
+    @property
+    def size(self) -> int:
+        """Number of groups."""
+        return len(self.values)
+
+    def holds(self, label: str) -> NDArray[np.bool_]:
+        """Which values of the attribute are in the group of that label."""
+        return np.array(self.groups) == self.values.index(label)
 
 
 @dataclass(frozen=True)
@@ -23,21 +66,34 @@ class Attribute:
     partition
         Whether each unit falls under exactly one value. If not (persons and families side by
         side), the values are never summed.
+    recodes
+        Groupings of the values that a margin may name in place of the attribute.
     """
 
     name: str
     values: tuple[str, ...]
     partition: bool = True
+    recodes: tuple[Recode, ...] = ()
 
     @property
     def size(self) -> int:
         """Number of values."""
         return len(self.values)
 
+    @cached_property
+    def views(self) -> tuple[Recode, ...]:
+        """What a margin may name: the attribute itself, then its recodes."""
+        return (Recode(self.name, self.values, tuple(range(self.size))), *self.recodes)
+
+    @cached_property
+    def summed(self) -> Recode:
+        """The attribute summed out."""
+        return Recode("", ("",), (0,) * self.size)
+
 
 @dataclass(frozen=True)
 class Margin:
-    """A marginal table: the places of one level by some of the attributes.
+    """A marginal table: the places of one level by some of the attributes, each itself or a recode of it.
 
     Examples
     --------
@@ -90,18 +146,47 @@ class Cells:
         kept = tuple(a.name for a in self.attributes if not a.partition)
         return Margin(self.tree.levels[0], kept)
 
-    def attribute(self, name: str) -> Attribute:
-        """Return an attribute by name; SpecError if there is none."""
-        for attribute in self.attributes:
-            if attribute.name == name:
-                return attribute
-        declared = ", ".join(a.name for a in self.attributes) or "none"
-        raise SpecError(f"attribute '{name}' is not declared", needed=f"one of: {declared}")
+    def recodes(self, names: Collection[str]) -> tuple[Recode, ...]:
+        """How a table by the named attributes and recodes sees every attribute, in cell order.
+
+        Raises
+        ------
+        SpecError
+            If a name is not declared, or an attribute is named twice, as by two of its recodes.
+
+        Examples
+        --------
+        >>> sex = Attribute("sex", ("f", "m"))
+        >>> [r.groups for r in Cells(Tree.from_columns(["all"], [{}]), (sex,)).recodes([])]
+        [(0, 0)]
+        """
+        seen = [[r for r in a.views if r.name in names] for a in self.attributes]
+        known = {r.name for named in seen for r in named}
+        if unknown := set(names) - known:
+            declared = ", ".join(r.name for a in self.attributes for r in a.views) or "none"
+            raise SpecError(f"attribute '{min(unknown)}' is not declared", needed=f"one of: {declared}")
+        if twice := next((named for named in seen if len(named) > 1), None):
+            raise SpecError(
+                f"'{twice[0].name}' and '{twice[1].name}' are the same attribute", needed="one of them"
+            )
+        return tuple(named[0] if named else a.summed for a, named in zip(self.attributes, seen))
+
+    def kept(self, margin: Margin) -> tuple[Recode, ...]:
+        """The attributes and recodes that a margin names, in cell order."""
+        return tuple(r for r in self.recodes(margin.attributes) if r.name)
+
+    def marginal(self, names: Collection[str]) -> Marginal:
+        """For every attribute, the group of each of its values in a table by the named ones."""
+        return tuple(np.array(r.groups) for r in self.recodes(names))
+
+    def where(self, values: Mapping[str, str]) -> NDArray[np.bool_]:
+        """Which attribute combinations have the given values of attributes or recodes, as `(1, sizes...)`."""
+        held = (r.holds(values.get(r.name, "")) for r in self.recodes(values.keys()))
+        return reduce(np.logical_and.outer, held, np.ones(1, bool))
 
     def margin_shape(self, margin: Margin) -> tuple[int, ...]:
         """Places of the margin's level, then the sizes of its attributes, in cell order."""
-        kept = (a.size for a in self.attributes if a.name in margin.attributes)
-        return (self.tree.sizes[self.tree.level(margin.level)], *kept)
+        return (self.tree.sizes[self.tree.level(margin.level)], *(r.size for r in self.kept(margin)))
 
     def size(self, margin: Margin) -> int:
         """Number of groups of a margin."""
@@ -118,11 +203,7 @@ class Cells:
                [7]])
         """
         lead = values.shape[:-1]
-        table = values.reshape(*lead, *self.shape)
-        summed_out = tuple(
-            i - len(self.attributes) for i, a in enumerate(self.attributes) if a.name not in margin.attributes
-        )
-        table = table.sum(axis=summed_out) if summed_out else table
+        table = marginalise(values.reshape(*lead, self.shape[0], -1), self.marginal(margin.attributes))
         level = self.tree.level(margin.level)
         if level < len(self.tree.levels) - 1:
             table = np.add.reduceat(table, self.tree.leaf_ptr(level)[:-1], axis=len(lead))
@@ -139,29 +220,23 @@ class Cells:
         if not self.contains(coarse, fine):
             raise SpecError(f"'{coarse}' is not a sum of '{fine}'")
         tree = self.tree
-        place = tree.ancestors(tree.level(fine.level), tree.level(coarse.level))
-        index = np.ravel(place)
-        for attribute in self.attributes:
-            if attribute.name not in fine.attributes:
-                continue
-            value = np.arange(attribute.size)
-            step = (
-                np.add.outer(index * attribute.size, value) if attribute.name in coarse.attributes else None
-            )
-            index = (np.repeat(index, attribute.size) if step is None else step).ravel()
+        index = tree.ancestors(tree.level(fine.level), tree.level(coarse.level))
+        for group in relative(self.marginal(fine.attributes), self.marginal(coarse.attributes)):
+            index = np.add.outer(index * (group.max() + 1), group).ravel()
         return index
 
     def contains(self, coarse: Margin, fine: Margin) -> bool:
         """Whether every group of `coarse` is a sum of groups of `fine`."""
         level = self.tree.level
-        return level(coarse.level) <= level(fine.level) and set(coarse.attributes) <= set(fine.attributes)
+        if level(coarse.level) > level(fine.level):
+            return False
+        return refines(self.marginal(fine.attributes), self.marginal(coarse.attributes))
 
     def margin_label(self, margin: Margin, group: int) -> str:
         """Name one group of a margin: its place and its attribute values."""
         shape = self.margin_shape(margin)
         place, *values = (int(i) for i in np.unravel_index(group, shape))
-        kept = (a for a in self.attributes if a.name in margin.attributes)
-        parts = (f"{a.name}={a.values[v]}" for a, v in zip(kept, values))
+        parts = (f"{r.name}={r.values[v]}" for r, v in zip(self.kept(margin), values))
         return ", ".join((self.tree.label(margin.level, place), *parts))
 
     def label(self, cell: int) -> str:

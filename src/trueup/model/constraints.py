@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trueup.errors import InfeasibleError, SpecError
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import Linear
-from trueup.model.nested import NestedTree, canonical, chain, nest
+from trueup.model.nested import NestedTree, chain, nest
 
 Structure = str
 STRUCTURES: tuple[Structure, ...] = ("sum", "tree", "margins", "histogram", "general")
@@ -78,18 +78,24 @@ class Constraints:
         """Name the structure that decides which methods apply.
 
         `sum` one total and its parts, `tree` nested margins, `margins` crossing margins of one
-        place, `histogram` crossing margins on a hierarchy, `general` anything with linear rows.
+        place, `histogram` crossing margins on a hierarchy or through recodes, `general` anything
+        with linear rows.
         """
         if self.linear or any(not a.partition for a in self.cells.attributes):
             return "general"
         if (nested := self.chain) is not None:
             return "sum" if len(nested) <= 2 else "tree"
-        return "margins" if len(self.cells.tree.levels) == 1 else "histogram"
+        whole = all(set(m.attributes) <= set(self.cells.finest.attributes) for m in self._in_play)
+        return "margins" if whole and len(self.cells.tree.levels) == 1 else "histogram"
 
     @cached_property
     def chain(self) -> tuple[Margin, ...] | None:
         """All margins in play from coarse to fine, if they are nested."""
-        return chain(self.cells, (*self.margins, *self.invariants, *(b.margin for b in self.bounds)))
+        return chain(self.cells, self._in_play)
+
+    @property
+    def _in_play(self) -> tuple[Margin, ...]:
+        return (*self.margins, *self.invariants, *(b.margin for b in self.bounds))
 
     @cached_property
     def nested(self) -> NestedTree:
@@ -102,7 +108,7 @@ class Constraints:
         """`(n,)`: which cells are structural zeros."""
         table = np.zeros(self.cells.shape, dtype=bool)
         for zero in self.zeros:
-            table[self._slices(zero)] = True
+            table |= self.cells.where(zero)
         return table.ravel()
 
     def bound_values(self, bound: Bound) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -118,15 +124,8 @@ class Constraints:
         return lower, upper
 
     def _groups_where(self, margin: Margin, where: Mapping[str, str]) -> NDArray[np.bool_]:
-        chosen = np.zeros(self.cells.shape, dtype=np.int64)
-        chosen[self._slices(where)] = 1
-        return self.cells.sum(chosen.ravel(), canonical(self.cells, margin)) > 0
-
-    def _slices(self, values: Mapping[str, str]) -> tuple[slice | int, ...]:
-        attributes = (
-            a.values.index(values[a.name]) if a.name in values else slice(None) for a in self.cells.attributes
-        )
-        return (slice(None), *attributes)
+        chosen = np.broadcast_to(self.cells.where(where), self.cells.shape).astype(np.int64)
+        return self.cells.sum(chosen.ravel(), margin) > 0
 
 
 def violations(constraints: Constraints, counts: NDArray) -> list[str]:
@@ -167,7 +166,7 @@ def _broken_rows(cells: Cells, rule: LinearRule, counts: NDArray) -> list[str]:
 def name_values(cells: Cells, name: str, level: str, values: NDArray) -> NDArray:
     """Value `(places,)` of a name of a linear constraint at every place of a level.
 
-    A name is an attribute value (`female`), or several joined (`sex=female, age=old`).
+    A name is a value of an attribute or a recode (`female`), or several joined (`sex=female, age=old`).
     """
     chosen = name_mask(cells, name) * values.reshape(cells.shape)
     return cells.sum(chosen.ravel(), Margin(level))
@@ -179,7 +178,7 @@ def name_mask(cells: Cells, name: str) -> NDArray[np.bool_]:
     Raises
     ------
     SpecError
-        If the name is no attribute value, or one of several attributes.
+        If the name is no value of an attribute or a recode, or means different ones.
 
     Examples
     --------
@@ -191,21 +190,20 @@ def name_mask(cells: Cells, name: str) -> NDArray[np.bool_]:
     """
     mask = np.ones((1, *cells.shape[1:]), dtype=bool)
     for part in name.split(","):
-        axis, value = _resolve(cells, part.strip())
-        only = np.arange(cells.attributes[axis].size) == value
-        mask &= only.reshape([-1 if i == axis + 1 else 1 for i in range(mask.ndim)])
+        mask &= _resolve(cells, part.strip())
     return mask
 
 
-def _resolve(cells: Cells, part: str) -> tuple[int, int]:
-    """Attribute position and value position of `value` or `attribute=value`."""
+def _resolve(cells: Cells, part: str) -> NDArray[np.bool_]:
+    """Which attribute combinations `value` or `attribute=value` means."""
     attribute, _, value = part.rpartition("=")
     found = [
-        (axis, a.values.index(value))
-        for axis, a in enumerate(cells.attributes)
-        if value in a.values and attribute in ("", a.name)
+        cells.where({r.name: value})
+        for a in cells.attributes
+        for r in a.views
+        if value in r.values and attribute in ("", r.name)
     ]
-    if len(found) == 1:
+    if found and all(np.array_equal(mask, found[0]) for mask in found):
         return found[0]
     what = "is a value of several attributes" if found else "is no value of a declared attribute"
     raise SpecError(f"the name '{part}' in a linear constraint {what}", remedy="write 'attribute=value'")

@@ -1,8 +1,8 @@
 """Nested margins make a tree: each group of one is a sum of groups of the next.
 
-Places of a level are nested in places of the level above, and a table by sex and age is nested in
-the table by sex. Whenever the margins in play form such a chain, every method for trees applies,
-whether a step splits places or attributes.
+Places of a level are nested in places of the level above, a table by sex and age is nested in the
+table by sex, and a table by age in the table by a recode of age. Whenever the margins in play form
+such a chain, every method for trees applies, whether a step splits places, attributes or groups.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ def chain(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...] | None:
     True
     """
     every = {canonical(cells, m) for m in margins} | {cells.coarsest, cells.finest}
-    ordered = sorted(every, key=lambda m: (cells.tree.level(m.level), len(m.attributes)))
+    ordered = sorted(every, key=lambda m: (cells.tree.level(m.level), cells.size(m), len(m.attributes)))
     nested = all(cells.contains(coarse, fine) for coarse, fine in pairwise(ordered))
     return tuple(ordered) if nested and cells.size(ordered[0]) == 1 else None
 
 
 def canonical(cells: Cells, margin: Margin) -> Margin:
     """Return the margin with its attributes in cell order, so that equal margins compare equal."""
-    return Margin(margin.level, tuple(a.name for a in cells.attributes if a.name in margin.attributes))
+    return Margin(margin.level, tuple(r.name for r in cells.kept(margin)))
 
 
 def nest(cells: Cells, margins: tuple[Margin, ...]) -> NestedTree:

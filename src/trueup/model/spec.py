@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Collection
 from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
@@ -62,6 +63,13 @@ class Parents(Part):
     parent: str
 
 
+class RecodePart(Part):
+    """A named grouping of an attribute's values."""
+
+    name: str
+    groups: dict[str, tuple[str, ...]] = Field(description="for every group, the values it holds")
+
+
 class AttributePart(Part):
     """An attribute with its public domain."""
 
@@ -69,6 +77,35 @@ class AttributePart(Part):
     values: tuple[str, ...] = Field(min_length=1)
     column: str | None = Field(None, description="column of the table; by default the attribute's name")
     partition: bool = Field(True, description="each unit falls under exactly one value")
+    recodes: tuple[RecodePart, ...] = Field((), alias="recode", description="groupings that margins may name")
+
+    @property
+    def views(self) -> dict[str, tuple[str, ...]]:
+        """The values of the attribute and of each of its recodes, under their names."""
+        return {self.name: self.values, **{r.name: tuple(r.groups) for r in self.recodes}}
+
+    @model_validator(mode="after")
+    def _grouped(self):
+        _refuse_twins(f"value of '{self.name}'", list(self.values))
+        for recode in self.recodes:
+            self._refuse_misgrouped(recode)
+        return self
+
+    def _refuse_misgrouped(self, recode: RecodePart) -> None:
+        listed = [value for group in recode.groups.values() for value in group]
+        where = f"recode '{recode.name}'"
+        if not self.partition:
+            raise ValueError(f"{where} sums values of '{self.name}', which overlap")
+        for value in listed:
+            _known(value, list(self.values), f"value of '{self.name}'", where)
+        if twice := [value for value in listed if listed.count(value) > 1]:
+            raise ValueError(f"{where} holds '{twice[0]}' in two groups, or twice in one")
+        if lost := [value for value in self.values if value not in listed]:
+            raise ValueError(f"{where} has no group for '{lost[0]}'")
+        if empty := [name for name, group in recode.groups.items() if not group]:
+            raise ValueError(f"{where} has nothing in its group '{empty[0]}'")
+        if len(recode.groups) in (1, len(self.values)):
+            raise ValueError(f"{where} keeps no values apart, or all: a margin can do without it")
 
 
 class CellColumn(Part):
@@ -236,19 +273,17 @@ class Spec(Part):
     @model_validator(mode="after")
     def _names_agree(self):
         _refuse_twins("level", [level.name for level in self.levels])
-        _refuse_twins("attribute", [a.name for a in self.attributes])
+        views = [name for a in self.attributes for name in (a.name, *(r.name for r in a.recodes))]
+        _refuse_twins("attribute", views)
         _refuse_twins("query", [q.name for q in self.queries])
-        for attribute in self.attributes:
-            _refuse_twins(f"value of '{attribute.name}'", list(attribute.values))
         _refuse_alike("level", [level.name for level in self.levels])
-        _refuse_alike("attribute", [a.name for a in self.attributes])
+        _refuse_alike("attribute", views)
         self._levels_have_columns()
         self._parents_have_a_file()
         self._columns_are_free()
         for where, margin in self._margins():
             _known(margin[0], [level.name for level in self.levels], "level", where)
-            for name in margin[1]:
-                _known(name, [a.name for a in self.attributes], "attribute", where)
+            self._refuse_misnamed(margin[1], where)
         self._conditions_are_known()
         self._cells_cover()
         return self
@@ -270,7 +305,7 @@ class Spec(Part):
     def _columns_are_free(self) -> None:
         """A published table has key, attribute and value columns; a confidential one keys and counts."""
         keys = ["id"] if self.parents else [x.name if x.prefix else x.column or x.name for x in self.levels]
-        columns = [*keys, *(a.name for a in self.attributes)]
+        columns = [*keys, *(name for a in self.attributes for name in a.views)]
         _refuse_twins("published column", [name.casefold() for name in columns])
         if taken := [name for name in columns if name.casefold() in _VALUE_COLUMNS]:
             raise ValueError(
@@ -290,15 +325,24 @@ class Spec(Part):
         for rule in self.constraints.linear:
             yield f"'{rule.rule}'", (rule.level or self.levels[-1].name, ())
 
+    def _refuse_misnamed(self, names: Collection[str], where: str) -> None:
+        """Margins and conditions name each attribute, or one of its recodes, at most once."""
+        for name in names:
+            _known(name, [view for a in self.attributes for view in a.views], "attribute", where)
+        for attribute in self.attributes:
+            if len(same := [name for name in attribute.views if name in names]) > 1:
+                raise ValueError(f"{where} names '{same[0]}' and '{same[1]}', which are the same attribute")
+
     def _conditions_are_known(self) -> None:
-        domains = {a.name: a.values for a in self.attributes}
-        conditions = (
-            *self.constraints.zeros,
-            *(c.where for c in self.table.cells),
-            *(b.where for b in self.constraints.bounds),
-        )
-        for name, value in (pair for condition in conditions for pair in condition.items()):
-            _known(name, list(domains), "attribute", "a condition")
+        conditions = (*self.constraints.zeros, *(b.where for b in self.constraints.bounds))
+        for condition in conditions:
+            self._refuse_misnamed(condition, "a condition")
+        for cell in self.table.cells:
+            for name in cell.where:
+                _known(name, [a.name for a in self.attributes], "attribute", "[[table.cell]]")
+        domains = {name: values for a in self.attributes for name, values in a.views.items()}
+        every = (*conditions, *(c.where for c in self.table.cells))
+        for name, value in (pair for condition in every for pair in condition.items()):
             _known(value, list(domains[name]), f"value of '{name}'", "a condition")
 
     def _cells_cover(self) -> None:

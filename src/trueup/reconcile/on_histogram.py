@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.anova import Domain, Marginal, identity, summed
+from trueup.kernel.anova import Domain, Marginal, refines
 from trueup.kernel.histogram import Estimates, HistogramTree, determines
 from trueup.kernel.settle import Settled, chain, settle
 from trueup.kernel.spine import Spine
@@ -132,29 +132,20 @@ class HistogramProblem:
         )
 
 
-def marginal(cells: Cells, attributes: Sequence[str]) -> Marginal:
-    """The marginal table of a histogram that keeps some attributes."""
-    return tuple(identity(a.size) if a.name in attributes else summed(a.size) for a in cells.attributes)
-
-
 def detailed(cells: Cells) -> Marginal:
     """The histogram itself."""
-    return marginal(cells, [a.name for a in cells.attributes])
+    return cells.marginal(cells.finest.attributes)
 
 
 def refuses_on_histogram(constraints: Constraints) -> str | None:
     """What the histogram kernels cannot keep."""
     if constraints.bounds:
         return "it keeps no bounds on crossing margins"
-    crossing = [m for m in constraints.invariants if not _nested(m, constraints.invariants)]
-    if crossing and len(constraints.cells.tree.levels) > 1:
-        return f"its invariants must be nested, and '{crossing[0]}' crosses another"
+    tables = [constraints.cells.marginal(m.attributes) for m in constraints.invariants]
+    for margin, mine in zip(constraints.invariants, tables, strict=True):
+        if not all(refines(mine, other) or refines(other, mine) for other in tables):
+            return f"its invariants must be nested, and '{margin}' crosses another"
     return None
-
-
-def _nested(margin: Margin, others: Sequence[Margin]) -> bool:
-    mine = set(margin.attributes)
-    return all(mine <= set(o.attributes) or mine >= set(o.attributes) for o in others)
 
 
 def histogram_problem(
@@ -181,11 +172,11 @@ def histogram_problem(
     inherited = tuple(_inherited(cells, headers, level) if not upward else () for level in range(len(levels)))
     plan = [
         [
-            (marginal(cells, h.margin.attributes), float(h.law.variance))
+            (cells.marginal(h.margin.attributes), float(h.law.variance))
             for h in headers
             if h.margin.level == name
         ]
-        + [(marginal(cells, m.attributes), 0.0) for m in inherited[level]]
+        + [(cells.marginal(m.attributes), 0.0) for m in inherited[level]]
         for level, name in enumerate(levels)
     ]
     domain = Domain.of([detailed(cells), *(m for part in plan for m, _ in part)])
@@ -270,6 +261,6 @@ def standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray]:
         {Margin(level) for level in cells.tree.levels} | {h.margin for h in problem.headers} | {cells.finest}
     )
     return {
-        m: np.sqrt(tree.margin_variances(cells.tree.level(m.level), marginal(cells, m.attributes))).ravel()
+        m: np.sqrt(tree.margin_variances(cells.tree.level(m.level), cells.marginal(m.attributes))).ravel()
         for m in sorted(margins, key=str)
     }

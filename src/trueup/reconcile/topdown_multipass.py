@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
+from trueup.kernel.anova import refines
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured
 from trueup.model.release import Solution
 from trueup.reconcile.histogram_tree import HistogramTree
-from trueup.reconcile.on_histogram import HistogramProblem, marginal, solution
+from trueup.reconcile.on_histogram import HistogramProblem, solution
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class TopDownMultipass(HistogramTree):
     rounding
         `controlled` for whole numbers, `none` for the continuous solution.
     passes
-        Attributes of the marginal of each pass, nested; the histogram itself always comes last. By default the
+        Attributes or recodes of the marginal of each pass, nested; the histogram itself always comes last. By default the
         nested ones among the measured marginals.
     """
 
@@ -44,20 +46,18 @@ class TopDownMultipass(HistogramTree):
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> HistogramProblem:
         """Prepare every level by itself."""
-        for coarse, fine in zip(self.passes, self.passes[1:], strict=False):
-            if not set(coarse) <= set(fine):
-                raise SpecError(
-                    f"pass {list(fine)} does not keep the attributes of the pass {list(coarse)} before it"
-                )
-        for attribute in (a for one in self.passes for a in one):
-            constraints.cells.attribute(attribute)
+        tables = [constraints.cells.marginal(attributes) for attributes in self.passes]
+        for at, (coarse, fine) in enumerate(pairwise(tables)):
+            if not refines(fine, coarse):
+                before, after = (list(attributes) for attributes in self.passes[at : at + 2])
+                raise SpecError(f"pass {after} does not keep the attributes of the pass {before} before it")
         return super().prepare(constraints, headers)
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
         """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
         if not self.passes:
             return super().apply(state, values, rng)
-        wanted = [marginal(state.cells, attributes) for attributes in self.passes]
+        wanted = [state.cells.marginal(attributes) for attributes in self.passes]
         chains = [state.chain(level, wanted) for level in range(len(state.tree.plan))]
         return solution(state, values, chains, rng, integer=self.integer)
 

@@ -120,9 +120,9 @@ def _places(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
         found = [Column(plain(margin.level).capitalize(), [names[i] for i in inverse]), *found]
     else:
         found = [Column(plain(margin.level).capitalize(), found[0].cells)]
-    kept = (a for a in cells.attributes if a.name in margin.attributes)
     return found + [
-        Column(plain(a.name).capitalize(), [a.values[v] for v in value]) for a, value in zip(kept, values)
+        Column(plain(r.name).capitalize(), [r.values[v] for v in value])
+        for r, value in zip(cells.kept(margin), values)
     ]
 
 
