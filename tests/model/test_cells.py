@@ -126,9 +126,9 @@ def test_a_group_means_the_values_that_it_lists(value):
 
 
 def test_names_that_are_unknown_or_name_an_attribute_twice_are_refused():
-    with pytest.raises(SpecError, match="'sx' is not declared.*one of: sex, age, grade, end, own"):
+    with pytest.raises(SpecError, match=r"'sx' is not declared.*one of: sex, age, grade, end, own"):
         CELLS.recodes(["sx"])
-    with pytest.raises(SpecError, match=r"'age' and 'grade' are the same attribute"):
+    with pytest.raises(SpecError, match="'age' and 'grade' are the same attribute"):
         CELLS.sum(np.zeros(CELLS.n), Margin("level 0", ("age", "grade")))
 
 

@@ -65,8 +65,33 @@ def test_defaults_follow_the_structure():
         assert isinstance(default(BY_NAME[name].constraints), kind)
 
 
-def test_standard_errors_are_those_of_the_dense_inverse():
-    structure = BY_NAME["histogram"]
+def test_crossing_invariants_through_recodes_of_one_place_go_to_the_general_method():
+    cells = BY_NAME["one table with recodes"].constraints.cells
+    fixed = (Margin("level0", ("grade",)), Margin("level0", ("end",)))
+    constraints = Constraints(cells, (cells.finest,), invariants=fixed)
+    assert constraints.structure() == "histogram"
+    assert "crosses another" in (HistogramTree().refuses(constraints) or "")
+    assert isinstance(default(constraints), GeneralInteger)
+
+
+@pytest.mark.parametrize("name", ["histogram with recodes", "one table with recodes"])
+def test_least_squares_with_recodes_equals_one_dense_system(name, rng):
+    structure = BY_NAME[name]
+    cells = structure.constraints.cells
+    values = structure.noisy_values(structure.true_counts(rng), rng)
+    rows = np.concatenate([cells.sum(np.eye(cells.n), h.margin).T for h in structure.headers])
+    weights = np.concatenate(
+        [np.full(cells.size(h.margin), float(h.law.variance) ** -0.5) for h in structure.headers]
+    )
+    dense = np.linalg.lstsq(weights[:, None] * rows, weights * values[0])[0]
+    problem = histogram_problem(structure.constraints, structure.headers)
+    fit, _ = problem.least_squares(values)
+    np.testing.assert_allclose(fit.values[-1].ravel(), dense, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["histogram", "histogram with recodes"])
+def test_standard_errors_are_those_of_the_dense_inverse(name):
+    structure = BY_NAME[name]
     cells, state = (
         structure.constraints.cells,
         HistogramTree().prepare(structure.constraints, structure.headers),
