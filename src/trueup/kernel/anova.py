@@ -141,16 +141,16 @@ def marginalise(x: np.ndarray, marginal: Marginal) -> np.ndarray:
     array([3., 5., 7.])
     """
     table = x.reshape(*x.shape[:-1], *(g.size for g in marginal))
-    first = table.ndim - len(marginal)
-    for axis, groups in enumerate(marginal, start=first):
-        if not is_identity(groups):
+    axes = dict(enumerate(marginal, start=table.ndim - len(marginal)))
+    if gone := tuple(axis for axis, groups in axes.items() if groups.max() == 0):
+        table = table.sum(axis=gone, keepdims=True)  # at once: axis by axis is slow where axes are short
+    for axis, groups in axes.items():
+        if axis not in gone and not is_identity(groups):
             table = _sum_groups(table, groups, axis)
     return table.reshape(*x.shape[:-1], -1)
 
 
 def _sum_groups(table: np.ndarray, groups: np.ndarray, axis: int) -> np.ndarray:
-    if groups.max() == 0:
-        return table.sum(axis=axis, keepdims=True)
     parts = [table.compress(groups == g, axis).sum(axis=axis) for g in range(groups.max() + 1)]
     return np.stack(parts, axis=axis)
 
