@@ -35,7 +35,7 @@ _HOMES = {
 """Where each public name lives. """
 
 _VERBS = ("infer", "measure", "reconcile", "report")
-__all__ = ["__version__", *_VERBS, *_HOMES]
+__all__ = ["__version__", *_VERBS, *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
