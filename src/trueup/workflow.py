@@ -21,9 +21,9 @@ from trueup.measure.fingerprint import fingerprint
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells
 from trueup.model.guarantee import Guarantee
-from trueup.model.measurements import Measurements
+from trueup.model.measurements import Measured, Measurements
 from trueup.model.release import Release
-from trueup.model.spec import Spec, load_spec
+from trueup.model.spec import Spec, parse_spec, read_spec_text
 from trueup.reconcile import build, choose, reconcile, refuse_inexact, refuse_misfit
 from trueup.reconcile.method import Method
 
@@ -98,14 +98,12 @@ def release(
     (True, ['internal', 'public'])
     """
     run, out = Run(tell), Path(out)
-    spec_text, spec, method, guarantee = _ready(spec_path, data, geography, run)
-    if _finished(account, spec, spec_text, guarantee, out):
+    plan = _ready(spec_path, data, geography, run)
+    if _finished(account, plan, out):
         return read_release(out)
     with staged(out) as folder:
-        measurements, draft, reservation = _measured(
-            folder, spec_text, spec, data, geography, account, run, reconciled=True
-        )
-        released = _released(folder, spec, measurements, draft, method, run)
+        measurements, draft, reservation = _measured(folder, plan, data, account, run, reconciled=True)
+        released = _released(folder, plan.spec, measurements, draft, plan.method, run)
         _commit(reservation, folder, out)
     return released
 
@@ -121,14 +119,12 @@ def measure_only(
 ) -> Measurements:
     """Measure and write a bundle of noisy counts, to be reconciled later or by others."""
     run, out = Run(tell), Path(out)
-    spec_text, spec, _, guarantee = _ready(spec_path, data, geography, run)
-    if _finished(account, spec, spec_text, guarantee, out):
+    plan = _ready(spec_path, data, geography, run)
+    if _finished(account, plan, out):
         return bundle.read_measurements(out)
     with staged(out) as folder:
-        measurements, draft, reservation = _measured(
-            folder, spec_text, spec, data, geography, account, run, reconciled=False
-        )
-        _finish(folder, draft, report.render(measurements, spec, ledger=draft["ledger"]), run)
+        measurements, draft, reservation = _measured(folder, plan, data, account, run, reconciled=False)
+        _finish(folder, draft, report.render(measurements, plan.spec, ledger=draft["ledger"]), run)
         _commit(reservation, folder, out)
     return measurements
 
@@ -159,10 +155,8 @@ def render_bundle(folder: str | Path) -> str:
     source = Path(folder)
     _, spec = bundle.read_spec(source)
     manifest = bundle.read_manifest(source)
-    measurements = bundle.read_measurements(source)
-    if manifest["kind"] == "measurements":
-        return report.render(measurements, spec, ledger=manifest["ledger"])
-    return report.render(read_release(source), spec, ledger=manifest["ledger"])
+    read = bundle.read_measurements if manifest["kind"] == "measurements" else read_release
+    return report.render(read(source), spec, ledger=manifest["ledger"])
 
 
 def read_release(folder: str | Path) -> Release:
@@ -188,26 +182,48 @@ def read_release(folder: str | Path) -> Release:
     )
 
 
-def _ready(spec_path: str | Path, data: Any, geography: Any, run: Run) -> tuple[str, Spec, Method, Guarantee]:
+@dataclass(frozen=True)
+class _Plan:
+    """Everything of a run that is public, settled once before confidential counts are read."""
+
+    spec_text: str
+    spec: Spec
+    cells: Cells
+    headers: tuple[Measured, ...]
+    guarantee: Guarantee
+    method: Method
+
+
+def _ready(spec_path: str | Path, data: Any, geography: Any, run: Run) -> _Plan:
     """Find every fault that can be found before confidential counts are read or noise is drawn."""
     with run.stage("reading the spec and the places"):
-        spec = load_spec(spec_path)
+        spec_text = read_spec_text(spec_path)
+        spec = parse_spec(spec_text)
         cells = public_cells(spec, data, geography)
     with run.stage("choosing the method"):
-        method = chosen_method(spec, cells)
-    _, guarantee = plan_measurements(spec, cells)
-    return Path(spec_path).read_text(encoding="utf-8"), spec, method, guarantee
+        headers, guarantee = plan_measurements(spec, cells)
+        method = _agreed_method(spec, cells, headers)
+    return _Plan(spec_text, spec, cells, headers, guarantee, method)
 
 
-def _finished(account: Account | None, spec: Spec, spec_text: str, guarantee: Guarantee, out: Path) -> bool:
-    """Whether the release of this spec stands in `out` already, committed under the account's key."""
-    done = account.finished(spec.table.name, guarantee) if account else None
+def _agreed_method(spec: Spec, cells: Cells, headers: tuple[Measured, ...]) -> Method:
+    """Return the method of a spec after it agreed to the constraints and the measurements."""
+    constraints = build_constraints(spec, cells)
+    method = choose(spec.reconcile, constraints)
+    refuse_misfit(method, constraints, headers)
+    method.prepare(constraints, headers)
+    return method
+
+
+def _finished(account: Account | None, plan: _Plan, out: Path) -> bool:
+    """Whether the release of this plan stands in `out` already, committed under the account's key."""
+    done = account.finished(plan.spec.table.name, plan.guarantee) if account else None
     if done and Path(done.final) != out.absolute():
         raise BudgetError(
             f"the key's release was committed before; it is in '{done.final}'",
             remedy="give that folder as --out, or a new key for a new release",
         )
-    if done and bundle.read_spec(out)[0] != spec_text:
+    if done and bundle.read_spec(out)[0] != plan.spec_text:
         raise BudgetError("the key belongs to a release of another spec", remedy="choose a new key")
     return done is not None
 
@@ -217,38 +233,20 @@ def _commit(reservation: Reservation | None, folder: Path, out: Path) -> None:
         reservation.commit(folder, out)
 
 
-def chosen_method(spec: Spec, cells: Cells) -> Method:
-    """Return the method of a spec after it agreed to the constraints and the measurements."""
-    constraints = build_constraints(spec, cells)
-    method = choose(spec.reconcile, constraints)
-    headers, _ = plan_measurements(spec, cells)
-    refuse_misfit(method, constraints, headers)
-    method.prepare(constraints, headers)
-    return method
-
-
 def _measured(
-    folder: Path,
-    spec_text: str,
-    spec: Spec,
-    data: Any,
-    geography: Any,
-    account: Account | None,
-    run: Run,
-    *,
-    reconciled: bool,
+    folder: Path, plan: _Plan, data: Any, account: Account | None, run: Run, *, reconciled: bool
 ) -> tuple[Measurements, dict[str, Any], Reservation | None]:
     with run.stage("reading the confidential counts"):
-        cells, counts, headers, guarantee = read_confidential(spec, data, geography)
+        counts = read_confidential(plan.spec, plan.cells, data)
         run.notes["input"] = fingerprint(data)
         if reconciled:
-            refuse_inexact(cells.sum(counts, cells.coarsest))
+            refuse_inexact(plan.cells.sum(counts, plan.cells.coarsest))
     # Nothing that can fail on the data's account comes between the reservation and the draw.
-    reservation = account.reserve(spec.table.name, guarantee) if account else None
+    reservation = account.reserve(plan.spec.table.name, plan.guarantee) if account else None
     with run.stage("drawing exact noise"):
-        measurements = draw(cells, counts, headers, guarantee)
+        measurements = draw(plan.cells, counts, plan.headers, plan.guarantee)
     with run.stage("writing the measurements"):
-        draft = bundle.write_measurements(folder, spec_text, measurements)
+        draft = bundle.write_measurements(folder, plan.spec_text, measurements)
     stamp = dict(reservation.stamp) if reservation else None
     return measurements, draft | {"ledger": stamp}, reservation
 

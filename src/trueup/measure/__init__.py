@@ -22,9 +22,6 @@ from trueup.model.spec import Spec
 from trueup.noise.law import Integers, Words
 from trueup.verb import make_verb
 
-Confidential = tuple[Cells, NDArray[np.int64], tuple[Measured, ...], Guarantee]
-"""Cells, their `n` confidential counts, what is measured, the guarantee: the arguments of `draw`."""
-
 __all__ = ["draw", "measure", "plan_measurements", "public_cells", "read_confidential", "simulate"]
 
 
@@ -66,25 +63,25 @@ def measure(spec: Spec, data: Any, geography: Any = None) -> Measurements:
     >>> noisy.guarantee.amount, [len(v) for v in noisy.values]
     (Fraction(1, 1), [1, 2])
     """
-    return draw(*read_confidential(spec, data, geography))
+    cells = public_cells(spec, data, geography)
+    headers, guarantee = plan_measurements(spec, cells)
+    return draw(cells, read_confidential(spec, cells, data), headers, guarantee)
 
 
-def read_confidential(spec: Spec, data: Any, geography: Any = None) -> Confidential:
-    """Read and check everything that `draw` needs; nothing is drawn, so nothing is spent yet.
+def read_confidential(spec: Spec, cells: Cells, data: Any) -> NDArray[np.int64]:
+    """Read and check the counts of all `n` cells; nothing is drawn, so nothing is spent yet.
 
     Raises
     ------
     SpecError, DataError, InfeasibleError
         No message holds a count.
     """
-    cells = public_cells(spec, data, geography)
-    headers, guarantee = plan_measurements(spec, cells)
     counts = read_counts(spec, cells, data)
     # In floating point, because a sum of 64-bit integers may wrap around to a small one.
     if counts.sum(dtype=np.float64) > MAX_COUNT:
         raise DataError("the sum of all counts is beyond 2^62", needed="counts whose sums stay below 2^62")
     refuse_violations(violations(build_constraints(spec, cells), counts), "the confidential counts")
-    return cells, counts, headers, guarantee
+    return counts
 
 
 def public_cells(spec: Spec, data: Any = None, geography: Any = None) -> Cells:

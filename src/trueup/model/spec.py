@@ -386,8 +386,19 @@ def load_spec(path: str | Path) -> Spec:
     SpecError
         If the file is missing, not text, or not a valid spec.
     """
+    return parse_spec(read_spec_text(path))
+
+
+def read_spec_text(path: str | Path) -> str:
+    """Read the text of a spec, for those who also keep it.
+
+    Raises
+    ------
+    SpecError
+        If the file is missing or not text.
+    """
     try:
-        return parse_spec(Path(path).read_text(encoding="utf-8"))
+        return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise SpecError(f"cannot read the spec '{path}': {error.strerror}") from None
     except UnicodeDecodeError:
