@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,17 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.multinomial import multinomial_mode_tree
-from trueup.model.constraints import Constraints
-from trueup.model.measurements import Measured
 from trueup.model.prior import FLAT, CountPrior
-from trueup.model.release import Solution
-from trueup.reconcile.estimates import Estimator, Layout, layout
-from trueup.reconcile.method import Method
-from trueup.reconcile.on_tree import refuse_unmeasured, tree_problem
+from trueup.reconcile.estimates import Estimator, Layout
+from trueup.reconcile.on_multinomial import Multinomial
 
 
 @dataclass(frozen=True)
-class MultinomialMode(Method):
+class MultinomialMode(Multinomial):
     """Split each total among its parts by a mode of the multinomial distribution.
 
     Trials are the posterior mode of the total, probabilities proportional to the posterior modes
@@ -59,23 +54,6 @@ class MultinomialMode(Method):
     title: ClassVar[str] = "each total split by a multinomial mode (Wang and Reiter 2021)"
     structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
 
-    def refuses(self, constraints: Constraints) -> str | None:
-        """Bounds other than zero are not part of the multinomial model."""
-        return refuses(constraints)
-
-    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Layout:
-        """Lay out the tree, and what is measured where."""
-        problem = tree_problem(constraints, headers)
-        refuse_unmeasured(problem)
-        return layout(problem, self.total, self.prior, self.prior_total, self.monte_carlo)
-
-    def apply(self, state: Layout, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Split from the top; `rng` serves Monte Carlo sums and shuffled ties."""
-        estimator = Estimator(state, rng)
-        rows = np.atleast_2d(values).astype(np.int64)
-        nodes = np.stack([self._split(estimator, row) for row in rows])
-        return Solution(state.problem.finest(nodes).reshape(*values.shape[:-1], -1))
-
     def _split(self, estimator: Estimator, row: NDArray) -> NDArray[np.int64]:
         plan, weights = estimator.plan, estimator.modes(row)
         exact = np.where(plan.settled(), weights, -1)
@@ -96,10 +74,3 @@ class MultinomialMode(Method):
         child_ptr = plan.problem.child_ptr
         parent = np.concatenate([[-1], np.repeat(np.arange(child_ptr.size - 1), np.diff(child_ptr))])
         return np.lexsort((rng.random(parent.size), parent))
-
-
-def refuses(constraints: Constraints) -> str | None:
-    """Say which constraints no multinomial model can keep."""
-    if constraints.bounds:
-        return "it knows invariants and structural zeros, but no other bounds"
-    return None if constraints.nonnegative else "it makes counts nonnegative"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,18 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.multinomial_draw import multinomial_draw_tree
-from trueup.model.constraints import Constraints
-from trueup.model.measurements import Measured
 from trueup.model.prior import FLAT, CountPrior
-from trueup.model.release import Solution
-from trueup.reconcile.estimates import Estimator, Layout, layout
-from trueup.reconcile.method import Method
-from trueup.reconcile.multinomial_mode import refuses
-from trueup.reconcile.on_tree import refuse_unmeasured, tree_problem
+from trueup.reconcile.estimates import Estimator
+from trueup.reconcile.on_multinomial import Multinomial
 
 
 @dataclass(frozen=True)
-class MultinomialSample(Method):
+class MultinomialSample(Multinomial):
     """Split each total among its parts by a draw from the multinomial distribution.
 
     Noisier than `multinomial-mode`: a draw adds the multinomial's own variance. Offered because
@@ -51,23 +45,6 @@ class MultinomialSample(Method):
     title: ClassVar[str] = "each total split by a multinomial draw (Wang 2020, Algorithms 1 and 2)"
     structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
     random: ClassVar[bool] = True
-
-    def refuses(self, constraints: Constraints) -> str | None:
-        """Bounds other than zero are not part of the multinomial model."""
-        return refuses(constraints)
-
-    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Layout:
-        """Lay out the tree, and what is measured where."""
-        problem = tree_problem(constraints, headers)
-        refuse_unmeasured(problem)
-        return layout(problem, self.total, self.prior, self.prior_total, self.monte_carlo)
-
-    def apply(self, state: Layout, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Draw from the top; equal values and an equal `rng` give equal draws."""
-        estimator = Estimator(state, rng)
-        rows = np.atleast_2d(values).astype(np.int64)
-        nodes = np.stack([self._split(estimator, row) for row in rows])
-        return Solution(state.problem.finest(nodes).reshape(*values.shape[:-1], -1))
 
     def _split(self, estimator: Estimator, row: NDArray) -> NDArray[np.int64]:
         plan, draw = estimator.plan, self.algorithm == 1
