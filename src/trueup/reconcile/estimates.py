@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -62,6 +63,20 @@ class Layout:
     def inner(self) -> NDArray[np.bool_]:
         """Which nodes have children."""
         return np.diff(self.problem.child_ptr) > 0
+
+    @cached_property
+    def plain_sums(self) -> dict[int, tuple[Counter, Integers]]:
+        """Nodes whose children were each measured once: shapes of the noise, and where the values are."""
+        first, last = self.problem.child_ptr[:-1], self.problem.child_ptr[1:]
+        once = np.append(0, np.cumsum((self.exact >= 0) | (np.diff(self.ptr) == 1)))
+        nodes = np.flatnonzero(self.inner() & (once[last] - once[first] == last - first))
+        return {int(v): self._plain_sum(range(first[v], last[v])) for v in nodes}
+
+    def _plain_sum(self, children: range) -> tuple[Counter, Integers]:
+        noisy = [self.readings(c)[0] for c in children if self.exact[c] < 0]
+        shapes = Counter(((law, 0),) for law, _ in noisy)
+        exact = [self.exact[c] for c in children if self.exact[c] >= 0]
+        return shapes, np.array([*exact, *(place for _, place in noisy)], np.int64)
 
     def settled(self) -> NDArray[np.bool_]:
         """Which nodes are exact or structural zeros."""
@@ -149,7 +164,10 @@ class Estimator:
         needs_sum = inner & ((plan.total == "summed") | (np.diff(plan.ptr) == 0))
         below: dict[int, Sum] = {}
         for v in np.flatnonzero(needs_sum | unsettled)[::-1].tolist():
-            if needs_sum[v]:
+            if needs_sum[v] and v in plan.plain_sums:
+                shapes, places = plan.plain_sums[v]
+                below[v] = shapes, int(values[places].sum())
+            elif needs_sum[v]:
                 below[v] = _sum_below(plan, values, below, range(child_ptr[v], child_ptr[v + 1]))
             if not unsettled[v]:
                 continue
