@@ -15,6 +15,7 @@ from trueup.cli import (
     reconcile,
     release,
     report,
+    reproduce,
     schema,
 )
 from trueup.cli.console import new_app, run_app
@@ -33,6 +34,7 @@ COMMANDS = (
     methods,
     schema,
     demo,
+    reproduce,
 )
 """Modules that offer `register(app)`; in the order of `trueup --help`."""
 

@@ -1,0 +1,66 @@
+"""The page of reproduced tables: every printed figure beside ours, and the pictures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from trueup.report.blocks import Column, Notice, Page, Section, Table, Text
+from trueup.report.page import html
+from trueup.reproduce.item import Outcome, Setting
+from trueup.reproduce.row import ERRORS, Row
+
+
+def render(outcomes: Sequence[Outcome], setting: Setting) -> str:
+    """Write outcomes as one self-contained HTML page."""
+    counted = Counter(each.status for each in outcomes)
+    return html(
+        Page(
+            "Published tables and figures, run again",
+            "Figures of the papers behind trueup beside ours",
+            "",
+            (
+                ("Items", str(len(outcomes))),
+                *((status.capitalize(), str(number)) for status, number in sorted(counted.items())),
+                ("Seed", str(setting.seed)),
+                ("Replicates", "a fiftieth of each paper's" if setting.quick else "as in each paper"),
+            ),
+            (_reading(), *(_section(each) for each in outcomes)),
+        )
+    )
+
+
+def _reading() -> Section:
+    text = (
+        f"A figure agrees if it differs from the printed one by no more than {ERRORS:g} standard errors of the "
+        "difference, both simulations counted, plus half a unit of the last printed decimal. Figures that are "
+        "shown only assert nothing. Figures that cannot match are printed wrongly, or do not follow from the "
+        "stated setting: ours are what does, and the note says why.",
+    )
+    return Section("reading", "How to read this page", (Text(text),))
+
+
+def _section(done: Outcome) -> Section:
+    found = done.found
+    about = Text((f"{done.paper}, {done.place}. {done.shows}", *found.notes))
+    figures = _table(found.rows) if found.rows else Notice(f"Not run: it needs {done.needs}.")
+    return Section(done.name, f"{done.name}: {done.status}", (about, figures, *found.pictures))
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    return Table(
+        "Printed and ours",
+        (
+            Column("Figure", [row.label for row in rows]),
+            Column("Printed", [row.paper or "–" for row in rows], numeric=True),
+            Column("Ours", [row.text for row in rows], numeric=True),
+            Column("Tolerance", [tolerance(row) for row in rows], numeric=True),
+            Column("Verdict", [row.verdict for row in rows]),
+            Column("Note", [row.note for row in rows]),
+        ),
+    )
+
+
+def tolerance(row: Row) -> str:
+    """Write a tolerance; a dash where nothing is asserted by one."""
+    return "–" if row.tolerance is None else f"± {row.tolerance:.2g}"

@@ -1,0 +1,219 @@
+"""One figure of a paper beside ours: the tolerance that the two errors allow, and a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import hypot, isfinite, sqrt
+from typing import Literal
+
+from trueup.errors import SpecError
+
+Verdict = Literal["agrees", "differs", "shown only", "cannot match"]
+
+ERRORS = 5.0
+"""Standard errors that a difference may reach by chance: 5.7e-7 for one figure, both sides together."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A published figure, ours, and whether they can be the same number.
+
+    Make rows with `compare`, `shown`, `corrected` and `claim`, which work the verdict out.
+
+    Attributes
+    ----------
+    label
+        What the figure is, with its unit if it has one.
+    paper
+        The figure as printed, `""` where the paper prints none.
+    ours
+        Our figure.
+    tolerance
+        Largest difference that passes; None where nothing is asserted.
+    verdict
+        `agrees` and `differs` are asserted. `shown only`: nothing follows from a difference.
+        `cannot match`: the printed figure is not what its stated setting gives, and ours is what does.
+    note
+        Why, where a reader would ask.
+    """
+
+    label: str
+    paper: str
+    ours: float | str
+    tolerance: float | None
+    verdict: Verdict
+    note: str = ""
+
+    @property
+    def text(self) -> str:
+        """Ours with one decimal more than the paper printed."""
+        if isinstance(self.ours, str):
+            return self.ours
+        return f"{self.ours:,.{decimals(self.paper) + 1}f}" if self.paper else f"{self.ours:,.4g}"
+
+
+def compare(
+    label: str,
+    paper: str,
+    ours: float,
+    *,
+    ours_error: float = 0.0,
+    paper_error: float = 0.0,
+    slack: float = 0.0,
+    note: str = "",
+) -> Row:
+    """Assert that a printed figure and ours differ by no more than chance and rounding explain.
+
+    Parameters
+    ----------
+    label
+        What the figure is.
+    paper
+        The figure as printed: the number of its decimals says how it was rounded.
+    ours
+        Our figure.
+    ours_error, paper_error
+        Standard errors of the two, 0 for what was computed without simulation. A paper's error follows
+        from its number of runs: see `mean_error`, `variance_error`, `share_error`.
+    slack
+        Room for what the paper leaves open, such as counts it describes without printing; `note` says what.
+    note
+        What a reader should know.
+
+    Raises
+    ------
+    SpecError
+        If the printed figure is no number.
+
+    Examples
+    --------
+    >>> compare("variance", "186.88", 186.4, ours_error=1.4, paper_error=1.4).verdict
+    'agrees'
+    >>> compare("probability", ".214", 0.2157).verdict
+    'differs'
+    """
+    tolerance = ERRORS * hypot(ours_error, paper_error) + rounding(paper) + slack
+    agrees = isfinite(ours) and abs(ours - printed(paper)) <= tolerance * (1 + 1e-9)
+    return Row(label, paper, float(ours), tolerance, "agrees" if agrees else "differs", note)
+
+
+def shown(label: str, paper: str, ours: float | str, note: str = "") -> Row:
+    """Show a figure of which nothing is asserted; the note says why."""
+    return Row(label, paper, ours, None, "shown only", note)
+
+
+def corrected(
+    label: str,
+    paper: str,
+    ours: float,
+    right: float,
+    note: str,
+    *,
+    ours_error: float = 0.0,
+    right_error: float = 0.0,
+) -> Row:
+    """Show a printed figure that its stated setting does not give, and assert the one it does give.
+
+    Parameters
+    ----------
+    label, paper, ours
+        As in `compare`.
+    right
+        What the stated setting gives, from another source than `ours` (a formula, an oracle, a sum).
+    note
+        What is wrong with the printed figure, and what is right.
+    ours_error, right_error
+        Standard errors of the two.
+
+    Examples
+    --------
+    >>> corrected("total of the row", "35", 25, 25, "the printed cells add up to 25").verdict
+    'cannot match'
+    """
+    tolerance = ERRORS * hypot(ours_error, right_error) + 1e-9 * max(1.0, abs(right))
+    right_one = isfinite(ours) and abs(ours - right) <= tolerance
+    return Row(label, paper, float(ours), tolerance, "cannot match" if right_one else "differs", note)
+
+
+def claim(label: str, paper: str, ours: str, holds: bool, note: str = "") -> Row:
+    """Assert a statement of the paper that is no figure: an order, an inequality, a shape.
+
+    Examples
+    --------
+    >>> claim("bias as counts are shifted up", "disappears", "0.1 counts at 500", True).verdict
+    'agrees'
+    """
+    return Row(label, paper, ours, None, "agrees" if holds else "differs", note)
+
+
+def printed(paper: str) -> float:
+    """Read a printed figure.
+
+    Examples
+    --------
+    >>> printed("21,249"), printed(".03"), printed("-1.4 %")
+    (21249.0, 0.03, -1.4)
+    """
+    try:
+        return float(paper.replace(",", "").replace("−", "-").rstrip("% "))
+    except ValueError:
+        raise SpecError(
+            f"the printed figure '{paper}' is no number", needed="a figure as the paper prints it"
+        ) from None
+
+
+def decimals(paper: str) -> int:
+    """Count the decimals that a paper printed.
+
+    Examples
+    --------
+    >>> decimals("21,249"), decimals(".0154")
+    (0, 4)
+    """
+    return len(paper.rstrip("% ").partition(".")[2])
+
+
+def rounding(paper: str) -> float:
+    """Half a unit of the last printed decimal.
+
+    Examples
+    --------
+    >>> rounding("0.7")
+    0.05
+    """
+    return 0.5 * 10.0 ** -decimals(paper)
+
+
+def mean_error(variance: float, runs: int) -> float:
+    """Standard error of a mean of `runs` draws of that variance.
+
+    Examples
+    --------
+    >>> mean_error(4.0, 100)
+    0.2
+    """
+    return sqrt(variance / runs)
+
+
+def variance_error(variance: float, runs: int, kurtosis: float = 3.0) -> float:
+    """Standard error of a variance over `runs` draws: `variance sqrt((kurtosis - 1) / runs)`.
+
+    The kurtosis is 3 for normal draws, 6 for Laplace draws; the simulated one is safest.
+
+    Examples
+    --------
+    >>> round(variance_error(200.0, 80_000, 6.0), 2)
+    1.58
+    """
+    return variance * sqrt((kurtosis - 1) / runs)
+
+
+def share_error(share: float, runs: int) -> float:
+    """Standard error of a share of `runs` trials; never below that of one single success.
+
+    Examples
+    --------
+    >>> share_error(0.5, 100), share_error(0.0, 100)
+    (0.05, 0.01)
+    """
+    return max(sqrt(share * (1 - share) / runs), 1 / runs)
