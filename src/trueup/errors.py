@@ -6,6 +6,8 @@ confidential data), what is needed, and what to do.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class TrueupError(ValueError):
     """Something trueup refuses to do, said in words that a user can act on.
@@ -67,3 +69,17 @@ class BundleError(TrueupError):
 
 class ConvergenceError(TrueupError):
     """A solver or a chain stopped before its answer could be called an answer."""
+
+
+def place_of(error: BaseException) -> str:
+    """Return the file and line that raised an unforeseen error, whose message may quote data.
+
+    Examples
+    --------
+    >>> place_of(KeyError())
+    'unknown place'
+    """
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else "unknown place"

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.errors import ConvergenceError, TrueupError
+from trueup.errors import ConvergenceError, TrueupError, place_of
 from trueup.version import __version__
 
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
@@ -80,15 +80,8 @@ def run_app(app: Callable[[], Any]) -> None:
         sys.exit(FAILURE)
     except Exception as error:
         # The message of an unforeseen error may quote data: name its type and place alone.
-        _say_error(f"internal error {type(error).__name__} at {_place(error)}; please report it")
+        _say_error(f"internal error {type(error).__name__} at {place_of(error)}; please report it")
         sys.exit(FAILURE)
-
-
-def _place(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace and trace.tb_next:
-        trace = trace.tb_next
-    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else "unknown place"
 
 
 def _say_error(text: str) -> None:

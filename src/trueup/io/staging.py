@@ -35,8 +35,10 @@ def refuse_occupied(target: Path) -> None:
 
 
 @contextmanager
-def staged(target: Path) -> Iterator[Path]:
+def staged(target: Path, *, mode: int = 0o755) -> Iterator[Path]:
     """Give a staging folder beside the target; publish it if the block succeeds, else remove it.
+
+    Until then it is the owner's alone; `mode` says who may read it afterwards.
 
     Raises
     ------
@@ -56,7 +58,7 @@ def staged(target: Path) -> Iterator[Path]:
         yield folder
         if folder.exists():  # a run with a ledger has moved it into place itself
             sync(folder)
-            publish(folder, target)
+            publish(folder, target, mode=mode)
     except OSError as error:
         raise BundleError(
             f"cannot write '{target}': {error.strerror}", remedy="check space and permissions"
@@ -79,27 +81,28 @@ def stage(target: Path) -> Path:
 def sync(folder: Path) -> None:
     """Force every file and folder below to the disk."""
     for path in [*folder.rglob("*"), folder]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        to_disk(path)
 
 
-def publish(folder: Path, target: Path) -> None:
+def to_disk(path: Path) -> None:
+    """Force one file or folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def publish(folder: Path, target: Path, *, mode: int = 0o755) -> None:
     """Rename the staging folder into place: one step, and it fails if somebody was faster."""
-    folder.chmod(0o755)
+    folder.chmod(mode)
     try:
         folder.rename(target)
     except OSError:
         raise BundleError(
             f"'{target}' was filled by another run meanwhile", remedy="choose another --out"
         ) from None
-    handle = os.open(target.absolute().parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    to_disk(target.absolute().parent)
 
 
 def write_whole(path: Path, text: str) -> None:

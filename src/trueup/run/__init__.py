@@ -1,0 +1,1 @@
+"""run: where tasks are carried out, and where their results are kept."""

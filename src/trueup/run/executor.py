@@ -1,0 +1,78 @@
+"""What carries out the tasks of a large run, on one machine or on many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, Self, TypeVar
+
+from trueup.errors import TrueupError, place_of
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Executor(Protocol):
+    """Carries out a task on many items; a context manager that gives its workers back.
+
+    A task is **carried out at least once**: a worker may be killed after its work and before its answer, and an
+    engine may start a twin of a slow task. So a task leaves what it makes in `run.parts.Parts`, where the first
+    writer wins, and answers with little more than names.
+
+    Attributes
+    ----------
+    name
+        Of the engine, for logs.
+    workers
+        How many tasks run at once; what memory a task may use follows from it.
+    """
+
+    name: str
+    workers: int
+
+    def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
+        """Carry out a task on every item; yield each item's position and the task's answer, in any order.
+
+        Parameters
+        ----------
+        task
+            A callable that pickles: a module's function, or a frozen dataclass with `__call__`.
+        items
+            What it is called with, one at a time; each pickles too.
+
+        Raises
+        ------
+        TrueupError
+            What the task raised, or that a worker was lost again and again. Other tasks of the map are then
+            given up; what they left in parts stays.
+        """
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *reason: object) -> None: ...
+
+
+def told(error: BaseException, label: str) -> TrueupError:
+    """Turn what a task raised into an error that may cross processes: it quotes no data.
+
+    Examples
+    --------
+    >>> print(told(KeyError("a confidential value"), "measuring bundle 3"))
+    measuring bundle 3 failed with KeyError at unknown place. To do: report it; then continue with --resume.
+    """
+    if isinstance(error, TrueupError):
+        return error
+    if isinstance(error, MemoryError):
+        return out_of_memory(f"{label} needs more memory than there is")
+    return TrueupError(
+        f"{label} failed with {type(error).__name__} at {place_of(error)}",
+        remedy="report it; then continue with --resume",
+    )
+
+
+def out_of_memory(what: str) -> TrueupError:
+    """Say what to do about memory."""
+    return TrueupError(
+        what,
+        remedy="free memory or give fewer --workers, then continue with --resume; or start anew with less --memory",
+    )

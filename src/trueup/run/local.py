@@ -1,0 +1,172 @@
+"""Tasks carried out by processes of this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any, Self
+
+from trueup.errors import TrueupError
+from trueup.run.executor import Item, Result, out_of_memory, told
+
+ATTEMPTS = 3
+"""How often an item is tried whose worker is killed."""
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+class LocalPool:
+    """Worker processes of this machine; a single worker is this process itself.
+
+    Workers are spawned, not forked: libraries with threads do not survive a fork. A worker that is killed is
+    noticed by the end of its pipe, and its item is given to another one.
+
+    Examples
+    --------
+    >>> with LocalPool(1) as pool:
+    ...     dict(pool.map(abs, [-3, 4]))
+    {0: 3, 1: 4}
+    """
+
+    name = "local"
+
+    def __init__(self, workers: int = 1, attempts: int = ATTEMPTS) -> None:
+        self.workers, self.attempts = workers, attempts
+        self._pool: list[_Worker] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        for worker in self._pool:
+            worker.end()
+        self._pool = []
+
+    def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
+        """Carry out a task on every item; see `Executor.map`."""
+        if self.workers == 1:
+            yield from self._here(task, items)
+            return
+        try:
+            yield from self._there(task, items)
+        except BaseException:  # also where the caller stops listening
+            self.__exit__()
+            raise
+
+    def _here(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
+        for at, item in enumerate(items):
+            try:
+                result = task(item)
+            except MemoryError as error:
+                raise told(error, _label(task, at, len(items))) from None
+            yield at, result
+
+    def _there(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
+        waiting, deaths = deque(range(len(items))), Counter()
+        busy: dict[Connection, tuple[_Worker, int]] = {}
+        while waiting or busy:
+            while waiting and (worker := self._idle(busy, len(items))):
+                at = waiting.popleft()
+                worker.give(task, items[at], _label(task, at, len(items)))
+                busy[worker.pipe] = worker, at
+            for pipe in wait(list(busy)):
+                worker, at = busy.pop(pipe)  # pyright: ignore[reportArgumentType]
+                try:
+                    answer = worker.pipe.recv()
+                except (EOFError, OSError):
+                    self._pool.remove(worker)
+                    deaths[at] += 1
+                    ended = worker.end()
+                    if deaths[at] >= self.attempts:
+                        raise _lost(_label(task, at, len(items)), ended, self.attempts) from None
+                    waiting.appendleft(at)
+                    continue
+                if isinstance(answer, TrueupError):
+                    raise answer
+                yield at, answer
+
+    def _idle(self, busy: dict[Connection, Any], items: int) -> _Worker | None:
+        """A worker that has nothing to do, started if there are too few."""
+        if idle := next((w for w in self._pool if w.pipe not in busy), None):
+            return idle
+        if len(self._pool) >= min(self.workers, items):
+            return None
+        self._pool.append(_Worker())
+        return self._pool[-1]
+
+
+class _Worker:
+    """One process and the pipe to it."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, there = context.Pipe()
+        self._process = context.Process(target=_work, args=(there,), daemon=True)
+        with _one_thread_each():
+            self._process.start()
+        there.close()  # the worker holds the only other end: when it dies, the pipe ends
+
+    def give(self, task: Callable, item: Any, label: str) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # a death is noticed when its answer is read
+            self.pipe.send_bytes(pickle.dumps((task, item, label)))
+
+    def end(self) -> int | None:
+        """End the process, and say how it ended."""
+        with suppress(OSError):
+            self.pipe.close()
+        self._process.join(0.1)
+        ended = self._process.exitcode
+        self._process.kill()
+        self._process.join()
+        return self._process.exitcode if ended is None else ended
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Let a process that starts now use one thread for linear algebra: the workers share the cores."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _work(pipe: Connection) -> None:
+    """Carry out what comes through the pipe until it ends, as it does when the driver dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the driver's to handle
+    while True:
+        try:
+            task, item, label = pickle.loads(pipe.recv_bytes())
+        except (EOFError, OSError):
+            return
+        try:
+            answer = task(item)
+        except BaseException as error:
+            answer = told(error, label)
+        with suppress(BrokenPipeError):
+            pipe.send(answer)
+
+
+def _label(task: Callable, at: int, items: int) -> str:
+    name = getattr(task, "__name__", type(task).__name__).lower()
+    return f"task '{name}' on bundle {at + 1} of {items}"
+
+
+def _lost(label: str, exitcode: int | None, attempts: int) -> TrueupError:
+    killed = exitcode is not None and exitcode < 0
+    how = f"was killed by {signal.Signals(-exitcode).name}" if killed and exitcode else f"ended ({exitcode})"
+    return out_of_memory(
+        f"the worker of {label} {how}, {attempts} times; the system does this where memory runs out"
+        if killed
+        else f"the worker of {label} {how}, {attempts} times"
+    )
