@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.kernel.released import Events, Tables, Total, draw, find_events, tabulate, tilts
 from trueup.kernel.released_draw import gibbs
+from trueup.kernel.released_events import Events, find_events
+from trueup.kernel.released_mode import draw
+from trueup.kernel.released_tables import Tables, Total, tabulate, tilts
 from trueup.kernel.released_two import draw_table, mode_table, posterior_two
 from trueup.model.prior import FLAT, CountPrior, Flat
 from trueup.noise import DiscreteLaplace

@@ -5,7 +5,7 @@ The release is k ~ Multinomial(m, a / sum a) with a_s = max(n_s, 0) (Wang 2020, 
     P(k | a)  ~  prod_s a_s^k_s / (sum a)^m  ~  prod_s a_s^k_s  int u^(m-1) e^{-u sum a} du.
 
 Given the auxiliary u ~ Gamma(m, rate sum a) the parts are independent but for the total, and are
-drawn exactly, by the tilted rejection of `trueup.kernel.released`. Alternating the two is a Markov
+drawn exactly, by the tilted rejection of `trueup.kernel.released_mode`. Alternating the two is a Markov
 chain whose only memory is u: consecutive draws are nearly independent.
 """
 
@@ -16,7 +16,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.kernel.released import Tables, Total, draw_true, log_total, noisy_mass
+from trueup.kernel.released_tables import Tables, Total, log_total, noisy_mass
+from trueup.kernel.released_true import draw_true
 
 Integers = NDArray[np.int64]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
-from trueup.kernel.released import Total
+from trueup.kernel.released_tables import Total
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]

@@ -1,0 +1,70 @@
+"""Joint draws of all counts of a tree: the root from its mass, then a split of each parent's count."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True)
+def _split(one, other, total, out, uniforms, chosen):
+    """Draw the left part of a total for every draw in `chosen`, from one running sum."""
+    first = max(0, total - len(other) + 1)
+    last = min(len(one) - 1, total)
+    running = np.empty(last - first + 1)
+    acc = 0.0
+    for i in range(first, last + 1):
+        acc += one[i] * other[total - i]
+        running[i - first] = acc
+    for d in chosen:
+        out[d] = first + min(np.searchsorted(running, uniforms[d] * acc, side="right"), last - first)
+
+
+@njit(cache=True)
+def _split_all(plan, v, messages, totals, rng):
+    """Draw both parts of node `v` for all draws; equal totals share one running sum."""
+    a, b = plan.left[v], plan.right[v]
+    if b < 0:
+        return totals.copy(), totals
+    one, other = messages.masses[a], messages.masses[b]
+    base = messages.offset[a] + messages.offset[b]
+    part = np.empty(len(totals), np.int64)
+    uniforms = np.empty(len(totals))
+    for d in range(len(totals)):
+        uniforms[d] = rng.random()
+    order = np.argsort(totals)
+    begin = 0
+    while begin < len(order):
+        end = begin + 1
+        while end < len(order) and totals[order[end]] == totals[order[begin]]:
+            end += 1
+        _split(one, other, totals[order[begin]] - base, part, uniforms, order[begin:end])
+        begin = end
+    part += messages.offset[a]
+    return part, totals - part
+
+
+@njit(cache=True)
+def draw(plan, messages, n, draws, rng):
+    """Draw counts of all `n` nodes, `(n, draws)`: independent, joint, additive, never negative."""
+    out = np.empty((n, draws), np.int64)
+    running = np.cumsum(messages.masses[0])
+    for d in range(draws):
+        out[0, d] = messages.offset[0] + min(
+            np.searchsorted(running, rng.random() * running[-1], side="right"), len(running) - 1
+        )
+    for v in range(n):
+        if plan.left[v] < 0:
+            continue
+        first = plan.family[v]
+        inner = np.empty((plan.family[v + 1] - first, draws), np.int64)
+        for place in range(len(inner), -1, -1):
+            node = v if place == len(inner) else first + place
+            totals = out[v] if node == v else inner[place]
+            parts = _split_all(plan, node, messages, totals, rng)
+            for child, part in zip((plan.left[node], plan.right[node]), parts):
+                if child >= n:
+                    inner[child - first] = part
+                elif child >= 0:
+                    out[child] = part
+    return out

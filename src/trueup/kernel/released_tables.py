@@ -1,0 +1,168 @@
+"""What is known of one part, and of the total, behind released counts: tables of tilted masses."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+
+_TILTS = 32  # on either side of none
+
+
+class Tables(NamedTuple):
+    """Tilted masses of one part, for each tilt and each kind of part (law and prior).
+
+    Attributes
+    ----------
+    tilt, step
+        (tilts,) per count, and its exponential.
+    near
+        (tilts, kinds, 2 w + 1) mass of `N - a` for a positive noisy count a.
+    zero
+        (tilts, kinds, w + 1) mass of N for a noisy count of zero or less.
+    total
+        (tilts, kinds, A) sums of these over N >= 0; constant from the last entry on if the prior is flat.
+    prior
+        (kinds, P) prior masses; an empty axis for flat.
+    kind
+        (n,) kind of each part.
+    """
+
+    tilt: Reals
+    step: Reals
+    near: Reals
+    zero: Reals
+    total: Reals
+    prior: Reals
+    kind: Integers
+
+
+class Total(NamedTuple):
+    """What the published total says of the true one.
+
+    `log[i]` is the log likelihood (plus log prior) at `low, low + 1, ...`: row 0 where n = m, rows
+    1 and 2 where n is at least, at most m. `radius` is K, or -1 where the total ignores n*.
+    `ceiling` is log M for each tilt.
+    """
+
+    log: Reals
+    low: int
+    radius: int
+    ceiling: Reals
+
+
+def tilts(spread: float, slowest: float) -> Reals:
+    """Return tilts for a total of standard deviation `spread` and laws that fall at least at `slowest`."""
+    largest = min(0.5 * slowest, 8.0 / spread)
+    return np.linspace(-largest, largest, 2 * _TILTS + 1)
+
+
+def tabulate(
+    pmfs: list[Reals], kind: Integers, tilt: Reals, prior: Reals | None, largest: int, on_sum: bool
+) -> Tables:
+    """Tabulate tilted masses of parts.
+
+    Parameters
+    ----------
+    pmfs
+        For each kind of part the masses of its noise at 0, 1, ..., w (symmetric).
+    kind
+        (n,) kind of each part.
+    tilt
+        (tilts,) per count.
+    prior
+        Prior masses of every part at 0, 1, ...; None for flat.
+    largest
+        Largest noisy count that is asked for (counts).
+    on_sum
+        Put the tilt on the noisy counts instead of the true ones.
+    """
+    width = max(len(p) for p in pmfs) - 1
+    padded = np.array([np.pad(p, (0, width + 1 - len(p))) for p in pmfs])
+    both = np.concatenate([padded[:, :0:-1], padded], axis=1)
+    j = np.arange(-width, width + 1)
+    tail = np.cumsum(padded[:, ::-1], axis=1)[:, ::-1]
+    n = np.arange(width + 1)
+    if on_sum:
+        near = np.broadcast_to(both, (tilt.size, *both.shape)).copy()
+        zero = np.array([[_tilted_tail(p, t) for p in padded] for t in tilt])
+    else:
+        near = both * np.exp(np.multiply.outer(tilt, j))[:, None, :]
+        zero = tail * np.exp(np.multiply.outer(tilt, n))[:, None, :]
+    masses = np.zeros((len(pmfs), 0)) if prior is None else np.tile(prior, (len(pmfs), 1))
+    total = _sums(near, zero, masses, width + 1 if prior is None else largest + 1)
+    return Tables(tilt, np.exp(tilt), near, zero, total, masses, kind)
+
+
+def _tilted_tail(pmf: Reals, tilt: float) -> Reals:
+    """Sum over n <= 0 of `e^{tilt n} p(N - n)`, for N = 0..w."""
+    out, running = np.empty_like(pmf), 0.0
+    for count in range(pmf.size - 1, -1, -1):
+        running = pmf[count] + np.exp(-tilt) * running
+        out[count] = running
+    return out
+
+
+@njit(cache=True)
+def _sums(near, zero, prior, size):
+    """Sum tilted masses (times the prior) over N >= 0 for noisy counts 0..size - 1."""
+    tilts, kinds, width = zero.shape
+    width -= 1
+    out = np.zeros((tilts, kinds, size))
+    for t in range(tilts):
+        for g in range(kinds):
+            for n in range(width + 1):
+                out[t, g, 0] += zero[t, g, n] * prior_mass(prior, g, n)
+            for a in range(1, size):
+                for j in range(max(-a, -width), width + 1):
+                    out[t, g, a] += near[t, g, j + width] * prior_mass(prior, g, a + j)
+    return out
+
+
+@njit(cache=True, inline="always")
+def prior_mass(prior, kind, count):
+    """Prior mass of a count; 1 everywhere for a flat prior."""
+    if prior.shape[1] == 0:
+        return 1.0
+    return prior[kind, count] if count < prior.shape[1] else 0.0
+
+
+@njit(cache=True)
+def mass_between(tables, t, kind, low, high):
+    """Sum over noisy counts low..high of tilted masses, relative to `e^{tilt low}`."""
+    mass, step, factor = 0.0, tables.step[t], 1.0
+    for a in range(low, high + 1):
+        mass += noisy_mass(tables, t, kind, a) * factor
+        factor *= step
+    return mass
+
+
+@njit(cache=True, inline="always")
+def noisy_mass(tables, t, kind, a):
+    """Tilted mass of a noisy count, relative to `e^{tilt a}`."""
+    size = tables.total.shape[2]
+    if a < size:
+        return tables.total[t, kind, a]
+    return tables.total[t, kind, size - 1] if tables.prior.shape[1] == 0 else 0.0
+
+
+@njit(cache=True)
+def log_total(total, true_sum, noisy_sum, m):
+    """Log likelihood of the published total."""
+    row = 0
+    if total.radius >= 0:
+        if abs(noisy_sum - m) > total.radius:
+            return -np.inf
+        if total.radius == 0:
+            row = 3
+        elif noisy_sum == m - total.radius:
+            row = 1
+        elif noisy_sum == m + total.radius:
+            row = 2
+    at = true_sum - total.low
+    return total.log[row, at] if 0 <= at < total.log.shape[1] else -np.inf
