@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from trueup.report.charts import Chart
 from trueup.report.pictures import Figure
 
 
@@ -81,7 +82,7 @@ class Table:
         return len(self.columns[0].cells)
 
 
-Block = Text | Notice | Facts | Table | Figure
+Block = Text | Notice | Facts | Table | Figure | Chart
 
 
 @dataclass(frozen=True)
