@@ -44,7 +44,7 @@ def cases(harness: Harness) -> Iterator[Case]:
 
 
 def _whole(problem: Histograms, tree: HistogramTree, *, integer: bool = True):
-    return settle(tree, tree.fit(problem.answers), problem.chains(), integer=integer).values[-1]
+    return settle(tree, tree.fit(problem.answers).subtree, problem.chains(), integer=integer).values[-1]
 
 
 def _own_level_only(problem: Histograms) -> HistogramTree:

@@ -10,7 +10,7 @@ from tests.kernel.test_histogram import SPINE, case, marginals
 from trueup.kernel.anova import Domain, identity, marginalise, summed
 from trueup.kernel.histogram import HistogramTree
 from trueup.kernel.nearest import Metric, nearest_nonnegative
-from trueup.kernel.settle import settle
+from trueup.kernel.settle import node_keys, settle
 from trueup.kernel.structural_zeros import close, restrict
 
 
@@ -73,7 +73,7 @@ def settled(rng, exact=(), zeros=None, noise=1.0):
     if zeros is not None:
         fit, _ = restrict(tree, fit, zeros)
     chains = [[every[k] for k in CHAIN]] * SPINE.depth
-    return truth, fit, settle(tree, fit, chains, zeros=zeros), tree, chains
+    return truth, fit, settle(tree, fit.subtree, chains, zeros=zeros), tree, chains
 
 
 def check_tree(values):
@@ -127,7 +127,7 @@ def test_every_stage_is_within_one_of_its_continuous_solution(rng):
     """A level's totals, rounded, are floors or ceilings of the nearest nonnegative totals under the same parents."""
     _, fit, result, tree, chains = settled(rng, noise=2.0)
     total = [[chain[0], chain[-1]] for chain in chains]
-    continuous = settle(tree, fit, total, integer=False)
+    continuous = settle(tree, fit.subtree, total, integer=False)
     assert abs(result.values[0].sum() - continuous.values[0].sum()) < 1
 
 
@@ -153,7 +153,7 @@ def test_the_total_is_not_pushed_up_by_its_cells(rng):
         ]
         fit = tree.fit(answers)
         for chain, totals in (([every["total"], every["detailed"]], first), ([every["detailed"]], last)):
-            totals.append(settle(tree, fit, [chain], integer=False).values[0].sum() - 200)
+            totals.append(settle(tree, fit.subtree, [chain], integer=False).values[0].sum() - 200)
     z = [np.mean(t) / (np.std(t) / np.sqrt(len(t))) for t in (first, last)]
     assert abs(z[0]) < 5.5
     assert z[1] > 5.5
@@ -166,11 +166,16 @@ def test_ties_are_settled_by_seed_and_not_by_position():
     tree = HistogramTree.prepare(Domain.of([detailed]), spine, [[(detailed, 0.0)], [(detailed, 1.0)]])
     fit = tree.fit([[np.array([[25.0]])], [np.full((10, 1), 2.0)]])
     up = np.zeros(10)
+
+    def keys(seed):
+        seeds = np.array([seed], np.uint64)
+        return [node_keys(seeds, level, np.arange(spine.size(level))) for level in range(2)]
+
     for seed in range(400):
-        result = settle(tree, fit, [[detailed]] * 2, seeds=np.array([seed], np.uint64))
+        result = settle(tree, fit.subtree, [[detailed]] * 2, keys=keys(seed))
         assert result.values[1].sum() == 25
         up += result.values[1][:, 0] - 2
     assert up.sum() == 2000
     assert np.abs(up - 200).max() < 6 * np.sqrt(400 * 0.25)
-    by_index = settle(tree, fit, [[detailed]] * 2).values[1][:, 0]
+    by_index = settle(tree, fit.subtree, [[detailed]] * 2).values[1][:, 0]
     np.testing.assert_array_equal(by_index, [3] * 5 + [2] * 5)

@@ -279,7 +279,7 @@ def test_race_by_voting_age_in_every_block_of_rhode_island(data_dir):
 
     state = _histograms._real(data_dir / "ri_blocks_2010.csv.gz")
     tree = state.tree()
-    result = settle(tree, tree.fit(state.answers), state.chains())
+    result = settle(tree, tree.fit(state.answers).subtree, state.chains())
     assert result.misplaced == result.relaxed == 0
     assert [x.shape for x in result.values] == [(n, 16) for n in _histograms.SIZES]
     for level in range(4):

@@ -18,7 +18,7 @@ The covariance V of z depends on the variances only, so it is prepared once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -146,8 +146,10 @@ class HistogramTree:
     Parameters
     ----------
     domain : Domain that contains every measured marginal
-    spine : the tree
+    spine : the tree, or a forest
     plan : per level, the marginals measured there and their variances (counts squared)
+    below : if the last level is a cut (see `kernel.segment`), the covariances of its nodes' estimates from their
+        subtrees, which lie in other segments: per component (nodes, D, D)
 
     Raises
     ------
@@ -174,7 +176,13 @@ class HistogramTree:
 
     @classmethod
     def prepare(
-        cls, domain: Domain, spine: Spine, plan: Sequence[Sequence[Measured]], *, upward: bool = True
+        cls,
+        domain: Domain,
+        spine: Spine,
+        plan: Sequence[Sequence[Measured]],
+        *,
+        upward: bool = True,
+        below: Sequence[np.ndarray] = (),
     ) -> HistogramTree:
         """Run the covariance recursion; without `upward` every node knows its own measurements only."""
         if not all(variance >= 0 for measured in plan for _, variance in measured):
@@ -182,13 +190,16 @@ class HistogramTree:
                 "a variance that is negative or not a number", needed="0 (exact) to infinity (unmeasured)"
             )
         filters: list[tuple[Filter, ...]] = [()] * spine.depth
-        for level in range(spine.depth - 1, -1, -1):
-            below: list[np.ndarray | None] = [None] * len(domain.components)
-            if upward and level + 1 < spine.depth:
-                below = [f.variance for f in filters[level + 1]]
+        last = spine.depth - 1
+        if below:
+            filters[last] = tuple(map(_known, below))
+        for level in range(last - bool(below), -1, -1):
+            known: list[np.ndarray | None] = [None] * len(domain.components)
+            if upward and level < last:
+                known = [f.variance for f in filters[level + 1]]
             filters[level] = tuple(
                 _filter(domain, spine, level, component, plan[level], variances)
-                for component, variances in zip(domain.components, below, strict=True)
+                for component, variances in zip(domain.components, known, strict=True)
             )
         return cls(domain, spine, tuple(tuple(p) for p in plan), tuple(filters), upward)
 
@@ -199,12 +210,24 @@ class HistogramTree:
 
     def fit(self, answers: Sequence[Sequence[np.ndarray]]) -> Estimates:
         """Estimates from the answers: per level and planned marginal, (nodes, cells of the marginal)."""
-        pairs = list(zip(self.plan, answers, strict=True))
-        informed = [self._information(*pair, level) for level, pair in enumerate(pairs)]
-        exact = [
-            [self._exact(*pair, level, c) for c in self.domain.components] for level, pair in enumerate(pairs)
-        ]
-        return self.solve(informed, exact)
+        z, conflict = self.up(answers)
+        back = self.domain.backward
+        return Estimates(tuple(map(back, self._down(z))), tuple(map(back, z)), conflict)
+
+    def up(
+        self, answers: Sequence[Sequence[np.ndarray]], below: np.ndarray | None = None
+    ) -> tuple[list[np.ndarray], tuple[float, int, int]]:
+        """Upward pass: per level the coefficients (nodes, n) of the estimates from the subtree, and the conflict.
+
+        `below` are those of the last level if it is a cut; then `answers` end one level above it.
+        """
+
+        def measured(level: int) -> tuple[np.ndarray, list[np.ndarray]]:
+            pair = self.plan[level], answers[level]
+            exact = [self._exact(*pair, level, c) for c in self.domain.components]
+            return self.domain.forward(self._information(*pair, level)), exact
+
+        return self._up(measured, below)
 
     def _information(
         self, measured: Sequence[Measured], answers: Sequence[np.ndarray], level: int
@@ -225,58 +248,53 @@ class HistogramTree:
         ]
         return np.concatenate([np.zeros((self.spine.size(level), 0, component.columns)), *parts], axis=1)
 
-    def solve(
-        self, informed: Sequence[np.ndarray], exact: Sequence[Sequence[np.ndarray]] | None = None
-    ) -> Estimates:
-        """Estimates from information vectors `sum M'y / variance` per level (nodes, n).
+    def solve(self, informed: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """The least-squares covariance times `informed`, per level (nodes, n): for functionals of any nodes.
 
-        Without `exact` the exact answers are zero: then `values` is the least-squares covariance times
-        `informed`, for any functional of any nodes.
+        These are the estimates that `informed = sum M'y / variance` would give, were the exact answers zero.
         """
-        coefficients = [self.domain.forward(h) for h in informed]
-        subtree = [np.empty_like(h) for h in coefficients]
-        values = [np.empty_like(h) for h in coefficients]
-        conflicts = [(0.0, 0, 0)]
-        for i, component in enumerate(self.domain.components):
-            column = [level[i] for level in self.filters]
-            h = [component.view(part) for part in coefficients]
-            e = [part[i] for part in exact] if exact is not None else [np.zeros(1)] * len(h)
-            if exact is None:
-                e = [
-                    np.zeros((part.shape[0], f.rows.shape[0], component.columns))
-                    for part, f in zip(h, column)
-                ]
-            z, sums = self._up(column, h, e)
-            x = self._down(column, z, sums)
-            conflicts += [_miss(f, x_l, e_l, level) for level, (f, x_l, e_l) in enumerate(zip(column, x, e))]
-            for level in range(self.spine.depth):
-                component.view(subtree[level])[...] = z[level]
-                component.view(values[level])[...] = x[level]
-        back = self.domain.backward
-        return Estimates(tuple(map(back, values)), tuple(map(back, subtree)), max(conflicts))
 
-    def _up(self, column: Sequence[Filter], h: Sequence[np.ndarray], e: Sequence[np.ndarray]):
-        """Upward pass: estimates from the subtree, and the children's sums of the inner nodes."""
-        z: list[np.ndarray] = [np.zeros(0)] * len(h)
-        sums: list[np.ndarray] = [np.zeros(0)] * len(h)
-        for level in range(len(h) - 1, -1, -1):
-            s = np.zeros_like(h[level])
-            if self.upward and level + 1 < len(h):
-                sums[level] = self.spine.sum_children(level, z[level + 1])
-                s[self.spine.inner[level]] = sums[level]
-            z[level] = column[level].update(s, h[level], e[level])
-        return z, sums
+        def measured(level: int) -> tuple[np.ndarray, list[np.ndarray]]:
+            nodes = self.spine.size(level)
+            pairs = zip(self.domain.components, self.filters[level], strict=True)
+            exact = [np.zeros((nodes, f.rows.shape[0], c.columns)) for c, f in pairs]
+            return self.domain.forward(informed[level]), exact
 
-    def _down(self, column: Sequence[Filter], z: Sequence[np.ndarray], sums: Sequence[np.ndarray]):
+        z, _ = self._up(measured, None)
+        return tuple(map(self.domain.backward, self._down(z)))
+
+    def _up(
+        self, measured: Callable[[int], tuple[np.ndarray, list[np.ndarray]]], below: np.ndarray | None
+    ) -> tuple[list[np.ndarray], tuple[float, int, int]]:
+        """Upward pass over levels whose information and exact answers `measured` gives."""
+        last, conflict = self.spine.depth - 1, (0.0, 0, 0)
+        z = [np.zeros(0)] * last + [np.zeros(0) if below is None else below]
+        for level in range(last - (below is not None), -1, -1):
+            h, exact = measured(level)
+            s = np.zeros_like(h)
+            if self.upward and level < last:
+                s[self.spine.inner[level]] = self.spine.sum_children(level, z[level + 1])
+            z[level] = s
+            for component, f, e in zip(self.domain.components, self.filters[level], exact, strict=True):
+                part = component.view(s)
+                part[...] = f.update(part, component.view(h), e)
+                conflict = max(conflict, _miss(f, part, e, level))
+        return z, conflict
+
+    def _down(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Downward pass: hand every parent's change to its children."""
+        x = list(z[:1])
         if not self.upward:
-            return z
-        x = [z[0]]
+            return list(z)
         for level in range(len(z) - 1):
-            change = product(column[level].below, x[level][self.spine.inner[level]] - sums[level])
-            x.append(
-                z[level + 1] + product(column[level + 1].variance, self.spine.to_children(level, change))
-            )
+            change = x[level][self.spine.inner[level]] - self.spine.sum_children(level, z[level + 1])
+            following = z[level + 1].copy()
+            pairs = zip(self.filters[level], self.filters[level + 1], strict=True)
+            for component, (parent, child) in zip(self.domain.components, pairs, strict=True):
+                price = product(parent.below, component.view(change))
+                view = component.view(following)
+                view += product(child.variance, self.spine.to_children(level, price))
+            x.append(following)
         return x
 
     @cached_property
@@ -315,7 +333,7 @@ class HistogramTree:
 
         Of the least-squares estimates: what nonnegativity and rounding do to it is not in here.
         """
-        response = self.solve(weights).values
+        response = self.solve(weights)
         return float(sum(np.vdot(w, r) for w, r in zip(weights, response, strict=True)))
 
 
@@ -344,6 +362,12 @@ def _filter(
             for part, leaf in ((updated, v), (gain, k), (variance, v))
         )
     return Filter(precision, rows, updated, gain, variance, pseudo_inverse(total))
+
+
+def _known(variance: np.ndarray) -> Filter:
+    """Filter of nodes whose estimates are given."""
+    nothing = np.zeros((0, variance.shape[-1], variance.shape[-1]))
+    return Filter(nothing[:0], nothing[:0], variance, nothing, variance, nothing)
 
 
 def _scatter(inner: np.ndarray, leaf: np.ndarray, where: np.ndarray, nodes: int) -> np.ndarray:

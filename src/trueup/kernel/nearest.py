@@ -81,11 +81,13 @@ class Metric:
             component.view(moved)[...] = product(v, price)
         return tables + self.domain.backward(moved)
 
-    def of_parents(self, keep: np.ndarray) -> Metric:
-        """The same for some of the parents only."""
-        rows, counts = np.repeat(keep, self.counts), self.counts[keep]
+    def of_parents(self, keep: np.ndarray) -> tuple[Metric, np.ndarray]:
+        """The same for some of the parents (their positions) only, and which rows theirs are."""
+        counts = self.counts[keep]
+        first = np.cumsum(counts) - counts
+        rows = np.repeat(self.first[keep] - first, counts) + np.arange(counts.sum())
         parts = tuple(v if v.shape[0] == 1 else v[rows] for v in self.variances)
-        return Metric(self.domain, parts, np.cumsum(counts) - counts, int(rows.sum()), self.tied)
+        return Metric(self.domain, parts, first, rows.size, self.tied), rows
 
 
 @dataclass
@@ -135,9 +137,9 @@ class _Dual:
 
     def of_parents(self, keep: np.ndarray) -> _Dual:
         """The same for some of the parents only."""
-        rows = np.repeat(keep, self.metric.counts)
+        metric, rows = self.metric.of_parents(np.flatnonzero(keep))
         return _Dual(
-            self.metric.of_parents(keep),
+            metric,
             self.tables[rows],
             None if self.zeros is None else self.zeros[rows],
             self.largest[rows],

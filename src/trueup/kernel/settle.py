@@ -1,9 +1,12 @@
 """Nonnegative, then whole, histograms on a tree: one parent at a time from the top, coarse marginals first.
 
-Given a settled parent, its children's least-squares estimates are `t_c = x_c + V_c U^+ (x_p - x_v)`. They are
+Given a settled parent, its children's estimates from their subtrees become `t_c = z_c + V_c U^+ (x_p - s)`. They are
 settled along a chain of nested marginals (the total, ..., every cell): for each marginal of the chain the nearest
 nonnegative tables in the metric of the estimates' covariance, given the parent and the coarser marginal, are found
 (`kernel.nearest`) and, if whole numbers are asked for, rounded with all these sums kept (`kernel.transport`).
+
+What becomes of a parent's children depends on nothing but the parent's table, the children's estimates and keys, so
+levels may be settled in pieces and trees in segments.
 
 Settling the total before the cells matters: nonnegativity pushes small cells up, and a total that follows its cells
 is pushed up with them.
@@ -11,15 +14,18 @@ is pushed up with them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from trueup.kernel.anova import Component, Domain, Marginal, cell_groups, marginalise, refines, relative
-from trueup.kernel.histogram import Estimates, HistogramTree, condition
+from trueup.kernel.histogram import HistogramTree, condition
 from trueup.kernel.nearest import TOLERANCE, Metric, nearest_nonnegative
 from trueup.kernel.transport import hashed, nudges, round_children
+
+PIECE = 500_000  # cells that are settled together
 
 
 def chain(
@@ -64,7 +70,7 @@ class Settled:
 
 def settle(
     tree: HistogramTree,
-    fit: Estimates,
+    estimates: Sequence[np.ndarray],
     chains: Sequence[Sequence[Marginal]],
     *,
     required: Sequence[Sequence[Marginal]] = (),
@@ -72,13 +78,15 @@ def settle(
     integer: bool = True,
     zeros: Sequence[np.ndarray] | None = None,
     tolerance: float = TOLERANCE,
-    seeds: np.ndarray | None = None,
+    keys: Sequence[np.ndarray] = (),
+    above: np.ndarray | None = None,
 ) -> Settled:
     """Settle every level below its parents.
 
     Parameters
     ----------
-    tree, fit : prepared tree and its least-squares estimates
+    tree : prepared tree
+    estimates : per level (nodes, n), from the subtrees or from everything: given the parent they say the same
     chains : per level, nested marginals from the coarsest to the detailed histogram, the level's exact ones
         among them
     required : per level, the shorter chain (exact marginals, detailed histogram) for parents under which zeros
@@ -87,7 +95,9 @@ def settle(
     integer : also round, every stage of the chain within its sums
     zeros : per level, (nodes, n) True where a cell is zero by definition
     tolerance : of the projections, counts
-    seeds : one uint64 a root, which settle ties of rounding; without them the lowest index goes up
+    keys : per level (nodes,) uint64, which settle ties of rounding (see `node_keys`); without them the lowest
+        index goes up
+    above : (roots, n) the roots' tables, if these are settled already
 
     Examples
     --------
@@ -98,17 +108,24 @@ def settle(
     >>> plan = [[(total, 1.0)], [(detailed, 1.0)]]
     >>> tree = HistogramTree.prepare(Domain.of([total, detailed]), spine, plan)
     >>> fit = tree.fit([[np.array([[8.0]])], [np.array([[6.0, -1.0], [3.0, 0.0]])]])
-    >>> settle(tree, fit, [[total, detailed]] * 2).values
+    >>> settle(tree, fit.subtree, [[total, detailed]] * 2).values
     (array([[8, 0]]), array([[5, 0],
            [3, 0]]))
     """
-    results: list[_Result] = []
-    for level in range(tree.spine.depth):
-        stage = _Level.of(tree, fit, level, results[-1].x if results else None, seeds)
+    how = _How(nonnegative, integer, tolerance)
+    results = [] if above is None else [_Result.given(above)]
+    for level in range(len(results), tree.spine.depth):
+        parents = None if level == 0 else results[-1].x[tree.spine.inner[level - 1]].astype(float)
+        stage = _Level.of(tree, estimates[level], level, parents, keys[level] if keys else None)
         mask = None if zeros is None or not zeros[level].any() else zeros[level]
         short = required[level] if required else [chains[level][-1]]
-        how = _How(nonnegative, integer, tolerance)
-        results.append(_with_fallback(stage, chains[level], short, how, mask))
+        pieces = [
+            _with_fallback(
+                stage.of_parents(some), chains[level], short, how, None if mask is None else mask[rows]
+            )
+            for some, rows in stage.pieces()
+        ]
+        results.append(_Result.joined(pieces))
     return Settled(
         tuple(r.x for r in results),
         max(float(r.residual.max()) for r in results),
@@ -116,6 +133,18 @@ def settle(
         sum(r.relaxed for r in results),
         max(r.iterations for r in results),
     )
+
+
+def node_keys(seeds: np.ndarray, level: int, nodes: np.ndarray) -> np.ndarray:
+    """Keys (seeds * nodes,) that settle ties at nodes of a level, by what they are and not by where they stand.
+
+    Examples
+    --------
+    >>> seeds = np.array([5, 7], np.uint64)
+    >>> bool(node_keys(seeds, 1, np.arange(3))[4] == node_keys(seeds[1:], 1, np.array([1]))[0])
+    True
+    """
+    return hashed(hashed(seeds, np.array([level]))[:, None], nodes[None]).ravel()
 
 
 @dataclass(frozen=True)
@@ -133,6 +162,19 @@ class _Result:
     iterations: int
     relaxed: int = 0
 
+    @classmethod
+    def given(cls, x: np.ndarray) -> _Result:
+        """Tables that were settled elsewhere."""
+        return cls(x, np.zeros(1), np.zeros(1, np.int64), 0)
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Result]) -> _Result:
+        """Pieces of a level, one after the other."""
+        x, residual, misplaced = (
+            np.concatenate([getattr(p, name) for p in parts]) for name in ("x", "residual", "misplaced")
+        )
+        return cls(x, residual, misplaced, max(p.iterations for p in parts), sum(p.relaxed for p in parts))
+
 
 def _with_fallback(
     stage: _Level, chain: Sequence[Marginal], short: Sequence[Marginal], how: _How, zeros: np.ndarray | None
@@ -142,7 +184,7 @@ def _with_fallback(
     failed = (result.residual > how.tolerance) | (result.misplaced > 0)
     if not failed.any() or len(short) == len(chain):
         return result
-    part, rows = stage.of_parents(failed)
+    part, rows = stage.of_parents(np.flatnonzero(failed)), np.repeat(failed, stage.metric.counts)
     again = part.settle(short, how, None if zeros is None else zeros[rows])
     result.x[rows] = again.x
     result.residual[failed], result.misplaced[failed] = again.residual, again.misplaced
@@ -155,7 +197,7 @@ class _Level:
     """One level below its settled parents: what is to be settled, and in which metric."""
 
     metric: Metric
-    target: np.ndarray  # (nodes, n) least squares given the settled parents
+    estimates: np.ndarray  # (nodes, n)
     parents: np.ndarray | None  # (parents, n); None at the root
     keys: np.ndarray | None  # (nodes,) for ties
 
@@ -163,30 +205,37 @@ class _Level:
     def of(
         cls,
         tree: HistogramTree,
-        fit: Estimates,
+        estimates: np.ndarray,
         level: int,
-        above: np.ndarray | None,
-        seeds: np.ndarray | None,
+        parents: np.ndarray | None,
+        keys: np.ndarray | None,
     ) -> _Level:
         variances = tuple(f.variance for f in tree.filters[level])
-        size, keys = tree.spine.size(level), None
-        if seeds is not None:
-            node = np.arange(size // seeds.size)
-            keys = hashed(hashed(seeds, np.array([level]))[:, None], node[None]).ravel()
-        if above is None:
-            metric = Metric(tree.domain, variances, np.arange(size), size, tied=False)
-            return cls(metric, fit.values[0], None, keys)
-        first, inner = tree.spine.firsts[level - 1], tree.spine.inner[level - 1]
-        metric = Metric(tree.domain, variances, first, size)
-        parents = above[inner].astype(float)
-        return cls(metric, metric.tie(fit.values[level], parents), parents, keys)
+        size = tree.spine.size(level)
+        first = np.arange(size) if level == 0 else tree.spine.firsts[level - 1]
+        return cls(Metric(tree.domain, variances, first, size, level > 0), estimates, parents, keys)
 
-    def of_parents(self, keep: np.ndarray) -> tuple[_Level, np.ndarray]:
-        """The same for some of the parents only, and which nodes these are."""
-        rows = np.flatnonzero(np.repeat(keep, self.metric.counts))
+    def pieces(self) -> Iterator[tuple[np.ndarray, slice]]:
+        """Runs of parents whose children have few cells in all, and their rows."""
+        last = np.append(self.metric.first, self.metric.rows)
+        cells = last * self.estimates.shape[1]
+        start = 0
+        while start < last.size - 1:
+            stop = max(int(np.searchsorted(cells, cells[start] + PIECE, "right")) - 1, start + 1)
+            yield np.arange(start, stop), slice(last[start], last[stop])
+            start = stop
+
+    def of_parents(self, keep: np.ndarray) -> _Level:
+        """The same for some of the parents (their positions) only."""
+        metric, rows = self.metric.of_parents(keep)
         parents = None if self.parents is None else self.parents[keep]
         keys = None if self.keys is None else self.keys[rows]
-        return _Level(self.metric.of_parents(keep), self.target[rows], parents, keys), rows
+        return _Level(metric, self.estimates[rows], parents, keys)
+
+    @cached_property
+    def target(self) -> np.ndarray:
+        """Least squares (nodes, n) given the settled parents."""
+        return self.estimates if self.parents is None else self.metric.tie(self.estimates, self.parents)
 
     def settle(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
         """Walk down the chain."""

@@ -49,7 +49,7 @@ def restrict(
 
     Returns
     -------
-    Estimates (their `subtree` is the unrestricted one), and the largest count left on a zero cell
+    Estimates (both its parts given everything), and the largest count left on a zero cell
     """
     leaves = [_leaf_cells(tree.spine, level, mask) for level, mask in enumerate(zeros)]
     held = np.concatenate([v[at] for v, at in zip(fit.values, leaves, strict=True)])
@@ -61,7 +61,7 @@ def restrict(
         weights = [np.zeros(at.shape) for at in leaves]
         for w, at, part in zip(weights, leaves, parts, strict=True):
             w[at] = part
-        return tree.solve(weights).values
+        return tree.solve(weights)
 
     def restricted(multipliers: np.ndarray) -> np.ndarray:
         return np.concatenate([v[at] for v, at in zip(covariance(multipliers), leaves, strict=True)])
@@ -75,7 +75,7 @@ def restrict(
     )
     values = tuple(v - c for v, c in zip(fit.values, covariance(multipliers), strict=True))
     left = max(float(np.abs(v[at]).max(initial=0.0)) for v, at in zip(values, leaves, strict=True))
-    return Estimates(values, fit.subtree, fit.conflict), left
+    return Estimates(values, values, fit.conflict), left
 
 
 def _leaf_cells(spine: Spine, level: int, mask: np.ndarray) -> np.ndarray:

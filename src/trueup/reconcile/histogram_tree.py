@@ -55,7 +55,7 @@ class HistogramTree(Method):
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> HistogramProblem:
         """Run the covariance recursion."""
-        return histogram_problem(constraints, headers, upward=self.upward)
+        return histogram_problem(constraints, headers, upward=self.upward, folded=True)
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
         """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.anova import Domain, Marginal, refines
+from trueup.kernel.anova import Domain, Marginal, cell_groups, refines
+from trueup.kernel.fold import Fold
 from trueup.kernel.histogram import Estimates, HistogramTree, determines
-from trueup.kernel.settle import Settled, chain, settle
+from trueup.kernel.settle import Settled, chain, node_keys, settle
 from trueup.kernel.spine import Spine
 from trueup.kernel.structural_zeros import close, restrict
 from trueup.model.cells import Cells, Margin
@@ -23,6 +24,7 @@ from trueup.reconcile.on_linear import LinearProblem
 CONFLICT = 1e-6  # an invariant missed by more than this share of the largest is contradicted by another
 UNSETTLED = 1e-3  # a projection off by more than this (counts) has not been solved
 CHUNK_CELLS = 500_000  # rows of values are solved together up to this many cells
+FUSED_CODES = 64  # structural zeros are folded away while no fused axis is larger
 CONFLICT_CELLS = 50_000  # above this, the conflict is located but not narrowed down to single rows
 
 
@@ -40,6 +42,8 @@ class HistogramProblem:
         Per level, `(places, histogram cells)`: which are zero by definition.
     inherited
         Per level, invariants of deeper levels that are repeated there (empty unless asked for).
+    fold
+        How structural zeros were taken out of the histograms beforehand, where that was possible.
     """
 
     constraints: Constraints
@@ -47,6 +51,7 @@ class HistogramProblem:
     tree: HistogramTree
     zeros: tuple[NDArray[np.bool_], ...]
     inherited: tuple[tuple[Margin, ...], ...]
+    fold: Fold
 
     @property
     def cells(self) -> Cells:
@@ -58,11 +63,16 @@ class HistogramProblem:
         parts = split(values, self.headers, self.cells)
         table = []
         for level, name in enumerate(self.cells.tree.levels):
-            own = [p for h, p in zip(self.headers, parts, strict=True) if h.margin.level == name]
-            own += [self._summed(m, parts, level) for m in self.inherited[level]]
+            own = [(h.margin, p) for h, p in zip(self.headers, parts, strict=True) if h.margin.level == name]
+            own += [(m, self._summed(m, parts, level)) for m in self.inherited[level]]
             places = len(values) * self.cells.tree.sizes[level]
-            table.append([np.asarray(p, float).reshape(places, -1) for p in own])
+            table.append([self._folded(m, np.asarray(p, float).reshape(places, -1)) for m, p in own])
         return table
+
+    def _folded(self, margin: Margin, answers: NDArray) -> NDArray:
+        if self.fold.trivial:
+            return answers
+        return answers[:, self.fold.columns(self.cells.marginal(margin.attributes))]
 
     def _summed(self, margin: Margin, parts: Sequence[NDArray], level: int) -> NDArray:
         """A deeper invariant `(b, ...)`, summed over the places of a level."""
@@ -82,6 +92,7 @@ class HistogramProblem:
 
         For b other than 1 the problem must be `tiled`.
         """
+        self._refuse_excluded(values)
         fit = self.tree.fit(self.answers(values))
         self._refuse_contradiction(fit, values)
         if not self.zeros:
@@ -97,21 +108,29 @@ class HistogramProblem:
         self, fit: Estimates, chains: Sequence[Sequence[Marginal]], seeds: NDArray, *, integer: bool
     ) -> Settled:
         """Settle every level from the top along its chain."""
+        spine = self.tree.spine
         return settle(
             self.tree,
-            fit,
+            fit.subtree,
             chains,
-            required=[self.chain(level, ()) for level in range(self.tree.spine.depth)],
+            required=[self.chain(level, ()) for level in range(spine.depth)],
             nonnegative=self.constraints.nonnegative,
             integer=integer,
             zeros=self.zeros or None,
-            seeds=seeds,
+            keys=[
+                node_keys(seeds, level, np.arange(spine.size(level) // seeds.size))
+                for level in range(spine.depth)
+            ],
         )
 
     def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:
         """Nested marginals to settle at a level: the exact ones there or below, then what fits of `wanted`."""
         exact = [m for plan in self.tree.plan[level:] for m, variance in plan if variance == 0]
-        return chain(wanted, detailed(self.cells), exact)
+        return chain(wanted, self.fold.marginal(detailed(self.cells)), exact)
+
+    def marginal(self, attributes: Sequence[str]) -> Marginal:
+        """The marginal of the (folded) histograms by the named attributes and recodes."""
+        return self.fold.marginal(self.cells.marginal(attributes))
 
     def conflict(self, values: NDArray) -> InfeasibleError | None:
         """Name invariants that cannot hold together in some row of values `(b, q)`, if there are any."""
@@ -119,6 +138,20 @@ class HistogramProblem:
             return None
         linear = LinearProblem(self.constraints, self.headers)
         return next((error for row in values if (error := linear.conflict(row))), None)
+
+    def _refuse_excluded(self, values: NDArray) -> None:
+        """Refuse an invariant that is not zero on cells none of which can occur."""
+        if self.fold.trivial:
+            return
+        parts = split(values, self.headers, self.cells)
+        for header, part in zip(self.headers, parts, strict=True):
+            marginal = self.cells.marginal(header.margin.attributes)
+            table = part.reshape(-1, int(cell_groups(marginal).max()) + 1)
+            if header.exact and np.delete(table, self.fold.columns(marginal), axis=1).any():
+                raise self.conflict(values) or InfeasibleError(
+                    f"structural zeros contradict the invariant '{header.margin}'",
+                    remedy="correct one of them",
+                )
 
     def _refuse_contradiction(self, fit: Estimates, values: NDArray) -> None:
         miss, level, place = fit.conflict
@@ -149,7 +182,7 @@ def refuses_on_histogram(constraints: Constraints) -> str | None:
 
 
 def histogram_problem(
-    constraints: Constraints, headers: Sequence[Measured], *, upward: bool = True
+    constraints: Constraints, headers: Sequence[Measured], *, upward: bool = True, folded: bool = False
 ) -> HistogramProblem:
     """Lay constraints and headers out on the tree of places.
 
@@ -157,6 +190,8 @@ def histogram_problem(
     ----------
     upward
         Let every place learn from the places below it. If not, only invariants below are repeated above.
+    folded
+        Take structural zeros out beforehand by fusing axes, if the fused axes stay small enough.
 
     Raises
     ------
@@ -164,26 +199,59 @@ def histogram_problem(
         If a measured margin is incomplete, or a level's histograms are not determined.
     """
     cells, levels = constraints.cells, constraints.cells.tree.levels
+    inherited = tuple(_inherited(cells, headers, level) if not upward else () for level in range(len(levels)))
+    fold = small_fold(constraints) if folded else None
+    fold = fold or Fold.of(cells.shape[1:])
+    plan = level_plans(constraints, headers, fold)
+    plan = [
+        [*p, *((fold.marginal(cells.marginal(m.attributes)), 0.0) for m in more)]
+        for p, more in zip(plan, inherited)
+    ]
+    domain = domain_of(cells, fold, plan)
+    for level in range(len(levels)) if not upward else [len(levels) - 1]:
+        refuse_undetermined(domain, plan[level], cells, levels[level])
+    tree = HistogramTree.prepare(domain, Spine(cells.tree.child_ptr), plan, upward=upward)
+    zeros = _zeros(constraints, tree.spine) if fold.trivial else ()
+    return HistogramProblem(constraints, tuple(headers), tree, zeros, inherited, fold)
+
+
+def small_fold(constraints: Constraints) -> Fold | None:
+    """The fold of the structural zeros; None if it fuses too many codes for dense blocks."""
+    cells = constraints.cells
+    fold = Fold.of(cells.shape[1:], [cells.where(zero)[0] for zero in constraints.zeros])
+    fused = [len(codes) for axes, codes in zip(fold.parts, fold.codes, strict=True) if len(axes) > 1]
+    return fold if max(fused, default=0) <= FUSED_CODES else None
+
+
+def level_plans(
+    constraints: Constraints, headers: Sequence[Measured], fold: Fold
+) -> list[list[tuple[Marginal, float]]]:
+    """For every level the measured marginals of the folded histograms, and the variances of their noise.
+
+    Raises
+    ------
+    SpecError
+        If only some groups of a margin were measured.
+    """
+    cells = constraints.cells
     if part := next((h for h in headers if h.groups is not None), None):
         raise SpecError(
             f"only some groups of '{part.margin}' were measured",
             remedy="use the method 'general-projection' or 'general-integer'",
         )
-    inherited = tuple(_inherited(cells, headers, level) if not upward else () for level in range(len(levels)))
-    plan = [
+    return [
         [
-            (cells.marginal(h.margin.attributes), float(h.law.variance))
+            (fold.marginal(cells.marginal(h.margin.attributes)), float(h.law.variance))
             for h in headers
             if h.margin.level == name
         ]
-        + [(cells.marginal(m.attributes), 0.0) for m in inherited[level]]
-        for level, name in enumerate(levels)
+        for name in cells.tree.levels
     ]
-    domain = Domain.of([detailed(cells), *(m for part in plan for m, _ in part)])
-    for level in range(len(levels)) if not upward else [len(levels) - 1]:
-        _refuse_undetermined(domain, plan[level], cells, levels[level])
-    tree = HistogramTree.prepare(domain, Spine(cells.tree.child_ptr), plan, upward=upward)
-    return HistogramProblem(constraints, tuple(headers), tree, _zeros(constraints, tree.spine), inherited)
+
+
+def domain_of(cells: Cells, fold: Fold, plan: Sequence[Sequence[tuple[Marginal, float]]]) -> Domain:
+    """The basis in which all planned marginals are block diagonal."""
+    return Domain.of([fold.marginal(detailed(cells)), *(m for part in plan for m, _ in part)])
 
 
 def _inherited(cells: Cells, headers: Sequence[Measured], level: int) -> tuple[Margin, ...]:
@@ -191,7 +259,8 @@ def _inherited(cells: Cells, headers: Sequence[Measured], level: int) -> tuple[M
     return tuple(h.margin for h in headers if h.exact and cells.tree.level(h.margin.level) > level)
 
 
-def _refuse_undetermined(domain: Domain, plan, cells: Cells, level: str) -> None:
+def refuse_undetermined(domain: Domain, plan, cells: Cells, level: str) -> None:
+    """Raise SpecError if a level's measurements do not determine its histograms."""
     if not determines(domain, plan):
         margin = Margin(level, tuple(a.name for a in cells.attributes))
         raise SpecError(
@@ -228,7 +297,9 @@ def solution(
         _solve(tiled[len(part)], part, chains, seeds[i : i + size], integer)
         for i, part in zip(starts, parts, strict=True)
     ]
-    counts = np.concatenate([counts for counts, _, _ in done]).reshape(*values.shape[:-1], problem.cells.n)
+    counts = problem.fold.unfold(np.concatenate([counts for counts, _, _ in done])).reshape(
+        *values.shape[:-1], problem.cells.n
+    )
     status = next((s for _, s, _ in done if s != "solved"), "solved")
     return Solution(counts, status, {key: max(s[key] for _, _, s in done) for key in done[0][2]})
 
@@ -250,7 +321,7 @@ def _solve(
         if error := problem.conflict(values):
             raise error
         status = "invariants or structural zeros leave no room under some place"
-    counts = settled.values[-1].reshape(len(values), -1)
+    counts = settled.values[-1].reshape(len(values), problem.cells.shape[0], -1)
     return (counts.astype(np.int64) if integer else counts), status, stats
 
 
@@ -261,6 +332,17 @@ def standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray]:
         {Margin(level) for level in cells.tree.levels} | {h.margin for h in problem.headers} | {cells.finest}
     )
     return {
-        m: np.sqrt(tree.margin_variances(cells.tree.level(m.level), cells.marginal(m.attributes))).ravel()
+        m: _spread(
+            problem,
+            m,
+            np.sqrt(tree.margin_variances(cells.tree.level(m.level), problem.marginal(m.attributes))),
+        )
         for m in sorted(margins, key=str)
     }
+
+
+def _spread(problem: HistogramProblem, margin: Margin, errors: NDArray) -> NDArray:
+    """Errors of a folded table in the table itself: none where nothing can occur."""
+    full = np.zeros((len(errors), problem.cells.size(margin) // len(errors)))
+    full[:, problem.fold.columns(problem.cells.marginal(margin.attributes))] = errors
+    return full.ravel()

@@ -57,7 +57,7 @@ class TopDownMultipass(HistogramTree):
         """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
         if not self.passes:
             return super().apply(state, values, rng)
-        wanted = [state.cells.marginal(attributes) for attributes in self.passes]
+        wanted = [state.marginal(attributes) for attributes in self.passes]
         chains = [state.chain(level, wanted) for level in range(len(state.tree.plan))]
         return solution(state, values, chains, rng, integer=self.integer)
 
