@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -24,12 +25,21 @@ def answers_of(segment, cells, headers, parts):
     return found
 
 
-def by_segments(constraints, headers, values, seed, boundaries, places, **options):
+def runs(places, size):
+    """Runs of neighbouring places, `size` at a time."""
+    return [(a, min(a + size, places)) for a in range(0, places, size)]
+
+
+def by_segments(constraints, headers, values, seed, boundaries, size, **options):
     """Both sweeps, every task through pickle."""
     cells = constraints.cells
     plan = segment_plan(constraints, headers, **options)
     parts = split(values, headers, cells)
-    rows = plan.cut(cells.tree, boundaries, places)
+    edges = [0, *boundaries, len(cells.tree.levels) - 1]
+    rows = [
+        [plan.segment(cells.tree, *pair, *run) for run in runs(cells.tree.sizes[pair[0]], size)]
+        for pair in pairwise(edges)
+    ]
     below: list = [None] * len(rows)
     for i in range(len(rows) - 1, 0, -1):
         summaries = []
@@ -65,6 +75,6 @@ def test_any_cutting_gives_the_integers_of_the_whole_tree(structure, rng):
     seed = tie_seed(np.random.default_rng(7))
     depth = len(constraints.cells.tree.levels)
     for boundaries in ([], *([b] for b in range(1, depth - 1)), list(range(1, depth - 1))):
-        for places in (1, 5, 1000):
-            cut = by_segments(constraints, headers, values, seed, boundaries, places)
+        for size in (1, 2, 1000):
+            cut = by_segments(constraints, headers, values, seed, boundaries, size)
             np.testing.assert_array_equal(cut, whole)

@@ -14,10 +14,11 @@ arrays, so a task needs nothing but its arguments. The upward pass of a segment 
 less than to keep its estimates.
 
     plan = segment_plan(constraints, headers)
-    rows = plan.cut(tree, boundaries=[2], places=5_000)          # rows of segments, the root's first
-    summaries = [up(s, answers_of(s)) for s in rows[1]]
-    top = down(rows[0][0], answers_of(rows[0][0]), Summary.join(summaries), None, seed)
-    for s in rows[1]:
+    root = plan.segment(tree, 0, 2, 0, 1)
+    rest = [plan.segment(tree, 2, 5, start, stop) for start, stop in pairwise(edges)]
+    below = Summary.join([up(s, answers_of(s)) for s in rest])
+    top = down(root, answers_of(root), below, None, seed)
+    for s in rest:
         down(s, answers_of(s), None, top.tables[-1][s.start : s.stop], seed)
 """
 
@@ -90,28 +91,8 @@ class SegmentPlan:
         """Number of cells of a histogram, structural zeros included."""
         return int(np.prod(self.fold.sizes))
 
-    def cut(self, tree: Tree, boundaries: Sequence[int], places: int) -> list[list[Segment]]:
-        """Cut the tree at boundary levels, and every part between into segments of at most `places` places.
-
-        A segment is never less than one top place with all below it in its levels, so it may be larger.
-
-        Parameters
-        ----------
-        boundaries
-            Levels, rising, none of them the first or the last; none for one segment.
-        places
-            Places in all levels of a segment but its top one; its memory grows with them (see `memory`).
-        """
-        edges = [0, *boundaries, len(tree.levels) - 1]
-        if sorted(set(edges)) != edges and len(tree.levels) > 1:
-            raise SpecError(
-                f"boundary levels {list(boundaries)}",
-                needed=f"rising levels between 1 and {len(tree.levels) - 2}, each once",
-            )
-        pairs = list(zip(edges[:-1], edges[1:], strict=True))
-        return [[self._segment(tree, *pair, *run) for run in _runs(tree, *pair, places)] for pair in pairs]
-
-    def _segment(self, tree: Tree, top: int, bottom: int, start: int, stop: int) -> Segment:
+    def segment(self, tree: Tree, top: int, bottom: int, start: int, stop: int) -> Segment:
+        """The places `start` to `stop` of level `top` and all below them down to level `bottom`."""
         counts, firsts = [], [start]
         first, last = tree.level_ptr[top] + start, tree.level_ptr[top] + stop
         for level in range(top, bottom):
@@ -364,23 +345,6 @@ def tie_seed(rng: np.random.Generator) -> np.uint64:
 def _columns(constraints: Constraints, headers: Sequence[Measured], fold: Fold, level: str):
     marginals = [constraints.cells.marginal(h.margin.attributes) for h in headers if h.margin.level == level]
     return tuple((fold.columns(m), int(cell_groups(m).max()) + 1) for m in marginals)
-
-
-def _runs(tree: Tree, top: int, bottom: int, places: int) -> list[tuple[int, int]]:
-    """Runs of neighbouring places of the top level with at most so many places below them down to the bottom."""
-    edges = np.arange(tree.level_ptr[top], tree.level_ptr[top + 1] + 1)
-    size = np.zeros(edges.size, np.int64)
-    for _ in range(top, bottom):
-        edges = tree.child_ptr[edges]
-        size += edges - edges[0]
-    if top == 0:
-        return [(0, edges.size - 1)]
-    runs, start = [], 0
-    while start < edges.size - 1:
-        stop = max(int(np.searchsorted(size, size[start] + places, "right")) - 1, start + 1)
-        runs.append((start, stop))
-        start = stop
-    return runs
 
 
 def _tree(segment: Segment, below: Summary | None) -> HistogramTree:
