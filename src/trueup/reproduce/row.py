@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import hypot, isfinite, sqrt
+from math import floor, hypot, isfinite, log10, sqrt
 from typing import Literal
 
 from trueup.errors import SpecError
@@ -46,10 +46,14 @@ class Row:
 
     @property
     def text(self) -> str:
-        """Ours with one decimal more than the paper printed."""
+        """Ours with one decimal more than the paper printed, up to three more where ours is small."""
         if isinstance(self.ours, str):
             return self.ours
-        return f"{self.ours:,.{decimals(self.paper) + 1}f}" if self.paper else f"{self.ours:,.4g}"
+        if not self.paper:
+            return f"{self.ours:,.4g}"
+        small = 2 - floor(log10(abs(self.ours))) if 0 < abs(self.ours) < 1 else 0  # three digits that count
+        least, most = decimals(self.paper) + 1, decimals(self.paper) + 3
+        return f"{self.ours:,.{min(max(small, least), most)}f}"
 
 
 def compare(
