@@ -69,7 +69,7 @@ def write_measurements(folder: Path, spec_text: str, measurements: Measurements)
         "kind": "measurements",
         "spec": hashlib.sha256(spec_text.encode()).hexdigest(),
         "measurements": measurements.digest,
-        "guarantee": _guarantee_out(measurements.guarantee),
+        "guarantee": guarantee_out(measurements.guarantee),
         "headers": headers,
         "ledger": None,
     }
@@ -91,7 +91,7 @@ def write_release(folder: Path, release: Release) -> dict[str, Any]:
         "method": dict(release.method),
         "checks": dict(release.checks),
         "stats": dict(release.stats),
-        "counts": [{"file": f"counts/{slug(m)}.parquet", **_margin_out(m)} for m in release.published],
+        "counts": [{"file": f"counts/{slug(m)}.parquet", **margin_out(m)} for m in release.published],
     }
 
 
@@ -147,7 +147,7 @@ def read_measurements(folder: Path) -> Measurements:
     cells = build_cells(spec, _read_places(folder / "public" / "places.parquet", spec))
     pairs = [_read_header(folder / "public", entry) for entry in manifest["headers"]]
     record = Measurements(
-        cells, tuple(h for h, _ in pairs), tuple(v for _, v in pairs), _guarantee_in(manifest["guarantee"])
+        cells, tuple(h for h, _ in pairs), tuple(v for _, v in pairs), guarantee_in(manifest["guarantee"])
     )
     if record.digest != manifest["measurements"]:
         raise BundleError(f"the measurements of '{folder}' do not have the digest that its manifest states")
@@ -237,14 +237,15 @@ def margin_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
     places, *sizes = cells.margin_shape(margin)
     per_place = int(np.prod(sizes, dtype=np.int64))
     level = cells.tree.level(margin.level)
-    columns = {name: np.repeat(col, per_place) for name, col in _keys(cells.tree, level).items()}
+    columns = {name: np.repeat(col, per_place) for name, col in place_keys(cells.tree, level).items()}
     grid = np.indices(sizes).reshape(len(sizes), -1) if sizes else []
     for recode, index in zip(cells.kept(margin), grid):
         columns[recode.name] = np.tile(np.array(recode.values)[index], places)
     return columns
 
 
-def _keys(tree: Tree, level: int) -> dict[str, NDArray]:
+def place_keys(tree: Tree, level: int) -> dict[str, NDArray]:
+    """Key columns of the places of a level, as published tables name them."""
     if tree.keys and tree.keys[level]:
         return tree.keys[level]
     return {tree.levels[level]: np.arange(tree.sizes[level]).astype(str)}
@@ -284,39 +285,46 @@ def _write_header(
         columns = {name: column[header.groups] for name, column in columns.items()}
         columns["group"] = header.groups
     write_parquet(public / file, columns | {"exact" if header.exact else "noisy": values})
+    return {"file": file, **header_out(header), "some_groups": header.groups is not None}
+
+
+def header_out(header: Measured) -> dict[str, Any]:
+    """What a manifest says of a measured margin."""
     return {
-        "file": file,
         "query": header.query,
-        **_margin_out(header.margin),
+        **margin_out(header.margin),
         "status": "published exactly as enumerated" if header.exact else "noisy",
         "law": header.law.name,
         "parameters": header.law.parameters(),
-        "some_groups": header.groups is not None,
     }
+
+
+def header_in(entry: Mapping[str, Any], groups: NDArray[np.int64] | None = None) -> Measured:
+    """Read what a manifest says of a measured margin."""
+    noisy = entry["law"] != Exact.name
+    law = law_named(entry["law"]).from_parameters(entry["parameters"]) if noisy else Exact()
+    return Measured(entry["query"], Margin(entry["level"], tuple(entry["attributes"])), law, groups)
 
 
 def _read_header(public: Path, entry: Mapping[str, Any]) -> tuple[Measured, NDArray[np.int64]]:
     table = open_table(public / entry["file"])
-    law = (
-        law_named(entry["law"]).from_parameters(entry["parameters"])
-        if entry["law"] != Exact.name
-        else Exact()
-    )
-    groups = table.select(["group"])["group"] if entry["some_groups"] else None
-    value = "exact" if law.name == Exact.name else "noisy"
-    margin = Margin(entry["level"], tuple(entry["attributes"]))
-    return Measured(entry["query"], margin, law, groups), table.select([value])[value].astype(np.int64)
+    header = header_in(entry, table.select(["group"])["group"] if entry["some_groups"] else None)
+    value = "exact" if header.exact else "noisy"
+    return header, table.select([value])[value].astype(np.int64)
 
 
-def _margin_out(margin: Margin) -> dict[str, Any]:
+def margin_out(margin: Margin) -> dict[str, Any]:
+    """What a manifest says of a margin."""
     return {"level": margin.level, "attributes": list(margin.attributes)}
 
 
-def _guarantee_out(guarantee: Guarantee) -> dict[str, Any]:
+def guarantee_out(guarantee: Guarantee) -> dict[str, Any]:
+    """A guarantee as JSON, amounts as rational text."""
     return json.loads(json.dumps(asdict(guarantee), default=str))
 
 
-def _guarantee_in(entry: Mapping[str, Any]) -> Guarantee:
+def guarantee_in(entry: Mapping[str, Any]) -> Guarantee:
+    """Read a guarantee from JSON."""
     charges = (
         Charge(**{**c, "amount": Fraction(c["amount"]), "delta": Fraction(c["delta"])})
         for c in entry["charges"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
 from trueup.errors import BundleError
@@ -38,7 +40,8 @@ def refuse_occupied(target: Path) -> None:
 def staged(target: Path, *, mode: int = 0o755) -> Iterator[Path]:
     """Give a staging folder beside the target; publish it if the block succeeds, else remove it.
 
-    Until then it is the owner's alone; `mode` says who may read it afterwards.
+    Until then it is the owner's alone; `mode` says who may read it afterwards. What killed runs to the
+    same target have left is removed first.
 
     Raises
     ------
@@ -53,29 +56,75 @@ def staged(target: Path, *, mode: int = 0o755) -> Iterator[Path]:
     >>> sorted(p.name for p in out.iterdir())
     ['a.txt']
     """
-    folder = stage(target)
-    try:
-        yield folder
-        if folder.exists():  # a run with a ledger has moved it into place itself
-            sync(folder)
-            publish(folder, target, mode=mode)
-    except OSError as error:
-        raise BundleError(
-            f"cannot write '{target}': {error.strerror}", remedy="check space and permissions"
-        ) from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def stage(target: Path) -> Path:
-    """Make an empty staging folder beside the target, on the same file system."""
     refuse_occupied(target)
+    sweep(target)
+    with ExitStack() as stack:
+        folder = _stage(target, stack)
+        try:
+            yield folder
+            if folder.exists():  # a run with a ledger has moved it into place itself
+                sync(folder)
+                publish(folder, target, mode=mode)
+        except OSError as error:
+            raise BundleError(
+                f"cannot write '{target}': {error.strerror}", remedy="check space and permissions"
+            ) from None
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stage(target: Path, stack: ExitStack) -> Path:
+    """Make an empty staging folder beside the target, on the same file system, and hold it."""
     try:
-        return Path(tempfile.mkdtemp(prefix=f".{target.name}.staging-", dir=target.absolute().parent))
+        while True:
+            folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.staging-", dir=target.absolute().parent))
+            with suppress(BlockingIOError, FileNotFoundError):  # swept before it was held
+                stack.enter_context(holding(folder))
+                return folder
     except OSError as error:
         raise BundleError(
             f"cannot write beside '{target}': {error.strerror}", remedy="check permissions"
         ) from None
+
+
+def sweep(target: Path) -> None:
+    """Remove the staging folders beside a target that nobody holds: their processes have died."""
+    for folder in target.absolute().parent.glob(f".{escape(target.name)}.staging-*"):
+        remove_unheld(folder)
+
+
+def remove_unheld(folder: Path) -> None:
+    """Remove a folder unless a process holds it, or the file system cannot tell."""
+    with suppress(OSError), holding(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[None]:
+    """Hold a folder, also under a new name, until the block or the process ends, however it ends.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process holds it.
+    FileNotFoundError
+        If it is gone.
+
+    Examples
+    --------
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with holding(folder), holding(folder):
+    ...     pass
+    Traceback (most recent call last):
+    BlockingIOError: [Errno 11] Resource temporarily unavailable
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        folder.stat()
+        yield
+    finally:
+        os.close(handle)
 
 
 def sync(folder: Path) -> None:
@@ -122,10 +171,17 @@ def write_whole(path: Path, text: str) -> None:
     """
     if path.exists():
         raise BundleError(f"'{path}' exists", remedy="choose another --out")
+    replace_whole(path, text)
+
+
+def replace_whole(path: Path, text: str) -> None:
+    """Write one file, or replace one, whole or not at all; BundleError if the disk refuses."""
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
         part.write_text(text, encoding="utf-8")
+        to_disk(part)
         part.replace(path)
+        to_disk(path.absolute().parent)
     except OSError as error:
         raise BundleError(
             f"cannot write '{path}': {error.strerror}", remedy="check the folder and its space"

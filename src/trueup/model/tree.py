@@ -138,9 +138,9 @@ class Tree:
 
     @cached_property
     def parents(self) -> NDArray[np.int64]:
-        """Parent of every node; -1 for the root."""
+        """Parent of every node; -1 for a root."""
         parents = np.repeat(np.arange(len(self.child_ptr) - 1), np.diff(self.child_ptr))
-        return np.concatenate([[-1], parents])
+        return np.concatenate([np.full(self.level_ptr[1], -1), parents])
 
     def ancestors(self, fine: int, coarse: int) -> NDArray[np.int64]:
         """For every place of level `fine`, its ancestor's position within level `coarse`."""
@@ -151,11 +151,41 @@ class Tree:
 
     def leaf_ptr(self, level: int) -> NDArray[np.int64]:
         """`(size + 1,)`: place `i` of the level holds the leaves `leaf_ptr[i]:leaf_ptr[i + 1]`."""
-        last = len(self.levels) - 1
-        edges = np.arange(self.level_ptr[level], self.level_ptr[level + 1] + 1)
-        for _ in range(last - level):
+        return self.starts(level, len(self.levels) - 1)
+
+    def starts(self, coarse: int, fine: int) -> NDArray[np.int64]:
+        """`(size + 1,)`: where the descendants of every place of level `coarse` begin within level `fine`, and end."""
+        edges = np.arange(self.level_ptr[coarse], self.level_ptr[coarse + 1] + 1)
+        for _ in range(fine - coarse):
             edges = self.child_ptr[edges]
-        return edges - self.level_ptr[last]
+        return edges - self.level_ptr[fine]
+
+    def branch(self, top: int, first: int, last: int, bottom: int) -> Tree:
+        """The places `first:last` of level `top` with all below them down to level `bottom`: a forest of its own.
+
+        Examples
+        --------
+        >>> tree = Tree.from_columns(["all", "area", "block"],
+        ...     [{}, {"area": ["a", "a", "b", "b"]}, {"block": ["1", "2", "1", "2"]}])
+        >>> branch = tree.branch(1, 1, 2, 2)
+        >>> branch.sizes, branch.label("block", 0)
+        ((1, 2), 'b/1')
+        """
+        within = [slice(*self.starts(top, level)[[first, last]].tolist()) for level in range(top, bottom + 1)]
+        sizes = [s.stop - s.start for s in within]
+        counts = [self._children(top + i)[s] for i, s in enumerate(within[:-1])]
+        counts.append(np.zeros(sizes[-1], dtype=np.int64))
+        return Tree(
+            self.levels[top : bottom + 1],
+            sizes[0] + np.append(0, np.cumsum(np.concatenate(counts))),
+            np.append(0, np.cumsum(sizes)),
+            tuple({k: col[s] for k, col in keys.items()} for keys, s in zip(self.keys[top:], within)),
+            tuple(None if col is None else col[s] for col, s in zip(self.names[top:], within)),
+        )
+
+    def _children(self, level: int) -> NDArray[np.int64]:
+        """How many children each place of a level has."""
+        return np.diff(self.child_ptr[self.level_ptr[level] : self.level_ptr[level + 1] + 1])
 
     def label(self, level: str, place: int) -> str:
         """Return the key of a place as one text, for errors and reports."""
