@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from trueup import infer, reconcile
 from trueup.model.posterior import Ratio
-from trueup.model.prior import Prior
+from trueup.model.prior import PRIORS
 from trueup.model.spec import FORMAT, Spec
 from trueup.noise import JOINT_LAWS, LAWS
 
@@ -56,10 +56,10 @@ def _record_schema(kind: type) -> dict[str, Any]:
 def _method_schema(kind: Any, shared: dict) -> dict[str, Any]:
     schema = TypeAdapter(kind).json_schema()
     properties = {"method": {"const": kind.name}, **schema.get("properties", {}), **shared}
-    if properties.get("prior", {}).get("default") == "flat":  # a name, or a table that `read_prior` reads
-        prior = TypeAdapter(Prior).json_schema()
-        schema["$defs"] = schema.get("$defs", {}) | prior.pop("$defs")
-        properties["prior"] = {**prior, "anyOf": [{"enum": ["flat"]}, *prior["anyOf"]], "default": "flat"}
+    for prior in (
+        schema["$defs"][kind.__name__] for kind in PRIORS if kind.__name__ in schema.get("$defs", {})
+    ):
+        prior["required"] = ["name", *prior.get("required", [])]  # a table of a spec names its prior
     return {
         **schema,
         "title": kind.name,

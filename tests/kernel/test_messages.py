@@ -10,6 +10,7 @@ from tests.reference.posterior import enumerate_tree, marginal
 from trueup.infer.factors import FactorTable
 from trueup.kernel.messages import joint_draws, marginals, mode, solve
 from trueup.kernel.pmf import OPEN
+from trueup.kernel.upward import beyond
 from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson
 from trueup.noise import law_named
 
@@ -230,3 +231,22 @@ def test_the_mode_is_a_mode(child_ptr, rng):
         found = mode(solved)
         at = np.flatnonzero((nodes == found).all(axis=1))
         assert mass[at[0]] == pytest.approx(mass.max(), rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [0.2, 0.7, 1.0, 3.0])
+@pytest.mark.parametrize("depth", [3.0, 8.0])
+def test_the_mass_beyond_a_prior_is_bounded(size, depth):
+    """Negative binomials below size 1 are not log-concave; a bound that takes them so is too small."""
+    prior, counts = NegativeBinomial(mean=50.0, size=size), np.arange(200_000)
+    law = law_named("discrete-laplace")("1/10")
+    for measured in ({}, {1: [(law, 40)]}, {1: [(law, 4)]}):
+        factors = build(np.array([1, 2, 2]), measured, prior=prior, depth=depth)
+        solved = solve(np.array([1, 2, 2]), factors)
+        tilted, log = solved.tilted, prior.logpmf(counts) - solved.tilted.top[1]
+        log = log + tilted.slope[1] * counts + sum(x.logpmf(y - counts) for x, y in measured.get(1, []))
+        masses = np.exp(log)
+        actual = masses.sum() - masses[tilted.low[1] : tilted.high[1] + 1].sum()
+        assert actual <= beyond(tilted, 1)[0] * (1 + 1e-9)
+        if size < 1 and not measured:
+            bent = tilted._replace(factors=factors._replace(open_ended=np.ones(len(factors.open_ended))))
+            assert actual > beyond(bent, 1)[0]

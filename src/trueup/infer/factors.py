@@ -41,12 +41,12 @@ class FactorTable:
         self._lower, self._upper = lower.copy(), upper.copy()
         self._known: dict[Hashable, tuple[int, int]] = {}
         self._logs: list[Reals] = []
-        self._open: list[bool] = []
+        self._open: list[float] = []
         self._rows: list[tuple[Integers, Integers, int]] = []
 
     def add_law(self, law: Law, nodes: Integers, values: Integers, depth: float) -> None:
         """Measure nodes under a law of noise, down to `depth` nats below its peak."""
-        reach = self._table(law, lambda: _law_table(law, depth), open_ended=np.isinf(_support(law)))
+        reach = self._table(law, lambda: _law_table(law, depth), open_ended=float(np.isinf(_support(law))))
         self._rows.append((nodes, values - reach, self._known[law][0]))
 
     def add_prior(self, prior: Prior, leaves: Integers, depth: float) -> None:
@@ -81,26 +81,27 @@ class FactorTable:
             table[order].astype(np.int64),
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             np.concatenate(self._logs or [np.zeros(0)]),
-            np.array(self._open, dtype=np.int64),
+            np.array(self._open, dtype=float),
             self._lower,
             self._upper,
         )
 
-    def _table(self, key: Hashable, make: Callable[[], tuple[Reals, int]], open_ended: bool) -> int:
+    def _table(self, key: Hashable, make: Callable[[], tuple[Reals, int]], open_ended: float) -> int:
         """Store a table once; return how far left of its origin it starts."""
         if key not in self._known:
             log, reach = make()
             self._known[key] = (len(self._logs), reach)
             self._logs.append(log)
-            self._open.append(bool(open_ended))
+            self._open.append(open_ended)
         return self._known[key][1]
 
     def _add_same(self, key: Hashable, log: Reals, leaves: Integers) -> None:
-        self._table(key, lambda: (log, 0), open_ended=False)
+        self._table(key, lambda: (log, 0), open_ended=0.0)
         self._rows.append((leaves, np.zeros(len(leaves), np.int64), self._known[key][0]))
 
     def _add_cell(self, prior: Poisson | NegativeBinomial, leaf: int, depth: float) -> None:
-        start = -self._table(prior, lambda: _prior_table(prior, depth), open_ended=True)
+        bend = min(_one_size(prior), 1.0)
+        start = -self._table(prior, lambda: _prior_table(prior, depth), open_ended=bend)
         self._rows.append((np.array([leaf]), np.array([start]), self._known[prior][0]))
 
     def _add_flat_total(self, prior: FlatTotal, leaves: Integers) -> None:
@@ -112,6 +113,11 @@ class FactorTable:
         if prior.split == "multinomial":
             for leaf, share in zip(leaves, prior.shares(len(leaves))):
                 self._add_same(("part", share), prior.log_part(totals, share), np.array([leaf]))
+
+
+def _one_size(prior: Poisson | NegativeBinomial) -> float:
+    """Size of a negative binomial; infinite for Poisson."""
+    return float(prior.size) if isinstance(prior, NegativeBinomial) else np.inf  # pyright: ignore[reportArgumentType]
 
 
 def _support(law: Law) -> float:

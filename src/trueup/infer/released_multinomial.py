@@ -18,7 +18,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured
 from trueup.model.nested import canonical
 from trueup.model.posterior import Drawn, Marginals
-from trueup.model.prior import FLAT, Bounded, CountPrior, FlatTotal, read_prior
+from trueup.model.prior import FLAT, AnyPrior, Bounded, CountPrior, FlatTotal, Prior, settle_priors
 from trueup.noise.law import Law
 
 BLOCK = 1000
@@ -51,12 +51,15 @@ class ReleasedMultinomial(Method):
     release: Literal["mode", "sample"] = "mode"
     total: Literal["independent", "summed"] = "independent"
     empty: Literal["error", "uniform"] = "uniform"
-    prior: Mapping[str, Any] | str = "flat"
+    prior: AnyPrior = FLAT
 
     name: ClassVar[str] = "released-multinomial"
     title: ClassVar[str] = "released counts alone: behind a multinomial mode or draw of one sum"
     structures: ClassVar[frozenset[str]] = frozenset({"sum"})
     released: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        settle_priors(self)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """One noisy version of each part, at most one of the total, nothing else."""
@@ -153,9 +156,8 @@ class _State:
         return out
 
 
-def _priors(entry: Mapping[str, Any] | str) -> tuple[CountPrior, CountPrior]:
+def _priors(given: Prior) -> tuple[CountPrior, CountPrior]:
     """Priors on the parts and on the total."""
-    given = read_prior(entry)
     given.refuse_varying()
     if not isinstance(given, FlatTotal):
         return given, FLAT

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured, split
 from trueup.model.nested import NestedTree
 from trueup.model.posterior import Drawn, Marginals
-from trueup.model.prior import Prior, read_prior
+from trueup.model.prior import FLAT, AnyPrior, Prior, settle_priors
 from trueup.noise.lattice import LatticeL2Laplace
 from trueup.reconcile.on_tree import TreeProblem, tree_problem
 
@@ -48,13 +48,16 @@ class TreeExact(Method):
         Whether to also find a most probable vector of counts.
     """
 
-    prior: Mapping[str, Any] | str = "flat"
+    prior: AnyPrior = FLAT
     tolerance: float = 1e-9
     mode: bool = False
 
     name: ClassVar[str] = "tree-exact"
     title: ClassVar[str] = "exact marginals and independent draws on nested margins"
     structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
+
+    def __post_init__(self) -> None:
+        settle_priors(self)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """The law of each count must be a factor of its own."""
@@ -63,7 +66,7 @@ class TreeExact(Method):
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State:
         """Lay laws, bounds and the prior on the nodes of the tree."""
-        return _State(tree_problem(constraints, headers), read_prior(self.prior))
+        return _State(tree_problem(constraints, headers), self.prior)
 
     def apply(
         self, state: _State, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress

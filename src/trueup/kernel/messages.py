@@ -67,7 +67,7 @@ def solve(child_ptr: Integers, factors: Factors, tolerance: float = 1e-9) -> Sol
     >>> noisy = np.array([10, 4, 5])
     >>> none = np.full(3, OPEN)
     >>> factors = Factors(np.arange(4), noisy - 60, np.zeros(3, np.int64), np.array([0, 121]), law,
-    ...                   np.ones(1, np.int64), np.zeros(3, np.int64), none)
+    ...                   np.ones(1), np.zeros(3, np.int64), none)
     >>> solved = solve(np.array([1, 3, 3, 3]), factors)
     >>> start, offset, masses = marginals(solved)
     >>> float(np.round(masses[:start[1]] @ (offset[0] + np.arange(start[1])), 2))

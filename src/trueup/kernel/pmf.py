@@ -37,7 +37,8 @@ class Factors(NamedTuple):
     log
         Log values of all tables, end to end.
     open_ended
-        (tables,) 1 where the function goes on, log-concave, beyond its table (a law of noise).
+        (tables,) 0 where a table is all there is. Otherwise the function goes on beyond it: 1 if it is
+        log-concave (a law of noise), the size `r` of a negative binomial below 1, which is not.
     lower, upper
         (n,) bounds that are known for certain (counts); `-OPEN`, `OPEN` where there is none.
     """
@@ -47,7 +48,7 @@ class Factors(NamedTuple):
     table: Integers
     start: Integers
     log: Reals
-    open_ended: Integers
+    open_ended: Reals
     lower: Integers
     upper: Integers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -67,25 +68,37 @@ def scaled_factor(tilted, v, low, size):
 
 
 @njit(cache=True)
-def _beyond(tilted, v):
+def beyond(tilted, v):
     """Return the tilted mass, and the largest value, beyond a node's tables where they are cut off.
 
-    A law of noise is log-concave, so beyond its table it falls at least as fast as at the edge.
+    A log-concave function falls at least as fast beyond its table as at the edge. A negative
+    binomial of size r < 1 is not log-concave: its ratio of neighbours is `(x + r) / (x + 1)` times a
+    constant. To the right of `high` this exceeds its value at the edge at most by the factor
+    `high / (high - 1 + r)`; to the left of `low` the excesses multiply to at most
+    `prod_{x <= low} x / (x - 1 + r) = Gamma(low + 1) Gamma(r) / Gamma(low + r)`.
     """
     factors, low, high = tilted.factors, tilted.low[v], tilted.high[v]
     cut_left = cut_right = False
+    steeper, swell = 1.0, 1.0
     for k in range(factors.ptr[v], factors.ptr[v + 1]):
         table, base = factors.table[k], factors.base[k]
         if factors.open_ended[table]:
             end = base + factors.start[table + 1] - factors.start[table] - 1
             cut_left |= base == low and low > tilted.floor[v]
             cut_right |= end == high and high < tilted.ceiling[v]
+            size = factors.open_ended[table]
+            if 0.0 < size < 1.0 and low >= 0 and high > 0:
+                steeper *= high / (high - 1 + size)
+                swell *= math.exp(math.lgamma(low + 1.0) + math.lgamma(size) - math.lgamma(low + size))
     mass = largest = 0.0
-    for cut, edge, inside in ((cut_left, low, low + 1), (cut_right, high, high - 1)):
+    for cut, edge, inside, bend, rise in (
+        (cut_left, low, low + 1, 1.0, swell),
+        (cut_right, high, high - 1, steeper, 1.0),
+    ):
         if cut:
             last = scaled_factor(tilted, v, edge, 1)[0]
-            ratio = np.exp(last - scaled_factor(tilted, v, inside, 1)[0])
-            value = np.exp(last)
+            ratio = bend * np.exp(last - scaled_factor(tilted, v, inside, 1)[0])
+            value = rise * np.exp(last)
             mass += value * ratio / (1 - ratio) if ratio < 1 else np.inf
             largest = max(largest, value if ratio < 1 else np.inf)
     return mass, largest
@@ -100,7 +113,7 @@ def _leaf(tilted, v, tolerance, messages):
     kept = masses[first:last]
     messages.masses[v] = kept / kept.sum()
     messages.offset[v] = tilted.low[v] + first
-    messages.lost[v] = lost + _beyond(tilted, v)[0] / total
+    messages.lost[v] = lost + beyond(tilted, v)[0] / total
 
 
 @njit(cache=True)
@@ -119,7 +132,7 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages):
             messages.evidence[v], messages.lost[v] = -np.inf, 1.0
             return
         log_evidence = np.log(evidence)
-        lost = (rounding + _beyond(tilted, v)[1]) / evidence
+        lost = (rounding + beyond(tilted, v)[1]) / evidence
     begin, end, trimmed = trim(masses, tolerance)
     kept = masses[begin:end]
     messages.masses[v] = kept / kept.sum()

@@ -32,7 +32,7 @@ def warm_up_posterior() -> float:
     each = np.array([0, 1, 2, 3])
     log, same = -np.abs(np.arange(-2.0, 3.0)), np.zeros(3, np.int64)
     bounds = np.zeros(3, np.int64), np.full(3, OPEN)
-    factors = Factors(each, same, same, np.array([0, log.size]), log, np.ones(1, np.int64), *bounds)
+    factors = Factors(each, same, same, np.array([0, log.size]), log, np.ones(1), *bounds)
     solved = solve(np.array([1, 3, 3, 3]), factors, 0.5)
     marginals(solved)
     joint_draws(solved, 2, np.random.default_rng(0))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Self
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import BeforeValidator
 
 from trueup.errors import SpecError
 
@@ -23,6 +25,7 @@ class _Prior:
 
     name: Any
     per_cell: ClassVar[tuple[str, ...]] = ()
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     @property
     def varying(self) -> dict[str, tuple[float, ...]]:
@@ -52,6 +55,10 @@ class _Prior:
     def _require(self, good: bool, parameter: str, needed: str) -> None:
         if not good:
             raise SpecError(f"prior '{self.name}': parameter '{parameter}' is out of range", needed=needed)
+
+    def _require_whole(self, parameter: str) -> None:
+        given = getattr(self, parameter)
+        self._require(isinstance(given, int) and given >= 0, parameter, "a whole number, 0 or more")
 
     def _require_positive(self, parameter: str) -> None:
         given = np.asarray(getattr(self, parameter), float)
@@ -94,7 +101,7 @@ class Bounded(_Prior):
     name: Literal["bounded"] = "bounded"
 
     def __post_init__(self) -> None:
-        self._require(self.upper >= 0, "upper", "0 or more")
+        self._require_whole("upper")
 
     def logpmf(self, count: ArrayLike) -> Reals:
         """Log mass."""
@@ -246,7 +253,7 @@ class FlatTotal(_Prior):
     name: Literal["flat-total"] = "flat-total"
 
     def __post_init__(self) -> None:
-        self._require(self.upper >= 0, "upper", "0 or more")
+        self._require_whole("upper")
         self._require(self.split in ("uniform", "multinomial"), "split", "'uniform' or 'multinomial'")
         good = not self.probabilities or (min(self.probabilities) >= 0 and sum(self.probabilities) > 0)
         self._require(good, "probabilities", "0 or more, not all 0")
@@ -284,11 +291,19 @@ CountPrior = Flat | Bounded | Poisson | NegativeBinomial | Masses
 """A prior on one count."""
 Prior = CountPrior | FlatTotal
 PRIORS: tuple[type, ...] = (Flat, Bounded, Poisson, NegativeBinomial, Masses, FlatTotal)
+COUNT_PRIORS = PRIORS[:-1]
 FLAT = Flat()
 
 
-def read_prior(entry: Mapping[str, Any] | str) -> Prior:
-    """Make a prior from a spec's entry: a name, or a table with a name and parameters.
+def read_prior(entry: Prior | Mapping[str, Any] | str, kinds: tuple[type, ...] = PRIORS) -> Any:
+    """Make a prior from a spec's entry: a name, or a table with a name and parameters; a prior stays as it is.
+
+    Parameters
+    ----------
+    entry
+        What the user wrote.
+    kinds
+        The priors that fit.
 
     Raises
     ------
@@ -297,14 +312,16 @@ def read_prior(entry: Mapping[str, Any] | str) -> Prior:
 
     Examples
     --------
-    >>> read_prior({"name": "poisson", "mean": 3})
-    Poisson(mean=3, name='poisson')
+    >>> read_prior({"name": "poisson", "mean": 3}), read_prior("flat")
+    (Poisson(mean=3, name='poisson'), Flat(name='flat'))
     """
-    given = {"name": entry} if isinstance(entry, str) else dict(entry)
-    kinds = {kind.name: kind for kind in PRIORS}
-    kind = kinds.get(str(given.pop("name", "")))
+    if isinstance(entry, kinds):
+        return entry
+    given = {"name": entry} if isinstance(entry, str) else _as_mapping(entry)
+    named = {kind.name: kind for kind in kinds}
+    kind = named.get(str(given.pop("name", "")))
     if kind is None:
-        raise SpecError("the prior's name is unknown", needed=f"one of: {', '.join(kinds)}")
+        raise SpecError("the prior's name is unknown", needed=f"one of: {', '.join(named)}")
     known = [field.name for field in fields(kind) if field.name != "name"]
     if unknown := [name for name in given if name not in known]:
         raise SpecError(
@@ -313,10 +330,45 @@ def read_prior(entry: Mapping[str, Any] | str) -> Prior:
         )
     try:
         return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()})
-    except TypeError:
+    except SpecError:
+        raise
+    except (TypeError, ValueError):
         raise SpecError(
-            f"prior '{kind.name}' lacks a parameter", needed=f"all of: {', '.join(known)}"
+            f"prior '{kind.name}' lacks a parameter, or has one of the wrong kind",
+            needed=f"numbers for: {', '.join(known)}",
         ) from None
+
+
+def _as_mapping(entry: Any) -> dict[str, Any]:
+    if isinstance(entry, Mapping):
+        return dict(entry)
+    if isinstance(entry, PRIORS):
+        return {"name": entry.name}
+    raise SpecError(f"a prior of type {type(entry).__name__}", needed="a name, or a table with a name")
+
+
+def settle_priors(method: Any, kinds: tuple[type, ...] = PRIORS) -> None:
+    """Read the entries `prior` and `prior_total` of a new method, so that it always holds priors.
+
+    Raises
+    ------
+    SpecError
+        As in `read_prior`.
+    """
+    for name in ("prior", "prior_total"):
+        if hasattr(method, name):
+            object.__setattr__(method, name, read_prior(getattr(method, name), kinds))
+
+
+AnyPrior = Annotated[Prior, BeforeValidator(read_prior, json_schema_input_type=Literal["flat"] | Prior)]
+"""A prior, or how a spec writes it."""
+EachPrior = Annotated[
+    CountPrior,
+    BeforeValidator(
+        partial(read_prior, kinds=COUNT_PRIORS), json_schema_input_type=Literal["flat"] | CountPrior
+    ),
+]
+"""A prior on one count, or how a spec writes it."""
 
 
 def _one(each: Each) -> float:

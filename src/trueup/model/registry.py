@@ -53,6 +53,8 @@ def make(kinds: Sequence[type[M]], noun: str, name: str, parameters: Mapping[str
         return TypeAdapter(kind).validate_python(dict(parameters))
     except ValidationError as error:
         first = error.errors()[0]
+        if isinstance(cause := first.get("ctx", {}).get("error"), SpecError):
+            raise cause from None
         raise SpecError(": ".join([f"method '{name}'", *map(str, first["loc"][:1]), first["msg"]])) from None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.multinomial import multinomial_mode_tree
-from trueup.model.prior import FLAT, CountPrior
+from trueup.model.prior import FLAT, EachPrior
 from trueup.reconcile.estimates import Estimator, Layout
 from trueup.reconcile.on_multinomial import Multinomial
 
@@ -47,8 +47,8 @@ class MultinomialMode(Multinomial):
     monte_carlo: int = 0
     empty: Literal["error", "uniform"] = "uniform"
     ties: Literal["first", "shuffled"] = "first"
-    prior: CountPrior = FLAT
-    prior_total: CountPrior = FLAT
+    prior: EachPrior = FLAT
+    prior_total: EachPrior = FLAT
 
     name: ClassVar[str] = "multinomial-mode"
     title: ClassVar[str] = "each total split by a multinomial mode (Wang and Reiter 2021)"

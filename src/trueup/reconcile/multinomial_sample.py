@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.multinomial_draw import multinomial_draw_tree
-from trueup.model.prior import FLAT, CountPrior
+from trueup.model.prior import FLAT, EachPrior
 from trueup.reconcile.estimates import Estimator
 from trueup.reconcile.on_multinomial import Multinomial
 
@@ -38,8 +38,8 @@ class MultinomialSample(Multinomial):
     total: Literal["independent", "summed"] = "independent"
     monte_carlo: int = 0
     empty: Literal["error", "uniform"] = "uniform"
-    prior: CountPrior = FLAT
-    prior_total: CountPrior = FLAT
+    prior: EachPrior = FLAT
+    prior_total: EachPrior = FLAT
 
     name: ClassVar[str] = "multinomial-sample"
     title: ClassVar[str] = "each total split by a multinomial draw (Wang 2020, Algorithms 1 and 2)"

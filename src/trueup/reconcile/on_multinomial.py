@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured
-from trueup.model.prior import CountPrior
+from trueup.model.prior import COUNT_PRIORS, CountPrior, settle_priors
 from trueup.model.release import Solution
 from trueup.reconcile.estimates import Estimator, Layout, layout
 from trueup.reconcile.method import Method
@@ -25,6 +25,9 @@ class Multinomial(Method):
     monte_carlo: int
     prior: CountPrior
     prior_total: CountPrior
+
+    def __post_init__(self) -> None:
+        settle_priors(self, COUNT_PRIORS)
 
     def refuses(self, constraints: Constraints) -> str | None:
         """Bounds other than zero are not part of the multinomial model."""

@@ -61,7 +61,7 @@ def draw_tree(
         kind[weighted - 1].astype(np.int64),
         np.cumsum([0, *map(len, tables)]),
         np.concatenate(tables),
-        np.ones(len(tables), np.int64),
+        np.ones(len(tables)),
         -bounds,
         bounds,
     )

@@ -1,0 +1,81 @@
+"""Priors as specs write them: the same in every verb, and nothing unknown inside."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+
+from trueup import infer, reconcile
+from trueup.errors import SpecError
+from trueup.infer.released_multinomial import ReleasedMultinomial
+from trueup.infer.tree_exact import TreeExact
+from trueup.model.prior import FLAT, Bounded, FlatTotal, NegativeBinomial, Poisson, read_prior
+from trueup.model.registry import describe, make
+from trueup.reconcile.multinomial_mode import MultinomialMode
+from trueup.reconcile.multinomial_sample import MultinomialSample
+from trueup.schema import spec_schema
+
+WITH_PRIOR = [
+    (reconcile.METHODS, "multinomial-mode", MultinomialMode),
+    (reconcile.METHODS, "multinomial-sample", MultinomialSample),
+    (infer.METHODS, "tree-exact", TreeExact),
+    (infer.METHODS, "released-multinomial", ReleasedMultinomial),
+]
+
+
+@pytest.mark.parametrize(("kinds", "name", "kind"), WITH_PRIOR)
+def test_every_verb_reads_the_same_entries(kinds, name, kind):
+    for entry, prior in [
+        ("flat", FLAT),
+        ({"name": "flat"}, FLAT),
+        ({"name": "poisson", "mean": 3.0}, Poisson(3.0)),
+        ({"name": "negative-binomial", "mean": [1.0, 2.0], "size": 1.0}, NegativeBinomial((1.0, 2.0), 1.0)),
+        (Bounded(9), Bounded(9)),
+    ]:
+        assert make(kinds, "any", name, {"prior": entry}).prior == prior
+        assert kind(prior=entry).prior == prior
+    assert describe(kind(prior="flat"))["prior"] == {"name": "flat"}
+
+
+@pytest.mark.parametrize(("kinds", "name", "kind"), WITH_PRIOR)
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("jeffreys", "name is unknown"),
+        ({"mean": 3.0}, "name is unknown"),
+        ({"name": "poisson", "mean": 3.0, "size": 2.0}, "no parameter 'size'"),
+        ({"name": "poisson"}, "lacks a parameter"),
+        ({"name": "poisson", "mean": "many"}, "wrong kind"),
+        ({"name": "bounded", "upper": 2.5}, "out of range"),
+        (3, "type int"),
+    ],
+)
+def test_every_verb_refuses_the_same_mistakes(kinds, name, kind, entry, says):
+    for attempt in (lambda: make(kinds, "any", name, {"prior": entry}), lambda: kind(prior=entry)):
+        with pytest.raises(SpecError, match=says):
+            attempt()
+
+
+def test_a_prior_on_the_total_is_no_prior_on_each_count():
+    entry = {"name": "flat-total", "upper": 9}
+    assert read_prior(entry) == FlatTotal(9)
+    with pytest.raises(SpecError, match="name is unknown"):
+        MultinomialMode(prior=entry)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(SpecError, match="type FlatTotal|name is unknown"):
+        MultinomialMode(prior=FlatTotal(9))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(("kinds", "name", "kind"), WITH_PRIOR)
+def test_the_schema_knows_the_keys_of_priors(kinds, name, kind):
+    schema = spec_schema()
+    entry = {"$ref": f"#/$defs/method:{name}", "$defs": schema["$defs"]}
+    for good in ("flat", {"name": "flat"}, {"name": "poisson", "mean": 3.0}):
+        jsonschema.validate({"method": name, "prior": good}, entry)
+    for bad in (
+        "poisson",
+        {"mean": 3.0},
+        {"name": "poisson", "mean": 3.0, "size": 2.0},
+        {"name": "flat", "x": 1},
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({"method": name, "prior": bad}, entry)
