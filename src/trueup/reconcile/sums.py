@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +111,7 @@ def simulated(shapes: Shapes, draws: int, rng: np.random.Generator) -> Table:
         return Table(low, np.log(np.bincount(sums - low) / draws), open_ended=False)
 
 
+@lru_cache(maxsize=256)
 def reach(law) -> int:
     """Half width of a law's window."""
     return int(law.reach(LEFT_OUT)) + 1
