@@ -47,9 +47,31 @@ from multiprocessing import get_context
 
 from trueup.errors import SpecError
 from trueup.reproduce.item import Item, Outcome, Setting, outcome
+from trueup.reproduce.wang_table_1 import WangTable1
+from trueup.reproduce.wang_table_3 import WangTable3
+from trueup.reproduce.wang_table_4 import WangTable4
+from trueup.reproduce.wang_table_5 import WangTable5
+from trueup.reproduce.wangreiter_example import WangReiterExample
+from trueup.reproduce.wangreiter_figure_2 import WangReiterFigure2
+from trueup.reproduce.wangreiter_negative_counts import WangReiterNegativeCounts
+from trueup.reproduce.wangreiter_summed_totals import WangReiterSummedTotals
+from trueup.reproduce.wangreiter_table_2 import WangReiterTable2
+from trueup.reproduce.wangreiter_table_3 import WangReiterTable3
 from trueup.reproduce.zhu_variances import ZhuVariances
 
-ITEMS: tuple[type[Item], ...] = (ZhuVariances,)
+ITEMS: tuple[type[Item], ...] = (
+    WangReiterTable2,
+    WangReiterNegativeCounts,
+    WangReiterSummedTotals,
+    WangReiterTable3,
+    WangReiterFigure2,
+    WangReiterExample,
+    WangTable1,
+    WangTable3,
+    WangTable4,
+    WangTable5,
+    ZhuVariances,
+)
 """Every item, in the order in which they are listed and shown."""
 
 Tell = Callable[[str], None]
