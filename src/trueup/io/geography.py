@@ -44,14 +44,13 @@ def read_tree(spec: Spec, source: Any) -> Tree:
     >>> read_tree(spec, pandas.DataFrame({"GEOID": ["0011", "0012", "0021"]})).sizes
     (1, 2, 3)
     """
-    table = open_table(source)
     if spec.parents is not None:
-        rows = select(table, [spec.parents.id, spec.parents.parent])
+        rows = select(open_table(source), [spec.parents.id, spec.parents.parent])
         names = [level.name for level in spec.levels]
         return Tree.from_parents(rows[spec.parents.id], rows[spec.parents.parent], names)
     columns = [c for level in spec.levels for c in (level.column, level.label) if c]
-    rows = select(table, columns) if columns else {}
-    if spec.attributes and not spec.table.cells:
+    rows = select(open_table(source), columns) if columns else {}
+    if rows and spec.attributes and not spec.table.cells:
         rows = _distinct(rows)
     return Tree.from_columns(
         [level.name for level in spec.levels],
@@ -84,14 +83,13 @@ def key_columns(level: Level, rows: Columns) -> Columns:
 
 
 def _prefix(codes: NDArray, level: Level) -> NDArray:
-    text = np.array(["" if code is None or code != code else str(code) for code in codes])
+    text = np.array(["" if code is None or code != code else str(code) for code in codes], dtype=str)
     assert level.prefix is not None
     short = np.char.str_len(text) < level.prefix
-    if short.any():
-        row = int(np.flatnonzero(short)[0])
+    if short.any():  # no row number: rows that were counted together have none
         raise DataError(
-            f"'{level.column}' in row {row + 1} is '{text[row]}', shorter than the {level.prefix} characters "
-            f"of level '{level.name}'",
+            f"column '{level.column}' holds '{text[short][0]}', shorter than the {level.prefix} characters of "
+            f"level '{level.name}'",
             needed="full codes with their leading zeros",
         )
     return text.astype(f"U{level.prefix}")

@@ -44,8 +44,16 @@ class Source(Protocol):
         ...
 
 
-def open_table(source: Any) -> Source:
+def open_table(source: Any, connection: Any = None) -> Source:
     """Open a path (CSV, Parquet), a DuckDB relation, or any dataframe that narwhals takes.
+
+    Parameters
+    ----------
+    source
+        A path may also be a folder of Parquet files (read with those of the folders in it), or a
+        pattern such as `people/*.parquet`.
+    connection
+        The DuckDB connection that reads files; by default a fresh one.
 
     Raises
     ------
@@ -60,9 +68,9 @@ def open_table(source: Any) -> Source:
     array([3, 4])
     """
     if isinstance(source, str | Path):
-        return _open_file(Path(source))
+        return _open_file(Path(source), connection or connect())
     if type(source).__module__.split(".")[0] in ("duckdb", "_duckdb"):
-        return _Relation("the DuckDB relation", source)
+        return Relation("the DuckDB relation", source)
     return _open_frame(source)
 
 
@@ -92,19 +100,44 @@ def require(source: Source, columns: Sequence[str]) -> None:
             )
 
 
-def _open_file(path: Path) -> Source:
-    name = path.name.lower()
-    if not path.is_file():
-        raise DataError(f"there is no file '{path}'", remedy="check the path")
-    with _quiet_duckdb(f"'{path.name}'"):
-        if name.endswith(_PARQUET):
-            return _Relation(f"'{path.name}'", _connect().read_parquet(str(path)))
-        if name.endswith(_CSV):
-            return _open_csv(path)
-    raise DataError(f"'{path.name}' has an unknown ending", needed=f"one of {', '.join(_CSV + _PARQUET)}")
+def files_of(path: Path) -> list[Path]:
+    """Return the files that a path names: itself, or the Parquet files of a folder or a pattern.
+
+    Raises
+    ------
+    DataError
+        If there are none.
+    """
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        found = (p for p in path.rglob("*") if p.name.lower().endswith(_PARQUET))
+        files = sorted(p for p in found if not p.name.startswith((".", "_")))
+    else:
+        files = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    if not files:
+        what = f"no Parquet file in the folder '{path}'" if path.is_dir() else f"no file '{path}'"
+        raise DataError(f"there is {what}", remedy="check the path")
+    return files
 
 
-def _open_csv(path: Path) -> Source:
+def _open_file(path: Path, connection: Any) -> Source:
+    files, name = files_of(path), f"'{path.name}'"
+    with quiet_duckdb(name):
+        if all(file.name.lower().endswith(_PARQUET) for file in files):
+            return Relation(name, connection.sql(f"SELECT * FROM {_parquet_files(files)}"))
+        if files == [path] and path.name.lower().endswith(_CSV):
+            return _open_csv(path, connection)
+    wanted = _CSV + _PARQUET if files == [path] else _PARQUET
+    raise DataError(f"{name} has an unknown ending", needed=f"one of {', '.join(wanted)}")
+
+
+def _parquet_files(files: Sequence[Path]) -> str:
+    """Read the files as one table; a column that folders spell (`state=01`) is text."""
+    return f"read_parquet([{', '.join(literal(str(file)) for file in files)}], hive_types_autocast = false)"
+
+
+def _open_csv(path: Path, connection: Any) -> Source:
     """Read a CSV file strictly: every row has the header's fields, or the file counts as damaged.
 
     Every column is read as text: a FIPS code keeps its leading zeros, and a count is checked digit
@@ -117,7 +150,7 @@ def _open_csv(path: Path) -> Source:
         raise DataError(
             f"the header of '{path.name}' has an empty or repeated name", needed="one name per column"
         )
-    relation = _connect().read_csv(
+    relation = connection.read_csv(
         str(path),
         header=True,
         delimiter=delimiter,
@@ -128,7 +161,7 @@ def _open_csv(path: Path) -> Source:
         null_padding=False,
         strict_mode=True,
     )
-    return _Relation(f"'{path.name}'", relation)
+    return Relation(f"'{path.name}'", relation)
 
 
 def _header(path: Path) -> str:
@@ -140,22 +173,23 @@ def _header(path: Path) -> str:
         raise _damaged(f"'{path.name}'") from None
 
 
-def _connect() -> Any:
+def connect(**settings: Any) -> Any:
     """Return a fresh in-memory database: state shared between calls would not be thread-safe."""
     import duckdb
 
-    return duckdb.connect(":memory:")
+    return duckdb.connect(":memory:", config=settings)
 
 
 @contextmanager
-def _quiet_duckdb(name: str) -> Iterator[None]:
+def quiet_duckdb(name: str) -> Iterator[None]:
     """Turn DuckDB's errors, which quote lines of data, into one that quotes none."""
     import duckdb
 
     try:
         yield
-    except (duckdb.Error, UnicodeDecodeError):
-        raise _damaged(name) from None
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        full = isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error)
+        raise _too_large(name) if full else _damaged(name) from None
 
 
 def _damaged(name: str) -> DataError:
@@ -165,24 +199,31 @@ def _damaged(name: str) -> DataError:
     )
 
 
-class _Relation:
+def _too_large(name: str) -> DataError:
+    return DataError(
+        f"{name} needs more memory, or more disk for what does not fit in memory, than there is",
+        remedy="allow more memory, or free space beside the output",
+    )
+
+
+class Relation:
     """A table that DuckDB reads."""
 
     def __init__(self, name: str, relation: Any) -> None:
-        self.name, self._relation = name, relation
+        self.name, self.relation = name, relation
 
     def columns(self) -> list[str]:
-        return list(self._relation.columns)
+        return list(self.relation.columns)
 
     def select(self, columns: Sequence[str]) -> Columns:
-        return self._fetch(self._relation.select(*map(_column, columns)))
+        return self._fetch(self.relation.select(*map(_column, columns)))
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
-        named = ", ".join(_quoted(c) for c in columns)
-        return self._fetch(self._relation.aggregate(f"{named}, count(*) AS {COUNT}", named))
+        named = ", ".join(quoted(c) for c in columns)
+        return self._fetch(self.relation.aggregate(f"{named}, count(*) AS {COUNT}", named))
 
     def _fetch(self, relation: Any) -> Columns:
-        with _quiet_duckdb(self.name):
+        with quiet_duckdb(self.name):
             return {name: _plain(values) for name, values in relation.fetchnumpy().items()}
 
 
@@ -230,7 +271,13 @@ def _plain(values: NDArray) -> NDArray:
     return held
 
 
-def _quoted(column: str) -> str:
+def literal(text: str) -> str:
+    """Write a text into SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def quoted(column: str) -> str:
+    """Write a column's name into SQL."""
     return '"' + column.replace('"', '""') + '"'
 
 

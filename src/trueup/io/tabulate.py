@@ -16,7 +16,7 @@ from trueup.io.geography import key_columns
 from trueup.io.table import COUNT, Columns, Source, open_table, require, select
 from trueup.model.cells import Attribute, Cells
 from trueup.model.linear import parse_sum
-from trueup.model.spec import Spec
+from trueup.model.spec import Level, Spec
 from trueup.model.tree import is_missing
 
 MAX_COUNT = 2**62
@@ -37,22 +37,39 @@ def read_counts(spec: Spec, cells: Cells, source: Any) -> NDArray[np.int64]:
     table = open_table(source)
     if spec.table.cells:
         return _wide(spec, cells, table)
-    keys = _key_columns(spec)
-    classes = [a.column or a.name for a in spec.attributes]
+    counts = np.zeros(cells.n, dtype=np.int64)
+    np.add.at(counts, *cells_named(spec, cells, table))
+    return counts
+
+
+def cells_named(spec: Spec, cells: Cells, table: Source) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Read the cells that the rows of a long table or of records name, and what they count there.
+
+    Raises
+    ------
+    DataError
+        As `read_counts`.
+    """
+    named = row_columns(spec)
     if spec.table.kind == "records":
-        require(table, [*keys, *classes])
-        rows = table.tabulate(list(dict.fromkeys([*keys, *classes])))
-        return _scatter(cells, _cell_index(spec, cells, rows), rows[COUNT].astype(np.int64))
+        require(table, named)
+        rows = table.tabulate(named)
+        return cell_index(spec, cells, rows), rows[COUNT].astype(np.int64)
     assert spec.table.count is not None
-    rows = select(table, [*keys, *classes, spec.table.count])
-    _refuse_empty(rows, table)
-    index = _cell_index(spec, cells, rows)
-    _refuse_twins(cells, index)
-    return _scatter(cells, index, whole_counts(rows[spec.table.count], spec.table.count))
+    rows = select(table, [*named, spec.table.count])
+    refuse_empty(len(next(iter(rows.values()))), table)
+    index = cell_index(spec, cells, rows)
+    refuse_twins(cells, index)
+    return index, whole_counts(rows[spec.table.count], spec.table.count)
 
 
-def whole_counts(values: NDArray, column: str) -> NDArray[np.int64]:
-    """Check and convert a column of counts.
+def row_columns(spec: Spec) -> list[str]:
+    """Columns that say which cell a row of a long table or of records is about."""
+    return list(dict.fromkeys([*_key_columns(spec), *(a.column or a.name for a in spec.attributes)]))
+
+
+def whole_counts(values: NDArray, column: str, first: int = 1) -> NDArray[np.int64]:
+    """Check and convert a column of counts, of which the first stands in row `first`.
 
     Raises
     ------
@@ -71,7 +88,7 @@ def whole_counts(values: NDArray, column: str) -> NDArray[np.int64]:
     problem[(numbers > MAX_COUNT) & (problem == None)] = "a number beyond 2^62"  # noqa: E711
     if (bad := np.flatnonzero(problem != None)).size:  # noqa: E711
         raise DataError(
-            f"column '{column}' in row {bad[0] + 1} holds {problem[bad[0]]}",
+            f"column '{column}' in row {bad[0] + first} holds {problem[bad[0]]}",
             needed="whole numbers from 0 to 2^62 in every row",
         )
     return numbers.astype(np.int64)
@@ -113,8 +130,14 @@ def _key_columns(spec: Spec) -> list[str]:
     return [level.column for level in spec.levels if level.column]
 
 
-def _cell_index(spec: Spec, cells: Cells, rows: Columns) -> NDArray[np.int64]:
-    """Cell of every row."""
+def cell_index(spec: Spec, cells: Cells, rows: Columns) -> NDArray[np.int64]:
+    """Cell of every row.
+
+    Raises
+    ------
+    DataError
+        If a key or value is missing, or names no place or no value of the domain.
+    """
     index = _place_index(spec, cells, rows)
     for part, attribute in zip(spec.attributes, cells.attributes):
         column = part.column or part.name
@@ -144,8 +167,13 @@ def _last_key(spec: Spec, rows: Columns, names: Iterable[str]) -> Columns:
     """The named key columns, by which the tree knows the places of its last level."""
     if spec.parents is not None:
         return {"id": rows[spec.parents.id]}
+    return {name: key_columns(level, rows)[name] for name, level in key_levels(spec, names).items()}
+
+
+def key_levels(spec: Spec, names: Iterable[str]) -> dict[str, Level]:
+    """For every named key of the tree, the level that adds it."""
     levels = {level.name if level.prefix else level.column: level for level in spec.levels}
-    return {name: key_columns(levels[name], rows)[name] for name in names}
+    return {name: levels[name] for name in names}
 
 
 def _value_index(values: NDArray, column: str, attribute: Attribute) -> NDArray[np.int64]:
@@ -166,10 +194,10 @@ def _wide(spec: Spec, cells: Cells, table: Source) -> NDArray[np.int64]:
     sums = [parse_sum(cell.count) for cell in spec.table.cells]
     used = sorted({name for terms in sums for name in terms})
     rows = select(table, [*keys, *used])
-    _refuse_empty(rows, table)
+    refuse_empty(len(next(iter(rows.values()))), table)
     whole = {name: whole_counts(rows[name], name) for name in used}
     place = _place_index(spec, cells, rows)
-    _refuse_twins(cells, place * (cells.n // cells.shape[0]))
+    refuse_twins(cells, place * (cells.n // cells.shape[0]))
     counts = np.zeros(cells.shape, dtype=np.int64)
     for cell, terms in zip(spec.table.cells, sums):
         at = tuple(a.values.index(cell.where[a.name]) for a in cells.attributes)
@@ -184,18 +212,19 @@ def _whole_terms(terms: dict[str, Fraction], text: str) -> dict[str, int]:
     return {name: int(c) for name, c in terms.items()}
 
 
-def _scatter(cells: Cells, index: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    table = np.zeros(cells.n, dtype=np.int64)
-    np.add.at(table, index, counts)
-    return table
-
-
 def _refuse_missing(values: NDArray, column: str) -> None:
     if any(map(is_missing, values)):
         raise DataError(f"column '{column}' has a row without a value", needed="a value in every row")
 
 
-def _refuse_twins(cells: Cells, index: NDArray[np.int64]) -> None:
+def refuse_twins(cells: Cells, index: NDArray[np.int64]) -> None:
+    """Refuse a table of counts in which two rows name the same cell.
+
+    Raises
+    ------
+    DataError
+        Naming the cell.
+    """
     cell, count = np.unique(index, return_counts=True)
     if (twice := cell[count > 1]).size:
         raise DataError(
@@ -204,6 +233,25 @@ def _refuse_twins(cells: Cells, index: NDArray[np.int64]) -> None:
         )
 
 
-def _refuse_empty(rows: Columns, table: Source) -> None:
-    if not len(next(iter(rows.values()))):
+def refuse_empty(rows: int, table: Source) -> None:
+    """Refuse a table of counts without rows.
+
+    Raises
+    ------
+    DataError
+        Naming the table.
+    """
+    if not rows:
         raise DataError(f"{table.name} is empty", needed="at least one row of counts")
+
+
+def refuse_overflow(total: float) -> None:
+    """Refuse counts whose sum, taken in floating point, is beyond 2^62: a sum of 64-bit integers may wrap around.
+
+    Raises
+    ------
+    DataError
+        Without the sum.
+    """
+    if total > MAX_COUNT:
+        raise DataError("the sum of all counts is beyond 2^62", needed="counts whose sums stay below 2^62")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError
 from trueup.io.geography import read_tree
-from trueup.io.tabulate import MAX_COUNT, read_counts
+from trueup.io.tabulate import MAX_COUNT, read_counts, refuse_overflow
 from trueup.measure import entropy
 from trueup.measure.plan import plan_measurements
 from trueup.model.build import build_cells, build_constraints
@@ -77,9 +77,7 @@ def read_confidential(spec: Spec, cells: Cells, data: Any) -> NDArray[np.int64]:
         No message holds a count.
     """
     counts = read_counts(spec, cells, data)
-    # In floating point, because a sum of 64-bit integers may wrap around to a small one.
-    if counts.sum(dtype=np.float64) > MAX_COUNT:
-        raise DataError("the sum of all counts is beyond 2^62", needed="counts whose sums stay below 2^62")
+    refuse_overflow(counts.sum(dtype=np.float64))
     refuse_violations(violations(build_constraints(spec, cells), counts), "the confidential counts")
     return counts
 

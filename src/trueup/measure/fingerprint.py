@@ -6,19 +6,21 @@ import hmac
 from pathlib import Path
 from typing import Any
 
+from trueup.io.table import files_of
 from trueup.measure import entropy
 
 
-def fingerprint(source: Any) -> dict[str, str] | None:
-    """Return a fresh key and the HMAC-SHA256 of a file under it; None for a table in memory.
+def fingerprint(source: Any, key: bytes | None = None) -> dict[str, str] | None:
+    """Return a key and the HMAC-SHA256 of files under it, a fresh key unless one is given; None for a table in memory.
 
     Without a key anyone could confirm a guess of the input, so the result belongs in `internal/`.
     """
     if not isinstance(source, str | Path):
         return None
-    key = entropy.words(32)
+    key = key or entropy.words(32)
     keyed = hmac.new(key, digestmod="sha256")
-    with Path(source).open("rb") as file:
-        while block := file.read(1 << 20):
-            keyed.update(block)
+    for path in files_of(Path(source)):
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                keyed.update(block)
     return {"key": key.hex(), "hmac-sha256": keyed.hexdigest()}

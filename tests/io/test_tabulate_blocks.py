@@ -1,0 +1,239 @@
+"""Tabulation by blocks counts and refuses what the ordinary reading of a table does."""
+
+from __future__ import annotations
+
+import gzip
+
+import duckdb
+import numpy as np
+import pandas
+import polars
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trueup.errors import BundleError, DataError
+from trueup.io.sparse import SparseCounts
+from trueup.io.tabulate import read_counts
+from trueup.io.tabulate_blocks import tabulate_blocks
+from trueup.measure import public_cells
+from trueup.model.spec import parse_spec
+
+COUNTS = """
+format = 1
+title = "Blocks"
+table = { name = "blocks", kind = "counts", counts = "person", count = "n" }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "state", column = "code", prefix = 1 }, { name = "block", column = "code", prefix = 2 }]
+attribute = [{ name = "sex", values = ["f", "it's", "True"] }, { name = "age", column = "years", values = ["1", "2"] }]
+query = [{ name = "total", epsilon = { block = "1/2" } }]
+"""
+RECORDS = COUNTS.replace('kind = "counts"', 'kind = "records"').replace(', count = "n"', "")
+PLACES = pandas.DataFrame({"code": ["11", "12", "21", "22", "30"]})
+BUNDLES = np.array([1, 0, 2, 2, 0])
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from([*PLACES["code"], "12z"]),  # a longer code of the place 12
+        st.sampled_from(["f", "it's", "True"]),
+        st.sampled_from(["1", "2"]),
+        st.integers(0, 3) | st.integers(0, 2**61),
+    ),
+    max_size=12,
+)
+FAULTS = {
+    "code": ["99", "", None, "1"],
+    "sex": ["F", " f", "", None],
+    "years": ["01", "1.0", None],
+    "n": ["-1", "1.5", "1e2", "", None, str(2**62 + 1), "9" * 30, " 7 ", "x", "٣", "-0"],
+}
+
+
+def _csv(frame, folder):
+    frame.to_csv(folder / "rows.csv", index=False)
+    return folder / "rows.csv"
+
+
+def _gzip(frame, folder):
+    (folder / "rows.csv.gz").write_bytes(gzip.compress(frame.to_csv(index=False).encode()))
+    return folder / "rows.csv.gz"
+
+
+def _parquet(frame, folder):
+    frame.to_parquet(folder / "rows.parquet")
+    return folder / "rows.parquet"
+
+
+def _folder(frame, folder):
+    (folder / "rows" / "deep").mkdir(parents=True)
+    frame[::2].to_parquet(folder / "rows" / "a.parquet")
+    frame[1::2].to_parquet(folder / "rows" / "deep" / "b.parquet")
+    (folder / "rows" / "_SUCCESS").touch()
+    return folder / "rows"
+
+
+SOURCES = {
+    "csv": _csv,
+    "csv.gz": _gzip,
+    "parquet": _parquet,
+    "folder": _folder,
+    "pattern": lambda frame, folder: _folder(frame, folder) / "**" / "*.parquet",
+    "duckdb": lambda frame, folder: duckdb.connect().from_df(frame),
+    "pandas": lambda frame, folder: frame,
+    "polars": lambda frame, folder: polars.from_pandas(frame),
+    "arrow": lambda frame, folder: pyarrow.Table.from_pandas(frame),
+}
+
+
+def _frame(rows):
+    return pandas.DataFrame(rows, columns=["code", "sex", "years", "n"]).astype({"n": "int64"})
+
+
+def _dense(counts: SparseCounts, cells) -> np.ndarray:
+    """Scatter every part, and hold its layout to what it promises."""
+    dense = np.zeros((cells.shape[0], cells.n // cells.shape[0]), np.int64)
+    for bundle in range(counts.bundles):
+        place, cell, count = counts.read(bundle)
+        assert (BUNDLES[place] == bundle).all()
+        assert (count > 0).all()
+        assert (np.diff(place * dense.shape[1] + cell) > 0).all()
+        assert (place.dtype, cell.dtype, count.dtype) == (np.int64, np.int32, np.int64)
+        dense[place, cell] = count
+    return dense.ravel()
+
+
+def _outcome(run):
+    """The counts, or the message that refuses them."""
+    try:
+        return run().tolist()
+    except DataError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("text", [COUNTS, RECORDS], ids=["counts", "records"])
+@pytest.mark.parametrize("kind", SOURCES)
+def test_every_source_gives_the_counts_of_the_ordinary_reading(kind, text, tmp_path_factory):
+    spec = parse_spec(text)
+    cells = public_cells(spec, geography=PLACES)
+
+    @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(ROWS)
+    def agree(rows):
+        folder = tmp_path_factory.mktemp("random")
+        source = SOURCES[kind](_frame(rows), folder)
+        ours = _outcome(lambda: _dense(tabulate_blocks(spec, cells, source, folder / "out", BUNDLES), cells))
+        assert ours == _outcome(lambda: read_counts(spec, cells, source))
+        assert (folder / "out").exists() == isinstance(ours, list)
+
+    agree()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [(c, v) for c in FAULTS for v in FAULTS[c]], ids=lambda v: repr(v)
+)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_what_is_refused_and_how_is_the_same(column, value, kind, tmp_path):
+    spec = parse_spec(COUNTS)
+    cells = public_cells(spec, geography=PLACES)
+    frame = pandas.DataFrame({"code": ["11", "12"], "sex": ["f", "f"], "years": ["1", "2"], "n": ["3", "4"]})
+    frame.loc[1, column] = value
+    source = SOURCES[kind](frame, tmp_path)
+    ours = _outcome(lambda: _dense(tabulate_blocks(spec, cells, source, tmp_path / "out", BUNDLES), cells))
+    assert ours == _outcome(lambda: read_counts(spec, cells, source))
+
+
+def _cells(text=COUNTS):
+    spec = parse_spec(text)
+    return spec, public_cells(spec, geography=PLACES)
+
+
+def test_more_rows_than_memory_holds_are_counted(tmp_path, rng):
+    """Half a million distinct cells in 100 MB: most of them are spilled to the output's disk."""
+    spec = parse_spec(RECORDS.replace("prefix = 2", "prefix = 7").replace("prefix = 1", "prefix = 2"))
+    codes = np.char.zfill(np.arange(200_000).astype(str), 7)
+    cells = public_cells(spec, geography=pandas.DataFrame({"code": codes}))
+    rows = rng.integers(0, cells.n, 1_000_000)
+    place, cell = np.divmod(rows, 6)
+    people = {
+        "code": codes[place],
+        "sex": np.array(["f", "it's", "True"])[cell // 2],
+        "years": np.array(["1", "2"])[cell % 2],
+    }
+    pyarrow.parquet.write_table(pyarrow.table(people), tmp_path / "people.parquet")
+    bundles = np.arange(200_000) // 50_000
+    out = tmp_path / "out"
+    counts = tabulate_blocks(spec, cells, tmp_path / "people.parquet", out, bundles, memory="100MB")
+    dense = np.zeros((200_000, 6), np.int64)
+    for place, cell, count in map(counts.read, range(4)):
+        dense[place, cell] = count
+    assert np.array_equal(dense.ravel(), np.bincount(rows, minlength=cells.n))
+
+
+def test_only_the_owner_can_read_the_counts_and_nothing_else_is_left(tmp_path):
+    spec, cells = _cells()
+    tabulate_blocks(spec, cells, _frame([("11", "f", "1", 5)]), tmp_path / "out", BUNDLES)
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
+    assert sorted(p.name for p in tmp_path.rglob("*")) == [
+        "out",
+        *(f"part-{b:06d}.parquet" for b in range(3)),
+    ]
+
+
+def test_a_lost_or_truncated_part_is_refused(tmp_path):
+    spec, cells = _cells()
+    counts = tabulate_blocks(spec, cells, _frame([("11", "f", "1", 5)]), tmp_path / "out", BUNDLES)
+    counts.part(0).unlink()
+    counts.part(1).write_bytes(counts.part(1).read_bytes()[:-9])
+    with pytest.raises(DataError, match="lacks the part of bundle 0"):
+        counts.read(0)
+    with pytest.raises(DataError, match="cannot be read"):
+        counts.read(1)
+
+
+def test_a_wide_table_is_taken_cell_by_cell(tmp_path):
+    cell = ", ".join(
+        f'{{ count = "c{i}", where = {{ sex = "{sex}", age = "{age}" }} }}'
+        for i, (sex, age) in enumerate((s, a) for s in ("f", "it's", "True") for a in "12")
+    )
+    spec, cells = _cells(COUNTS.replace('count = "n"', f"cell = [{cell}]"))
+    table = PLACES.assign(**{f"c{i}": np.arange(5) * (i % 3) for i in range(6)})
+    _parquet(table, tmp_path)
+    counts = tabulate_blocks(spec, cells, tmp_path / "rows.parquet", tmp_path / "out", BUNDLES)
+    assert np.array_equal(_dense(counts, cells), read_counts(spec, cells, table))
+
+
+def test_a_country_without_levels_below_is_one_place(tmp_path):
+    level = COUNTS[COUNTS.index("level =") : COUNTS.index("attribute")]
+    text = RECORDS.replace(level, 'level = [{ name = "all" }]\n').replace("block =", "all =")
+    spec = parse_spec(text)
+    cells = public_cells(spec)
+    _parquet(_frame([("", "f", "2", 0)] * 3), tmp_path)
+    counts = tabulate_blocks(spec, cells, tmp_path / "rows.parquet", tmp_path / "out", np.array([0]))
+    assert [column.tolist() for column in counts.read(0)] == [[0], [1], [3]]
+
+
+def test_sums_that_would_wrap_around_are_refused(tmp_path):
+    spec, cells = _cells()
+    rows = _frame([(code, "f", "1", 2**62) for code in PLACES["code"]])
+    with pytest.raises(DataError, match=r"sum of all counts is beyond 2\^62"):
+        tabulate_blocks(spec, cells, _parquet(rows, tmp_path), tmp_path / "out", BUNDLES)
+
+
+def test_types_that_are_neither_text_nor_whole_are_refused(tmp_path):
+    spec, cells = _cells()
+    rows = _frame([("11", "f", "1", 5)]).astype({"years": float})
+    with pytest.raises(DataError, match=r"'years' of 'rows\.parquet' is of the type DOUBLE"):
+        tabulate_blocks(spec, cells, _parquet(rows, tmp_path), tmp_path / "out", BUNDLES)
+
+
+def test_a_folder_without_tables_an_occupied_target_and_misplaced_bundles(tmp_path):
+    spec, cells = _cells()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no Parquet file in the folder"):
+        tabulate_blocks(spec, cells, tmp_path / "empty", tmp_path / "out", BUNDLES)
+    with pytest.raises(DataError, match="4 places have a bundle"):
+        tabulate_blocks(spec, cells, _frame([]), tmp_path / "out", BUNDLES[:4])
+    with pytest.raises(BundleError, match="already holds something"):
+        tabulate_blocks(spec, cells, _frame([]), tmp_path, BUNDLES)
+    assert [p.name for p in tmp_path.iterdir()] == ["empty"]
