@@ -131,8 +131,8 @@ def _float_sums(rng, low, cumulative, n, count):
 
 @njit(cache=True)
 def float_free(rng, plan, epsilon, count):
-    """The float twin of rejection on free cells, one epsilon, no pairs: `plan` from `noise.lattice_integer.plan`."""
-    out = np.zeros((count, plan.free.size + plan.cells.size), np.int64)
+    """The float twin of rejection on free cells, one epsilon, no lumps: `plan` from `noise.lattice_integer.plan`."""
+    out = np.zeros((count, plan.free.size + plan.kinds.size), np.int64)
     draw = 0
     while draw < count:
         v = out[draw]
@@ -141,7 +141,7 @@ def float_free(rng, plan, epsilon, count):
             v[cell] = np.int64(first - np.floor(-np.log(1 - rng.random()) / epsilon))
         norm = 0
         whole = True
-        for i in range(plan.cells.size):
+        for i in range(plan.kinds.size):
             total = 0
             for f in range(plan.free.size):
                 total += plan.matrix[i, f] * v[plan.free[f]]

@@ -24,15 +24,21 @@ from trueup.noise.lattice_integer import plan as lay_out
 def cases(harness: Harness) -> Iterator[Case]:
     rng = np.random.default_rng(3)
     matrix = crossing()
-    plan = lay_out(matrix, np.array([0, 2, 6]), np.full(14, -1), [0] * 14)
+    plan = lay_out(matrix, [[0], [2], [6]], [0] * 14, [0] * 3)
     float_free(rng, plan, 0.25, 1)
-    twin = {"float twin, without pairs": lambda: float_free(rng, plan, 0.25, 20)}
+    twin = {"float twin, without lumps": lambda: float_free(rng, plan, 0.25, 20)}
     tuned = Tuned.of(matrix, chain.L1, 0.25, 1.2, 10.0, 5000, 300_000)
     bound = bind(LatticeLaplace(Fraction("1/4")), matrix)
     yield from against_chain(harness, "14 records, L1, epsilon = 1/4", bound, tuned, 20, more=twin)
     tuned = Tuned.of(matrix, chain.L2, 0.25, 4.0, 20.0, 5000, 300_000)
     bound = bind(LatticeL2Laplace(Fraction("1/4")), matrix)
     yield from against_chain(harness, "14 records, L2, epsilon = 1/4", bound, tuned, 20)
+    for each in (5, 20):
+        bound = bind(LatticeLaplace(Fraction("1/4")), crossing(each))
+        yield from harness.compare(
+            f"{7 * each} records, L1, epsilon = 1/4: 20 draws, {bound.explain()[0]}",
+            lambda bound=bound: bound.draw(20, words).vectors,
+        )
     for n in (50, 500):
         long = np.ones((1, n), np.int64)
         long[0, ::2] = 2

@@ -36,6 +36,16 @@ def pair_mass(epsilon: Fraction) -> float:
     return math.log((1 + math.exp(-x)) / -math.expm1(-x))
 
 
+def lump_gain(epsilon: Fraction, m: int) -> float:
+    """Return by how much (log) a lump of m cells raises the acceptance: minus the log chance that they sum to zero.
+
+    With `a = exp(-epsilon)` the chance is `(1 - a) / (1 + a)^(2m-1) sum_j C(m-1, j)^2 a^(2j)`.
+    """
+    a, gap = math.exp(-float(epsilon)), -math.expm1(-float(epsilon))
+    series = sum(math.comb(m - 1, j) ** 2 * a ** (2 * j) for j in range(m))
+    return (2 * m - 1) * math.log(1 + a) - math.log(gap) - math.log(series)
+
+
 def log_mass(matrix, cells) -> float:
     """Estimate the log normaliser of independent cells on the lattice of `matrix`."""
     masses, variances, kurtoses = (np.array(part) for part in zip(*cells))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from fractions import Fraction
 from functools import lru_cache
 
@@ -17,11 +18,14 @@ from trueup.noise.lattice_cost import (
     gaussian_factor,
     laplace_factor,
     log_mass,
+    lump_gain,
     pair_mass,
     tries_for,
 )
 from trueup.noise.law import Words
 
+LARGEST_LUMP = 16
+"""Most cells drawn by their sum: what they save grows with the root of their number, their tables with it."""
 WIDEST_TABLE = 2**20
 """Largest sigma squared (counts squared) whose law is tabulated."""
 
@@ -100,72 +104,74 @@ def _scratch(law, n: int) -> np.ndarray:
 
 
 def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
-    """Any piece: independent free cells, dependent ones accepted by their weight."""
+    """Any piece: independent free cells, dependent lumps accepted by their weight."""
+    laplace = kind == "laplace"
     parameters = sorted(set(factors))
-    cells = [laplace_factor(f) if kind == "laplace" else gaussian_factor(f) for f in factors]
+    cells = [laplace_factor(f) if laplace else gaussian_factor(f) for f in factors]
     masses = np.array([mass for mass, _, _ in cells])
     matrix = piece.invariants
-    twin = _twins(piece, factors) if kind == "laplace" else np.full(len(factors), -1)
-    pair = np.array(
-        [2 * masses[i] - pair_mass(factors[i]) if twin[i] >= 0 else masses[i] for i in range(len(factors))]
+    lumps = _lumps(piece, factors) if laplace else [[cell] for cell in range(len(factors))]
+    gains = np.array(
+        [lump_gain(factors[lump[0]], len(lump)) if laplace else masses[lump[0]] for lump in lumps]
     )
-    order = np.argsort(-pair, kind="stable")
-    dependent = order[algebra.pivots(matrix[:, order])] if len(matrix) else np.zeros(0, np.intp)
-    proposed = masses.sum() - pair[dependent].sum()
-    tries = tries_for(log_mass(matrix, cells) - proposed)
+    order = np.argsort(-gains, kind="stable")
+    firsts = np.array([lumps[i][0] for i in order])
+    chosen = order[algebra.pivots(matrix[:, firsts])] if len(matrix) else np.zeros(0, np.intp)
+    dependent = [lumps[i] for i in chosen]
+    tries = tries_for(log_mass(matrix, cells) - masses.sum() + gains[chosen].sum())
 
     @lru_cache(maxsize=1)
     def tables():
         from trueup.noise.lattice_tables import (
             Decisions,
-            gaussian_pairs,
+            gaussian_lumps,
             gaussian_steps,
-            laplace_pairs,
+            laplace_lumps,
             laplace_steps,
         )
 
         decisions = Decisions()
-        layout = plan(matrix, dependent, twin, [parameters.index(f) for f in factors])
-        if kind == "laplace":
-            return (
-                decisions,
-                layout,
-                laplace_steps(decisions, parameters),
-                laplace_pairs(decisions, parameters),
-            )
-        return decisions, layout, gaussian_steps(decisions, parameters), gaussian_pairs(decisions, parameters)
+        sorts = sorted({(factors[lump[0]], len(lump)) for lump in dependent}) or [(parameters[0], 1)]
+        kinds = [sorts.index((factors[lump[0]], len(lump))) for lump in dependent]
+        layout = plan(matrix, dependent, [parameters.index(f) for f in factors], kinds)
+        if laplace:
+            return decisions, layout, laplace_steps(decisions, parameters), laplace_lumps(decisions, sorts)
+        lumped = gaussian_lumps(decisions, [variance for variance, _ in sorts])
+        return decisions, layout, gaussian_steps(decisions, parameters), lumped
 
     def draw(count: int, words: Words):
         from trueup.kernel.lattice.free import draw_free
         from trueup.kernel.lattice.tape import run
 
-        decisions, *arguments = tables()
+        decisions, *layout_and_laws = tables()
+        arguments = (*layout_and_laws, np.zeros(64, np.uint64))
         return run(draw_free, arguments, (count, len(factors)), words, decisions.settle)
 
-    tabulated = kind == "laplace" or max(factors) <= WIDEST_TABLE
+    tabulated = laplace or max(factors) <= WIDEST_TABLE
     seconds = tries * len(factors) * CELL if tabulated else math.inf
     return Choice("free", "integer", tries, seconds, draw)
 
 
-def _twins(piece: Piece, factors) -> np.ndarray:
-    """Return for each cell one with the same invariants and factor, or -1."""
-    twin, waiting = np.full(len(factors), -1), {}
-    for cell, key in enumerate(zip(piece.lumps.tolist(), factors)):
-        if key in waiting:
-            twin[cell], twin[waiting[key]] = waiting[key], cell
-        else:
-            waiting[key] = cell
-    return twin
+def _lumps(piece: Piece, factors) -> list[list[int]]:
+    """Group cells with the same invariants and factor, at most `LARGEST_LUMP` together."""
+    kinds, full = defaultdict(list), []
+    for cell, kind in enumerate(zip(piece.lumps.tolist(), factors)):
+        kinds[kind].append(cell)
+        if len(kinds[kind]) == LARGEST_LUMP:
+            full.append(kinds.pop(kind))
+    return full + list(kinds.values())
 
 
-def plan(matrix, dependent, twin, laws):
-    """Lay out which cells are free and how the others depend on them."""
+def plan(matrix, dependent, laws, kinds):
+    """Lay out which cells are free and how the lumps of others depend on them."""
     from trueup.kernel.lattice.free import Plan
 
-    mates = twin[dependent]
-    others = np.setdiff1d(np.arange(matrix.shape[1]), [*dependent, *mates[mates >= 0]])
-    shared, divisor = algebra.dependence(matrix, dependent, others)
-    free, cells, mates, shared = (
-        np.ascontiguousarray(p, np.int64) for p in (others, dependent, mates, shared)
+    cells = [cell for lump in dependent for cell in lump]
+    others = np.setdiff1d(np.arange(matrix.shape[1]), cells)
+    firsts = np.array([lump[0] for lump in dependent], dtype=np.intp)
+    shared, divisor = algebra.dependence(matrix, firsts, others)
+    starts = np.cumsum([0, *map(len, dependent)])
+    free, cells, starts, shared, laws, kinds = (
+        np.ascontiguousarray(p, np.int64) for p in (others, cells, starts, shared, laws, kinds)
     )
-    return Plan(free, cells, mates, shared, divisor, np.array(laws, dtype=np.int64))
+    return Plan(free, cells, starts, shared, divisor, laws, kinds)

@@ -6,6 +6,7 @@ settled with more bits by the same refinement as every other law's (`inversion`)
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -13,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from trueup.kernel.lattice.free import Lumps
 from trueup.kernel.lattice.tables import Pairs
 from trueup.kernel.lattice.tape import Coins, Steps
 from trueup.noise.gaussian_table import GaussianTable
@@ -45,20 +47,27 @@ class Decisions:
         tables = [(law.support.start, law.thresholds) for law in inversions]
         return Steps.of(len(self._families) - 1, tables, self.bits)
 
-    def coins(self, chances: Sequence[Chance], *, fades: bool = True) -> Coins:
-        """Tabulate families of coins, until their chances fade below `2^-bits` (or as far as 1,024 coins)."""
+    def coins(
+        self, chances: Sequence[Chance], *, fades: bool = True, peaks: Sequence[int] | None = None
+    ) -> Coins:
+        """Tabulate families of coins, until their chances fade below `2^-bits` (or as far as 1,024 coins).
+
+        Chances fall from coin 0 on, or from the coins `peaks` on.
+        """
         self._families.append(list(chances))
-        rows = [self._floors(chance, fades) for chance in chances]
+        rows = [
+            self._floors(chance, fades, peak) for chance, peak in zip(chances, peaks or [0] * len(chances))
+        ]
         width = max(map(len, rows)) if fades else min(map(len, rows))
         stack = np.array([np.pad(row[:width], (0, max(0, width - len(row)))) for row in rows])
         return Coins(stack, fades, len(self._families) - 1, 64 - self.bits)
 
-    def _floors(self, chance: Chance, fades: bool) -> np.ndarray:
+    def _floors(self, chance: Chance, fades: bool, peak: int) -> np.ndarray:
         floors = [0]
         while fades or len(floors) < 1024:
             k = len(floors)
             floors.append(decided(lambda bits, k=k: chance(k, bits).floor(self.bits), self.bits + 64))
-            if fades and floors[-1] == 0:
+            if fades and k > peak and floors[-1] == 0:
                 break
         return np.array(floors, dtype=np.uint64)
 
@@ -169,10 +178,70 @@ def gaussian_coins(decisions: Decisions, variances: Sequence[Fraction]) -> Coins
     )
 
 
-def gaussian_pairs(decisions: Decisions, variances: Sequence[Fraction]) -> Pairs:
-    """Tabulate Gaussian weights for `draw_free`, which never splits a pair unless a cell has a twin."""
+def laplace_lumps(decisions: Decisions, kinds: Sequence[tuple[Fraction, int]]) -> Lumps:
+    """Tabulate what accepts and splits the sum of m cells, for each `(epsilon, m)`."""
+    lumps = [_Lump(epsilon, m) for epsilon, m in kinds]
+    return Lumps(
+        decisions.coins([lump.sum for lump in lumps]),
+        decisions.steps([(lump.part, lump.reach(decisions.bits)) for lump in lumps]),
+        decisions.coins([lump.head for lump in lumps], peaks=[lump.mode + 1 for lump in lumps]),
+    )
+
+
+def gaussian_lumps(decisions: Decisions, variances: Sequence[Fraction]) -> Lumps:
+    """Tabulate Gaussian weights for `draw_free`, all of whose lumps are single cells: nothing is split."""
     coins = gaussian_coins(decisions, variances)
-    return Pairs(coins, coins, coins, gaussian_steps(decisions, variances))
+    return Lumps(coins, gaussian_steps(decisions, variances), coins)
+
+
+class _Lump:
+    """Weights of m cells at `a = exp(-epsilon)`, `x = a^2` (see `kernel.lattice.free`).
+
+    `G_m(k) = a^k sum_j C(m-1+j+k, m-1) C(m-1+j, m-1) x^j` is a Gauss series; by Pfaff's transformation it is, up to a
+    constant, `a^k sum_i C(m-1, i) (m+k-1)! (m+i-1)! / (k+i)! x^i (1-x)^(m-1-i)`, i below m: finite, and positive.
+    """
+
+    def __init__(self, epsilon: Fraction, m: int) -> None:
+        self.epsilon, self.m = epsilon, m
+        self.mode = int((m - 1) / math.expm1(float(epsilon)))
+
+    def sum(self, k: int, bits: int) -> Interval:
+        bits += 32 + 2 * self.m
+        return _exp_neg(k * self.epsilon, bits) * (self._series(k, bits) / self._series(0, bits))
+
+    def _series(self, k: int, bits: int) -> Interval:
+        m, x, one = self.m, _exp_neg(2 * self.epsilon, bits), Interval.exact(1, bits)
+        ups, downs = [one], [one]
+        for _ in range(m - 1):
+            ups.append(ups[-1] * x)
+            downs.append(downs[-1] * (one - x))
+        total = Interval(0, 0, bits)
+        for i in range(m):
+            weight = math.comb(m - 1, i) * math.perm(m + k - 1, m - 1 - i) * math.perm(m + i - 1, i)
+            total += _times(ups[i] * downs[m - 1 - i], weight, 1)
+        return total
+
+    def part(self, k: int, bits: int) -> Interval:
+        if k < 0:
+            return Interval.exact(0, bits)
+        return Interval.exact(1, bits) - _exp_neg((k + 1) * self.epsilon, bits)
+
+    def reach(self, bits: int) -> range:
+        """Every k whose cdf is between 0 and `1 - 2^-bits`, and one more."""
+        return range(int(bits / self.epsilon) + 2)
+
+    def head(self, k: int, bits: int) -> Interval:
+        """Chance of a sum `k - 1`, times 98/99: the mode is found in doubles and may be one off."""
+        # At the mode the power is 1: a constant such as 63/64 would lie on a threshold and never be decided.
+        value, bits = k - 1, bits + 32
+        far = _exp_neg(abs(value - self.mode) * self.epsilon, bits)
+        power = far if value >= self.mode else Interval.exact(1, bits) / far
+        ways = [math.comb(self.m - 1 + end, self.m - 1) for end in (value, self.mode)]
+        return _times(power, 98 * ways[0], 99 * ways[1])
+
+
+def _times(x: Interval, numerator: int, denominator: int) -> Interval:
+    return Interval(x.lo * numerator // denominator, -(-x.hi * numerator // denominator), x.bits)
 
 
 class _Split:

@@ -16,7 +16,14 @@ from trueup.kernel.lattice.tables import draw_tables
 from trueup.kernel.lattice.tape import run
 from trueup.noise import lattice_integer
 from trueup.noise.lattice import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
-from trueup.noise.lattice_tables import Decisions, HalfNorm, laplace_pairs, laplace_steps, sizes
+from trueup.noise.lattice_tables import (
+    Decisions,
+    HalfNorm,
+    laplace_lumps,
+    laplace_pairs,
+    laplace_steps,
+    sizes,
+)
 
 DRAWS = 200_000
 FALSE_ALARM = 1e-6
@@ -25,6 +32,10 @@ TABLE = table_margins(3, 3)
 TWISTED = np.array([[1, 1, 1, 0], [1, -1, 0, 1]])
 """Its first two columns have determinant 2: a dependent cell may come out a half."""
 CROSSING = three_crossing_sums(1)
+ALIKE = np.array([[1, 1, 1, 1, 0], [1, 1, 1, 0, 1]])
+"""Three cells with equal columns."""
+TWO_KINDS = np.array([[1, 1, 1, 0, 0, 2, 1], [0, 0, 0, 1, 1, 1, -1]])
+"""Three cells of one kind and two of another, beside two of their own."""
 CASES = {
     "sum of 3": (SUM3, [2], 20),
     "sum of 5": (SUM5, [4], 9),
@@ -32,6 +43,8 @@ CASES = {
     "2 x 3 table": (table_margins(2, 3), [2, 3, 4, 5], 14),
     "determinant 2": (TWISTED, [0, 1], 20),
     "crossing sums": (CROSSING, [0, 1, 3], 6),
+    "three alike": (ALIKE, [3, 4], 16),
+    "three and two alike": (TWO_KINDS, [0, 3], 5),
 }
 
 
@@ -110,6 +123,16 @@ def test_cells_of_unequal_precision(rng):
     assert p_value(drawn, vectors, law_of(vectors, lambda v: -(v**2) @ tilt / 2)) > FALSE_ALARM
 
 
+def test_cells_alike_but_of_unequal_precision(rng):
+    """Two of four cells with equal columns have another precision: two lumps, not one."""
+    weights = [Fraction(w) for w in ("1", "2", "1", "2", "1", "1")]
+    matrix = np.array([[1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 1]])
+    vectors = points(matrix, [4, 5], 7)
+    tilt = np.array([float(w) for w in weights])
+    drawn = draw(LatticeLaplace("1"), matrix, rng, "free", weights=weights)
+    assert p_value(drawn, vectors, law_of(vectors, lambda v: -np.abs(v) @ tilt)) > FALSE_ALARM
+
+
 def test_free_cells_and_pieces_side_by_side(rng):
     matrix = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 0]])
     bound = LatticeLaplace("2").on(Lattice.of(6, matrix)).bound
@@ -184,13 +207,14 @@ def test_open_decisions_are_settled_exactly(bits, rng):
     ).vectors
     vectors = points(TABLE, [2, 5, 6, 7, 8], 6)
     assert p_value(drawn, vectors, law_of(vectors, l1(1.5))) > FALSE_ALARM
-    plan = lattice_integer.plan(TWISTED, np.array([0, 1]), np.full(4, -1), [0] * 4)
-    steps = laplace_steps(decisions, [epsilon])
-    drawn = run(draw_free, (plan, steps, pairs), (draws, 4), rng.bytes, settle).vectors
-    vectors = points(TWISTED, [0, 1], 20)
+    plan = lattice_integer.plan(ALIKE, [[0, 1, 2], [3]], [0] * 5, [1, 0])
+    steps, lumps = laplace_steps(decisions, [epsilon]), laplace_lumps(decisions, [(epsilon, 1), (epsilon, 3)])
+    arguments = (plan, steps, lumps, np.zeros(64, np.uint64))
+    drawn = run(draw_free, arguments, (draws, 5), rng.bytes, settle).vectors
+    vectors = points(ALIKE, [3, 4], 16)
     assert p_value(drawn, vectors, law_of(vectors, l1(1.5))) > FALSE_ALARM
     assert len(settled) > 500
-    assert len(set(settled)) >= 5
+    assert len(set(settled)) >= 8
 
 
 def test_draws_do_not_depend_on_how_the_words_are_cut(rng, monkeypatch):
