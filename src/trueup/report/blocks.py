@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from trueup.report.charts import Chart
+from trueup.report.curves import Plot
 from trueup.report.pictures import Figure
 
 
@@ -82,7 +83,7 @@ class Table:
         return len(self.columns[0].cells)
 
 
-Block = Text | Notice | Facts | Table | Figure | Chart
+Block = Text | Notice | Facts | Table | Figure | Chart | Plot
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.report.charts import Chart, Curve, chart
+from trueup.report.curves import Curve, Plot, plot
 from trueup.reproduce.item import Found, Item, Setting
 from trueup.reproduce.row import Row, compare, corrected, printed, shown
 from trueup.reproduce.wang_posterior import RELEASED, Pair, Posterior, posterior, same_pairs
@@ -103,7 +103,7 @@ def _name(pair: Pair) -> str:
     return f"P({pair[0]}, {pair[1]})"
 
 
-def _picture(whole: Posterior, stated: Posterior, narrow: Posterior) -> Chart:
+def _picture(whole: Posterior, stated: Posterior, narrow: Posterior) -> Plot:
     """Probabilities of the ten pairs, in their printed order, in three settings and as printed."""
     order = list(range(1, 1 + len(PRINTED)))
     settings = {
@@ -112,7 +112,7 @@ def _picture(whole: Posterior, stated: Posterior, narrow: Posterior) -> Chart:
         "no window": [whole.of(pair) for pair in PRINTED],
         f"window of {NARROW}": [narrow.of(pair) for pair in PRINTED],
     }
-    return chart(
+    return plot(
         [Curve(name, order, masses, "points") for name, masses in settings.items()],
         "pair of true counts, in the order of the table",
         "posterior probability",

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.report.charts import Chart, Curve, chart
+from trueup.report.curves import Curve, Plot, plot
 from trueup.reproduce.item import Found, Item, Setting
 from trueup.reproduce.row import Row, claim
 from trueup.reproduce.wang_posterior import RELEASED, Posterior, posterior
@@ -56,10 +56,10 @@ def _rows(name: str, values: NDArray, mass: NDArray, released: int) -> list[Row]
     ]
 
 
-def _picture(name: str, values: NDArray, mass: NDArray, released: int) -> Chart:
+def _picture(name: str, values: NDArray, mass: NDArray, released: int) -> Plot:
     shown = np.abs(values - released) <= DRAWN
     edges = [*(values[shown] - 0.5), values[shown][-1] + 0.5]
-    return chart(
+    return plot(
         [Curve(name, edges, mass[shown].tolist(), "steps")],
         f"{name} (counts)",
         "posterior probability",

@@ -1,4 +1,4 @@
-"""Axes, strokes and marks of charts, and their place on a page."""
+"""Axes, strokes and marks of plots, and their place on a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trueup.report.blocks import Page, Section
-from trueup.report.charts import Curve, LogAxis, chart
+from trueup.report.curves import Curve, LogAxis, plot
 from trueup.report.page import html
 
 
@@ -21,7 +21,7 @@ def test_a_logarithmic_axis_holds_its_values_between_few_ticks(values):
 
 
 def test_a_stroke_goes_up_where_values_grow_and_zero_is_on_the_axis():
-    drawn = chart([Curve("a", [0, 1, 2], [1, 2, 4])], "x", "y", "m", "c")
+    drawn = plot([Curve("a", [0, 1, 2], [1, 2, 4])], "x", "y", "m", "c")
     heights = [float(point.split(",")[1]) for point in drawn.path(drawn.curves[0]).split()]
     assert heights == sorted(heights, reverse=True)
     assert drawn.up.low == 0
@@ -36,14 +36,14 @@ def test_a_histogram_has_two_corners_for_each_bin():
 
 
 def test_error_bars_are_on_the_axis_and_around_their_points():
-    drawn = chart([Curve("p", [1, 2], [0.0, 1.0], "points", [3.0, 1.0])], "x", "y", "m", "c")
+    drawn = plot([Curve("p", [1, 2], [0.0, 1.0], "points", [3.0, 1.0])], "x", "y", "m", "c")
     for _, at, top, bottom in drawn.marks(drawn.curves[0]):
         assert 0 <= top < at < bottom <= 100
 
 
 def test_a_page_draws_every_curve_and_says_what_it_shows():
     curves = [Curve("one & two", [0, 1], [0, 1]), Curve("points", [0, 1, 2], [1, 1, 1], "points", [1, 1, 1])]
-    block = chart(curves, "across", "up", "what it says", "how to read it")
+    block = plot(curves, "across", "up", "what it says", "how to read it")
     page = html(Page("t", "s", "", (), (Section("a", "A", (block,)),)))
     assert 'aria-label="what it says"' in page
     assert "one &amp; two" in page
