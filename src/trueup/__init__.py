@@ -13,6 +13,7 @@ import numpy as _numpy  # noqa: F401  (everything below needs it; loading it her
 from trueup.version import __version__
 
 _HOMES = {
+    "Assessment": "trueup.model.assessment",
     "Attribute": "trueup.model.cells",
     "Cells": "trueup.model.cells",
     "Constraints": "trueup.model.constraints",
@@ -34,17 +35,18 @@ _HOMES = {
 }
 """Where each public name lives. """
 
-_VERBS = ("infer", "measure", "reconcile", "report")
-__all__ = ["__version__", *_VERBS, *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
+_VERBS = ("assess", "infer", "measure", "reconcile", "report")
+_FOLDERS = (*_VERBS, "theory")
+__all__ = ["__version__", *_FOLDERS, *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in _VERBS:
+    if name in _FOLDERS:
         return import_module(f"trueup.{name}")
     raise AttributeError(f"module 'trueup' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_VERBS, *_HOMES])
+    return sorted([*globals(), *_FOLDERS, *_HOMES])

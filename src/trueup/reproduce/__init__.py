@@ -31,7 +31,7 @@ Adding a table takes one file and one line in `ITEMS`. The file holds one class,
   it asserts ours against what is right, and the note says what is wrong with the printed one.
 - `claim(label, paper, ours, holds)` asserts a statement that is no figure.
 
-`pictures` are blocks of the report (`trueup.report.pictures`, `trueup.report.charts`, `trueup.report.blocks`)
+`pictures` are blocks of the report (`trueup.report.pictures`, `trueup.report.curves`, `trueup.report.blocks`)
 drawn below the item's table; `notes` are sentences that hold for the whole item. An item draws from
 `setting.rng(self)` alone, so its figures depend on the seed and on nothing that ran before it, and it asks
 `setting.runs(n)` how often to replicate, so that a quick run is a fiftieth of a full one with wider tolerances.

@@ -1,0 +1,35 @@
+"""theory: what is known of reconciliation before any simulation, from the laws of noise alone.
+
+Every function states its theorem. They follow Zhu, Van Hentenryck and Fioretto (2021), "Bias and variance of
+post-processing in differential privacy", and say where a result holds for more laws, or for weighted
+least squares.
+"""
+
+from trueup.theory.ball import ball_probability, outside_probability
+from trueup.theory.bias import (
+    error_operator,
+    nonnegative_bias_bound,
+    projection_bias,
+    projection_covariance,
+)
+from trueup.theory.characteristic import characteristic
+from trueup.theory.limits import kolmogorov, variance_limit, wasserstein, wasserstein_bound
+from trueup.theory.marginal import MarginalError, projected_error, projected_variances, weighted_error
+
+__all__ = [
+    "MarginalError",
+    "ball_probability",
+    "characteristic",
+    "error_operator",
+    "kolmogorov",
+    "nonnegative_bias_bound",
+    "outside_probability",
+    "projected_error",
+    "projected_variances",
+    "projection_bias",
+    "projection_covariance",
+    "variance_limit",
+    "wasserstein",
+    "wasserstein_bound",
+    "weighted_error",
+]
