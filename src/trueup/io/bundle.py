@@ -58,7 +58,7 @@ def write_measurements(folder: Path, spec_text: str, measurements: Measurements)
     (public / "measurements").mkdir(parents=True)
     (folder / "internal").mkdir(mode=0o700)  # others may read `public/`, nobody else this
     (public / "spec.toml").write_text(spec_text, encoding="utf-8")
-    _write_places(public / "places.parquet", measurements.cells)
+    write_places(public / "places.parquet", measurements.cells)
     headers = [
         _write_header(public, i, h, v, measurements.cells)
         for i, (h, v) in enumerate(zip(measurements.headers, measurements.values))
@@ -144,7 +144,7 @@ def read_measurements(folder: Path) -> Measurements:
     manifest = read_manifest(folder)
     refuse_altered(folder, manifest)
     _, spec = read_spec(folder)
-    cells = build_cells(spec, _read_places(folder / "public" / "places.parquet", spec))
+    cells = build_cells(spec, read_places(folder / "public" / "places.parquet", spec))
     pairs = [_read_header(folder / "public", entry) for entry in manifest["headers"]]
     record = Measurements(
         cells, tuple(h for h, _ in pairs), tuple(v for _, v in pairs), guarantee_in(manifest["guarantee"])
@@ -251,7 +251,8 @@ def place_keys(tree: Tree, level: int) -> dict[str, NDArray]:
     return {tree.levels[level]: np.arange(tree.sizes[level]).astype(str)}
 
 
-def _write_places(path: Path, cells: Cells) -> None:
+def write_places(path: Path, cells: Cells) -> None:
+    """Write the public places of the last level with their keys on every level."""
     tree, last = cells.tree, len(cells.tree.levels) - 1
     columns = {}
     for level, name in enumerate(tree.levels):
@@ -263,7 +264,8 @@ def _write_places(path: Path, cells: Cells) -> None:
     write_parquet(path, columns or {"place": np.array(["all"])})
 
 
-def _read_places(path: Path, spec: Spec) -> Tree:
+def read_places(path: Path, spec: Spec) -> Tree:
+    """Read the public places back."""
     table = open_table(path)
     columns = table.select(table.columns())
     levels = [level.name for level in spec.levels]

@@ -61,14 +61,11 @@ def staged(target: Path, *, mode: int = 0o755) -> Iterator[Path]:
     with ExitStack() as stack:
         folder = _stage(target, stack)
         try:
-            yield folder
-            if folder.exists():  # a run with a ledger has moved it into place itself
-                sync(folder)
-                publish(folder, target, mode=mode)
-        except OSError as error:
-            raise BundleError(
-                f"cannot write '{target}': {error.strerror}", remedy="check space and permissions"
-            ) from None
+            with writing(target):
+                yield folder
+                if folder.exists():  # a run with a ledger has moved it into place itself
+                    sync(folder)
+                    publish(folder, target, mode=mode)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -127,6 +124,17 @@ def holding(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what a disk refuses into a BundleError that names the path."""
+    try:
+        yield
+    except OSError as error:
+        raise BundleError(
+            f"cannot write '{path}': {error.strerror or 'the disk refuses'}", remedy="check space and permissions"
+        ) from None
+
+
 def sync(folder: Path) -> None:
     """Force every file and folder below to the disk."""
     for path in [*folder.rglob("*"), folder]:
@@ -178,13 +186,10 @@ def replace_whole(path: Path, text: str) -> None:
     """Write one file, or replace one, whole or not at all; BundleError if the disk refuses."""
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
-        part.write_text(text, encoding="utf-8")
-        to_disk(part)
-        part.replace(path)
-        to_disk(path.absolute().parent)
-    except OSError as error:
-        raise BundleError(
-            f"cannot write '{path}': {error.strerror}", remedy="check the folder and its space"
-        ) from None
+        with writing(path):
+            part.write_text(text, encoding="utf-8")
+            to_disk(part)
+            part.replace(path)
+            to_disk(path.absolute().parent)
     finally:
         part.unlink(missing_ok=True)

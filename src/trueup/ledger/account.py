@@ -58,16 +58,20 @@ class Account:
         """
         return self.ledger.finished(dataset, self.analyst, guarantee.kind, costs(guarantee), self.key)
 
-    def reserve(self, dataset: str, guarantee: Guarantee) -> Reservation:
+    def reserve(self, dataset: str, guarantee: Guarantee, *, name: str | None = None) -> Reservation:
         """Take the loss of a guarantee out of the budget; draw only afterwards.
+
+        A run that may be killed and go on gives the reservation a `name`; see `Ledger.reserve`.
 
         Raises
         ------
         BudgetError
             If the ledger does not grant it, or another run committed under the key meanwhile.
         """
-        reservation = self.ledger.reserve(dataset, self.analyst, guarantee.kind, costs(guarantee), self.key)
-        if reservation.committed:
+        reservation = self.ledger.reserve(
+            dataset, self.analyst, guarantee.kind, costs(guarantee), self.key, name=name
+        )
+        if reservation.committed and reservation.name != name:
             raise BudgetError(
                 f"another run released under the key '{self.key}' meanwhile; nothing was drawn or charged",
                 remedy="run again to get that release",

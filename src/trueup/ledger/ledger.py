@@ -14,11 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 from trueup.errors import BudgetError
-from trueup.io.staging import sync
+from trueup.io.staging import remove_unheld, sync
 from trueup.ledger import publish
 from trueup.ledger.caps import CapsGiven, new_caps, read_caps
 from trueup.ledger.chain import Entry, link
@@ -132,6 +133,8 @@ class Ledger:
         kind: Kind,
         costs: Iterable[Cost],
         key: str | None = None,
+        *,
+        name: str | None = None,
     ) -> Reservation:
         """Take a loss out of the budget, for good, before any noise is drawn.
 
@@ -147,6 +150,10 @@ class Ledger:
             Idempotency key. If a release was committed under it, that release is returned in
             `committed` and nothing is charged. An earlier attempt that never committed stays
             spent, and this one is charged anew.
+        name
+            The reservation's own name, for a run that may be killed and go on: if it stands in the ledger it
+            is returned and nothing is charged. It must be random, and whoever gives it must see to it that no
+            measurement is drawn twice under it.
 
         Returns
         -------
@@ -163,13 +170,22 @@ class Ledger:
         """
         request = read_arguments(dataset, analyst, kind, costs, key)
         with self._writing() as book:
+            if name in book.state.reserved:
+                return self._standing(book.state, name, request)
             if done := book.state.finished(request.key):
                 return Reservation(self, done.reservation, done.stamp, _same(done, request))
             book.state.admit(request)
-            name = uuid.uuid4().hex
+            name = name or uuid.uuid4().hex
             entry = book.append("reserve", {"reservation": name, **write_request(request)})
             stamp = book.state.stamp(entry)
         return Reservation(self, name, stamp)
+
+    def _standing(self, state: State, name: str, request: Request) -> Reservation:
+        """The reservation of a run that goes on."""
+        entry, reserved = state.reserved[name]
+        if not reserved.same_as(request):
+            raise BudgetError("the run's reservation is for another release", remedy="start a new run")
+        return Reservation(self, name, state.stamp(entry), state.commits.get(name))
 
     def state(self) -> State:
         """Read all entries, checking chain and caps, and return their sum.
@@ -212,6 +228,14 @@ class Ledger:
             for commit in self.state().commits.values()
             if publish.finish(Path(commit.ready), Path(commit.final))
         ]
+
+    def sweep(self, final: Path) -> None:
+        """Remove what killed runs to a target left ready beside it without having committed it."""
+        state = self.state()
+        for folder in final.absolute().parent.glob(f".{escape(final.name)}.ready-*"):
+            name = folder.name.rpartition("-")[2]
+            if name in state.reserved and name not in state.commits:
+                remove_unheld(folder)
 
     @contextmanager
     def _writing(self) -> Iterator[_Book]:

@@ -11,10 +11,12 @@ from typing import Any
 
 from trueup.errors import SpecError
 from trueup.ledger.planning import Allocation
+from trueup.model.by_blocks import ReleaseByBlocks
 from trueup.model.measurements import Measurements
 from trueup.model.release import Release
 from trueup.model.spec import Spec
 from trueup.report.blocks import Page
+from trueup.report.of_blocks import blocks_page
 from trueup.report.of_measurements import measurements_page
 from trueup.report.of_plan import plan_page
 from trueup.report.of_release import release_page
@@ -25,6 +27,7 @@ from trueup.verb import make_verb
 PAGES: dict[type, Callable[[Any, Spec, Ledger], Page]] = {
     Measurements: measurements_page,
     Release: release_page,
+    ReleaseByBlocks: blocks_page,
     Allocation: plan_page,
 }
 """The layout of every kind of record."""
@@ -36,7 +39,7 @@ def render(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
     Parameters
     ----------
     record
-        `Measurements`, `Release` or a planned `Allocation`.
+        `Measurements`, `Release`, `ReleaseByBlocks` or a planned `Allocation`.
     spec
         The spec that it was made from.
     ledger
@@ -56,7 +59,7 @@ def render(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
     --------
     >>> render(3, None)
     Traceback (most recent call last):
-    trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release, Allocation.
+    trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release, ReleaseByBlocks, Allocation.
     """
     lay_out = PAGES.get(type(record))
     if lay_out is None:

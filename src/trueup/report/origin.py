@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trueup.model.by_blocks import ReleaseByBlocks
 from trueup.model.measurements import Measurements
 from trueup.model.release import Release
 from trueup.model.spec import ConstraintsPart, Spec
@@ -18,11 +19,12 @@ Ledger = Mapping[str, Any] | None
 _CHECKS = {
     "whole numbers": "Every released count is a whole number.",
     "every constraint": "Every rule of the specification holds (see “How it was made”).",
+    "parts add up": "Every count is the sum of the counts of the places below it.",
     "invariants exact": "Every count declared exact is published exactly as enumerated.",
 }
 
 
-def checks(release: Release) -> Section:
+def checks(release: Release | ReleaseByBlocks) -> Section:
     """List the rules that were checked on the final counts."""
     names = sorted(release.checks)
     table = Table(
@@ -39,7 +41,7 @@ def checks(release: Release) -> Section:
     return Section("checks", "Rules checked", (table, added))
 
 
-def making(release: Release, spec: Spec, unit: str) -> Section:
+def making(release: Release | ReleaseByBlocks, spec: Spec, unit: str) -> Section:
     """State the rules, the laws, the method with its parameters, and what it reported."""
     parameters = sorted(item for item in release.method.items() if item[0] != "method")
     blocks: tuple[Block, ...] = (
@@ -50,7 +52,7 @@ def making(release: Release, spec: Spec, unit: str) -> Section:
             )
         ),
         Text(("The rules that the counts had to satisfy: " + "; ".join(rules(spec.constraints)) + ".",)),
-        laws(release.measurements),
+        laws(release.measurements if isinstance(release, Release) else release),
         _stats(release, unit),
     )
     return Section("making", "How it was made", blocks)
@@ -61,7 +63,7 @@ def noise_making(measurements: Measurements) -> Section:
     return Section("making", "How the noise was made", (laws(measurements),))
 
 
-def origin(measurements: Measurements, spec: Spec, ledger: Ledger) -> Section:
+def origin(measurements: Measurements | ReleaseByBlocks, spec: Spec, ledger: Ledger) -> Section:
     """State version, digests and the ledger's entry."""
     facts = (
         ("Software", f"trueup {__version__}"),
@@ -101,7 +103,7 @@ def _where(condition: Mapping[str, str]) -> str:
     return listing([f"{plain(name)} is {value}" for name, value in condition.items()])
 
 
-def _stats(release: Release, unit: str) -> Block:
+def _stats(release: Release | ReleaseByBlocks, unit: str) -> Block:
     if not release.stats:
         return Text(("The method reported nothing further.",))
     rows = sorted(release.stats.items())

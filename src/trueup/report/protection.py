@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import exp
 
 from trueup.model.guarantee import Charge, Guarantee
+from trueup.model.by_blocks import ReleaseByBlocks
 from trueup.model.measurements import Measurements
 from trueup.noise import law_named
 from trueup.report.blocks import Block, Column, Facts, Notice, Section, Table, Text
@@ -34,7 +35,7 @@ def protected(guarantee: Guarantee) -> Section:
     return Section("protected", "What is protected", tuple(blocks))
 
 
-def cost(measurements: Measurements) -> Section:
+def cost(measurements: Measurements | ReleaseByBlocks) -> Section:
     """Show the privacy loss of every noisy table, exact, and its share of the total."""
     guarantee = measurements.guarantee
     explained = Text(
@@ -47,7 +48,7 @@ def cost(measurements: Measurements) -> Section:
     return Section("cost", "What it cost", (explained, _picture(guarantee), _charges(guarantee)))
 
 
-def laws(measurements: Measurements) -> Facts:
+def laws(measurements: Measurements | ReleaseByBlocks) -> Facts:
     """State the law of noise of every noisy table."""
     noisy = (h for h in measurements.headers if not h.exact)
     return Facts(

@@ -1,0 +1,204 @@
+"""Where a large hierarchy is cut, from public sizes and a memory setting alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import TrueupError
+from trueup.model.tree import Tree
+
+BALANCE = 4
+"""Bundles for each worker, where there are places enough: the last ones to finish should be short."""
+SMALL = 400
+"""Places below which a bundle is not made smaller for balance: each costs a start of its own."""
+
+
+class Bundle(NamedTuple):
+    """One unit of work: the bundle `number` of the stage `stage`; both from 0, stages from the top."""
+
+    stage: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}-{self.number:05d}"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The levels `top` to `bottom` of the tree, their subtrees bundled.
+
+    A level between two stages belongs to both: the places are the leaves of the upper stage and the roots of the lower
+    one. The lower stage measures them, the upper one settles them.
+
+    Attributes
+    ----------
+    top, bottom
+        First and last level.
+    edges
+        `(bundles + 1,)`: bundle `b` holds the places `edges[b]:edges[b + 1]` of level `top` with all below.
+    """
+
+    top: int
+    bottom: int
+    edges: tuple[int, ...]
+
+    @property
+    def bundles(self) -> int:
+        """Number of bundles."""
+        return len(self.edges) - 1
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A tree in stages, from the top down; no bundle of a stage crosses the border of one above it.
+
+    Examples
+    --------
+    >>> tree = Tree.from_columns(["all", "area", "block"],
+    ...     [{}, {"area": ["a", "a", "b", "b"]}, {"block": ["1", "2", "1", "2"]}])
+    >>> cut = cut_tree(tree, 3)
+    >>> cut.stages
+    (Stage(top=0, bottom=1, edges=(0, 1)), Stage(top=1, bottom=2, edges=(0, 1, 2)))
+    >>> cut.below(Bundle(0, 0))
+    [Bundle(stage=1, number=0), Bundle(stage=1, number=1)]
+    """
+
+    stages: tuple[Stage, ...]
+    leaves: tuple[
+        tuple[int, ...], ...
+    ]  # per stage, (bundles + 1,) edges of the bundles among the places of `bottom`
+
+    @cached_property
+    def bundles(self) -> list[list[Bundle]]:
+        """The bundles of every stage."""
+        return [[Bundle(s, b) for b in range(stage.bundles)] for s, stage in enumerate(self.stages)]
+
+    def levels(self, stage: int) -> range:
+        """Levels that a stage measures: all of its own but a last one that stands atop another stage."""
+        s = self.stages[stage]
+        return range(s.top, s.bottom + (stage == len(self.stages) - 1))
+
+    def settled(self, stage: int) -> range:
+        """Levels that a stage settles: all of its own but a first one that the stage above has settled."""
+        s = self.stages[stage]
+        return range(s.top + (stage > 0), s.bottom + 1)
+
+    def below(self, bundle: Bundle) -> list[Bundle]:
+        """The bundles whose roots are the leaves of a bundle."""
+        if bundle.stage + 1 == len(self.stages):
+            return []
+        first, last = self.leaves[bundle.stage][bundle.number : bundle.number + 2]
+        edges = np.array(self.stages[bundle.stage + 1].edges)
+        numbers = range(*np.searchsorted(edges, [first, last]).tolist())
+        return [Bundle(bundle.stage + 1, number) for number in numbers]
+
+    def above(self, bundle: Bundle) -> Bundle:
+        """The bundle among whose leaves the roots of a bundle are."""
+        first = self.stages[bundle.stage].edges[bundle.number]
+        at = np.searchsorted(self.leaves[bundle.stage - 1], first, side="right") - 1
+        return Bundle(bundle.stage - 1, int(at))
+
+    def bundle_of_leaf(self) -> NDArray[np.int64]:
+        """For every place of the last level, the number of its bundle."""
+        edges = np.array(self.leaves[-1])
+        return np.repeat(np.arange(edges.size - 1), np.diff(edges))
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON."""
+        stages = [{"top": s.top, "bottom": s.bottom, "edges": list(s.edges)} for s in self.stages]
+        return {"stages": stages, "leaves": [list(edges) for edges in self.leaves]}
+
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any]) -> Cut:
+        """Read from JSON."""
+        stages = tuple(Stage(s["top"], s["bottom"], tuple(s["edges"])) for s in plain["stages"])
+        return cls(stages, tuple(map(tuple, plain["leaves"])))
+
+
+def cut_tree(tree: Tree, most: int, workers: int = 1) -> Cut:
+    """Cut a tree into stages of bundles that hold no more than `most` places each.
+
+    The boundary levels are those closest to the root that leave subtrees small enough, so that stages are few.
+
+    Parameters
+    ----------
+    tree
+        The public places.
+    most
+        Places that fit into a worker's share of the memory.
+    workers
+        Bundles are made smaller than that where this keeps all workers busy.
+
+    Raises
+    ------
+    TrueupError
+        If some place has more children than that: between a place and its children nothing can be cut.
+    """
+    fair = max(SMALL, -(-tree.sizes[-1] // (BALANCE * workers))) if workers > 1 else most
+    size = min(most, fair)
+    while (stages := _stages(tree, size)) is None:
+        if size == most:
+            raise _too_wide(tree, most)
+        size = min(most, 2 * size)
+    return _bundled(tree, stages, size)
+
+
+def _stages(tree: Tree, most: int) -> list[tuple[int, int]] | None:
+    """Top and bottom level of every stage from the top, or None if there is no way."""
+    found, bottom = [], len(tree.levels) - 1
+    if bottom == 0:
+        return [(0, 0)]
+    while bottom > 0:
+        top = next((t for t in range(bottom) if _subtrees(tree, t, bottom).max() <= most), None)
+        if top is None:
+            return None
+        found.append((top, bottom))
+        bottom = top
+    return found[::-1]
+
+
+def _subtrees(tree: Tree, top: int, bottom: int) -> NDArray[np.int64]:
+    """How many places each place of level `top` holds down to level `bottom`, itself included."""
+    return np.sum([np.diff(tree.starts(top, level)) for level in range(top, bottom + 1)], axis=0)
+
+
+def _bundled(tree: Tree, stages: list[tuple[int, int]], most: int) -> Cut:
+    done, leaves, borders = [], [], [0, 1]
+    for top, bottom in stages:
+        sizes = _subtrees(tree, top, bottom)
+        edges = [e for first, last in pairwise(borders) for e in _runs(sizes, first, last, most)] + [
+            borders[-1]
+        ]
+        borders = tree.starts(top, bottom)[edges].tolist()
+        done.append(Stage(top, bottom, tuple(edges)))
+        leaves.append(tuple(borders))
+    return Cut(tuple(done), tuple(leaves))
+
+
+def _runs(sizes: NDArray[np.int64], first: int, last: int, most: int) -> list[int]:
+    """Where runs of the roots `first:last` start that hold at most `most` places each."""
+    starts, held = [first], 0
+    for root in range(first, last):
+        if held and held + sizes[root] > most:
+            starts.append(root)
+            held = 0
+        held += int(sizes[root])
+    return starts
+
+
+def _too_wide(tree: Tree, most: int) -> TrueupError:
+    counts = np.diff(tree.child_ptr)
+    place = int(counts.argmax())
+    level = int(np.searchsorted(tree.level_ptr, place, side="right")) - 1
+    label = tree.label(tree.levels[level], place - int(tree.level_ptr[level]))
+    return TrueupError(
+        f"{tree.levels[level]} '{label}' has {int(counts[place]):,} places right below it, but a worker's share of the "
+        f"memory holds {most:,}",
+        remedy="raise --memory, give fewer --workers, or declare a level in between",
+    )

@@ -1,0 +1,178 @@
+"""Begin a run by blocks: everything public is settled and written down before a confidential count is read."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trueup.by_blocks.cut import Cut, cut_tree
+from trueup.by_blocks.folder import PLAN, RunFolder
+from trueup.errors import BundleError, SpecError
+from trueup.io.bundle import guarantee_out, header_out, write_places
+from trueup.io.staging import refuse_occupied, writing
+from trueup.ledger.account import Account
+from trueup.measure import entropy, plan_measurements, public_cells
+from trueup.model.build import build_cells, build_constraints
+from trueup.model.cells import Cells
+from trueup.model.measurements import Measured
+from trueup.model.spec import Spec, parse_spec, read_spec_text
+from trueup.model.tree import Tree
+from trueup.reconcile import choose, describe
+from trueup.reconcile.histogram_tree import HistogramTree
+from trueup.reconcile.on_segments import SegmentPlan, segment_plan
+from trueup.version import __version__
+
+MEMORY = 4_000_000_000
+"""Bytes that a run may use, unless told otherwise."""
+INTERPRETER = 350_000_000
+"""Bytes of a process that has loaded everything and holds nothing."""
+LEAST_SHARE = 50_000_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is carried out; none of it changes a released integer.
+
+    Attributes
+    ----------
+    memory
+        Bytes for all processes of one machine together.
+    workers
+        How many work at once.
+    """
+
+    memory: int = MEMORY
+    workers: int = 1
+
+    def places(self, cells: int, answers: int) -> int:
+        """How many places of so many cells and measured values a worker's share of the memory holds.
+
+        Raises
+        ------
+        SpecError
+            If the memory does not even hold the workers.
+        """
+        share = (self.memory - INTERPRETER) / self.workers - INTERPRETER * (self.workers > 1) - LEAST_SHARE
+        if share < LEAST_SHARE:
+            least = (self.workers + (self.workers > 1)) * (INTERPRETER + 2 * LEAST_SHARE)
+            raise SpecError(
+                f"{self.memory / 1e9:.2g} GB of memory are too little for {self.workers} workers",
+                needed=f"at least {least / 1e9:.2g} GB",
+                remedy="raise --memory or lower --workers",
+            )
+        return max(2, int(share / place_bytes(cells, answers)))
+
+
+def place_bytes(cells: int, answers: int) -> int:
+    """About how many bytes a task needs for each place: counts, estimates and tables of its cells, its answers."""
+    return 8 * (5 * cells + 3 * answers)
+
+
+def begin(
+    spec_path: str | Path, data: Any, out: Path, geography: Any, account: Account | None, settings: Settings
+) -> RunFolder:
+    """Settle what is public and write it to the run folder beside the target.
+
+    Raises
+    ------
+    TrueupError
+        If spec, places, method or memory are at fault, or the target or its run folder is occupied.
+    """
+    refuse_occupied(out)
+    spec_text = read_spec_text(spec_path)
+    spec = parse_spec(spec_text)
+    cells = public_cells(spec, data, geography)
+    headers, guarantee = plan_measurements(spec, cells)
+    plan = plan_of(spec, headers)
+    answers = max(sum(size for _, size in columns) for columns in plan.columns)
+    cut = cut_tree(cells.tree, settings.places(plan.cells, answers), settings.workers)
+    folder = _new(run_path(out))
+    document = {
+        "trueup": __version__,
+        "run": uuid.uuid4().hex,
+        "out": str(out.absolute()),
+        "data": str(Path(data).absolute()) if isinstance(data, str | Path) else None,
+        "charged": account is not None,
+        "spec": hashlib.sha256(spec_text.encode()).hexdigest(),
+        "places": digest_of(cells.tree),
+        "sizes": list(cells.tree.sizes),
+        "guarantee": guarantee_out(guarantee),
+        "headers": [header_out(h) for h in headers],
+        "method": describe(HistogramTree()),
+        "cut": cut.plain(),
+        "memory": settings.memory,
+        "workers": settings.workers,
+    }
+    _write_branches(folder, spec_text, cells, cut)
+    folder.write_plan(spec_text, document)
+    return folder
+
+
+def run_path(out: Path) -> Path:
+    """Where the run towards a target keeps its folder."""
+    return out.with_name(f"{out.name}.run")
+
+
+def _new(path: Path) -> RunFolder:
+    """Make the folder of a run, or take over one in which no run has begun."""
+    if (path / PLAN).exists():
+        raise BundleError(
+            f"a run was interrupted and left '{path}'",
+            remedy=f"continue it with --resume {path}, or remove the folder",
+        )
+    with writing(path):
+        path.mkdir(mode=0o700, exist_ok=True)
+        confidential = RunFolder(path).confidential
+        confidential.mkdir(mode=0o700, exist_ok=True)
+        (confidential / "key").write_text(entropy.words(32).hex())
+    return RunFolder(path)
+
+
+def _write_branches(folder: RunFolder, spec_text: str, cells: Cells, cut: Cut) -> None:
+    """Write the public places, whole and bundle by bundle."""
+    folder.places.commit("all", lambda path: write_places(path, cells), ".parquet")
+    for stage, bundles in zip(cut.stages, cut.bundles):
+        for bundle in bundles:
+            folder.write_branch(cells.tree, stage, bundle)
+
+
+def digest_of(tree: Tree) -> str:
+    """SHA-256 of public places and their keys."""
+    whole = hashlib.sha256("|".join(tree.levels).encode())
+    whole.update(np.ascontiguousarray(tree.child_ptr, dtype="<i8").tobytes())
+    for name, column in (item for keys in tree.keys for item in keys.items()):
+        whole.update(name.encode())
+        whole.update(np.char.encode(column, "utf-8").tobytes())
+    return whole.hexdigest()
+
+
+def plan_of(spec: Spec, headers: tuple[Measured, ...]) -> SegmentPlan:
+    """Prepare reconciliation by blocks.
+
+    Raises
+    ------
+    SpecError
+        If the spec names another method, or its constraints cannot be kept by blocks.
+    """
+    constraints = build_constraints(spec, _skeleton(spec))
+    method = choose(spec.reconcile, constraints) if spec.reconcile else HistogramTree()
+    if type(method) is not HistogramTree or not method.integer:
+        raise SpecError(
+            f"the method '{method.name}' with these parameters does not work by blocks",
+            needed=f"the method '{HistogramTree.name}' with whole numbers",
+            remedy="name it under [reconcile], or give --engine memory",
+        )
+    return segment_plan(constraints, headers)
+
+
+def _skeleton(spec: Spec) -> Cells:
+    """The cells of one place on every level: all that a plan needs to know of places."""
+    depth = len(spec.levels)
+    child_ptr = np.append(np.arange(1, depth + 1), depth)
+    names = tuple(level.name for level in spec.levels)
+    return build_cells(spec, Tree(names, child_ptr, np.arange(depth + 1)))

@@ -1,0 +1,39 @@
+"""Sizes of memory: as settings, and as they were used."""
+
+from __future__ import annotations
+
+import re
+import resource
+import sys
+
+from trueup.errors import SpecError
+
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def parse_memory(text: str) -> int:
+    """Read a size in bytes.
+
+    Raises
+    ------
+    SpecError
+        If it is no size.
+
+    Examples
+    --------
+    >>> parse_memory("4GB"), parse_memory("1.5 gb")
+    (4000000000, 1500000000)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B?)\s*", text, re.IGNORECASE)
+    if not found or not float(found[1]):
+        raise SpecError(
+            f"the memory '{text}' is not a size", needed="a number with a unit, such as 4GB or 800MB"
+        )
+    unit = found[2].upper()
+    return int(float(found[1]) * _UNITS[unit if unit in _UNITS else f"{unit}B"])
+
+
+def peak_bytes() -> int:
+    """Peak resident memory of this process so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
