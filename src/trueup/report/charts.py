@@ -1,92 +1,42 @@
-"""Charts: curves over two axes, laid out here and written as SVG by their template.
+"""Charts: several series over named places, side by side, each value with its Monte Carlo error.
 
-As in `pictures`, places are percentages of the plot, so a chart fits any screen while its text and
-its strokes keep their size; curves differ by dashes and marks as well as by colour.
+As in `pictures`, everything stands at percentages, so that a chart fits any screen while its text keeps its
+size, and the style sheet owns the colours. Series differ in shape as well as in colour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
-from typing import ClassVar, Literal
+from itertools import pairwise
+from math import isfinite
+from typing import ClassVar
 
 from trueup.report.pictures import Axis
-from trueup.report.words import number
 
-Drawn = Literal["line", "steps", "points"]
+SERIES = 6
+"""Most series that can be told apart."""
+WHISKER = 2.0
+"""Monte Carlo errors that a whisker reaches to either side."""
+_SPREAD = 0.5  # of the width of a place, over which the series stand side by side
 
-MOST_CURVES = 6
-"""Colours that the style sheet has."""
-
-
-@dataclass(frozen=True)
-class LogAxis:
-    """Values from `low` to `high`, powers of ten, on a logarithmic scale.
-
-    Examples
-    --------
-    >>> axis = LogAxis.around([3, 800], "counties")
-    >>> axis.place(10), [text for _, text in axis.ticks]
-    (33.33, ['1', '10', '100', '1,000'])
-    """
-
-    title: str
-    low: int
-    high: int
-
-    @classmethod
-    def around(cls, values: Sequence[float], title: str) -> LogAxis:
-        """Span positive values by powers of ten."""
-        low, high = floor(log10(min(values))), ceil(log10(max(values)))
-        return cls(title, low, max(high, low + 1))
-
-    @property
-    def ticks(self) -> list[tuple[float, str]]:
-        """Place (percent of the width) and text of every tick."""
-        step = ceil((self.high - self.low) / 8)
-        return [(self.place(10.0**k), number(10.0**k)) for k in range(self.low, self.high + 1, step)]
-
-    def place(self, value: float) -> float:
-        """Where a value stands, in percent of the width."""
-        return round(100 * (log10(value) - self.low) / (self.high - self.low), 2)
+Point = tuple[float, float]
+"""A value and its Monte Carlo error."""
 
 
 @dataclass(frozen=True)
-class Curve:
-    """Points of one name.
+class Drawn:
+    """A point as it is drawn: its place across, its value, the ends of its whisker (percent from the left, top)."""
 
-    Attributes
-    ----------
-    name
-        What the legend calls it.
-    x, y
-        Finite values of equal number.
-    drawn
-        `line` joins the points, `steps` draws a histogram (one `x` more than `y`: edges of the bins),
-        `points` draws marks.
-    error
-        Half lengths of the error bars of points; empty for none.
-    """
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    drawn: Drawn = "line"
-    error: Sequence[float] = ()
-
-    @property
-    def corners(self) -> list[tuple[float, float]]:
-        """Points that the stroke passes, in values."""
-        if self.drawn != "steps":
-            return list(zip(self.x, self.y, strict=True))
-        bins = zip(self.x[:-1], self.x[1:], self.y, strict=True)
-        return [corner for a, b, y in bins for corner in ((a, y), (b, y))]
+    x: float
+    y: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Curves over two axes.
+    """A chart.
 
     Attributes
     ----------
@@ -94,68 +44,81 @@ class Chart:
         What it says, for those who do not see it.
     caption
         How to read it.
-    across, up
-        The two axes.
-    curves
-        At most six, in the order of the legend.
+    across
+        What the places are.
+    places
+        Their names, left to right; each may have a second line.
+    axis
+        The axis of values.
+    series
+        For each name its points by place, None where there is none.
+    joined
+        Whether the points of a series are joined: places have an order.
+    reference
+        A value that is marked by a line of its own, and what it is.
     """
 
     kind: ClassVar[str] = "chart"
     message: str
     caption: str
-    across: Axis | LogAxis
-    up: Axis | LogAxis
-    curves: tuple[Curve, ...]
+    across: str
+    places: tuple[tuple[str, str], ...]
+    axis: Axis
+    series: tuple[tuple[str, tuple[Point | None, ...]], ...]
+    joined: bool = True
+    reference: tuple[float, str] | None = None
 
-    def path(self, curve: Curve) -> str:
-        """The stroke of a curve, in percent of the plot."""
-        return " ".join(f"{self.across.place(x)},{self.height(y)}" for x, y in curve.corners)
+    def drawn(self, number: int) -> list[Drawn | None]:
+        """The points of a series as they are drawn, series side by side within a place."""
+        shift = _SPREAD * ((number + 0.5) / len(self.series) - 0.5)
+        width = 100 / len(self.places)
+        return [
+            None if point is None else self._drawn(width * (at + 0.5 + shift), *point)
+            for at, point in enumerate(self.series[number][1])
+        ]
+
+    def lines(self, number: int) -> list[tuple[Drawn, Drawn]]:
+        """Pairs of neighbouring points of a series that are joined."""
+        found = pairwise(self.drawn(number)) if self.joined else []
+        return [(a, b) for a, b in found if a is not None and b is not None]
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Height (percent from the top) and text of every tick."""
+        return [(round(100 - place, 2), text) for place, text in self.axis.ticks]
 
     def height(self, value: float) -> float:
         """Where a value stands, in percent from the top."""
-        return round(100 - self.up.place(value), 2)
+        return round(100 - self.axis.place(value), 2)
 
-    def marks(self, curve: Curve) -> list[tuple[float, float, float, float]]:
-        """Place across and down of every point, and where its error bar begins and ends."""
-        errors = curve.error or [0.0] * len(curve.y)
-        return [
-            (self.across.place(x), self.height(y), self.height(y + e), self.height(y - e))
-            for x, y, e in zip(curve.x, curve.y, errors, strict=True)
-        ]
+    def _drawn(self, x: float, value: float, error: float) -> Drawn:
+        ends = (self.height(value + WHISKER * error), self.height(value - WHISKER * error))
+        return Drawn(round(x, 2), self.height(value), *ends)
 
 
 def chart(
-    curves: Sequence[Curve],
+    series: Mapping[str, Sequence[Point | None]],
+    places: Sequence[tuple[str, str]],
     across: str,
-    up: str,
+    unit: str,
     message: str,
     caption: str,
     *,
-    log_across: bool = False,
-    log_up: bool = False,
+    joined: bool = True,
+    from_zero: bool = True,
+    reference: tuple[float, str] | None = None,
 ) -> Chart:
-    """Draw curves over axes that span them; linear axes of values include zero.
-
-    Parameters
-    ----------
-    curves
-        At most six.
-    across, up
-        Titles of the axes, with their units.
-    message, caption
-        What the chart says, and how to read it.
-    log_across, log_up
-        Whether an axis is logarithmic (values above zero).
+    """Draw each series over the places; the axis spans all values and their whiskers.
 
     Examples
     --------
-    >>> drawn = chart([Curve("error", [1, 10, 100], [4, 2, 1])], "n", "counts", "m", "c", log_across=True)
-    >>> drawn.path(drawn.curves[0])
-    '0.0,0.0 50.0,50.0 100.0,75.0'
+    >>> drawn = chart({"a": [(1.0, 0.1), (2.0, 0.1)]}, [("x", ""), ("y", "")], "place", "counts", "message", "caption")
+    >>> drawn.axis.low, drawn.axis.high, [p.x for p in drawn.drawn(0)]
+    (0.0, 2.5, [25.0, 75.0])
     """
-    x = [float(v) for curve in curves for v, _ in curve.corners]
-    y = [float(v) for curve in curves for _, v in curve.corners]
-    y += [end for c in curves for v, e in zip(c.y, c.error) for end in (v - e, v + e)]
-    horizontal = LogAxis.around(x, across) if log_across else Axis.around(x, across)
-    vertical = LogAxis.around(y, up) if log_up else Axis.around([0.0, *y], up)
-    return Chart(message, caption, horizontal, vertical, tuple(curves))
+    points = [p for row in series.values() for p in row if p is not None and isfinite(p[0])]
+    ends = [value + side * WHISKER * error for value, error in points for side in (-1, 1)]
+    ends += [0.0] if from_zero else []
+    ends += [reference[0]] if reference else []
+    shown = tuple((name, tuple(row)) for name, row in series.items())[:SERIES]
+    return Chart(message, caption, across, tuple(places), Axis.around(ends, unit), shown, joined, reference)

@@ -1,0 +1,206 @@
+"""The record of `assess`: what a spec's choices do to counts, each figure with its Monte Carlo error.
+
+Every figure is a function of the true counts, so the record is confidential unless its truth is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import PrivacyError, SpecError
+from trueup.model.cells import Cells, Margin
+
+Columns = dict[str, NDArray]
+FIELDS = (
+    "level", "by", "unit", "units", "method", "budget", "statistic", "about", "value", "mc_error", "replicates"
+)  # fmt: skip
+"""Columns of the long table."""
+
+
+@dataclass(frozen=True)
+class Assessed:
+    """A method that was assessed.
+
+    Attributes
+    ----------
+    label
+        Its name, with the parameters that tell it from others of that name.
+    description
+        Name and all parameters.
+    title
+        What it solves.
+    verb
+        `reconcile` or `infer`.
+    nonnegative
+        Whether it keeps counts from falling below zero, so that counts near zero must come out too high.
+    """
+
+    label: str
+    description: Mapping[str, Any]
+    title: str
+    verb: str
+    nonnegative: bool
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A budget at which the methods were assessed: the spec's own times `scale`."""
+
+    label: str
+    scale: Fraction
+    currency: str
+    amount: Fraction
+
+
+@dataclass(frozen=True, repr=False)
+class Flag:
+    """A claim that the replicates contradict.
+
+    Attributes
+    ----------
+    what
+        `bias` or `coverage`.
+    method, budget, level, by, unit, about
+        Where, as in the long table.
+    value, mc_error
+        What was found, and its Monte Carlo error.
+    limit
+        What would have been accepted.
+    sentence
+        The flag in plain words.
+    """
+
+    what: str
+    method: str
+    budget: str
+    level: str
+    by: str
+    unit: str
+    about: str
+    value: float
+    mc_error: float
+    limit: float
+    sentence: str
+
+    def __repr__(self) -> str:
+        return f"Flag({self.what!r}, {self.method!r}, {self.level!r})"
+
+
+Figures = Mapping[tuple[str, str], tuple[NDArray, NDArray]]
+"""Values and Monte Carlo errors `(groups,)` of a statistic and what it is about."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Assessment:
+    """Bias, variance, coverage and fairness of methods and budgets, from simulated replicates.
+
+    Attributes
+    ----------
+    title
+        The spec's title.
+    cells
+        The finest cells; None where the record was read back and single counts stay in their files.
+    public
+        Whether the truth is declared public. If not, the record is confidential.
+    truth
+        What stood in for the true counts.
+    methods, budgets
+        What was compared.
+    levels
+        The tables that were assessed, coarse to fine.
+    intervals
+        The probability that each interval rule claims.
+    replicates, asked
+        How many replicates were made, and how many were asked for; they differ after an interruption.
+    seed
+        It gives the same replicates again.
+    summary
+        The long table: one row per figure of a level, a size class or another class; see `FIELDS`.
+    figures
+        By method, budget and table: every statistic of every single count.
+    flags
+        Claims that the replicates contradict.
+    stats
+        What was cut, kept or left out.
+    """
+
+    title: str
+    cells: Cells | None
+    public: bool
+    truth: str
+    methods: tuple[Assessed, ...]
+    budgets: tuple[Budget, ...]
+    levels: tuple[Margin, ...]
+    intervals: Mapping[str, float]
+    replicates: int
+    asked: int
+    seed: int
+    summary: Columns
+    figures: Mapping[tuple[str, str, Margin], Figures] = field(default_factory=dict)
+    flags: tuple[Flag, ...] = ()
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        secrecy = "public truth" if self.public else "confidential"
+        return (
+            f"Assessment({self.title!r}: {len(self.methods)} methods, {len(self.budgets)} budgets, "
+            f"{self.replicates:,} replicates, {secrecy})"
+        )
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether fewer replicates were made than asked for."""
+        return self.replicates < self.asked
+
+    def rows(self, **wanted: str) -> Columns:
+        """Rows of the long table whose columns hold the wanted values.
+
+        Raises
+        ------
+        SpecError
+            If a column is unknown.
+        """
+        if unknown := set(wanted) - set(FIELDS):
+            raise SpecError(f"there is no column '{min(unknown)}'", needed=f"among: {', '.join(FIELDS)}")
+        held = np.ones(len(self.summary["value"]), dtype=bool)
+        for name, value in wanted.items():
+            held &= self.summary[name] == value
+        return {name: column[held] for name, column in self.summary.items()}
+
+    def figure(self, statistic: str, level: str, **wanted: str) -> tuple[float, float]:
+        """Return one figure of the long table and its Monte Carlo error, by default of a whole level.
+
+        Raises
+        ------
+        SpecError
+            If not exactly one row is meant.
+        """
+        found = self.rows(statistic=statistic, level=level, **{"by": "level", **wanted})
+        if len(found["value"]) != 1:
+            raise SpecError(
+                f"{len(found['value'])} figures '{statistic}' of '{level}' are meant",
+                needed="conditions that single one out, such as method, budget, about or unit",
+            )
+        return float(found["value"][0]), float(found["mc_error"][0])
+
+
+def refuse_confidential(public: bool) -> None:
+    """Refuse to publish figures of a confidential truth.
+
+    Raises
+    ------
+    PrivacyError
+        Unless the truth was declared public.
+    """
+    if not public:
+        raise PrivacyError(
+            "an assessment on confidential counts is a function of them, and no noise protects it",
+            needed="an assessment whose truth was declared public",
+            remedy="keep it internal; or assess public counts, an earlier release or a synthetic table",
+        )
