@@ -6,6 +6,8 @@ import numpy as np
 import piqp
 import pytest
 from tests.kernel.test_histogram import SPINE, case, marginals
+from tests.reference import nearest
+from tests.reference.nearest import covariances
 
 from trueup.kernel.anova import Domain, identity, marginalise, summed
 from trueup.kernel.histogram import HistogramTree
@@ -14,11 +16,11 @@ from trueup.kernel.settle import node_keys, settle
 from trueup.kernel.structural_zeros import close, restrict
 
 
-def by_general_solver(covariances, tables, children, held):
+def by_general_solver(dense, tables, children, held):
     """min sum (x - t)' V^-1 (x - t), sums over each parent's children as in `tables`, x >= 0 (= 0 if held)."""
     rows, n = tables.shape
     hessian = np.zeros((rows * n, rows * n))
-    for i, v in enumerate(covariances):
+    for i, v in enumerate(dense):
         hessian[i * n : (i + 1) * n, i * n : (i + 1) * n] = np.linalg.inv(v)
     parent = np.repeat(np.arange(children.size), children)
     equal = np.kron(np.equal.outer(np.arange(children.size), parent).astype(float), np.eye(n))
@@ -31,27 +33,50 @@ def by_general_solver(covariances, tables, children, held):
     return solver.result.x.reshape(rows, n)
 
 
+def random_variances(rng, domain, rows=8):
+    """A covariance (rows, D, D) for every component."""
+    parts = []
+    for component in domain.components:
+        half = rng.normal(size=(rows, component.dense, component.dense))
+        parts.append(half @ half.swapaxes(1, 2) + 0.2 * np.eye(component.dense))
+    return tuple(parts)
+
+
 @pytest.mark.parametrize("zero_share", [0.0, 0.2])
 def test_projection_equals_a_general_solver(rng, zero_share):
     domain = Domain.of(list(marginals().values()))
     children = np.array([3, 1, 4])
-    basis = domain.forward(np.eye(24))
-    parts, covariances = [], np.zeros((8, 24, 24))
-    for component in domain.components:
-        half = rng.normal(size=(8, component.dense, component.dense))
-        parts.append(half @ half.swapaxes(1, 2) + 0.2 * np.eye(component.dense))
-        view = component.view(basis)  # (24, dense, columns)
-        covariances += np.einsum("adc,rde,bec->rab", view, parts[-1], view)
+    parts = random_variances(rng, domain)
+    dense = covariances(domain, parts, 8)
     tables = rng.normal(1, 2, (8, 24))
     held = rng.random((8, 24)) < zero_share
     held[np.append(0, np.cumsum(children))[:-1]] = False  # every cell has a child that may hold it
     total = np.add.reduceat(tables, [0, 3, 4], axis=0)
-    metric = Metric(domain, tuple(parts), np.array([0, 3, 4]), 8)
+    metric = Metric(domain, parts, np.array([0, 3, 4]), 8)
     tables = metric.tie(tables, np.maximum(total, 0.5))
     ours, residual, _ = nearest_nonnegative(metric, tables, held if zero_share else None, 1e-9)
-    np.testing.assert_allclose(ours, by_general_solver(covariances, tables, children, held), atol=1e-6)
+    np.testing.assert_allclose(ours, by_general_solver(dense, tables, children, held), atol=1e-6)
     assert residual.max() <= 1e-9
     np.testing.assert_allclose(np.add.reduceat(ours, [0, 3, 4], axis=0), np.maximum(total, 0.5), atol=1e-9)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_projection_equals_its_slow_twin_and_knows_no_neighbours(rng, tied):
+    domain = Domain.of([marginals()["groups"], marginals()["detailed"]])
+    parts, first = random_variances(rng, domain), np.array([0, 3, 4])
+    metric = Metric(domain, parts, first, 8, tied)
+    tables = metric.tie(rng.normal(1, 2, (8, 24)), rng.uniform(1, 5, (3, 24)))
+    held = rng.random((8, 24)) < 0.1
+    held[first] = False
+    ours, _, _ = nearest_nonnegative(metric, tables, held, 1e-9)
+    dense = covariances(domain, parts, 8)
+    for p, rows in enumerate((slice(0, 3), slice(3, 4), slice(4, 8))):
+        slow = nearest.nearest_nonnegative(dense[rows], tables[rows], held[rows], tied)
+        np.testing.assert_allclose(ours[rows], slow, atol=1e-6)
+        alone, index = metric.of_parents(np.array([p]))
+        np.testing.assert_array_equal(
+            nearest_nonnegative(alone, tables[index], held[index], 1e-9)[0], ours[rows]
+        )
 
 
 CHAIN = ("total", "groups", "groups-second", "detailed")

@@ -25,8 +25,6 @@ import numpy as np
 Marginal = tuple[np.ndarray, ...]
 """For every axis, the group (0, 1, ...) of each of its codes."""
 
-DENSE_CELLS = 512  # below this, one dense product is faster than one product an axis
-
 
 def identity(n: int) -> np.ndarray:
     """Recode that keeps an axis of `n` codes as it is.
@@ -172,6 +170,7 @@ class Axis:
 
     basis: np.ndarray  # (size, size); columns 0..atoms-1 span S, the rest C
     atoms: int
+    members: tuple[np.ndarray, ...]  # the codes of every atom
 
     @classmethod
     def of(cls, recodes: Sequence[np.ndarray]) -> Axis:
@@ -179,12 +178,13 @@ class Axis:
         groupings = [g for g in recodes if not is_identity(g)] or [np.zeros_like(recodes[0])]
         atom = np.unique(np.stack(groupings), axis=1, return_inverse=True)[1].reshape(-1)
         spanning = indicator(atom).T / np.sqrt(np.bincount(atom))
-        return cls(np.hstack([spanning, _contrasts(atom)]), spanning.shape[1])
+        members = tuple(np.flatnonzero(atom == a) for a in range(spanning.shape[1]))
+        return cls(np.hstack([spanning, _contrasts(members, atom.size)]), spanning.shape[1], members)
 
     @classmethod
     def free(cls, size: int) -> Axis:
         """Axis every code of which is its own atom: no contrasts, everything dense."""
-        return cls(np.eye(size), size)
+        return cls(np.eye(size), size, tuple(np.arange(size)[:, None]))
 
     @property
     def size(self) -> int:
@@ -198,10 +198,9 @@ class Axis:
         return indicator(groups) @ self.basis[:, : self.atoms]
 
 
-def _contrasts(atom: np.ndarray) -> np.ndarray:
+def _contrasts(members: Sequence[np.ndarray], size: int) -> np.ndarray:
     """Helmert contrasts within every atom: orthonormal columns that sum to zero over each atom."""
-    columns = [_helmert(np.flatnonzero(atom == a), atom.size) for a in range(atom.max() + 1)]
-    return np.hstack(columns)
+    return np.hstack([_helmert(codes, size) for codes in members])
 
 
 def _helmert(codes: np.ndarray, size: int) -> np.ndarray:
@@ -282,9 +281,21 @@ class Domain:
         return tuple(found)
 
     @cached_property
-    def _order(self) -> np.ndarray:
-        """Where in the row-major product basis the coefficients of the components stand."""
-        grid = np.arange(self.cells).reshape(self.sizes)
+    def layout(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The transform for `kernel.lift`: axes, codes, where atoms start, and where it leaves the coefficients."""
+        codes = [np.concatenate(axis.members) for axis in self.axes]
+        pointers = [np.append(0, np.cumsum([m.size for m in axis.members])) for axis in self.axes]
+        starts = [np.append(0, np.cumsum([part.size for part in parts])) for parts in (codes, pointers)]
+        axes = np.stack([np.append(self.sizes, 0), *starts], axis=1)
+        return axes, np.concatenate(codes), np.concatenate(pointers), self._place
+
+    @cached_property
+    def _place(self) -> np.ndarray:
+        """Where in a histogram the transform in place leaves the coefficients, component by component."""
+        left = [
+            np.array([m[0] for m in a.members] + [c for m in a.members for c in m[1:]]) for a in self.axes
+        ]
+        grid = np.arange(self.cells).reshape(self.sizes)[np.ix_(*left)]
         return np.concatenate([self._rows(grid, c.contrast).ravel() for c in self.components])
 
     def _rows(self, table: np.ndarray, contrast: tuple[bool, ...]) -> np.ndarray:
@@ -293,29 +304,17 @@ class Domain:
         part = table[tuple(slice(a.atoms, None) if c else slice(a.atoms) for c, a in pairs)]
         return part.transpose(sorted(range(len(contrast)), key=lambda i: contrast[i]))
 
-    @cached_property
-    def _dense(self) -> np.ndarray:
-        return reduce(np.kron, [axis.basis for axis in self.axes])[:, self._order]
-
     def forward(self, x: np.ndarray) -> np.ndarray:
         """Coefficients (..., n) of histograms (..., n), component by component."""
-        if self.cells <= DENSE_CELLS:
-            return x @ self._dense
-        return self._along_axes(x, [axis.basis for axis in self.axes])[..., self._order]
+        from trueup.kernel.lift import forward_rows
+
+        return forward_rows(_as_rows(x), *self.layout).reshape(x.shape)
 
     def backward(self, coefficients: np.ndarray) -> np.ndarray:
         """Histograms (..., n) of coefficients (..., n): the inverse of `forward`."""
-        if self.cells <= DENSE_CELLS:
-            return coefficients @ self._dense.T
-        placed = np.empty_like(coefficients)
-        placed[..., self._order] = coefficients
-        return self._along_axes(placed, [axis.basis.T for axis in self.axes])
+        from trueup.kernel.lift import backward_rows
 
-    def _along_axes(self, x: np.ndarray, matrices: Sequence[np.ndarray]) -> np.ndarray:
-        table = x.reshape(-1, *self.sizes)
-        for axis, matrix in enumerate(matrices, start=1):
-            table = np.moveaxis(np.tensordot(table, matrix, (axis, 0)), -1, axis)
-        return table.reshape(x.shape)
+        return backward_rows(_as_rows(coefficients), *self.layout).reshape(coefficients.shape)
 
     def informs(self, marginal: Marginal, component: Component) -> bool:
         """Whether the marginal sees the component at all."""
@@ -338,3 +337,7 @@ class Domain:
         order = sorted(range(k), key=lambda i: component.contrast[i])
         table = table.transpose(0, *(1 + i for i in order))
         return table.reshape(*y.shape[:-1], -1, component.columns)
+
+
+def _as_rows(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x, dtype=float).reshape(-1, x.shape[-1])

@@ -7,22 +7,26 @@ for the children c of every parent p at once, where the targets t_c obey the sum
 `min 1/2 l'Wl + t'l, l >= 0`. W is applied by the fast transform of `anova.Domain`, its largest eigenvalue on child c
 is at most that of V_c, and the accelerated projected gradient with restarts converges at a rate set by the ratio of
 the components' variances (tens, not thousands). Every iterate obeys the sums, and whatever V_c holds fixed; what is
-left at the end, a negative count or a gap in complementarity, is reported.
+left at the end, a negative count or a gap in complementarity, is reported. A parent's tables are projected by
+themselves, in cache, and end when they have converged.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numba import njit
 
 from trueup.kernel.anova import Domain
 from trueup.kernel.histogram import product, pseudo_inverse
+from trueup.kernel.lift import backward, forward
 
 TOLERANCE = 1e-6  # counts
 ITERATIONS = 10_000
-BATCH = 8  # iterations between two looks at which parents have converged
+BATCH = 8  # iterations between two looks at whether they may end
 
 
 @dataclass(frozen=True)
@@ -60,17 +64,12 @@ class Metric:
         tops = [v[:, 0, 0] if v.shape[-1] == 1 else np.linalg.eigvalsh(v)[:, -1] for v in self.variances]
         return np.max([np.broadcast_to(t, self.rows) for t in tops], axis=0)
 
-    def apply(self, multipliers: np.ndarray) -> np.ndarray:
-        """`W l`: the change of the tables (rows, n) that multipliers of the cells make."""
-        coefficients = self.domain.forward(multipliers)
-        for component, v, inverse in zip(self.domain.components, self.variances, self.inverse, strict=True):
-            part = component.view(coefficients)
-            moved = product(v, part)
-            if self.tied:
-                price = np.repeat(product(inverse, self.sums(moved)), self.counts, axis=0)
-                moved -= product(v, price)
-            part[...] = moved
-        return self.domain.backward(coefficients)
+    @property
+    def components(self) -> np.ndarray:
+        """Per component: where its coefficients start, their shape, and where its covariances start in a flat row."""
+        parts = self.domain.components
+        at = np.cumsum([0] + [c.dense**2 for c in parts[:-1]])
+        return np.array([(c.start, c.dense, c.columns, a) for c, a in zip(parts, at, strict=True)])
 
     def tie(self, tables: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """Move tables, nearest first, until the children of every parent sum to `sums`."""
@@ -86,74 +85,131 @@ class Metric:
         counts = self.counts[keep]
         first = np.cumsum(counts) - counts
         rows = np.repeat(self.first[keep] - first, counts) + np.arange(counts.sum())
+        return self._of(rows, first), rows
+
+    def of_rows(self, keep: np.ndarray) -> tuple[Metric, np.ndarray]:
+        """The same for some of the rows (their positions) only, and which parents still have any."""
+        owner = np.repeat(np.arange(self.first.size), self.counts)[keep]
+        parents, first = np.unique(owner, return_index=True)
+        return self._of(keep, first), parents
+
+    def _of(self, rows: np.ndarray, first: np.ndarray) -> Metric:
         parts = tuple(v if v.shape[0] == 1 else v[rows] for v in self.variances)
-        return Metric(self.domain, parts, first, rows.size, self.tied), rows
+        return Metric(self.domain, parts, first, rows.size, self.tied)
 
 
-@dataclass
-class _Dual:
-    """Accelerated projected gradient on the multipliers of `x >= 0`; one momentum a parent."""
+@njit(cache=True)
+def _weigh(w, v, components, place, result):
+    """Multiply one histogram's coefficients, where `kernel.lift` leaves them, by its covariances (flat, D x D each)."""
+    for c in range(components.shape[0]):
+        start, dense, columns, at = components[c]
+        if dense == 1:
+            for q in range(start, start + columns):
+                result[place[q]] = v[at] * w[place[q]]
+            continue
+        for q in range(columns):
+            for i in range(dense):
+                total = 0.0
+                for j in range(dense):
+                    total += v[at + i * dense + j] * w[place[start + j * columns + q]]
+                result[place[start + i * columns + q]] = total
 
-    metric: Metric
-    tables: np.ndarray
-    zeros: np.ndarray | None
-    largest: np.ndarray  # (rows, 1)
-    multipliers: np.ndarray
-    x: np.ndarray
-    before: tuple[np.ndarray, np.ndarray]  # multipliers and x one step earlier
-    momentum: np.ndarray  # (parents,)
 
-    @classmethod
-    def start(cls, metric: Metric, tables: np.ndarray, zeros: np.ndarray | None) -> _Dual:
-        nothing = np.zeros_like(tables)
-        largest = metric.largest()[:, None]
-        ones = np.ones(metric.counts.size)
-        return cls(metric, tables, zeros, largest, nothing, tables, (nothing, tables), ones)
+@njit(cache=True)
+def _change(multipliers, v, inverse, tied, components, layout, x, scratch):
+    """`x = W l`: the change of a parent's tables (children, n) that multipliers of their cells make."""
+    axes, codes, pointer, place = layout
+    total, price, run = scratch
+    total[:] = 0.0
+    for c in range(x.shape[0]):
+        price[:] = multipliers[c]
+        forward(price, axes, codes, pointer, run)
+        _weigh(price, v[c % v.shape[0]], components, place, x[c])
+        for k in range(total.size):
+            total[k] += x[c, k]
+    if tied:
+        _weigh(total, inverse, components, place, price)
+    for c in range(x.shape[0]):
+        if tied:
+            _weigh(price, v[c % v.shape[0]], components, place, total)
+            for k in range(total.size):
+                x[c, k] -= total[k]
+        backward(x[c], axes, codes, pointer, run)
 
-    def run(self, iterations: int) -> np.ndarray:
-        """Take some steps; return every parent's residual in counts."""
-        for _ in range(iterations):
-            self._step()
-        gap = np.abs(np.minimum(self.x, self.multipliers * self.largest))
-        if self.zeros is not None:
-            gap = np.where(self.zeros, np.abs(self.x), gap)
-        return self._per_parent(np.maximum, gap.max(axis=1))
 
-    def _step(self) -> None:
-        following = (1 + np.sqrt(1 + 4 * self.momentum**2)) / 2
-        ahead = np.repeat((self.momentum - 1) / following, self.metric.counts)[:, None]
-        multipliers = self.multipliers + ahead * (self.multipliers - self.before[0])
-        x = self.x + ahead * (self.x - self.before[1])
-        new = multipliers - np.divide(x, self.largest, out=np.zeros_like(x), where=self.largest > 0)
-        new = np.maximum(new, 0) if self.zeros is None else np.where(self.zeros, new, np.maximum(new, 0))
-        uphill = self._per_parent(np.add, (x * (new - self.multipliers)).sum(axis=1)) > 0
-        self.momentum = np.where(uphill, 1.0, following)
-        self.before = (self.multipliers, self.x)
-        self.multipliers = new
-        self.x = self.tables + self.metric.apply(new)
+@njit(cache=True)
+def _residual(x, multipliers, held, largest):
+    """Largest negative count, or positive one whose multiplier is positive too (in counts)."""
+    worst = 0.0
+    for c in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            gap = x[c, k] if held[c, k] else min(x[c, k], multipliers[c, k] * largest[c])
+            worst = max(worst, abs(gap))
+    return worst
 
-    def _per_parent(self, ufunc: np.ufunc, values: np.ndarray) -> np.ndarray:
-        return ufunc.reduceat(values, self.metric.first)
 
-    def of_parents(self, keep: np.ndarray) -> _Dual:
-        """The same for some of the parents only."""
-        metric, rows = self.metric.of_parents(np.flatnonzero(keep))
-        return _Dual(
-            metric,
-            self.tables[rows],
-            None if self.zeros is None else self.zeros[rows],
-            self.largest[rows],
-            self.multipliers[rows],
-            self.x[rows],
-            (self.before[0][rows], self.before[1][rows]),
-            self.momentum[keep],
+@njit(cache=True)
+def _project(tables, held, v, inverse, tied, largest, components, layout, tolerance, limit, x):
+    """Accelerated projected gradient on the multipliers of one parent's children; returns residual and iterations."""
+    children, n = tables.shape
+    multipliers, before = np.zeros((children, n)), np.zeros((children, n))
+    x[:] = tables
+    x_before, scratch = tables.copy(), (np.empty(n), np.empty(n), np.empty(n))
+    momentum, residual = 1.0, _residual(x, multipliers, held, largest)
+    iteration = 0
+    while residual > tolerance and iteration < limit:
+        following = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
+        ahead = (momentum - 1.0) / following
+        uphill = 0.0
+        for c in range(children):
+            step = 1.0 / largest[c] if largest[c] > 0.0 else 0.0
+            for k in range(n):
+                old, y = multipliers[c, k], x[c, k]
+                point = y + ahead * (y - x_before[c, k])
+                new = old + ahead * (old - before[c, k]) - step * point
+                if new < 0.0 and not held[c, k]:
+                    new = 0.0
+                uphill += point * (new - old)
+                before[c, k], x_before[c, k], multipliers[c, k] = old, y, new
+        momentum = 1.0 if uphill > 0.0 else following
+        _change(multipliers, v, inverse, tied, components, layout, x, scratch)
+        for c in range(children):
+            for k in range(n):
+                x[c, k] += tables[c, k]
+        iteration += 1
+        if iteration % BATCH == 0:
+            residual = _residual(x, multipliers, held, largest)
+    return residual, iteration
+
+
+@njit(cache=True)
+def _project_all(tables, held, first, v, inverses, tied, largest, components, layout, tolerance, limit, x):
+    """Every parent by itself: what becomes of its children depends on no other."""
+    residuals, iterations = np.zeros(first.size - 1), 0
+    for p in range(first.size - 1):
+        rows = slice(first[p], first[p + 1])
+        own = v if v.shape[0] == 1 else v[rows]
+        residuals[p], steps = _project(
+            tables[rows],
+            held[rows],
+            own,
+            inverses[p],
+            tied,
+            largest[rows],
+            components,
+            layout,
+            tolerance,
+            limit,
+            x[rows],
         )
+        iterations = max(iterations, steps)
+    return residuals, iterations
 
 
 def nearest_nonnegative(
     metric: Metric, tables: np.ndarray, zeros: np.ndarray | None = None, tolerance: float = TOLERANCE
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Nearest tables without negative cells, all parents at once.
+    """Nearest tables without negative cells, under every parent by itself.
 
     Parameters
     ----------
@@ -165,24 +221,31 @@ def nearest_nonnegative(
     Returns
     -------
     (rows, n) tables; every parent's optimality residual in counts (a negative cell, or a positive one whose
-    multiplier is positive too; above `tolerance` if no table obeys the equalities); iterations
+    multiplier is positive too; above `tolerance` if no table obeys the equalities); the most iterations
 
     Notes
     -----
     Accelerated projected gradient (Beck & Teboulle 2009) with adaptive restart (O'Donoghue & Candes 2015).
     """
-    result = np.empty_like(tables)
-    owner = np.repeat(np.arange(metric.counts.size), metric.counts)
-    active = np.ones(metric.counts.size, bool)
-    state, residuals, iteration = _Dual.start(metric, tables, zeros), np.zeros(active.size), 0
-    while active.any():
-        iteration += BATCH
-        residual = state.run(BATCH)
-        done = residual <= tolerance if iteration < ITERATIONS else np.ones(residual.size, bool)
-        if done.any():
-            residuals[np.flatnonzero(active)[done]] = residual[done]
-            rows = np.repeat(done, state.metric.counts)
-            result[np.flatnonzero(active[owner])[rows]] = state.x[rows]
-            state = state.of_parents(~done)
-            active[np.flatnonzero(active)[done]] = False
-    return result, residuals, iteration
+    result = np.empty(tables.shape)
+    residuals, iterations = _project_all(
+        np.ascontiguousarray(tables, dtype=float),
+        np.zeros(tables.shape, np.bool_) if zeros is None else zeros,
+        np.append(metric.first, metric.rows),
+        _flat(metric.variances),
+        _flat(metric.inverse) + np.zeros((metric.counts.size, 1)),
+        metric.tied,
+        metric.largest(),
+        metric.components,
+        metric.domain.layout,
+        tolerance,
+        ITERATIONS,
+        result,
+    )
+    return result, residuals, iterations
+
+
+def _flat(blocks: Sequence[np.ndarray]) -> np.ndarray:
+    """Blocks (rows or 1, D, D) of all components side by side."""
+    rows = max(len(b) for b in blocks)
+    return np.concatenate([np.broadcast_to(b.reshape(len(b), -1), (rows, b[0].size)) for b in blocks], axis=1)

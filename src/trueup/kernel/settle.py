@@ -20,10 +20,11 @@ from functools import cached_property
 
 import numpy as np
 
-from trueup.kernel.anova import Component, Domain, Marginal, cell_groups, marginalise, refines, relative
-from trueup.kernel.histogram import HistogramTree, condition
-from trueup.kernel.nearest import TOLERANCE, Metric, nearest_nonnegative
-from trueup.kernel.transport import hashed, nudges, round_children
+from trueup.kernel.anova import Component, Marginal, marginalise, refines
+from trueup.kernel.histogram import HistogramTree
+from trueup.kernel.nearest import TOLERANCE, Metric
+from trueup.kernel.stage import Coarse, Stage
+from trueup.kernel.transport import hashed
 
 PIECE = 500_000  # cells that are settled together
 
@@ -101,7 +102,7 @@ def settle(
 
     Examples
     --------
-    >>> from trueup.kernel.anova import identity, summed
+    >>> from trueup.kernel.anova import Domain, identity, summed
     >>> from trueup.kernel.spine import Spine
     >>> total, detailed = (summed(2),), (identity(2),)
     >>> spine = Spine(np.array([1, 3, 3, 3]))
@@ -239,35 +240,34 @@ class _Level:
 
     def settle(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
         """Walk down the chain."""
-        worst, misplaced, iterations, coarse, x = np.zeros(1), np.zeros(1, np.int64), 0, None, np.zeros(0)
+        parents = np.zeros(self.metric.counts.size, np.int64)
+        worst, misplaced, iterations = np.zeros(parents.size), parents, 0
+        coarse, x = None, np.zeros(0)
         for marginal in chain:
             mask = None if zeros is None else marginalise(~zeros, marginal) == 0
-            metric, x = self._stage(marginal, coarse)
-            residual, steps = np.zeros(1), 0
+            stage = self._stage(marginal, coarse and Coarse.of(marginal, *coarse), mask)
+            x, residual, steps = stage.tables, parents, 0
             if how.nonnegative:
-                x, residual, steps = nearest_nonnegative(metric, x, mask, how.tolerance)
-                x = np.maximum(x, 0.0) if mask is None else np.where(mask, 0.0, np.maximum(x, 0.0))
+                x, residual, steps = stage.nearest(how.tolerance)
             if how.integer:
-                x, missing = self._round(x, marginal, coarse, mask)
+                x, missing = stage.rounded(x)
                 misplaced = misplaced + missing
             coarse = (marginal, x)
             worst, iterations = np.maximum(worst, residual), max(iterations, steps)
-        parents = np.zeros(self.metric.counts.size, np.int64)
-        return _Result(x, worst + parents, misplaced + parents, iterations)
+        return _Result(x, worst, misplaced, iterations)
 
-    def _stage(
-        self, marginal: Marginal, coarse: tuple[Marginal, np.ndarray] | None
-    ) -> tuple[Metric, np.ndarray]:
+    def _stage(self, marginal: Marginal, coarse: Coarse | None, zeros: np.ndarray | None) -> Stage:
         """The marginal's tables and metric, given the coarser marginal and the parents."""
         domain = self.metric.domain.coarsened(marginal)
         variances = tuple(self._marginal_variance(marginal, c) for c in domain.components)
         tables = marginalise(self.target, marginal)
         if coarse is not None:
-            variances, tables = _given(domain, variances, tables, relative(marginal, coarse[0]), coarse[1])
+            variances, tables = coarse.given(domain, variances, tables)
         metric = Metric(domain, variances, self.metric.first, self.metric.rows, self.metric.tied)
-        if self.parents is not None:
-            tables = metric.tie(tables, marginalise(self.parents, marginal))
-        return metric, tables
+        sums = None if self.parents is None else marginalise(self.parents, marginal)
+        if sums is not None:
+            tables = metric.tie(tables, sums)
+        return Stage(metric, tables, sums, coarse, zeros, self.keys)
 
     def _marginal_variance(self, marginal: Marginal, component: Component) -> np.ndarray:
         """Covariance of a marginal's component: `M V M'` on the same contrasts."""
@@ -275,31 +275,3 @@ class _Level:
         fine = next(i for i, c in enumerate(components) if c.contrast == component.contrast)
         matrix = self.metric.domain.matrix(marginal, components[fine])
         return matrix @ self.metric.variances[fine] @ matrix.T
-
-    def _round(self, x: np.ndarray, marginal: Marginal, coarse: tuple[Marginal, np.ndarray] | None, mask):
-        first = np.append(self.metric.first, self.metric.rows)
-        sums = None if self.parents is None else np.rint(marginalise(self.parents, marginal))
-        more = {
-            "column_sums": sums,
-            "allowed": None if mask is None else ~mask,
-            "nudge": None if self.keys is None else nudges(self.keys, x.shape[1]),
-        }
-        if coarse is None:
-            return round_children(x, first, **more)
-        family = cell_groups(relative(marginal, coarse[0]))
-        return round_children(x, first, family=family, row_sums=coarse[1], **more)
-
-
-def _given(
-    domain: Domain, variances: tuple[np.ndarray, ...], tables: np.ndarray, coarse: Marginal, sums: np.ndarray
-):
-    """Condition tables and covariances on a coarser marginal of theirs."""
-    coefficients, narrowed = domain.forward(tables), list(variances)
-    for i, component in enumerate(domain.components):
-        if domain.informs(coarse, component):
-            rows = domain.matrix(coarse, component)
-            gain, narrowed[i] = condition(variances[i], rows)
-            part = component.view(coefficients)
-            known = domain.of_table(sums.astype(float), coarse, component)
-            part[...] = part + gain @ (known - rows @ part)
-    return tuple(narrowed), domain.backward(coefficients)

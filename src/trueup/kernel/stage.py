@@ -1,0 +1,116 @@
+"""One stage of settling: tables of a marginal under their settled parents, given a coarser marginal of theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trueup.kernel.anova import Domain, Marginal, cell_groups, marginalise, relative, spread
+from trueup.kernel.histogram import condition
+from trueup.kernel.nearest import Metric, nearest_nonnegative
+from trueup.kernel.transport import nudges, round_children
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """A coarser marginal that was settled before: as a marginal of the stage's tables, and its counts."""
+
+    marginal: Marginal
+    counts: np.ndarray  # (rows, families)
+
+    @classmethod
+    def of(cls, marginal: Marginal, coarse: Marginal, counts: np.ndarray) -> Coarse:
+        """From two marginals of the same histograms."""
+        return cls(relative(marginal, coarse), counts)
+
+    def given(
+        self, domain: Domain, variances: tuple[np.ndarray, ...], tables: np.ndarray
+    ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """Condition tables and their covariances on it."""
+        coefficients, narrowed = domain.forward(tables), list(variances)
+        for i, component in enumerate(domain.components):
+            if domain.informs(self.marginal, component):
+                rows = domain.matrix(self.marginal, component)
+                gain, narrowed[i] = condition(variances[i], rows)
+                part = component.view(coefficients)
+                known = domain.of_table(self.counts.astype(float), self.marginal, component)
+                part[...] = part + gain @ (known - rows @ part)
+        return tuple(narrowed), domain.backward(coefficients)
+
+    def determined(self, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows no family of which has a choice, and what all rows would be if their families had none."""
+        open_cells = (~held).astype(np.int64)
+        choice = marginalise(open_cells, self.marginal)
+        known = ((choice == 1) | (self.counts == 0)).all(axis=1)
+        return known, np.where(held, 0.0, spread(self.counts, self.marginal))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Tables (rows, m) that obey the sums, and what they must keep.
+
+    `sums` (parents, m) are the parents' tables, None at the root; `zeros` cells that are zero by definition; `keys`
+    (rows,) settle ties of rounding.
+    """
+
+    metric: Metric
+    tables: np.ndarray
+    sums: np.ndarray | None
+    coarse: Coarse | None
+    zeros: np.ndarray | None
+    keys: np.ndarray | None
+
+    @property
+    def held(self) -> np.ndarray | None:
+        """Cells that can only be zero: by definition, or since a sum that they belong to is zero."""
+        empty = [] if self.zeros is None else [self.zeros]
+        if self.sums is not None:
+            empty.append(np.repeat(self.sums == 0, self.metric.counts, axis=0))
+        if self.coarse is not None:
+            empty.append(spread(self.coarse.counts == 0, self.coarse.marginal))
+        return np.logical_or.reduce(empty) if empty else None
+
+    def nearest(self, tolerance: float) -> tuple[np.ndarray, np.ndarray, int]:
+        """Nearest nonnegative tables, every parent's residual, and the most iterations.
+
+        Most lowest places are so small that, once their coarse counts are settled, nothing is left to choose: such rows
+        are set aside, and what they take is taken off their parents.
+        """
+        held = self.held
+        if held is None or self.coarse is None:
+            x, residual, steps = nearest_nonnegative(self.metric, self.tables, held, tolerance)
+        else:
+            x, residual, steps = self._of_the_rest(held, *self.coarse.determined(held), tolerance)
+        return (
+            np.maximum(x, 0.0) if held is None else np.where(held, 0.0, np.maximum(x, 0.0)),
+            residual,
+            steps,
+        )
+
+    def _of_the_rest(
+        self, held: np.ndarray, known: np.ndarray, forced: np.ndarray, tolerance: float
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        x, rest = np.where(known[:, None], forced, 0.0), np.flatnonzero(~known)
+        metric, parents = self.metric.of_rows(rest)
+        residual, steps = np.zeros(self.metric.counts.size), 0
+        left = None if self.sums is None else self.sums - self.metric.sums(x)
+        if left is not None:
+            residual = np.abs(left).max(axis=1)  # where no row is left, of the sums
+        if rest.size:
+            tables = self.tables[rest] if left is None else metric.tie(self.tables[rest], left[parents])
+            x[rest], residual[parents], steps = nearest_nonnegative(metric, tables, held[rest], tolerance)
+        return x, residual, steps
+
+    def rounded(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Whole tables that keep the sums, and for every parent the units that found no place."""
+        first = np.append(self.metric.first, self.metric.rows)
+        more = {
+            "column_sums": None if self.sums is None else np.rint(self.sums),
+            "allowed": None if self.zeros is None else ~self.zeros,
+            "nudge": None if self.keys is None else nudges(self.keys, x.shape[1]),
+        }
+        if self.coarse is None:
+            return round_children(x, first, **more)
+        family = cell_groups(self.coarse.marginal)
+        return round_children(x, first, family=family, row_sums=self.coarse.counts, **more)
