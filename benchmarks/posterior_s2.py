@@ -8,7 +8,9 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.harness import Case, Harness
-from trueup.infer.released_problem import ModePosterior, ReleasedSum, two_parts
+from trueup.infer.released_pair import two_parts
+from trueup.infer.released_posterior import ModePosterior
+from trueup.infer.released_problem import ReleasedSum
 from trueup.kernel.multinomial import multinomial_mode
 from trueup.noise import DiscreteLaplace
 

@@ -8,10 +8,20 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 from tests.reference.finucan import finucan
-from tests.reference.released import draw_release, enumerate_posterior, enumerate_summed, mode_release
+from tests.reference.released import (
+    draw_release,
+    enumerate_posterior,
+    enumerate_summed,
+    evenly,
+    mode_release,
+    redrawn,
+    shuffled_release,
+)
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.infer.released_problem import ModePosterior, ReleasedSum, draw_posterior, two_parts
+from trueup.infer.released_pair import two_parts
+from trueup.infer.released_posterior import ModePosterior, draw_posterior
+from trueup.infer.released_problem import ReleasedSum
 from trueup.kernel.multinomial import multinomial_mode
 from trueup.model.prior import FLAT, Masses, Poisson
 from trueup.noise import DiscreteLaplace, Laplace
@@ -97,6 +107,59 @@ def test_two_parts_behind_a_draw_equal_enumeration(k):
     assert np.abs(embedded(two_parts(problem, drawn=True), counts) - masses).max() < 1e-9
 
 
+@pytest.mark.parametrize("k", [(3, 5), (0, 4), (1, 2)])
+@pytest.mark.parametrize("empty", ["error", "uniform"])
+def test_two_parts_behind_algorithm_1_equal_enumeration(k, empty):
+    release = draw_release if empty == "error" else evenly(draw_release)
+    masses = enumerate_posterior(k, [alpha(ONE), alpha(TWO)], alpha(ONE), 70, release, redrawn)
+    problem = ReleasedSum(np.array(k), (ONE, TWO), ONE, empty=empty, algorithm=1)
+    assert np.abs(embedded(two_parts(problem, drawn=True), 70) - masses).max() < 1e-9
+    second = ReleasedSum(np.array(k), (ONE, TWO), ONE, empty=empty)
+    assert np.abs(embedded(two_parts(second, drawn=True), 70) - masses).max() > 1e-3
+
+
+def test_two_parts_with_shuffled_ties_equal_enumeration():
+    masses = enumerate_posterior((3, 4), [alpha(ONE)] * 2, alpha(ONE), 45, shuffled_release)
+    shuffled = ReleasedSum(np.array([3, 4]), (ONE, ONE), ONE, empty="error", ties="shuffled")
+    assert np.abs(embedded(two_parts(shuffled), 45) - masses).max() < 1e-9
+    first = ReleasedSum(np.array([3, 4]), (ONE, ONE), ONE, empty="error")
+    assert np.abs(embedded(two_parts(first), 45) - masses).max() > 1e-4
+
+
+@pytest.mark.parametrize("k", [(2, 2, 3), (1, 1, 2), (0, 1, 1)])
+def test_three_parts_with_shuffled_ties_follow_the_enumerated_posterior(rng, k):
+    release = evenly(shuffled_release)
+    masses = enumerate_posterior(k, [alpha(ONE)] * 3, alpha(ONE), 14, release)
+    problem = ReleasedSum(np.array(k), (ONE,) * 3, ONE, ties="shuffled")
+    draws, _ = ModePosterior.of(problem).draw(DRAWS, rng)
+    inside = draws[(draws < 14).all(axis=1)]
+    assert len(inside) > 0.98 * DRAWS
+    assert p_value(inside, masses) > 1e-6
+    first = enumerate_posterior(k, [alpha(ONE)] * 3, alpha(ONE), 14, evenly(mode_release()))
+    never_empty = enumerate_posterior(k, [alpha(ONE)] * 3, alpha(ONE), 14, shuffled_release)
+    assert p_value(inside, first) < 1e-6
+    if k != (2, 2, 3):  # which a split of nothing hardly ever gives
+        assert p_value(inside, never_empty) < 1e-6
+
+
+@pytest.mark.parametrize("algorithm", [1, 2])
+@pytest.mark.parametrize("k", [(1, 1, 1), (0, 3, 1)])
+def test_three_parts_behind_a_draw_follow_the_enumerated_posterior(rng, algorithm, k):
+    """The chain knows both algorithms, and the split of noisy counts that are all zero."""
+    laws = {1: redrawn, 2: None}
+    ranges = {a: enumerate_posterior(k, [alpha(ONE)] * 3, alpha(ONE), 15, evenly(draw_release), law)
+              for a, law in laws.items()}  # fmt: skip
+    problem = ReleasedSum(np.array(k), (ONE,) * 3, ONE, algorithm=algorithm)
+    draws = draw_posterior(problem, 2, DRAWS, rng).reshape(-1, 3)[::4]
+    inside = draws[(draws < 15).all(axis=1)]
+    assert len(inside) > 0.97 * len(draws)
+    assert p_value(inside, ranges[algorithm]) > 1e-6
+    assert p_value(inside, ranges[3 - algorithm]) < 1e-6
+    if (k, algorithm) == ((1, 1, 1), 2):  # elsewhere too rare to be seen in so many draws
+        never_empty = enumerate_posterior(k, [alpha(ONE)] * 3, alpha(ONE), 15, draw_release)
+        assert p_value(inside, never_empty) < 1e-6
+
+
 @pytest.mark.parametrize("laws", [(ONE, SEVEN_TENTHS), (TWO, HALF)])
 @pytest.mark.parametrize("k", [(3, 5), (0, 4)])
 def test_summed_totals_equal_enumeration(laws, k):
@@ -120,6 +183,9 @@ def test_summed_totals_equal_enumeration(laws, k):
         {"prior_total": Poisson(12.0)},
         {"prior_total": Masses((1.0,) * 40)},
         {"empty": "uniform", "counts": np.array([1, 2])},
+        {"empty": "uniform", "counts": np.array([2, 1]), "total": "summed", "total_law": HALF},
+        {"ties": "shuffled", "empty": "uniform", "counts": np.array([2, 1])},
+        {"ties": "shuffled", "total": "summed", "total_law": HALF},
     ],
     ids=lambda o: "-".join(o) or "plain",
 )
@@ -134,8 +200,21 @@ def test_draws_follow_the_table_of_two_parts(rng, options):
     assert p_value(draws, mass, (first[0], second[0])) > 1e-6
     chains = draw_posterior(problem, 2, DRAWS // 8, rng)
     first, second, mass = two_parts(problem, drawn=True)
-    if "empty" not in options:  # the chain takes noisy counts that are all zero as never released
-        assert p_value(chains.reshape(-1, 2)[::2], mass, (first[0], second[0])) > 1e-6
+    assert p_value(chains.reshape(-1, 2)[::2], mass, (first[0], second[0])) > 1e-6
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"prior": Poisson(4.0)}, {"prior_total": Poisson(12.0)}, {"counts": np.array([1, 2])}],
+    ids=lambda o: "-".join(o) or "plain",
+)
+def test_chains_behind_algorithm_1_follow_the_table_of_two_parts(rng, options):
+    problem = ReleasedSum(
+        **{"counts": np.array([3, 5]), "laws": (ONE, TWO), "total_law": ONE, "algorithm": 1} | options
+    )
+    first, second, mass = two_parts(problem, drawn=True)
+    chains = draw_posterior(problem, 2, DRAWS // 8, rng)
+    assert p_value(chains.reshape(-1, 2)[::4], mass, (first[0], second[0])) > 1e-6
 
 
 def test_priors_are_priors():

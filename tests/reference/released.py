@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from itertools import product
+from itertools import permutations, product
 from math import factorial
 
 import numpy as np
@@ -27,20 +27,56 @@ def draw_release(a: tuple[int, ...], k: tuple[int, ...]) -> float:
     return ways * float(np.prod([(x / sum(a)) ** y for x, y in zip(a, k)]))
 
 
+def shuffled_release(a: tuple[int, ...], k: tuple[int, ...]) -> float:
+    """Share of the orders of the parts in which the literal loop returns k."""
+    if sum(a) == 0:
+        return 0.0
+    orders = list(permutations(range(len(k))))
+    found = [tuple(finucan([a[i] for i in order], sum(k))) == tuple(k[i] for i in order) for order in orders]
+    return float(np.mean(found))
+
+
+def evenly(release: Release) -> Release:
+    """The same, but parts that are all zero are taken as equal."""
+    return lambda a, k: release(a if sum(a) else (1,) * len(a), k)
+
+
 def enumerate_posterior(
-    k: Sequence[int], alphas: Sequence[float], alpha_total: float, counts: int, release: Release
+    k: Sequence[int],
+    alphas: Sequence[float],
+    alpha_total: float,
+    counts: int,
+    release: Release,
+    given_true: Callable[[NDArray, float], NDArray] | None = None,
 ) -> NDArray[np.float64]:
-    """Masses of true counts 0..counts - 1 of each part; flat priors, total released as it was drawn."""
+    """Masses of true counts 0..counts - 1 of each part; flat priors, total released as it was drawn.
+
+    `given_true` is the law of a weight given each true count: of the noisy count, or `redrawn`.
+    """
     k = tuple(int(x) for x in k)
     true = np.arange(counts)
-    given = [_given(true, alpha) for alpha in alphas]
+    given = [(given_true or _given)(true, alpha) for alpha in alphas]
     out = np.zeros((counts,) * len(k))
     for a in product(range(counts), repeat=len(k)):
         if chance := release(a, k):
             out += chance * reduce(np.multiply.outer, (law[:, x] for law, x in zip(given, a)))
     totals = reduce(np.add.outer, [true] * len(k))
-    out *= alpha_total ** np.abs(totals - sum(k))
+    if given_true is redrawn:
+        wide = np.arange(max(int(totals.max()), sum(k)) + 1)
+        out *= redrawn(wide, alpha_total)[:, sum(k)][totals]
+    else:
+        out *= alpha_total ** np.abs(totals - sum(k))
     return out / out.sum()
+
+
+def redrawn(true: NDArray, alpha: float) -> NDArray:
+    """Mass of a draw from the posterior of a count given its noisy version, given the count itself."""
+    out = np.zeros((true.size, true.size))
+    for noisy in range(-90, int(true[-1]) + 91):
+        posterior = alpha ** np.abs(np.arange(int(true[-1]) + 200) - noisy).astype(float)
+        posterior /= posterior.sum()
+        out += np.multiply.outer(alpha ** np.abs(true - noisy).astype(float), posterior[: true.size])
+    return out
 
 
 def _given(true: NDArray, alpha: float) -> NDArray:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.infer.method import Method, Progress, in_blocks
-from trueup.infer.released_problem import ModePosterior, ReleasedSum, draw_posterior, two_parts
+from trueup.infer.released_pair import two_parts
+from trueup.infer.released_posterior import ModePosterior, draw_posterior
+from trueup.infer.released_problem import ReleasedSum
 from trueup.kernel.diagnostics import diagnose
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints

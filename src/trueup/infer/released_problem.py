@@ -1,4 +1,4 @@
-"""From laws of noise to the tables that the posterior of released counts needs."""
+"""One sum released by a multinomial method: from laws of noise to the tables that its posterior needs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.kernel.released_draw import gibbs
-from trueup.kernel.released_events import Events, find_events
-from trueup.kernel.released_mode import draw
 from trueup.kernel.released_tables import Tables, Total, tabulate, tilts
-from trueup.kernel.released_two import draw_table, mode_table, posterior_two
 from trueup.model.prior import FLAT, CountPrior, Flat
 from trueup.noise import DiscreteLaplace
 from trueup.reconcile.sums import convolved
@@ -26,6 +22,9 @@ LEFT_OUT = 1e-18
 """Mass of a law beyond its table."""
 WIDEST = 2**16
 """Largest half width of a table (counts)."""
+
+WIDEST_DRAWN = 2**11
+"""Largest half width of a table of counts drawn from a posterior (counts)."""
 
 LARGEST = 2**31
 """Released counts stay below it, so that products of two of them fit 64 bits."""
@@ -49,6 +48,11 @@ class ReleasedSum:
         one of them is not flat.
     empty
         What the release did where all noisy parts were zero.
+    algorithm
+        2: total and weights are the noisy counts, negative ones taken as zero. 1: they are draws
+        from the posteriors of the counts given the noisy ones (Wang 2020; for multinomial draws).
+    ties
+        How the mode settled ties: in the order of the parts (`first`) or a random one (`shuffled`).
     """
 
     counts: Integers
@@ -58,12 +62,19 @@ class ReleasedSum:
     prior: CountPrior = FLAT
     prior_total: CountPrior = FLAT
     empty: Literal["error", "uniform"] = "uniform"
+    algorithm: Literal[1, 2] = 2
+    ties: Literal["first", "shuffled"] = "first"
 
     def __post_init__(self) -> None:
         if self.counts.size and not 0 <= self.counts.min() <= self.counts.max() < LARGEST:
             raise SpecError("released counts out of range", needed="counts from 0 to 2^31")
         if not isinstance(self.prior, Flat) and not isinstance(self.prior_total, Flat):
             raise SpecError("priors on both the parts and the total", needed="one of them")
+        if self.algorithm == 1 and (self.total_law is None or self.summed):
+            raise SpecError(
+                "an Algorithm 1 whose total was drawn given the sum of the noisy parts",
+                needed="a total that was measured, and total = 'independent'",
+            )
         for law in {self.total_law, *self.laws} - {None}:
             if not law.discrete:
                 raise SpecError(f"law '{law.name}' is continuous", needed="a law on the integers")
@@ -79,6 +90,11 @@ class ReleasedSum:
         return int(self.counts.sum())
 
     @property
+    def summed(self) -> bool:
+        """Whether the released total rests on the noisy parts as well as on its own noisy count."""
+        return self.total_law is not None and self.total == "summed" and self.total_law.variance > 0
+
+    @property
     def kinds(self) -> tuple[list, Integers]:
         """Distinct laws of the parts, and which one each part has."""
         distinct = list(dict.fromkeys(self.laws))
@@ -86,20 +102,25 @@ class ReleasedSum:
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the sum of the parts' noise (counts)."""
-        return float(np.sqrt(sum(law.variance for law in self.laws) + 0.25))
+        """Standard deviation of the sum of the parts' noise, and of what a draw adds (counts)."""
+        twice = 2 if self.algorithm == 1 else 1
+        return float(np.sqrt(twice * sum(law.variance for law in self.laws) + 0.25))
 
     @property
     def reach(self) -> float:
         """How far the noisy parts' sum may be from the released total (counts)."""
-        slowest = max(half_width(law) for law in self.every_law())
+        slowest = max(self.width(law) for law in self.every_law())
         return 2 * (12 * self.spread + slowest)
+
+    def width(self, law) -> int:
+        """How far a count and what was drawn of it may be apart (counts)."""
+        return half_width(law) * (2 if self.algorithm == 1 else 1)
 
     def radius(self) -> int:
         """How far the released total can be from the noisy parts' sum; -1 where it is not bound to it."""
         if self.total_law is None:
             return 0
-        if self.total == "independent" or self.total_law.variance == 0:
+        if not self.summed:
             return -1
         distinct, kind = self.kinds
         if not all(isinstance(law, DiscreteLaplace) for law in (self.total_law, *distinct)):
@@ -128,9 +149,21 @@ class ReleasedSum:
             assert window is not None
             high = max(window[1], int(self.counts.max() + self.reach))
             prior = np.exp(self.prior.logpmf(np.arange(high + 1)))
-            largest = high + max(half_width(law) for law in distinct)
-        pmfs = [law.pmf(np.arange(half_width(law) + 1)) for law in distinct]
-        return tabulate(pmfs, kind, tilts(self.spread, float(slowest)), prior, largest, on_sum)
+            largest = high + max(self.width(law) for law in distinct)
+        tilt = tilts(self.spread, float(slowest))
+        if self.algorithm == 2:
+            pmfs = [law.pmf(np.arange(half_width(law) + 1)) for law in distinct]
+            return tabulate(pmfs, kind, tilt, prior, largest, on_sum)
+        width = max(self.width(law) for law in distinct)
+        if width > WIDEST_DRAWN:
+            raise SpecError(
+                "noise too wide to tabulate draws from posteriors of it",
+                needed=f"at most {WIDEST_DRAWN} counts",
+            )
+        far, true, drawn = 3 * width, np.arange(2 * width + 1), np.arange(width + 1)
+        pmfs = [redrawn(law, np.array([far]), far + drawn)[0] for law in distinct]
+        edge = [redrawn(law, true, drawn).T for law in distinct]
+        return tabulate(pmfs, kind, tilt, prior, largest, on_sum, edge)
 
     def _slopes(self) -> list:
         return [law for law in self.every_law() if half_width(law) > 1]
@@ -151,6 +184,8 @@ class ReleasedSum:
         if law is not None:
             below, above = law.cdf(m - counts), law.cdf(counts - m)  # n <= m, and n >= m by symmetry
             rows[:3] = law.pmf(m - counts), above, below
+            if self.algorithm == 1 and law.variance > 0:
+                rows[0] = redrawn(law, counts, np.array([m]))[:, 0]
         with np.errstate(divide="ignore"):
             log = np.log(rows[:1] if radius < 0 else rows)
         log = log + self.prior_total.logpmf(counts)
@@ -162,138 +197,37 @@ class ReleasedSum:
         return Total(log, low, radius, ceiling)
 
 
-def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, Integers, Reals]:
-    """Return the exact posterior of two parts: their windows of counts, and the masses.
-
-    Parameters
-    ----------
-    problem
-        A release of two parts.
-    drawn
-        Whether it was a multinomial draw (Algorithm 2) instead of the mode.
-
-    Notes
-    -----
-    A window reaches as far from the released count as noise does, which leaves out about 1e-18 of
-    the mass: noisy and true counts are bound to the released ones by the three noise terms
-    together.
-
-    Examples
-    --------
-    >>> from fractions import Fraction
-    >>> law = DiscreteLaplace(Fraction(1))
-    >>> first, second, mass = two_parts(ReleasedSum(np.array([250, 357]), [law, law], law))
-    >>> print(round(float(mass[first == 250, second == 357][0]), 4))
-    0.2136
-    """
-    if len(problem.laws) != 2 or problem.trials == 0:
-        raise SpecError("an exact table", needed="two parts with a positive total")
-    radius = problem.radius()
-    total = problem.likelihood(np.zeros(1), radius)
-    widths = [half_width(law) for law in problem.laws]
-    reach = max(half_width(law) for law in problem.every_law()) + 2 + max(radius, 0)
-    if drawn:
-        reach += int(12 * (problem.trials + 1) ** 0.5)
-    noisy = [_noisy_window(int(k), reach) for k in problem.counts]
-    true = [np.arange(max(int(k) - reach, 0), int(k) + reach + 1) for k in problem.counts]
-    weights = [np.maximum(y, 0) for y in noisy]
-    release = (draw_table if drawn else mode_table)(weights[0], weights[1], problem.counts)
-    if problem.empty == "uniform":
-        release = release + _even(weights, problem.counts, drawn)
-    pmfs = tuple(law.pmf(np.arange(w + 1)) for law, w in zip(problem.laws, widths))
-    mass = posterior_two((true[0], true[1]), (noisy[0], noisy[1]), pmfs, release, total, problem.trials)
-    mass = mass * np.multiply.outer(
-        np.exp(problem.prior.logpmf(true[0])), np.exp(problem.prior.logpmf(true[1]))
-    )
-    return true[0], true[1], mass / mass.sum()
-
-
-def _noisy_window(k: int, reach: int) -> Integers:
-    """Noisy counts near a released one, and all that are released as zero."""
-    return np.arange(-reach if k <= reach else k - reach, k + reach + 1)
-
-
-def _even(weights: list[Integers], k: Integers, drawn: bool) -> Reals:
-    """Probability of the release where both noisy counts are zero or less and the total is split evenly."""
-    one = np.ones(1, np.int64)
-    both = (weights[0][:, None] == 0) & (weights[1][None, :] == 0)
-    return both * (draw_table if drawn else mode_table)(one, one, k).astype(float)
-
-
 def half_width(law) -> int:
     """Half width of a law's table."""
     return int(law.reach(LEFT_OUT)) + 1
 
 
-@dataclass(frozen=True, eq=False)
-class ModePosterior:
-    """Independent draws of the true counts behind a multinomial mode.
+def redrawn(law, true: Integers, drawn: Integers) -> Reals:
+    """Mass of a draw from the posterior of a count given its noisy version, given the count itself.
 
-    Attributes
+    Parameters
     ----------
-    left_out
-        Estimate of the posterior mass of events beyond those that were listed.
+    true, drawn
+        `(t,)` true counts and `(a,)` draws, of 0 or more.
+
+    Returns
+    -------
+    ndarray, shape (t, a)
+        `sum_n p(n - N) p(a - n) / P(noise <= n)`: under a flat prior on 0, 1, ... the posterior of
+        a count given n is the law about n, cut off below zero.
+
+    Notes
+    -----
+    Wang (2020), equation (5) and section 3.1.1, step 4.
 
     Examples
     --------
     >>> from fractions import Fraction
-    >>> law = DiscreteLaplace(Fraction(1))
-    >>> posterior = ModePosterior.of(ReleasedSum(np.array([3, 5]), [law, law], law))
-    >>> draws, accepted = posterior.draw(4, np.random.default_rng(0))
-    >>> draws.shape, bool(draws.min() >= 0)
-    ((4, 2), True)
+    >>> mass = redrawn(DiscreteLaplace(Fraction(2)), np.arange(2), np.arange(40))
+    >>> mass.sum(axis=1).round(9).tolist()
+    [1.0, 1.0]
     """
-
-    problem: ReleasedSum
-    tables: Tables
-    total: Total
-    events: Events
-
-    @classmethod
-    def of(cls, problem: ReleasedSum) -> ModePosterior:
-        """List the events of a release.
-
-        Raises
-        ------
-        InfeasibleError
-            If no noisy counts lead to these released counts.
-        SpecError
-            If the laws are not supported.
-        """
-        refuse_zero(problem)
-        radius = problem.radius()
-        tables = problem.tables(on_sum=radius >= 0)
-        total = problem.likelihood(tables.tilt, radius)
-        uniform = problem.empty == "uniform"
-        events = find_events(problem.counts, tables, total, problem.reach, uniform)
-        return cls(problem, tables, total, events)
-
-    @property
-    def left_out(self) -> float:
-        return self.events.left_out
-
-    def draw(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
-        """Draw true counts `(d, n)`; also return the share of proposals accepted."""
-        return draw(self.problem.counts, self.tables, self.total, self.events, draws, rng)
-
-
-def draw_posterior(
-    problem: ReleasedSum, chains: int, draws: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Draw true counts `(chains, d, n)` behind a multinomial draw (Algorithm 2); nearly independent.
-
-    Raises
-    ------
-    SpecError
-        If the laws are not supported.
-    """
-    refuse_zero(problem)
-    radius = problem.radius()
-    tables = problem.tables(on_sum=radius >= 0)
-    return gibbs(problem.counts, tables, problem.likelihood(tables.tilt, radius), chains, draws, rng)
-
-
-def refuse_zero(problem: ReleasedSum) -> None:
-    """Refuse a total of zero: it says nothing of the parts' noisy counts."""
-    if problem.trials == 0:
-        raise SpecError("a released total of zero", needed="at least one released count above zero")
+    width = half_width(law)
+    noisy = np.arange(min(true[0], drawn[0]) - width, max(true[-1], drawn[-1]) + width + 1)
+    given = law.pmf(noisy[None, :] - true[:, None])
+    return given @ (law.pmf(drawn[None, :] - noisy[:, None]) / law.cdf(noisy)[:, None])

@@ -1,15 +1,26 @@
 """Posterior draws of true counts when a multinomial draw from noisy ones was released.
 
-The release is k ~ Multinomial(m, a / sum a) with a_s = max(n_s, 0) (Wang 2020, Algorithm 2), so
+The release is k ~ Multinomial(m, a / sum a) with a_s = max(n_s, 0) (Wang 2020, Algorithm 2) or
+with a_s drawn from the posterior of the count given n_s (Algorithm 1); the tables hold either law. So
 
     P(k | a)  ~  prod_s a_s^k_s / (sum a)^m  ~  prod_s a_s^k_s  int u^(m-1) e^{-u sum a} du.
 
 Given the auxiliary u ~ Gamma(m, rate sum a) the parts are independent but for the total, and are
 drawn exactly, by the tilted rejection of `trueup.kernel.released_mode`. Alternating the two is a Markov
 chain whose only memory is u: consecutive draws are nearly independent.
+
+Where all a_s are zero and the total was split evenly instead, P(k | a = 0) ~ S^-m. With u drawn from
+Gamma(m, r) in that case, for any rate r, this event has the mass
+
+    (r / S)^m u^(m-1) e^{-r u} prod_s P(a_s = 0 | N_s)
+
+given u, beside the others: one more component, chosen with its exact probability; r = sum max(k_s, 1)
+puts u where it is otherwise.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numba import njit
@@ -26,9 +37,17 @@ _TRIES = 10**6
 
 
 def gibbs(
-    k: Integers, tables: Tables, total: Total, chains: int, draws: int, rng: np.random.Generator
+    k: Integers,
+    tables: Tables,
+    total: Total,
+    chains: int,
+    draws: int,
+    rng: np.random.Generator,
+    uniform: bool = False,
 ) -> Integers:
     """Return chains of true counts, (chains, draws, n), from dispersed starts.
+
+    `uniform` tells whether noisy counts that are all zero were split evenly (else nothing was released).
 
     Raises
     ------
@@ -38,7 +57,7 @@ def gibbs(
     out = np.empty((chains, draws, k.size), np.int64)
     for chain in range(chains):
         scale = np.exp(0.5 * rng.standard_normal() / np.sqrt(k.sum() + 1.0))
-        if not _gibbs(k, tables, total, scale, _BURN, rng, out[chain]):
+        if not _gibbs(k, tables, total, scale, _BURN, uniform, rng, out[chain]):
             raise ConvergenceError(
                 "fewer than one proposal in a million is accepted for these released counts"
             )
@@ -46,7 +65,7 @@ def gibbs(
 
 
 @njit(cache=True)
-def _gibbs(k, tables, total, scale, burn, rng, out):
+def _gibbs(k, tables, total, scale, burn, uniform, rng, out):
     """Alternate u and (a, N); False if proposals die."""
     m, weight = k.sum(), 0.0
     for r in range(k.size):
@@ -57,9 +76,13 @@ def _gibbs(k, tables, total, scale, burn, rng, out):
     for iteration in range(-burn, out.shape[0]):
         t = _least_tilt(k, tables, total.ceiling, u, t)
         starts, running = _windows(k, tables, t, u)
+        even = _even_share(k, tables, u, t, weight) if uniform else 0.0
         accepted = False
         for _ in range(_TRIES):
-            _draw_noisy(k, tables, t, u, starts, running, rng, noisy)
+            if even > 0.0 and rng.random() < even:
+                noisy[:] = 0
+            else:
+                _draw_noisy(k, tables, t, u, starts, running, rng, noisy)
             true_sum, noisy_sum = draw_true(tables, t, noisy, rng, true, total.radius >= 0)
             moved = noisy_sum if total.radius >= 0 else true_sum
             log = log_total(total, true_sum, noisy_sum, m) - tables.tilt[t] * (moved - m)
@@ -68,7 +91,8 @@ def _gibbs(k, tables, total, scale, burn, rng, out):
                 break
         if not accepted:
             return False
-        u = rng.gamma(m, 1.0) / noisy.sum()
+        rate = noisy.sum()
+        u = rng.gamma(m, 1.0) / (rate if rate > 0 else weight)
         if iteration >= 0:
             out[iteration] = true
     return True
@@ -116,6 +140,19 @@ def _log_bound(k, tables, u, t):
             mass += noisy_mass(tables, t, tables.kind[r], a) * np.exp(_log_weight(k[r], a, u, tilt))
         out += np.log(mass)
     return out
+
+
+@njit(cache=True)
+def _even_share(k, tables, u, t, rate):
+    """Probability, under the tilt, of the event that all noisy counts are zero, given u."""
+    m = k.sum()
+    log = m * math.log(rate / k.size) - rate * u - tables.tilt[t] * m
+    for r in range(k.size):
+        log += math.log(noisy_mass(tables, t, tables.kind[r], 0))
+        if k[r] > 0:
+            log += k[r] * (u - math.log(k[r]))
+    odds = math.exp(min(log - _log_bound(k, tables, u, t), 700.0))
+    return odds / (1.0 + odds)
 
 
 @njit(cache=True)

@@ -6,6 +6,7 @@ The derivation is in `trueup.kernel.released_mode`.
 # pyright: reportCallIssue=false
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ _DROP = 40.0  # events this far (log mass) below the largest are left out, and c
 
 
 class Events(NamedTuple):
-    """Enter events: part, its noisy count, order of ties, tilt index, log mass bound."""
+    """Enter events: part, its noisy count, order of ties (2: drawn), tilt index, log mass bound."""
 
     part: Integers
     count: Integers
@@ -33,6 +34,12 @@ class Events(NamedTuple):
     left_out: float
 
 
+@njit(cache=True)
+def log_choose(n, r):
+    """Log of the number of ways to choose `r` of `n`."""
+    return math.lgamma(n + 1.0) - math.lgamma(r + 1.0) - math.lgamma(n - r + 1.0)
+
+
 @njit(cache=True, inline="always")
 def interval(k, part, count, order, r):
     """Noisy counts of part r that go with the event: `k_r <= c a <= k_r + 1` with c = k[part] / count."""
@@ -40,6 +47,9 @@ def interval(k, part, count, order, r):
     if r == part:
         return count, count
     low, high = k[r] * count, (k[r] + 1) * count
+    if order == 2:  # who leaves is drawn among those that tie
+        first = -(-low // p) if r < part else low // p + 1
+        return (first if k[r] > 0 else 0), high // p
     passed = r < part if order == 0 else r > part
     if passed:  # has entered at c, and has not left
         return -(-low // p), -(-high // p) - 1
@@ -133,7 +143,9 @@ def _ties_possible(k, part, count):
     return out
 
 
-def find_events(k: Integers, tables: Tables, total: Total, reach: float, uniform: bool) -> Events:
+def find_events(
+    k: Integers, tables: Tables, total: Total, reach: float, uniform: bool, shuffled: bool = False
+) -> Events:
     """List the events that carry the posterior, with their bounds.
 
     Parameters
@@ -146,6 +158,8 @@ def find_events(k: Integers, tables: Tables, total: Total, reach: float, uniform
         How far the noisy counts' sum can be from the released total (counts).
     uniform
         Whether noisy counts that are all zero were split evenly (else nothing was released).
+    shuffled
+        Whether a random order of the parts settled ties (else their own).
 
     Raises
     ------
@@ -153,22 +167,34 @@ def find_events(k: Integers, tables: Tables, total: Total, reach: float, uniform
         No noisy counts can have produced `k`.
     """
     part, count, cut = _near_events(k, tables, total.ceiling, reach)
-    near = _core(k, tables, total.ceiling, part, count)
+    order = 2 if shuffled else 0
+    near = _core(k, tables, total.ceiling, part, count, order)
     cut = (cut[0] or near.start > 0, cut[1] or near.stop < part.size)
     part, count = part[near], count[near]
-    tied = _ties_possible(k, part, count)
+    tied = _ties_possible(k, part, count) & (not shuffled)
     parts, counts = np.concatenate([part, part[tied]]), np.concatenate([count, count[tied]])
-    orders = np.repeat([0, 1], [part.size, tied.sum()])
+    orders = np.repeat([order, 1], [part.size, tied.sum()])
     tilt, log_mass = _weigh(k, tables, total.ceiling, parts, counts, orders)
-    if uniform and np.array_equal(multinomial_mode(np.ones_like(k), int(k.sum())), k):
+    if (chance := log_even(k, shuffled) if uniform else -np.inf) > -np.inf:
         t, bound = _all_zero(k, tables, total.ceiling)
         parts, counts = np.append(parts, -1), np.append(counts, 0)
-        orders, tilt, log_mass = np.append(orders, 0), np.append(tilt, t), np.append(log_mass, bound)
+        orders, tilt = np.append(orders, 0), np.append(tilt, t)
+        log_mass = np.append(log_mass, bound + chance)
     possible = log_mass > -np.inf
     if not possible.any():
         raise _impossible()
     left_out = _left_out(log_mass[: part.size], cut, log_mass.max())
     return Events(*(x[possible] for x in (parts, counts, orders, tilt, log_mass)), left_out)
+
+
+def log_even(k: Integers, shuffled: bool) -> float:
+    """Log probability that `k` is how an even split of its total comes out."""
+    if not shuffled:
+        return 0.0 if np.array_equal(multinomial_mode(np.ones_like(k), int(k.sum())), k) else -np.inf
+    if k.max() - k.min() > 1:
+        return -np.inf
+    extra = int(k.sum()) % k.size
+    return -log_choose(k.size, extra)
 
 
 def _impossible() -> InfeasibleError:
@@ -211,10 +237,10 @@ def _near_events(
     return part[by_multiplier], count[by_multiplier], (True, bool(high < highest))
 
 
-def _core(k: Integers, tables: Tables, ceiling: Reals, part: Integers, count: Integers) -> slice:
+def _core(k: Integers, tables: Tables, ceiling: Reals, part: Integers, count: Integers, order: int) -> slice:
     """Narrow the events, in the order of their multipliers, by the bounds of a few hundred of them."""
     some = np.unique(np.linspace(0, part.size - 1, 400).astype(np.int64))
-    _, bound = _weigh(k, tables, ceiling, part[some], count[some], np.zeros_like(some))
+    _, bound = _weigh(k, tables, ceiling, part[some], count[some], np.full_like(some, order))
     near = np.flatnonzero(bound > bound.max() - _DROP)
     if some.size < 400 or not np.isfinite(bound).any():
         return slice(0, part.size)

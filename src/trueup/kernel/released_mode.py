@@ -10,6 +10,8 @@ one term per event, all positive, nothing counted twice. Ties are broken as Finu
 does (see `trueup.kernel.apportion`) by moving equal multipliers apart in the order of the index,
 upwards where trials are added (order 0), downwards where they are removed (order 1). A vector
 without ties is an event of both orders and is kept in order 0; a tied one in the order of its phase.
+Where a random order of the parts settled ties, of d parts that tie those e that have entered are a
+random subset: the vector is an event of order 2, and counts with the probability 1 / C(d, e).
 
 **Draws.** For any tilt t, with T the likelihood (times prior) of the total N = sum N_s,
 
@@ -30,12 +32,14 @@ well, and the tilt is put on n* instead of N.
 # pyright: reportCallIssue=false
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.kernel.released_events import Events, interval
+from trueup.kernel.released_events import Events, interval, log_choose
 from trueup.kernel.released_tables import Tables, Total, log_total, mass_between, noisy_mass
 from trueup.kernel.released_true import draw_true
 from trueup.kernel.wide import product_exceeds, products_equal
@@ -81,8 +85,10 @@ def _draw(k, tables, total, events, running, rng, out, done, tries):
         e = np.searchsorted(running, rng.random() * running[-1], side="right")
         t = tilt[e]
         _draw_noisy(k, tables, part[e], count[e], order[e], t, rng, noisy)
-        if part[e] >= 0 and not _is_ours(noisy, k, order[e]):
-            continue
+        if part[e] >= 0:
+            share = _share(noisy, k, order[e])
+            if share < 1.0 and rng.random() >= share:
+                continue
         true_sum, noisy_sum = draw_true(tables, t, noisy, rng, out[done], total.radius >= 0)
         log = log_total(total, true_sum, noisy_sum, m)
         moved = noisy_sum if total.radius >= 0 else true_sum
@@ -124,8 +130,8 @@ def _draw_between(tables, t, kind, low, high, rng):
 
 
 @njit(cache=True)
-def _is_ours(noisy, k, order):
-    """Does Finucan's algorithm return k for these noisy counts, and is this the order to keep them in?"""
+def _share(noisy, k, order):
+    """Probability that the release is k for these noisy counts, if this is the order to keep them in; else 0."""
     enter, leave = -1, -1
     total = trials = 0
     for r in range(k.size):
@@ -136,6 +142,19 @@ def _is_ours(noisy, k, order):
         if noisy[r] > 0 and (leave < 0 or product_exceeds(k[leave] + 1, noisy[r], k[r] + 1, noisy[leave])):
             leave = r
     if not products_equal(k[enter], noisy[leave], k[leave] + 1, noisy[enter]):
-        return order == 0
+        return 0.0 if order == 1 else 1.0
+    if order == 2:
+        return _share_of_ties(noisy, k, enter)
     adds = product_exceeds(2 * total, k[enter], 2 * trials + k.size, noisy[enter])
-    return order == (0 if adds else 1)
+    return 1.0 if order == (0 if adds else 1) else 0.0
+
+
+@njit(cache=True)
+def _share_of_ties(noisy, k, enter):
+    """Probability that those parts of a tie that have entered are the ones drawn to enter."""
+    inside = tied = 0
+    for r in range(k.size):
+        entered = k[r] > 0 and products_equal(k[r], noisy[enter], k[enter], noisy[r])
+        inside += entered
+        tied += entered or products_equal(k[r] + 1, noisy[enter], k[enter], noisy[r])
+    return math.exp(-log_choose(tied, inside))

@@ -25,6 +25,9 @@ class Tables(NamedTuple):
         (tilts, kinds, 2 w + 1) mass of `N - a` for a positive noisy count a.
     zero
         (tilts, kinds, w + 1) mass of N for a noisy count of zero or less.
+    small
+        (kinds, E, C) mass of N = 0..C - 1, without the tilt, for a noisy count of 1..E; E = 0 where
+        `near` holds for these as well.
     total
         (tilts, kinds, A) sums of these over N >= 0; constant from the last entry on if the prior is flat.
     prior
@@ -37,6 +40,7 @@ class Tables(NamedTuple):
     step: Reals
     near: Reals
     zero: Reals
+    small: Reals
     total: Reals
     prior: Reals
     kind: Integers
@@ -63,7 +67,13 @@ def tilts(spread: float, slowest: float) -> Reals:
 
 
 def tabulate(
-    pmfs: list[Reals], kind: Integers, tilt: Reals, prior: Reals | None, largest: int, on_sum: bool
+    pmfs: list[Reals],
+    kind: Integers,
+    tilt: Reals,
+    prior: Reals | None,
+    largest: int,
+    on_sum: bool,
+    edge: list[Reals] | None = None,
 ) -> Tables:
     """Tabulate tilted masses of parts.
 
@@ -81,6 +91,9 @@ def tabulate(
         Largest noisy count that is asked for (counts).
     on_sum
         Put the tilt on the noisy counts instead of the true ones.
+    edge
+        For each kind the masses `(E + 1, C)` of N = 0..C - 1 for noisy counts 0..E, where these are
+        not the noise's own; the same shape for all kinds.
     """
     width = max(len(p) for p in pmfs) - 1
     padded = np.array([np.pad(p, (0, width + 1 - len(p))) for p in pmfs])
@@ -92,11 +105,14 @@ def tabulate(
         near = np.broadcast_to(both, (tilt.size, *both.shape)).copy()
         zero = np.array([[_tilted_tail(p, t) for p in padded] for t in tilt])
     else:
+        tail = tail if edge is None else np.array([e[0, : width + 1] for e in edge])
         near = both * np.exp(np.multiply.outer(tilt, j))[:, None, :]
         zero = tail * np.exp(np.multiply.outer(tilt, n))[:, None, :]
     masses = np.zeros((len(pmfs), 0)) if prior is None else np.tile(prior, (len(pmfs), 1))
-    total = _sums(near, zero, masses, width + 1 if prior is None else largest + 1)
-    return Tables(tilt, np.exp(tilt), near, zero, total, masses, kind)
+    small = np.zeros((len(pmfs), 0, 0)) if edge is None else np.array([e[1:] for e in edge])
+    size = max(width, small.shape[1]) + 1 if prior is None else largest + 1
+    total = _sums(tilt, near, zero, small, masses, size)
+    return Tables(tilt, np.exp(tilt), near, zero, small, total, masses, kind)
 
 
 def _tilted_tail(pmf: Reals, tilt: float) -> Reals:
@@ -109,7 +125,7 @@ def _tilted_tail(pmf: Reals, tilt: float) -> Reals:
 
 
 @njit(cache=True)
-def _sums(near, zero, prior, size):
+def _sums(tilt, near, zero, small, prior, size):
     """Sum tilted masses (times the prior) over N >= 0 for noisy counts 0..size - 1."""
     tilts, kinds, width = zero.shape
     width -= 1
@@ -118,7 +134,11 @@ def _sums(near, zero, prior, size):
         for g in range(kinds):
             for n in range(width + 1):
                 out[t, g, 0] += zero[t, g, n] * prior_mass(prior, g, n)
-            for a in range(1, size):
+            for a in range(1, min(small.shape[1], size - 1) + 1):
+                for n in range(small.shape[2]):
+                    mass = small[g, a - 1, n] * np.exp(tilt[t] * (n - a))
+                    out[t, g, a] += mass * prior_mass(prior, g, n)
+            for a in range(small.shape[1] + 1, size):
                 for j in range(max(-a, -width), width + 1):
                     out[t, g, a] += near[t, g, j + width] * prior_mass(prior, g, a + j)
     return out

@@ -35,6 +35,18 @@ def _draw_part(tables, t, kind, a, rng):
             if left < 0:
                 break
         return best
+    if a <= tables.small.shape[1]:
+        for n in range(tables.small.shape[2]):
+            share = (
+                tables.small[kind, a - 1, n]
+                * np.exp(tables.tilt[t] * (n - a))
+                * prior_mass(tables.prior, kind, n)
+            )
+            best = n if share > 0 else best
+            left -= share
+            if left < 0:
+                break
+        return best
     best = a
     for distance in range(width + 1):
         for sign in (1, -1):

@@ -46,8 +46,8 @@ def draw_table(first: Integers, second: Integers, k: Integers) -> Reals:
 def posterior_two(
     windows: tuple[Integers, Integers],
     noisy: tuple[Integers, Integers],
-    pmfs: tuple[Reals, Reals],
-    released: Reals | NDArray[np.bool_],
+    given: tuple[Reals, Reals],
+    released: Reals,
     total: Total,
     trials: int,
 ) -> Reals:
@@ -59,8 +59,8 @@ def posterior_two(
         True counts of either part, in order.
     noisy
         Noisy counts n (negative ones included) of either part, in order.
-    pmfs
-        Masses of either part's noise at 0, 1, 2, ... (symmetric).
+    given
+        `(windows, noisy)` mass of each noisy count given each true one, of either part.
     released
         `(noisy, noisy)` probability of what was released.
     total
@@ -76,7 +76,6 @@ def posterior_two(
     -----
     Wang & Reiter (2021), equation (11).
     """
-    given = [_given(n, y, p) for n, y, p in zip(windows, noisy, pmfs)]
     sums = windows[0][:, None] + windows[1][None, :]
     likelihood = np.exp(total.log)[:, np.clip(sums - total.low, 0, total.log.shape[1] - 1)]
     likelihood[:, (sums < total.low) | (sums >= total.low + total.log.shape[1])] = 0.0
@@ -90,7 +89,7 @@ def posterior_two(
     return posterior / posterior.sum()
 
 
-def _given(true: Integers, noisy: Integers, pmf: Reals) -> Reals:
+def given_true(true: Integers, noisy: Integers, pmf: Reals) -> Reals:
     """Mass of each noisy count given each true one."""
     distance = np.abs(true[:, None] - noisy[None, :])
     return np.where(distance < pmf.size, pmf[np.minimum(distance, pmf.size - 1)], 0.0)
