@@ -31,18 +31,25 @@ def exhaust(item: int) -> int:
     raise MemoryError
 
 
+def executor() -> int:
+    """The Spark executor of this worker: the parent of the daemon that forked it."""
+    status = Path(f"/proc/{os.getppid()}/stat").read_text()
+    return int(status.rpartition(")")[2].split()[1])
+
+
 @dataclass(frozen=True)
 class KilledOnce:
-    """Kill the worker the first time that an odd item comes."""
+    """Kill the worker, or the executor that it belongs to, the first time that an odd item comes."""
 
     folder: Path
     always: bool = False
+    victim: str = "worker"
 
     def __call__(self, item: int) -> int:
         mark = self.folder / str(item)
         if item % 2 and (self.always or not mark.exists()):
             mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid() if self.victim == "worker" else executor(), signal.SIGKILL)
         return squared(item)
 
 
@@ -68,5 +75,9 @@ class DiskOfSize:
     def __call__(self, item: int) -> None:
         import resource
 
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-        Draw(self.folder)(item)
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+        try:
+            Draw(self.folder)(item)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -1,0 +1,87 @@
+"""A small Spark cluster on this machine: every item once in the answers, whatever happens to an executor."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from tests.run import tasks
+
+from trueup.errors import BundleError, DataError, SpecError, TrueupError
+from trueup.run import spark
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two executors of one core each, in processes of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # where executors find the tests' tasks
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        with spark.SparkCluster("local-cluster[2,1,1024]", {"spark.ui.enabled": "false"}) as cluster:
+            yield cluster
+
+
+def test_every_item_is_answered_once(cluster):
+    assert cluster.workers == 2
+    assert sorted(cluster.map(tasks.squared, range(20))) == [(i, i * i) for i in range(20)]
+
+
+def test_no_items_are_no_job(cluster):
+    assert list(cluster.map(tasks.squared, [])) == []
+
+
+@pytest.mark.parametrize("victim", ["worker", "executor"])
+def test_a_killed_process_is_replaced_and_its_item_done_again(cluster, tmp_path, victim):
+    assert dict(cluster.map(tasks.KilledOnce(tmp_path, victim=victim), range(4))) == {
+        i: i * i for i in range(4)
+    }
+    assert len(list(tmp_path.iterdir())) == 2, "nothing was killed: the test has no power"
+
+
+def test_a_worker_that_is_always_killed_ends_in_a_clear_error(cluster, tmp_path):
+    with pytest.raises(TrueupError, match=r"a job of the Spark cluster failed.*logs.*--resume"):
+        list(cluster.map(tasks.KilledOnce(tmp_path, always=True), [1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "message"),
+    [
+        (tasks.fail, DataError, "item 0 is bad"),
+        (tasks.blunder, TrueupError, r"item 1 of 1 failed with KeyError at tasks.py:\d+"),
+        (tasks.exhaust, TrueupError, "needs more memory than there is"),
+    ],
+)
+def test_errors_of_tasks_reach_the_driver_and_quote_no_data(cluster, task, kind, message):
+    with pytest.raises(kind, match=message) as caught:
+        list(cluster.map(task, [0]))
+    assert "4711" not in str(caught.value)
+
+
+def test_a_full_disk_of_an_executor_is_said_and_leaves_nothing(cluster, tmp_path):
+    with pytest.raises(BundleError, match=r"cannot write part 'draw'.*--resume"):
+        list(cluster.map(tasks.DiskOfSize(tmp_path), [0]))
+    assert not list(tmp_path.iterdir())
+
+
+def test_twins_of_one_task_publish_one_draw(cluster, tmp_path):
+    for attempt in range(5):
+        draws = {answer for _, answer in cluster.map(tasks.Draw(tmp_path / str(attempt)), range(4))}
+        assert len(draws) == 1
+
+
+def test_another_release_on_an_executor_is_refused(cluster, monkeypatch):
+    monkeypatch.setattr(spark, "__version__", "0.0.0")
+    with pytest.raises(TrueupError, match=r"has trueup \d.*this driver has 0\.0\.0.*same release"):
+        cluster._refuse_other_release()
+
+
+def test_a_missing_extra_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(SpecError, match=r"needs PySpark.*pip install 'trueup\[spark\]'"):
+        spark.refuse_missing()
+
+
+def test_missing_java_is_said(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SpecError, match=r"needs Java.*JAVA_HOME"):
+        spark.refuse_missing()
