@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.infer.released_problem import ReleasedSum, two_parts
+from trueup.infer.released_pair import two_parts
+from trueup.infer.released_problem import ReleasedSum
 from trueup.noise import DiscreteLaplace
 from trueup.reproduce.row import Row, claim, compare
 
