@@ -13,11 +13,13 @@ from typing import Any
 from trueup import report
 from trueup.errors import BudgetError
 from trueup.io import bundle
+from trueup.io.assessment import holds_assessment, read_assessment, write_assessment
 from trueup.io.staging import refuse_occupied, staged
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Reservation
 from trueup.measure import draw, plan_measurements, public_cells, read_confidential
 from trueup.measure.fingerprint import fingerprint
+from trueup.model.assessment import Assessment, refuse_confidential
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells
 from trueup.model.guarantee import Guarantee
@@ -150,13 +152,68 @@ def reconcile_bundle(
         return _released(target, spec, measurements, draft, chosen, run)
 
 
-def render_bundle(folder: str | Path) -> str:
-    """Make the report of a bundle anew from its public files."""
+def render_bundle(folder: str | Path, *, publish: bool = False) -> str:
+    """Make the report of a bundle, or of an assessment, anew from its files.
+
+    Raises
+    ------
+    PrivacyError
+        If it is to be published and is an assessment on confidential counts.
+    """
     source = Path(folder)
+    if not holds_assessment(source):
+        return _render_public(source)
+    record, spec = read_assessment(source)
+    if publish:
+        refuse_confidential(record.public)
+    return report.render(record, spec)
+
+
+def _render_public(source: Path) -> str:
     _, spec = bundle.read_spec(source)
     manifest = bundle.read_manifest(source)
     read = bundle.read_measurements if manifest["kind"] == "measurements" else read_release
     return report.render(read(source), spec, ledger=manifest["ledger"])
+
+
+def assess_table(
+    spec_path: str | Path,
+    truth: Any,
+    out: str | Path,
+    *,
+    geography: Any = None,
+    tell: Tell = lambda stage: None,
+    **options: Any,
+) -> Assessment:
+    """Assess a spec and write the assessment as a folder: figures, report and Parquet tables.
+
+    Parameters
+    ----------
+    spec_path
+        The TOML spec.
+    truth, geography
+        As for `trueup.assess`.
+    out
+        A new folder: `internal/` holds a confidential assessment, `public/` one whose truth is public.
+    tell
+        Hears the name of each stage.
+    options
+        Further arguments of `trueup.assess`.
+    """
+    from trueup.assess import assess
+
+    refuse_occupied(Path(out))
+    spec_text = read_spec_text(spec_path)
+    spec = parse_spec(spec_text)
+
+    def progress(done: int, replicates: int) -> None:
+        tell(f"{done:,} of {replicates:,} replicates")
+
+    tell("reading the spec and the counts")
+    record = assess(spec, truth, geography, progress=progress, **options)
+    tell("writing the assessment")
+    write_assessment(out, spec_text, record, report.render(record, spec))
+    return record
 
 
 def read_release(folder: str | Path) -> Release:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trueup.cli import (
+    assess,
     audit,
     budget,
     check,
@@ -27,6 +28,7 @@ COMMANDS = (
     measure,
     reconcile,
     infer,
+    assess,
     report,
     check,
     budget,

@@ -9,6 +9,9 @@ import typer
 
 from trueup.cli.console import BundlePath
 
+Publish = Annotated[
+    bool, typer.Option("--publish", help="Refuse a page that must not be published: it is read by others.")
+]
 PageOut = Annotated[Path, typer.Option("--out", help="The HTML file to write.", show_default=False)]
 
 
@@ -16,10 +19,12 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @app.command()
-    def report(bundle: BundlePath, out: PageOut) -> None:
-        """Write the report of a bundle anew, from its public files."""
+    def report(bundle: BundlePath, out: PageOut, publish: Publish = False) -> None:
+        """Write the report of a bundle or an assessment anew, from its files."""
         from trueup import workflow
+        from trueup.io.assessment import is_confidential
         from trueup.io.staging import write_whole
 
-        write_whole(out, workflow.render_bundle(bundle))
-        print(f"Report: {out}")
+        private = is_confidential(bundle)
+        write_whole(out, workflow.render_bundle(bundle, publish=publish), private=private)
+        print(f"Report, confidential: {out}" if private else f"Report: {out}")

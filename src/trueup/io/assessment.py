@@ -70,6 +70,11 @@ def holds_assessment(folder: str | Path) -> bool:
     return any((Path(folder) / place / MANIFEST).is_file() for place in _PLACES)
 
 
+def is_confidential(folder: str | Path) -> bool:
+    """Whether a folder is an assessment whose truth was not declared public."""
+    return holds_assessment(folder) and not read_assessment(folder)[0].public
+
+
 def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
     """Read an assessment back with its spec; figures of single counts stay in their files.
 
@@ -115,7 +120,8 @@ def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> N
         connection.register("l", labels | {"part": np.arange(len(labels["method"]))})
         connection.register("f", parts)
         joined = connection.sql(
-            f"SELECT {columns}, {said}, f.value, f.mc_error FROM f JOIN k USING (trueup_group) JOIN l USING (part) ORDER BY part, trueup_group"
+            f"SELECT {columns}, {said}, f.value, f.mc_error "
+            "FROM f JOIN k USING (trueup_group) JOIN l USING (part) ORDER BY part, trueup_group"
         )
         try:
             joined.write_parquet(str(path), compression="zstd")
@@ -131,7 +137,7 @@ def _parts(assessment: Assessment, margin: Margin) -> tuple[Columns, Columns]:
         for (statistic, about), pair in figures.items() if table == margin else ():
             labels.append((method, budget, statistic, about))
             found.append(pair)
-    names = dict(zip(("method", "budget", "statistic", "about"), map(np.array, zip(*labels))))
+    names: Columns = dict(zip(("method", "budget", "statistic", "about"), map(np.array, zip(*labels))))
     groups = len(found[0][0])
     return names, {
         "part": np.repeat(np.arange(len(found)), groups),

@@ -162,8 +162,8 @@ def publish(folder: Path, target: Path, *, mode: int = 0o755) -> None:
     to_disk(target.absolute().parent)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write one new file whole or not at all.
+def write_whole(path: Path, text: str, *, private: bool = False) -> None:
+    """Write one new file whole or not at all; a private one can be read by its owner alone.
 
     Raises
     ------
@@ -179,14 +179,15 @@ def write_whole(path: Path, text: str) -> None:
     """
     if path.exists():
         raise BundleError(f"'{path}' exists", remedy="choose another --out")
-    replace_whole(path, text)
+    replace_whole(path, text, private=private)
 
 
-def replace_whole(path: Path, text: str) -> None:
+def replace_whole(path: Path, text: str, *, private: bool = False) -> None:
     """Write one file, or replace one, whole or not at all; BundleError if the disk refuses."""
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
         with writing(path):
+            part.touch(mode=0o600 if private else 0o666)
             part.write_text(text, encoding="utf-8")
             to_disk(part)
             part.replace(path)

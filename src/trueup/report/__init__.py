@@ -11,11 +11,13 @@ from typing import Any
 
 from trueup.errors import SpecError
 from trueup.ledger.planning import Allocation
+from trueup.model.assessment import Assessment
 from trueup.model.by_blocks import ReleaseByBlocks
 from trueup.model.measurements import Measurements
 from trueup.model.release import Release
 from trueup.model.spec import Spec
 from trueup.report.blocks import Page
+from trueup.report.of_assessment import assessment_page
 from trueup.report.of_blocks import blocks_page
 from trueup.report.of_measurements import measurements_page
 from trueup.report.of_plan import plan_page
@@ -29,6 +31,7 @@ PAGES: dict[type, Callable[[Any, Spec, Ledger], Page]] = {
     Release: release_page,
     ReleaseByBlocks: blocks_page,
     Allocation: plan_page,
+    Assessment: assessment_page,
 }
 """The layout of every kind of record."""
 
@@ -39,7 +42,7 @@ def render(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
     Parameters
     ----------
     record
-        `Measurements`, `Release`, `ReleaseByBlocks` or a planned `Allocation`.
+        `Measurements`, `Release`, `ReleaseByBlocks`, a planned `Allocation` or an `Assessment`.
     spec
         The spec that it was made from.
     ledger
@@ -59,7 +62,7 @@ def render(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
     --------
     >>> render(3, None)
     Traceback (most recent call last):
-    trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release, ReleaseByBlocks, Allocation.
+    trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release, ReleaseByBlocks, Allocation, Assessment.
     """
     lay_out = PAGES.get(type(record))
     if lay_out is None:

@@ -1,0 +1,200 @@
+"""`trueup assess`: what methods and budgets do to counts."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trueup.cli.console import AsJson, GeographyPath, OutPath, SpecPath, print_json, progress, table, warm_up
+from trueup.errors import SpecError
+
+Truth = Annotated[
+    Path | None,
+    typer.Option("--data", help="True or pseudo-true counts: CSV or Parquet.", show_default=False),
+]
+TruthBundle = Annotated[
+    Path | None,
+    typer.Option("--truth-bundle", help="A release whose counts stand in for the truth.", show_default=False),
+]
+Replicates = Annotated[int, typer.Option("--replicates", help="How many times noise is drawn.")]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method",
+        help="NAME or NAME:PARAMETER=VALUE,..; repeat it to compare. By default the spec's.",
+        show_default=False,
+    ),
+]
+Scales = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--budget-scale", help="A multiple of the spec's budgets; repeat it to compare. By default 1."
+    ),
+]
+Intervals = Annotated[
+    list[str] | None,
+    typer.Option("--interval", help="An interval rule: least-squares (the default), noise; repeat it."),
+]
+Infer = Annotated[
+    str | None,
+    typer.Option("--infer", help="Assess this method of inference too; 'default' for the spec's."),
+]
+InferReplicates = Annotated[
+    int, typer.Option("--infer-replicates", help="How many replicates inference sees.")
+]
+Level = Annotated[float, typer.Option("--level", help="Probability that the intervals claim.")]
+Thresholds = Annotated[
+    list[str] | None,
+    typer.Option("--threshold", help="TABLE=COUNT: how often a count is on its wrong side; repeat it."),
+]
+PublicTruth = Annotated[
+    bool,
+    typer.Option("--public-truth", help="Declare the truth public; else the assessment is confidential."),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the simulated noise.")]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @app.command()
+    def assess(
+        spec: SpecPath,
+        out: OutPath,
+        data: Truth = None,
+        truth_bundle: TruthBundle = None,
+        geography: GeographyPath = None,
+        replicates: Replicates = 1000,
+        method: Methods = None,
+        budget_scale: Scales = None,
+        interval: Intervals = None,
+        infer: Infer = None,
+        infer_replicates: InferReplicates = 200,
+        level: Level = 0.9,
+        threshold: Thresholds = None,
+        public_truth: PublicTruth = False,
+        seed: Seed = 0,
+        workers: Workers = 1,
+        as_json: AsJson = False,
+    ) -> None:
+        """Simulate releases of known counts: bias, error, coverage and fairness of methods and budgets."""
+        from trueup import workflow
+
+        truth = _truth(data, truth_bundle)
+        warm_up(quiet=as_json, posterior=infer is not None)
+        with progress(quiet=as_json) as tell:
+            record = workflow.assess_table(
+                spec,
+                truth,
+                out,
+                geography=geography,
+                replicates=replicates,
+                methods=[_method(text) for text in method or []],
+                budgets=[f"0{text}" if text.startswith(".") else text for text in budget_scale or ["1"]],
+                intervals=interval or ["least-squares"],
+                infer=True if infer == "default" else infer,
+                infer_replicates=infer_replicates,
+                level=level,
+                thresholds=dict(_threshold(text) for text in threshold or []),
+                public_truth=public_truth,
+                seed=seed,
+                workers=workers,
+                tell=tell,
+            )
+        _show(record, out, as_json=as_json)
+
+
+def _truth(data: Path | None, bundle: Path | None) -> Any:
+    """The one truth that was given."""
+    if (data is None) == (bundle is None):
+        given = "no truth is given" if data is None else "two truths are given"
+        raise SpecError(given, needed="one of them", remedy="give --data FILE or --truth-bundle FOLDER")
+    if bundle is None:
+        return data
+    from trueup.workflow import read_release
+
+    return read_release(bundle)
+
+
+def _method(text: str) -> Any:
+    """A method by name, with parameters after a colon."""
+    name, _, rest = text.partition(":")
+    if not rest:
+        return name
+    pairs = [part.partition("=") for part in rest.split(",")]
+    if bad := [name_ for name_, equals, _ in pairs if not equals]:
+        raise SpecError(f"the parameter '{bad[0]}' of method '{name}' has no value", needed="PARAMETER=VALUE")
+    return name, {name_.strip(): value.strip() for name_, _, value in pairs}
+
+
+def _threshold(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise SpecError(f"'{text}' cannot be read", needed="TABLE=COUNT, such as county=50000") from None
+
+
+def _show(record: Any, out: Path, *, as_json: bool) -> None:
+    """Print where the assessment is; its figures only if the truth is public."""
+    folder = f"{out}/{'public' if record.public else 'internal'}"
+    if as_json:
+        print_json(_as_json(record, folder))
+        return
+    if record.public:
+        _print(record)
+    else:
+        print("Confidential: its figures are functions of the true counts, so none is shown here.")
+    if record.interrupted:
+        print(f"Interrupted after {record.replicates:,} of {record.asked:,} replicates.")
+    print(f"Report: {folder}/report.html")
+
+
+def _as_json(record: Any, folder: str) -> dict[str, Any]:
+    found = {
+        "out": folder,
+        "public": record.public,
+        "replicates": record.replicates,
+        "interrupted": record.interrupted,
+        "methods": [dict(method.description) for method in record.methods],
+        "budgets": [budget.label for budget in record.budgets],
+        "tables": [str(margin) for margin in record.levels],
+    }
+    if not record.public:
+        return found
+    levels = record.rows(by="level")
+    rows = [dict(zip(levels, row)) for row in zip(*(column.tolist() for column in levels.values()))]
+    return found | {
+        "flags": [flag.sentence for flag in record.flags],
+        "levels": [{k: _finite(v) for k, v in row.items()} for row in rows],
+    }
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no NaN."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _print(record: Any) -> None:
+    def figure(statistic: str, level: str, method: str, budget: str) -> str:
+        value, error = record.figure(statistic, level, method=method, budget=budget)
+        return f"{value:.3g} ± {error:.1g}"
+
+    rows = [
+        [level, method.label, budget.label, *(figure(s, level, method.label, budget.label) for s in _SHOWN)]
+        for level in map(str, record.levels)
+        for method in record.methods
+        for budget in record.budgets
+    ]
+    table("Figures ± their Monte Carlo errors (counts)", ["table", "method", "budget", *_SHOWN], rows)
+    for flag in record.flags:
+        print(f"Flag: {flag.sentence}")
+    if not record.flags:
+        print("No claim was contradicted.")
+
+
+_SHOWN = ("bias", "rmse", "mean absolute error")
