@@ -57,6 +57,11 @@ from trueup.reproduce.wangreiter_negative_counts import WangReiterNegativeCounts
 from trueup.reproduce.wangreiter_summed_totals import WangReiterSummedTotals
 from trueup.reproduce.wangreiter_table_2 import WangReiterTable2
 from trueup.reproduce.wangreiter_table_3 import WangReiterTable3
+from trueup.reproduce.zhu_figure_1 import ZhuFigure1
+from trueup.reproduce.zhu_figure_4 import ZhuFigure4
+from trueup.reproduce.zhu_figure_5 import ZhuFigure5
+from trueup.reproduce.zhu_figure_6 import ZhuFigure6
+from trueup.reproduce.zhu_new_mexico import ZhuNewMexico
 from trueup.reproduce.zhu_variances import ZhuVariances
 
 ITEMS: tuple[type[Item], ...] = (
@@ -70,7 +75,12 @@ ITEMS: tuple[type[Item], ...] = (
     WangTable3,
     WangTable4,
     WangTable5,
+    ZhuFigure1,
+    ZhuFigure4,
+    ZhuNewMexico,
+    ZhuFigure5,
     ZhuVariances,
+    ZhuFigure6,
 )
 """Every item, in the order in which they are listed and shown."""
 

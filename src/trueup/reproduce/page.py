@@ -48,6 +48,7 @@ def _section(done: Outcome) -> Section:
 
 
 def _table(rows: Sequence[Row]) -> Table:
+    notes = [Column("Note", [row.note for row in rows])] if any(row.note for row in rows) else []
     return Table(
         "Printed and ours",
         (
@@ -56,7 +57,7 @@ def _table(rows: Sequence[Row]) -> Table:
             Column("Ours", [row.text for row in rows], numeric=True),
             Column("Tolerance", [tolerance(row) for row in rows], numeric=True),
             Column("Verdict", [row.verdict for row in rows]),
-            Column("Note", [row.note for row in rows]),
+            *notes,
         ),
     )
 
