@@ -51,7 +51,8 @@ class Chart:
     axis
         The axis of values.
     series
-        For each name its points by place, None where there is none.
+        For each name its style, which it has on every chart of a page, and its points by place, None where
+        there is none.
     joined
         Whether the points of a series are joined: places have an order.
     reference
@@ -64,7 +65,7 @@ class Chart:
     across: str
     places: tuple[tuple[str, str], ...]
     axis: Axis
-    series: tuple[tuple[str, tuple[Point | None, ...]], ...]
+    series: tuple[tuple[str, int, tuple[Point | None, ...]], ...]
     joined: bool = True
     reference: tuple[float, str] | None = None
 
@@ -74,7 +75,7 @@ class Chart:
         width = 100 / len(self.places)
         return [
             None if point is None else self._drawn(width * (at + 0.5 + shift), *point)
-            for at, point in enumerate(self.series[number][1])
+            for at, point in enumerate(self.series[number][2])
         ]
 
     def lines(self, number: int) -> list[tuple[Drawn, Drawn]]:
@@ -110,6 +111,8 @@ def chart(
 ) -> Chart:
     """Draw each series over the places; the axis spans all values and their whiskers.
 
+    A series without any point is left out, and the others keep the styles that they have beside it.
+
     Examples
     --------
     >>> drawn = chart({"a": [(1.0, 0.1), (2.0, 0.1)]}, [("x", ""), ("y", "")], "place", "counts", "message", "caption")
@@ -120,5 +123,6 @@ def chart(
     ends = [value + side * WHISKER * error for value, error in points for side in (-1, 1)]
     ends += [0.0] if from_zero else []
     ends += [reference[0]] if reference else []
-    shown = tuple((name, tuple(row)) for name, row in series.items())[:SERIES]
+    styled = tuple((name, style, tuple(row)) for style, (name, row) in enumerate(series.items()))[:SERIES]
+    shown = tuple(line for line in styled if any(point is not None for point in line[2]))
     return Chart(message, caption, across, tuple(places), Axis.around(ends, unit), shown, joined, reference)

@@ -25,7 +25,7 @@ _QUANTILES = tuple(f"quantile {p:g} of the error" for p in (0.05, 0.25, 0.5, 0.7
 
 def assessment_page(record: Assessment, spec: Spec, ledger: Ledger) -> Page:
     """Lay out the report of an assessment; nothing was measured for publication, so no ledger is named."""
-    view = _View(record, plural(spec.table.counts))
+    view = _View(record, spec)
     return Page(
         record.title,
         "Assessment of methods and budgets on simulated noise",
@@ -35,6 +35,7 @@ def assessment_page(record: Assessment, spec: Spec, ledger: Ledger) -> Page:
             section
             for section in (
                 _found(record),
+                _methods(record),
                 _by_size(view),
                 _by_level(view),
                 _residuals(view),
@@ -53,16 +54,16 @@ def assessment_page(record: Assessment, spec: Spec, ledger: Ledger) -> Page:
 class _View:
     """A record seen at one budget, the one nearest to the spec's own."""
 
-    def __init__(self, record: Assessment, unit: str) -> None:
-        self.record, self.unit = record, unit
+    def __init__(self, record: Assessment, spec: Spec) -> None:
+        self.record, self.unit = record, plural(spec.table.counts)
+        self.places = [level.name for level in spec.levels]
         self.budget: Budget = min(record.budgets, key=lambda b: abs(np.log(float(b.scale))))
         self.names = [method.label for method in record.methods]
 
     def points(self, statistic: str, *, by: str, level: str, units: Sequence[str], about: str | None = None):
-        """For each method its points, one for every unit; methods without any are left out."""
+        """For each method its points, one for every unit; None where it has none."""
         held = self._lookup(statistic, by, level, about)
-        series = {name: [held.get((name, unit)) for unit in units] for name in self.names}
-        return {name: row for name, row in series.items() if any(p is not None for p in row)}
+        return {name: [held.get((name, unit)) for unit in units] for name in self.names}
 
     def _lookup(self, statistic: str, by: str, level: str, about: str | None) -> dict[tuple[str, str], Point]:
         wanted = {"statistic": statistic, "by": by, "level": level, "budget": self.budget.label}
@@ -76,6 +77,10 @@ class _View:
             statistic="bias", by=by, level=level, budget=self.budget.label, method=self.names[0]
         )
         return {str(unit): int(n) for unit, n in zip(rows["unit"], rows["units"])}
+
+    def parent(self, margin: Margin) -> str:
+        """The level above that of a margin."""
+        return plain(self.places[self.places.index(margin.level) - 1])
 
     @property
     def at(self) -> str:
@@ -140,6 +145,15 @@ def _excess(flag: Flag) -> float:
     return beyond / flag.mc_error
 
 
+def _methods(record: Assessment) -> Section:
+    rows = (
+        (m.label, f"{m.title[:1].upper()}{m.title[1:]}. {_parameters(m.description)}") for m in record.methods
+    )
+    more = Text((f"Charts show the first {SERIES} methods; the tables hold all.",))
+    blocks = (Facts(tuple(rows)), *([more] if len(record.methods) > SERIES else []))
+    return Section("methods", "The methods compared", blocks)
+
+
 def _by_size(view: _View) -> Section:
     blocks: list[Block] = [
         Text(
@@ -158,8 +172,8 @@ def _size_charts(view: _View, margin: Margin) -> Iterator[Chart]:
     classes = view.classes("size", str(margin))
     if len(classes) < 2:
         return
-    what, places = table_name(margin), _places(classes)
-    across = f"True count of the {plain(margin.level)} ({view.unit}); beneath it, how many there are"
+    what, places = _counts(margin), _places(classes, margin)
+    across = f"True count ({view.unit}), and how many {_named(margin, 2)} have it"
     found = {"by": "size", "level": str(margin), "units": list(classes)}
     bias = view.points("bias", **found)
     yield chart(
@@ -185,13 +199,13 @@ def _size_charts(view: _View, margin: Margin) -> Iterator[Chart]:
 def _by_level(view: _View) -> Section:
     levels = [str(m) for m in view.record.levels]
     found = [view.points("rmse", by="level", level=level, units=["all"]) for level in levels]
-    series = {name: [row[name][0] if name in row else None for row in found] for name in view.names}
+    series = {name: [row[name][0] for row in found] for name in view.names}
     sizes = [view.classes("level", level)["all"] for level in levels]
-    places = [(table_name(m), _count(n)) for m, n in zip(view.record.levels, sizes)]
+    places = [(table_name(m), f"{n:,} {_named(m, n)}") for m, n in zip(view.record.levels, sizes)]
     picture = chart(
         series,
         places,
-        "Published table; beneath it, how many counts it has",
+        "Published table, and how many counts it has",
         f"Typical error (± {view.unit}): smaller is better",
         f"Chart of the typical error of every published table: {_extreme(series, levels, view.unit)}.",
         f"Typical error of the counts of each table. {_WHISKERS}{view.at}",
@@ -227,10 +241,10 @@ def _residuals(view: _View) -> Section:
     blocks: list[Block] = []
     for margin in reversed(view.record.levels):
         found = [view.points(q, by="level", level=str(margin), units=["all"]) for q in _QUANTILES]
-        values = {name: [row[name][0][0] for row in found] for name in view.names if name in found[0]}
+        values = {name: [point[0] for row in found if (point := row[name][0])] for name in view.names}
         if not any(v for row in values.values() for v in row):
             continue
-        what = table_name(margin)
+        what = _counts(margin)
         wide = max(values, key=lambda name: values[name][-1] - values[name][0])
         blocks.append(
             strips(
@@ -266,14 +280,14 @@ def _coverage(view: _View) -> Section | None:
 def _coverage_chart(view: _View, rule: str, claim: float, margin: Margin) -> Chart | None:
     classes = view.classes("size", str(margin))
     found = view.points("coverage", by="size", level=str(margin), units=list(classes), about=rule)
-    if not found:
+    if not any(point for row in found.values() for point in row):
         return None
     shares = {name: [_percent(p) for p in row] for name, row in found.items()}
-    what = table_name(margin)
+    what = _counts(margin)
     return chart(
         shares,
-        _places(classes),
-        f"True count of the {plain(margin.level)} ({view.unit}); beneath it, how many there are",
+        _places(classes, margin),
+        f"True count ({view.unit}), and how many {_named(margin, 2)} have it",
         f"Intervals '{rule}' of {what} that hold the true count (%)",
         f"Chart of how often intervals '{rule}' of {what} hold the true count, beside the claim of {percent(claim)}.",
         f"Share of replicates in which the interval holds the true count, by its size. {_WHISKERS}{view.at}",
@@ -315,7 +329,7 @@ def _budget_chart(
         for m, b, v, e in zip(rows["method"], rows["budget"], rows["value"], rows["mc_error"])
     }
     series = {name: [held.get((name, b.label)) for b in budgets] for name in view.names}
-    what = table_name(margin)
+    what = _counts(margin)
     return chart(
         series,
         places,
@@ -352,15 +366,15 @@ def _fairness_charts(view: _View, margin: Margin, by: str) -> Iterator[Chart]:
     classes = view.classes(by, str(margin))
     if len(classes) < 2 or len(classes) > 12:
         return
-    what = table_name(margin)
-    parent = by == "siblings"
-    across = f"How many {plain(margin.level)} counts share one parent" if parent else plain(by).capitalize()
+    what, places = _counts(margin), plural(plain(margin.level))
+    siblings = f"How many {places} the {view.parent(margin)} has"
+    across = siblings if by == "siblings" else plain(by).capitalize()
     for statistic, title in (("rmse", "Typical error"), ("bias", "Bias")):
         series = view.points(statistic, by=by, level=str(margin), units=list(classes))
         yield chart(
             series,
-            _places(classes),
-            f"{across}; beneath it, how many counts there are",
+            _places(classes, margin),
+            f"{across}, and how many {_named(margin, 2)} are in each group",
             f"{title} of {what} ({view.unit})",
             f"Dot plot of the {title.lower()} of {what} by {across.lower()}: {_extreme(series, list(classes), view.unit)}.",
             f"{title} of {what} in each group: equal heights would be equal treatment. {_WHISKERS}{view.at}",
@@ -440,16 +454,10 @@ def _differences(view: _View) -> Section | None:
 
 
 def _making(record: Assessment) -> Section:
-    methods = [(m.label, f"{m.title}. {_parameters(m.description)}") for m in record.methods]
     facts = (
         ("Software", f"trueup {__version__}"),
         ("Seed of the simulated noise", str(record.seed)),
         *((plain(str(k)).capitalize(), said(v)) for k, v in record.stats.items()),
-    )
-    more = (
-        Notice(f"Charts show the first {SERIES} methods; the tables hold all.")
-        if len(methods) > SERIES
-        else None
     )
     words = (
         ("Bias", "The average of published minus true count over all replicates."),
@@ -458,8 +466,7 @@ def _making(record: Assessment) -> Section:
         ("Coverage", "How often an interval holds the true count."),
         ("Monte Carlo error", "How far a figure would move if the replicates were drawn anew."),
     )
-    blocks = (Facts(tuple(methods)), *([more] if more else []), Facts(facts), Facts(words))
-    return Section("making", "How it was made, and words used", blocks)
+    return Section("making", "How it was made, and words used", (Facts(facts), Facts(words)))
 
 
 def _parameters(description) -> str:
@@ -467,12 +474,19 @@ def _parameters(description) -> str:
     return f"Parameters: {said(own)}." if own else "It has no parameters."
 
 
-def _places(classes: dict[str, int]) -> list[tuple[str, str]]:
-    return [(name.replace("-", "–"), _count(n)) for name, n in classes.items()]
+def _places(classes: dict[str, int], margin: Margin) -> list[tuple[str, str]]:
+    return [(name.replace("-", "–"), f"{n:,} {_named(margin, n)}") for name, n in classes.items()]
 
 
-def _count(n: int) -> str:
-    return f"{n:,} {'count' if n == 1 else 'counts'}"
+def _counts(margin: Margin) -> str:
+    """Name the counts of a table: `block counts`, `block counts by sex`."""
+    return table_name(margin).replace(plain(margin.level), f"{plain(margin.level)} counts", 1)
+
+
+def _named(margin: Margin, n: int) -> str:
+    """Name the groups of a table: its places, or counts where attributes divide them."""
+    one = "count" if margin.attributes else plain(margin.level)
+    return one if n == 1 else plural(one)
 
 
 def _percent(point: Point | None) -> Point | None:
