@@ -18,6 +18,7 @@ from trueup.cli import (
     report,
     reproduce,
     schema,
+    synth,
 )
 from trueup.cli.console import new_app, run_app
 
@@ -36,6 +37,7 @@ COMMANDS = (
     methods,
     schema,
     demo,
+    synth,
     reproduce,
 )
 """Modules that offer `register(app)`; in the order of `trueup --help`."""

@@ -1,0 +1,155 @@
+"""Synthetic microdata or counts of a whole country, for demonstrations, benchmarks and assessment at any size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from trueup.errors import SpecError
+from trueup.io.staging import staged
+from trueup.model.spec import Spec, load_spec
+from trueup.run.local import LocalPool
+from trueup.synth.layout import Digits, layout, region_level
+from trueup.synth.places import level_sizes
+from trueup.synth.readme import readme
+from trueup.synth.totals import Region, chosen, sized, stated
+from trueup.synth.wide import WideTable
+from trueup.synth.write import RegionPlan, WriteRegion
+
+SEED = 20200401
+
+
+def synthesize(
+    spec_path: str | Path,
+    out: str | Path,
+    *,
+    places: int | None = None,
+    persons: int | None = None,
+    regions: Sequence[str] = (),
+    totals: Any = None,
+    year: int = 2020,
+    seed: int = SEED,
+    workers: int = 1,
+    tell: Callable[[str], None] = lambda stage: None,
+) -> list[Region]:
+    """Make a country up that a spec can release: public places, and counts or records of its inhabitants.
+
+    Sizes have the skew of real ones and a third of the blocks is empty; shares of attributes drift from
+    place to place; group quarters stand in few blocks. Regions have the stated totals exactly. The same
+    arguments give the same files with the same versions of NumPy and DuckDB, whatever the workers.
+
+    Parameters
+    ----------
+    spec_path
+        The spec: levels, attributes, structural zeros, and whether its table has counts or records.
+    out
+        A new folder: `places/`, and `counts/` or `records/`, each of Parquet parts; `README.md`.
+    places
+        Places of the last level; by default one for 40 persons.
+    persons
+        Units in all, to which the stated totals are scaled; by default 40 for each of `places`, or as stated.
+    regions
+        Names or codes of the regions to make; by default all.
+    totals, year
+        A table of stated totals (columns `name`, `persons`, perhaps `code`), or a census whose state populations
+        are used. They are about the level called `state`, if it is the first below the root, or about the root.
+    seed
+        Seed of everything.
+    workers
+        Processes; each works on one region at a time.
+    tell
+        Hears how far it is.
+
+    Returns
+    -------
+    list of Region
+        Totals and numbers of places, as made.
+
+    Raises
+    ------
+    SpecError, DataError, BundleError
+        If the spec has rules that no synthetic data are known to satisfy, its codes are too short for so many
+        places, totals are at fault, or the folder is occupied.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "areas.toml").write_text('''
+    ... format = 1
+    ... title = "Areas"
+    ... table = { name = "demo", kind = "records", counts = "person" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "state", column = "state" }, { name = "county", column = "county" }]
+    ... query = [{ name = "total", epsilon = { county = "1/2" } }]
+    ... ''')
+    >>> made = synthesize(folder / "areas.toml", folder / "out", persons=1000, regions=["Idaho", "Utah"])
+    >>> [(region.name, region.persons) for region in made]
+    [('Idaho', 360), ('Utah', 640)]
+    """
+    spec, out = load_spec(spec_path), Path(out)
+    _refuse_rules(spec)
+    made = _regions(
+        spec, chosen(stated(totals, year), regions), persons, places, bool(regions) or totals is not None
+    )
+    laid, plans = _plans(spec, made)
+    with staged(out) as folder, LocalPool(workers) as pool:
+        for part in ("places", "records" if spec.table.kind == "records" else "counts"):
+            (folder / part).mkdir()
+        task = WriteRegion(spec, laid, folder, seed)
+        for done, _ in enumerate(pool.map(task, plans), 1):
+            tell(f"region {done} of {len(plans)}")
+        (folder / "README.md").write_text(readme(spec, made, seed), encoding="utf-8")
+    return made
+
+
+def _refuse_rules(spec: Spec) -> None:
+    """Refuse what drawn counts would break, and sums of columns that cannot be solved."""
+    rules = spec.constraints
+    if rules.bounds or rules.linear:
+        raise SpecError(
+            f"the spec declares {'bounds' if rules.bounds else 'linear rules'}, which drawn counts would break",
+            needed="a spec whose constraints are invariants and structural zeros, for synthetic data",
+        )
+    task = WriteRegion(spec, (), Path(), 0)
+    if task.domain and spec.table.cells:
+        WideTable.of(spec, task.cells)
+
+
+def _regions(
+    spec: Spec, found: list[Region], persons: int | None, places: int | None, named: bool
+) -> list[Region]:
+    """The regions with their sizes; one alone where the spec has no level of regions."""
+    at = region_level(spec)
+    if not at and len(found) > 1:
+        if persons is None and places is None and not named:
+            raise SpecError(
+                "the spec has no level called 'state' below its root, to which stated totals belong",
+                remedy="say how many: --persons or --blocks, or name one region",
+            )
+        found = [Region("0", "country", sum(region.persons for region in found))]
+    made = sized(found, persons, places)
+    return [replace(r, places=1) for r in made] if at == len(spec.levels) - 1 else made
+
+
+def _plans(spec: Spec, regions: list[Region]) -> tuple[tuple[Digits, ...], list[RegionPlan]]:
+    """Lay out codes wide enough for all, then settle every region's sizes."""
+    at = region_level(spec)
+    names = [level.name.casefold() for level in spec.levels[at + 1 :]]
+    free = [level_sizes(names, region.places, [10**9] * len(names)) for region in regions]
+    country = [1] + [len(regions)] * at + [sum(column) for column in zip(*free)]
+    laid = tuple(layout(spec, country, len(regions[0].code)))
+    most = [10**9 if digits.unique else digits.most for digits in laid[at:]]
+    sizes = [tuple(level_sizes(names, region.places, most)) for region in regions]
+    held = [(1,) * at + size for size in sizes]
+    before = list(accumulate(held, lambda a, b: tuple(map(sum, zip(a, b))), initial=(0,) * len(laid)))
+    for digits, total, level in zip(laid, before[-1], spec.levels[1:]):
+        if digits.unique and total > digits.most:
+            raise SpecError(f"{total:,} places of level '{level.name}' do not fit in {digits.width} digits")
+    if at and max(int(region.code) for region in regions) > laid[0].most:
+        raise SpecError(f"codes of regions are longer than level '{spec.levels[1].name}' takes")
+    plans = zip(regions, sizes, before)
+    return laid, [RegionPlan(r, s, b, first=not i) for i, (r, s, b) in enumerate(plans)]

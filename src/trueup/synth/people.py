@@ -1,0 +1,176 @@
+"""Who lives in a region: attributes whose shares drift from place to place, group quarters in few blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.model.cells import Cells
+from trueup.synth.places import Branch
+
+QUARTERS = "hhgq"
+"""The attribute whose values but the first are kinds of group quarters: found in few places, where most are of one kind."""
+KNOWN = {
+    "hhgq": (0.9751, 0.0060, 0.0002, 0.0049, 0.0002, 0.0084, 0.0010, 0.0042),
+    "votingage": (0.221, 0.779),
+    "hispanic": (0.813, 0.187),
+    "cenrace": (0.616, 0.124, 0.011, 0.060, 0.002, 0.084),
+}
+"""Rough shares of the United States in 2020; what they leave, further values share by `1 / rank`."""
+STEADY_REGION, STEADY, STEADY_LAST = 1000.0, 80.0, 8.0
+"""Concentrations of the Dirichlet laws of a region's shares about the nation's, of a place's about its parent's."""
+IN_QUARTERS = 0.9
+"""Share of a place with group quarters that lives in them."""
+ENTRIES = 2**21  # of a table of probabilities in memory
+
+
+class Sparse(NamedTuple):
+    """Occupied cells: place of the last level within the region, cell within the place, count."""
+
+    leaf: NDArray[np.int32]
+    cell: NDArray[np.int32]
+    count: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The attributes of a spec, as the generator sees them.
+
+    Attributes
+    ----------
+    sizes
+        Number of values of every attribute.
+    shares
+        The nation's shares of the values of each.
+    quarters
+        Which attribute holds group quarters, or None.
+    allowed
+        `sizes`: which combinations units can have.
+    """
+
+    sizes: tuple[int, ...]
+    shares: tuple[NDArray[np.float64], ...]
+    quarters: int | None
+    allowed: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, cells: Cells, zeros: Sequence[Mapping[str, str]]) -> Domain:
+        """Take the attributes, and shares of those whose names are known.
+
+        Raises
+        ------
+        SpecError
+            If structural zeros leave nothing to those outside of group quarters.
+        """
+        names = [a.name.casefold() for a in cells.attributes]
+        sizes = tuple(a.size for a in cells.attributes)
+        allowed = ~np.any([cells.where(zero)[0] for zero in zeros], axis=0) if zeros else np.ones(sizes, bool)
+        at = names.index(QUARTERS) if QUARTERS in names and sizes[names.index(QUARTERS)] > 1 else None
+        domain = cls(sizes, tuple(map(_shares, names, sizes)), at, allowed)
+        if not domain.outside.any():
+            raise SpecError(
+                "the structural zeros leave no cell open", needed="a combination that units can have"
+            )
+        return domain
+
+    @property
+    def outside(self) -> NDArray[np.bool_]:
+        """Which combinations of the other attributes those outside of group quarters can have, flat."""
+        return (self.allowed if self.quarters is None else self.allowed.take(0, self.quarters)).ravel()
+
+    @property
+    def others(self) -> list[int]:
+        """The attributes that are not about group quarters."""
+        return [axis for axis in range(len(self.sizes)) if axis != self.quarters]
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Cell of every combination of the others, outside of group quarters, flat."""
+        cells = np.arange(prod(self.sizes)).reshape(self.sizes)
+        return (cells if self.quarters is None else cells.take(0, self.quarters)).ravel()
+
+    @property
+    def stride(self) -> int:
+        """From a cell to that of the next kind of quarters."""
+        return 0 if self.quarters is None else prod(self.sizes[self.quarters + 1 :])
+
+
+def _shares(name: str, size: int) -> NDArray[np.float64]:
+    known = np.array(KNOWN.get(name, ())[:size])
+    rest = 1 / np.arange(1, size - known.size + 1)
+    left = max(1 - known.sum(), 0.0)
+    shares = np.concatenate([known, left * rest / rest.sum()])
+    return shares / shares.sum()
+
+
+def populate(domain: Domain, branch: Branch, persons: int, rng: np.random.Generator) -> Iterator[Sparse]:
+    """Draw the occupied cells of a region, some thousand places at a time.
+
+    The shares of each attribute at a place are Dirichlet about those of its parent, so that neighbours are alike. A
+    place's units are multinomial, and the total of the region is met exactly.
+    """
+    units = rng.multinomial(persons, branch.weights / branch.weights.sum())
+    shares = [_drifted(domain.shares[a][None], STEADY_REGION, rng) for a in domain.others]
+    for parent in branch.parents[:-1]:
+        shares = [_drifted(s[parent], STEADY, rng) for s in shares]
+    kinds = _kinds_of_quarters(domain, units, rng)
+    parent = branch.parents[-1] if branch.parents else np.zeros(1, np.int64)
+    lived_in = np.flatnonzero(units)
+    rows = max(1, ENTRIES // domain.outside.size)
+    for start in range(0, lived_in.size, rows):
+        leaf = lived_in[start : start + rows]
+        yield _cells_of(domain, leaf, units[leaf], kinds[leaf], [s[parent[leaf]] for s in shares], rng)
+
+
+def _drifted(shares: NDArray, steady: float, rng: np.random.Generator) -> NDArray[np.float64]:
+    """One Dirichlet draw for each row; the shares are its mean."""
+    drawn = rng.standard_gamma(steady * shares) + 1e-12 * shares  # all may be zero in double precision
+    return drawn / drawn.sum(axis=1, keepdims=True)
+
+
+def _kinds_of_quarters(domain: Domain, units: NDArray, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Kind of group quarters of every place, 0 for none: populous places first, until enough live in them."""
+    kinds = np.zeros(units.size, np.int64)
+    if domain.quarters is None:
+        return kinds
+    shares = domain.shares[domain.quarters]
+    lived_in = np.flatnonzero(units)
+    order = lived_in[np.argsort(rng.standard_exponential(lived_in.size) / units[lived_in])]
+    wanted = (1 - shares[0]) * units.sum() / IN_QUARTERS
+    some = order[: np.searchsorted(units[order].cumsum(), wanted)]
+    kinds[some] = rng.choice(np.arange(1, shares.size), some.size, p=shares[1:] / shares[1:].sum())
+    return kinds
+
+
+def _cells_of(
+    domain: Domain,
+    leaf: NDArray[np.int64],
+    units: NDArray[np.int64],
+    kinds: NDArray[np.int64],
+    shares: list[NDArray],
+    rng: np.random.Generator,
+) -> Sparse:
+    joint = np.ones((leaf.size, 1))
+    for s in shares:
+        joint = (joint[:, :, None] * _drifted(s, STEADY_LAST, rng)[:, None, :]).reshape(leaf.size, -1)
+    joint = np.where(domain.outside, joint + 1e-15, 0)  # what is left may all be forbidden
+    counts = rng.multinomial(units, joint / joint.sum(axis=1, keepdims=True))
+    row, other = np.nonzero(counts)
+    count, cell = counts[row, other], domain.offsets[other]
+    inside = cell + kinds[row] * domain.stride
+    moved = np.where(domain.allowed.ravel()[inside] & (kinds[row] > 0), rng.binomial(count, IN_QUARTERS), 0)
+    return _stacked(leaf[row], cell, inside, count - moved, moved)
+
+
+def _stacked(leaf: NDArray, cell: NDArray, inside: NDArray, outside: NDArray, moved: NDArray) -> Sparse:
+    leaf, cell = np.concatenate([leaf, leaf]), np.concatenate([cell, inside])
+    count = np.concatenate([outside, moved])
+    held = np.flatnonzero(count)
+    held = held[np.lexsort((cell[held], leaf[held]))]
+    return Sparse(leaf[held].astype(np.int32), cell[held].astype(np.int32), count[held])

@@ -1,0 +1,147 @@
+"""The places of one region: uneven numbers of children, population that follows them, codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.synth.layout import Digits
+
+TYPICAL = {"county": 2588, "tract": 96, "block group": 34}
+"""Blocks to a place of these levels in the census of 2020."""
+EMPTY = 0.35
+"""Share of the places of the last level in which nobody lives."""
+SPREAD_TOP, SPREAD, SPREAD_LAST, SPREAD_CHILDREN = 1.2, 0.35, 1.0, 0.3
+"""Standard deviations of the logarithm of sizes: right below a region, further down, last level; and of fan-outs."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The places of a region, level by level from the region itself.
+
+    Attributes
+    ----------
+    parents
+        For every level below the region, the parent of every place within the level above.
+    weights
+        `(places,)` of the last level: relative population, zero where nobody lives.
+    """
+
+    parents: tuple[NDArray[np.int64], ...]
+    weights: NDArray[np.float64]
+
+
+def level_sizes(names: Sequence[str], leaves: int, most: Sequence[int]) -> list[int]:
+    """Choose how many places each level below a region has.
+
+    Known levels have as many as in the census of 2020, others lie between in geometric steps; where
+    codes leave room for few children there are more parents.
+
+    Parameters
+    ----------
+    names
+        The levels below the region.
+    leaves
+        Places of the last of them.
+    most
+        For each level, how many children of one parent its codes tell apart.
+
+    Raises
+    ------
+    SpecError
+        If a region cannot hold so many places.
+
+    Examples
+    --------
+    >>> level_sizes(["county", "tract", "block group", "block"], 150_000, [999, 999_999, 9, 999])
+    [58, 1562, 4412, 150000]
+    """
+    sizes = [1] + [round(leaves / TYPICAL[n]) if n in TYPICAL else 0 for n in names[:-1]] + [leaves]
+    for at in range(1, len(sizes) - 1):
+        if not sizes[at]:
+            step = next(i for i, size in enumerate(sizes[at:]) if size) + 1
+            sizes[at] = round(sizes[at - 1] * (sizes[at - 1 + step] / sizes[at - 1]) ** (1 / step))
+        sizes[at] = min(leaves, max(sizes[at - 1], sizes[at]))
+    for at in range(len(sizes) - 1, 1, -1):
+        sizes[at - 1] = max(sizes[at - 1], -(-sizes[at] // max(1, most[at - 1] * 3 // 4)))
+    if len(sizes) > 1 and sizes[1] > most[0]:
+        raise SpecError(
+            f"a region would have {sizes[1]:,} places of level '{names[0]}', whose codes tell {most[0]:,} apart",
+            remedy="ask for fewer places, or lengthen the prefix of the level",
+        )
+    return sizes[1:]
+
+
+def grow(sizes: Sequence[int], most: Sequence[int], rng: np.random.Generator) -> Branch:
+    """Draw a region's tree with the skew of real ones: populous places have more children."""
+    weights, parents = np.ones(1), []
+    for at, (size, limit) in enumerate(zip(sizes, most)):
+        last = at == len(sizes) - 1
+        children = _children(size, weights * rng.lognormal(0, SPREAD_CHILDREN, weights.size), limit, rng)
+        parent = np.repeat(np.arange(weights.size), children)
+        spread = SPREAD_LAST if last else SPREAD_TOP if at == 0 else SPREAD
+        weights = (weights / children)[parent] * rng.lognormal(0, spread, size)
+        parents.append(parent)
+    return Branch(tuple(parents), _some_empty(weights, rng) if sizes else weights)
+
+
+def _children(total: int, weights: NDArray, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Share children out unevenly: at least one and at most `most` to each parent."""
+    counts = 1 + rng.multinomial(total - weights.size, weights / weights.sum())
+    while (excess := int(np.maximum(counts - most, 0).sum())) > 0:
+        counts = np.minimum(counts, most)
+        open_ = weights * (counts < most)
+        counts = counts + rng.multinomial(excess, open_ / open_.sum())
+    return counts
+
+
+def _some_empty(weights: NDArray, rng: np.random.Generator) -> NDArray[np.float64]:
+    lived_in = rng.random(weights.size) >= EMPTY
+    lived_in[rng.integers(weights.size)] = True
+    return weights * lived_in
+
+
+def numbers(parent: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number every place below its parent, from 1; siblings stand side by side.
+
+    Examples
+    --------
+    >>> numbers(np.array([0, 0, 1, 1, 1]))
+    array([1, 2, 1, 2, 3])
+    """
+    first = np.searchsorted(parent, parent)
+    return np.arange(parent.size) - first + 1
+
+
+def leaf_codes(
+    branch: Branch, layout: Sequence[Digits], code: int, before: Sequence[int]
+) -> dict[str, NDArray[np.int64]]:
+    """Codes of the places of the last level as integers, one for each column.
+
+    Parameters
+    ----------
+    branch
+        The region.
+    layout
+        Digits of every level below the root; if there is one more than in the branch, the first is the region's.
+    code
+        The region's own.
+    before
+        For every level of the layout, how many places the regions before this one have.
+    """
+    leaves = branch.weights.size
+    own = [np.full(leaves, code)] if len(layout) > len(branch.parents) else []
+    ancestor, below = np.arange(leaves), []
+    for parent, digits, offset in zip(branch.parents[::-1], layout[::-1], before[::-1]):
+        number = np.arange(parent.size) + 1 + offset if digits.unique else numbers(parent)
+        below.append(number[ancestor])
+        ancestor = parent[ancestor]
+    codes: dict[str, NDArray[np.int64]] = {}
+    for digits, number in zip(layout, [*own, *below[::-1]]):
+        above = codes[digits.column] * 10**digits.width if digits.start else 0
+        codes[digits.column] = above + number
+    return codes

@@ -1,0 +1,157 @@
+"""How many persons (or whatever is counted) there are in each region: stated, never drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError, SpecError
+from trueup.io.table import open_table, select
+from trueup.io.tabulate import whole_counts
+
+YEARS = (2010, 2020)
+"""Censuses whose populations of the 50 states and the District of Columbia come with the package."""
+PERSONS_PER_PLACE = 40
+"""Persons for each place of the last level, where only one of the two numbers is given: 40.75 in the blocks of 2020."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """One region of the synthetic country.
+
+    Attributes
+    ----------
+    code
+        Digits that begin the codes of its places.
+    name
+        Readable name.
+    persons, places
+        Stated total, and number of places of the last level.
+    """
+
+    code: str
+    name: str
+    persons: int
+    places: int = 0
+
+
+def stated(totals: Any = None, year: int = 2020) -> list[Region]:
+    """Read stated totals: the states' populations in a census, or a table of the user.
+
+    Parameters
+    ----------
+    totals
+        A table with the columns `name`, `persons` and, if wanted, `code` (digits).
+    year
+        The census, where no table is given.
+
+    Raises
+    ------
+    DataError, SpecError
+        If a column, code or total is not what it should be, or the year is no census that is there.
+
+    Examples
+    --------
+    >>> sum(region.persons for region in stated())
+    331449281
+    """
+    if totals is None and year not in YEARS:
+        raise SpecError(
+            f"no totals of {year} come with trueup", needed=f"one of {YEARS}, or a table of totals"
+        )
+    own = files("trueup.synth") / "states.csv"
+    table, column = open_table(totals or str(own)), "persons" if totals is not None else f"persons_{year}"
+    rows = select(table, ["name", column])
+    persons = whole_counts(rows[column], column)
+    codes = table.select(["code"])["code"] if "code" in table.columns() else _numbers(len(persons))
+    names = [str(name) for name in rows["name"]]
+    _refuse_bad(names, [str(code) for code in codes])
+    return [Region(str(c), n, int(p)) for c, n, p in zip(codes, names, persons, strict=True)]
+
+
+def _numbers(size: int) -> list[str]:
+    return [str(i + 1).zfill(max(2, len(str(size)))) for i in range(size)]
+
+
+def _refuse_bad(names: list[str], codes: list[str]) -> None:
+    if not names:
+        raise DataError("the table of totals is empty", needed="a row for every region")
+    for what, given in (("name", names), ("code", codes)):
+        if twice := [value for value in given if given.count(value) > 1]:
+            raise DataError(f"the table of totals holds the {what} '{twice[0]}' twice", needed="one row each")
+    if bad := [c for c in codes if not (c.isascii() and c.isdigit()) or len(c) != len(codes[0])]:
+        raise DataError(
+            f"the code '{bad[0]}' of a region is unfit", needed="digits, equally many for all regions"
+        )
+
+
+def chosen(regions: Sequence[Region], names: Sequence[str]) -> list[Region]:
+    """Keep the regions of the given names or codes; all of them if none is given.
+
+    Raises
+    ------
+    SpecError
+        If a name is unknown.
+    """
+    known = {key.casefold(): r for r in regions for key in (r.code, r.name)}
+    for name in names:
+        if name.casefold() not in known:
+            close = get_close_matches(name.casefold(), list(known), 1)
+            hint = f"did you mean '{known[close[0]].name}'?" if close else "see the table of totals"
+            raise SpecError(f"no region is called '{name}'", remedy=hint)
+    wanted = {known[name.casefold()] for name in names}
+    return [r for r in regions if r in wanted or not names]
+
+
+def sized(regions: Sequence[Region], persons: int | None, places: int | None) -> list[Region]:
+    """Give every region its places, and scale the totals where the sum of persons is given.
+
+    Where only places are given there are `PERSONS_PER_PLACE` for each; sums are met exactly.
+
+    Raises
+    ------
+    SpecError
+        If a number is not positive, or there are fewer places than regions.
+
+    Examples
+    --------
+    >>> [(r.persons, r.places) for r in sized([Region("1", "a", 300), Region("2", "b", 100)], None, 10)]
+    [(300, 7), (100, 3)]
+    """
+    stated_persons = np.array([r.persons for r in regions], dtype=np.int64)
+    total = int(stated_persons.sum())
+    if persons is None:
+        persons = PERSONS_PER_PLACE * places if places is not None else total
+    if places is None:
+        places = max(len(regions), round(persons / PERSONS_PER_PLACE))
+    if persons < 0 or places < len(regions):
+        raise SpecError(
+            f"{persons:,} persons in {places:,} places cannot be spread over {len(regions)} regions",
+            needed="a place at least for every region, and no negative number",
+        )
+    if not total:
+        raise SpecError("the stated totals are all zero", needed="a region with somebody in it")
+    people = share_out(persons, stated_persons) if persons != total else stated_persons
+    extra = share_out(places - len(regions), stated_persons)
+    return [Region(r.code, r.name, int(p), int(1 + q)) for r, p, q in zip(regions, people, extra)]
+
+
+def share_out(total: int, weights: NDArray) -> NDArray[np.int64]:
+    """Share a total out in proportion, by largest remainders.
+
+    Examples
+    --------
+    >>> share_out(10, np.array([1, 1, 1]))
+    array([4, 3, 3])
+    """
+    exact = [total * int(w) for w in weights]
+    whole = np.array([e // int(weights.sum()) for e in exact], dtype=np.int64)
+    remainders = np.array([e % int(weights.sum()) for e in exact])
+    whole[np.argsort(-remainders, kind="stable")[: total - int(whole.sum())]] += 1
+    return whole

@@ -1,0 +1,212 @@
+"""Write one region: its places and its people, as Parquet parts that say that they are synthetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.io.table import connect, literal, quoted
+from trueup.model.build import build_cells
+from trueup.model.cells import Cells
+from trueup.model.spec import Spec
+from trueup.model.tree import Tree
+from trueup.synth.layout import Digits
+from trueup.synth.people import Domain, Sparse, populate
+from trueup.synth.places import grow, leaf_codes
+from trueup.synth.totals import Region
+from trueup.synth.wide import WideTable
+from trueup.version import __version__
+
+UNITS, ROWS = 4_000_000, 2_000_000
+"""Most records, and about most counts, in one part."""
+ROOT = "all"
+"""Name of the root where a geography lists parents."""
+
+
+@dataclass(frozen=True)
+class RegionPlan:
+    """What is settled about a region before anything is drawn.
+
+    Attributes
+    ----------
+    region
+        Code, name, totals.
+    sizes
+        Places of every level below the region.
+    before
+        Places of every level of the layout in the regions before this one.
+    first
+        Whether it is the first region: the one that also writes the root.
+    """
+
+    region: Region
+    sizes: tuple[int, ...]
+    before: tuple[int, ...]
+    first: bool
+
+
+@dataclass(frozen=True)
+class WriteRegion:
+    """The task that draws and writes a region, from the seed and the region's code alone.
+
+    Attributes
+    ----------
+    spec, layout
+        What is written, and how places are coded.
+    folder
+        Holds the folders `places` and `records` or `counts`.
+    seed
+        Of the whole country; every region has a generator of its own.
+    """
+
+    spec: Spec
+    layout: tuple[Digits, ...]
+    folder: Path
+    seed: int
+
+    def __call__(self, plan: RegionPlan) -> None:
+        """Write the region's parts."""
+        rng = np.random.default_rng([self.seed, int(plan.region.code)])
+        below = self.layout[len(self.layout) - len(plan.sizes) :]
+        branch = grow(plan.sizes, [d.most for d in below], rng)
+        codes = leaf_codes(branch, self.layout, int(plan.region.code), plan.before)
+        with connect(threads=1) as connection:  # one thread, so that the same rows give the same bytes
+            self._register(connection, plan, codes, branch.weights.size)
+            self._write_places(connection, plan)
+            drawn = populate(self.domain, branch, plan.region.persons, rng)
+            parts = self._records(drawn, rng) if self.spec.table.kind == "records" else self._counts(drawn)
+            for number, rows in enumerate(parts):
+                self._write_part(connection, rows, f"synthetic-{plan.region.code}-{number:04d}")
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The cells of one place."""
+        return build_cells(self.spec, Tree.from_columns([ROOT], [{}]))
+
+    @cached_property
+    def domain(self) -> Domain:
+        """The attributes as the generator sees them."""
+        return Domain.of(self.cells, self.spec.constraints.zeros)
+
+    def _register(self, connection: Any, plan: RegionPlan, codes: dict[str, NDArray], leaves: int) -> None:
+        """Make the tables of places and of cells that rows are joined to."""
+        numbers = {f"c{i}": code for i, code in enumerate(codes.values())}
+        connection.register("numbers", {"leaf": np.arange(leaves, dtype=np.int32), **numbers})
+        width = {d.column: d.end for d in self.layout}  # the last level of a column has the longest codes
+        texts = [f"lpad(CAST(c{i} AS VARCHAR), {width[c]}, '0') AS {quoted(c)}" for i, c in enumerate(codes)]
+        connection.execute(f"CREATE TABLE places AS SELECT {', '.join(['leaf', *texts])} FROM numbers")
+        values = np.indices(self.domain.sizes).reshape(len(self.domain.sizes), prod(self.domain.sizes))
+        named = {
+            part.column or part.name: np.array(part.values)[index]
+            for part, index in zip(self.spec.attributes, values)
+        }
+        connection.register("values", {"cell": np.arange(prod(self.domain.sizes), dtype=np.int32), **named})
+        connection.execute("CREATE TABLE domain AS SELECT * FROM values")
+
+    def _write_places(self, connection: Any, plan: RegionPlan) -> None:
+        if not self.layout:
+            return
+        rows = self._parents(plan) if self.spec.parents is not None else self._leaves(plan)
+        self._copy(connection, rows, self.folder / "places" / f"synthetic-{plan.region.code}.parquet")
+
+    def _leaves(self, plan: RegionPlan) -> str:
+        """One row for every place of the last level, with readable names where the spec wants them."""
+        columns = {d.column: quoted(d.column) for d in self.layout}
+        for depth, level in enumerate(self.spec.levels):
+            if level.label and level.label not in columns:
+                columns[level.label] = self._label(plan, depth, level.name)
+        named = ", ".join(f"{text} AS {quoted(name)}" for name, text in columns.items())
+        return f"SELECT {named} FROM places ORDER BY leaf"
+
+    def _label(self, plan: RegionPlan, depth: int, name: str) -> str:
+        if depth < len(self.layout) - len(plan.sizes) + 1:  # the root, or the region
+            return literal(f"Synthetic {plan.region.name if depth else 'country'}")
+        digits = self.layout[depth - 1]
+        return f"{literal(f'Synthetic {name} ')} || left({quoted(digits.column)}, {digits.end})"
+
+    def _parents(self, plan: RegionPlan) -> str:
+        """One row for every place of every level with its parent."""
+        assert self.spec.parents is not None
+        given, up = quoted(self.spec.parents.id), quoted(self.spec.parents.parent)
+        rows = [f"SELECT '{ROOT}' AS {given}, '' AS {up}"] * plan.first
+        for depth, digits in enumerate(self.layout):
+            parent = f"left({given}, {digits.start})" if depth else f"'{ROOT}'"
+            rows.append(
+                f"SELECT DISTINCT left({given}, {digits.end}) AS {given}, {parent} AS {up} FROM places"
+            )
+        return f"SELECT * FROM ({' UNION ALL '.join(rows)}) ORDER BY ALL"
+
+    def _records(self, drawn: Iterable[Sparse], rng: np.random.Generator) -> Iterator[dict[str, NDArray]]:
+        """One row for every unit, in random order within a part."""
+        for leaf, cell, count in _cut(drawn, UNITS):
+            order = rng.permutation(int(count.sum()))
+            yield {"leaf": np.repeat(leaf, count)[order], "cell": np.repeat(cell, count)[order]}
+
+    def _counts(self, drawn: Iterable[Sparse]) -> Iterator[dict[str, NDArray]]:
+        for sparse in _gathered(drawn, ROWS):
+            yield {"leaf": sparse.leaf, "cell": sparse.cell, "units": sparse.count}
+
+    def _write_part(self, connection: Any, rows: dict[str, NDArray], name: str) -> None:
+        table = self.spec.table
+        folder = self.folder / ("records" if table.kind == "records" else "counts")
+        keys = [f"places.{quoted(column)}" for column in dict.fromkeys(d.column for d in self.layout)]
+        if table.cells:
+            rows = WideTable.of(self.spec, self.cells).columns(rows, prod(self.domain.sizes))
+            joined, held = "rows JOIN places USING (leaf)", [quoted(c) for c in rows if c != "leaf"]
+        else:
+            joined = "rows JOIN places USING (leaf) JOIN domain USING (cell)"
+            held = [f"domain.{quoted(part.column or part.name)}" for part in self.spec.attributes]
+            held += [f"units AS {quoted(table.count)}"] if table.count else []
+        connection.register("rows", rows)
+        query = f"SELECT {', '.join([*keys, *held])} FROM {joined}"
+        self._copy(connection, query, folder / f"{name}.parquet")
+        connection.unregister("rows")
+
+    def _copy(self, connection: Any, query: str, path: Path) -> None:
+        said = f"{{synthetic: {literal(LABEL)}, made_by: {literal(f'trueup {__version__}')}, seed: '{self.seed}'}}"
+        connection.execute(
+            f"COPY ({query}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {said})"
+        )
+
+
+LABEL = "Synthetic: no person or place in it exists."
+
+
+def _gathered(drawn: Iterable[Sparse], rows: int) -> Iterator[Sparse]:
+    """Put small tables together until they have enough rows; a place is never torn apart."""
+    held: list[Sparse] = []
+    for sparse in drawn:
+        held.append(sparse)
+        if sum(s.leaf.size for s in held) >= rows:
+            yield _joined(held)
+            held = []
+    if held:
+        yield _joined(held)
+
+
+def _joined(held: list[Sparse]) -> Sparse:
+    return Sparse(*map(np.concatenate, zip(*held)))
+
+
+def _cut(drawn: Iterable[Sparse], units: int) -> Iterator[Sparse]:
+    """Cut tables into pieces of so many units each, the last of fewer."""
+    held = Sparse(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
+    for sparse in drawn:
+        held = _joined([held, sparse])
+        while held.count.sum() > units:
+            taken = np.clip(units - (held.count.cumsum() - held.count), 0, held.count)
+            yield _some(held, taken)
+            held = _some(held, held.count - taken)
+    yield held
+
+
+def _some(held: Sparse, count: NDArray[np.int64]) -> Sparse:
+    kept = np.flatnonzero(count)
+    return Sparse(held.leaf[kept], held.cell[kept], count[kept])
