@@ -105,7 +105,7 @@ def test_priors_are_those_of_the_other_methods():
         (ReleasedMultinomial(release="sample"), MultinomialMode(), "multinomial-mode"),
         (ReleasedMultinomial(total="summed"), MultinomialMode(), "total = 'independent'"),
         (ReleasedMultinomial(), MultinomialMode(ties="shuffled"), "shuffled"),
-        (ReleasedMultinomial(release="sample"), MultinomialSample(algorithm=1), "Algorithm 1"),
+        (ReleasedMultinomial(release="sample"), MultinomialSample(algorithm=1), "algorithm = 1, not 2"),
     ],
 )
 def test_other_releases_are_refused(method, by, why):
@@ -128,3 +128,35 @@ def test_a_release_that_cannot_be_is_refused():
     constraints, release = released([500, 900])
     with pytest.raises(InfeasibleError, match="no noisy counts"):
         infer(constraints, release, ReleasedMultinomial(prior={"name": "bounded", "upper": 0}))
+
+
+@pytest.mark.parametrize(
+    ("method", "by"),
+    [
+        (ReleasedMultinomial(ties="shuffled"), MultinomialMode(ties="shuffled")),
+        (ReleasedMultinomial(release="sample", algorithm=1), MultinomialSample(algorithm=1)),
+        (ReleasedMultinomial(release="sample"), MultinomialSample()),
+    ],
+)
+def test_every_release_of_one_sum_has_a_posterior(method, by):
+    constraints, release = released([8, 3, 5], by)
+    posterior = infer(constraints, release, method, draws=2000)
+    assert posterior.draws.min() >= 0
+    assert 12 < posterior.draws.sum(axis=-1).mean() < 20
+
+
+@pytest.mark.parametrize("release", ["mode", "sample"])
+def test_a_total_of_zero_has_an_exact_posterior(release):
+    by = MultinomialMode() if release == "mode" else MultinomialSample()
+    constraints, zeros = released([0, 0, 0], by)
+    posterior = infer(constraints, zeros, ReleasedMultinomial(release=release), draws=4000)
+    q = np.exp(-1.0)
+    assert posterior.drawn.independent
+    assert posterior.draws.sum(axis=-1).mean() == pytest.approx(3 * q / (1 - q), rel=0.12)
+
+
+def test_algorithm_1_needs_a_total_of_its_own():
+    headers = [Measured("q", Margin("area"), ONE)]
+    constraints, release = released([8, 3], MultinomialSample(algorithm=1), headers=headers)
+    with pytest.raises(SpecError, match="drawn given the sum of the noisy parts"):
+        infer(constraints, release, ReleasedMultinomial(release="sample", algorithm=1))

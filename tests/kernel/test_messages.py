@@ -241,10 +241,9 @@ def test_the_mass_beyond_a_prior_is_bounded(size, depth):
     law = law_named("discrete-laplace")("1/10")
     for measured in ({}, {1: [(law, 40)]}, {1: [(law, 4)]}):
         factors = build(np.array([1, 2, 2]), measured, prior=prior, depth=depth)
-        solved = solve(np.array([1, 2, 2]), factors)
-        tilted, log = solved.tilted, prior.logpmf(counts) - solved.tilted.top[1]
-        log = log + tilted.slope[1] * counts + sum(x.logpmf(y - counts) for x, y in measured.get(1, []))
-        masses = np.exp(log)
+        tilted = solve(np.array([1, 2, 2]), factors).tilted._replace(slope=np.zeros(2), top=np.zeros(2))
+        logs_of_noise = [x.logpmf(y - counts) for x, y in measured.get(1, [])]
+        masses = np.exp(np.sum([prior.logpmf(counts), *logs_of_noise], axis=0))
         actual = masses.sum() - masses[tilted.low[1] : tilted.high[1] + 1].sum()
         assert actual <= beyond(tilted, 1)[0] * (1 + 1e-9)
         if size < 1 and not measured:

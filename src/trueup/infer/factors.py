@@ -57,7 +57,7 @@ class FactorTable:
             case Bounded():
                 self._upper[leaves] = np.minimum(self._upper[leaves], prior.upper)
             case Masses():
-                self._add_same("masses", prior.logpmf(np.arange(len(prior.masses))), leaves)
+                self.add_masses("masses", prior.logpmf(np.arange(len(prior.masses))), leaves)
             case FlatTotal():
                 self._add_flat_total(prior, leaves)
             case Poisson() | NegativeBinomial():
@@ -65,6 +65,11 @@ class FactorTable:
                 for cell, leaf in enumerate(leaves):
                     self._add_cell(prior.at(cell), leaf, depth)
         self._lower[leaves] = np.maximum(self._lower[leaves], 0)
+
+    def add_masses(self, key: Hashable, log: Reals, nodes: Integers) -> None:
+        """Multiply by a table of log masses at 0, 1, ..., and zero elsewhere; equal keys share it."""
+        self._table(key, lambda: (log, 0), open_ended=0.0)
+        self._rows.append((nodes, np.zeros(len(nodes), np.int64), self._known[key][0]))
 
     def build(self) -> Factors:
         """Return the tables in the kernels' layout."""
@@ -95,10 +100,6 @@ class FactorTable:
             self._open.append(open_ended)
         return self._known[key][1]
 
-    def _add_same(self, key: Hashable, log: Reals, leaves: Integers) -> None:
-        self._table(key, lambda: (log, 0), open_ended=0.0)
-        self._rows.append((leaves, np.zeros(len(leaves), np.int64), self._known[key][0]))
-
     def _add_cell(self, prior: Poisson | NegativeBinomial, leaf: int, depth: float) -> None:
         bend = min(_one_size(prior), 1.0)
         start = -self._table(prior, lambda: _prior_table(prior, depth), open_ended=bend)
@@ -109,10 +110,10 @@ class FactorTable:
         totals = np.arange(prior.upper + 1)
         root = np.zeros(1, np.int64)
         self._upper[0] = min(self._upper[0], prior.upper)
-        self._add_same("total", prior.log_total(totals, max(cells, 1)), root)
+        self.add_masses("total", prior.log_total(totals, max(cells, 1)), root)
         if prior.split == "multinomial":
             for leaf, share in zip(leaves, prior.shares(len(leaves))):
-                self._add_same(("part", share), prior.log_part(totals, share), np.array([leaf]))
+                self.add_masses(("part", share), prior.log_part(totals, share), np.array([leaf]))
 
 
 def _one_size(prior: Poisson | NegativeBinomial) -> float:

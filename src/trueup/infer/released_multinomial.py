@@ -14,6 +14,7 @@ from trueup.infer.method import Method, Progress, in_blocks
 from trueup.infer.released_pair import two_parts
 from trueup.infer.released_posterior import ModePosterior, draw_posterior
 from trueup.infer.released_problem import ReleasedSum
+from trueup.infer.released_zero import ZeroPosterior
 from trueup.kernel.diagnostics import diagnose
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
@@ -33,26 +34,29 @@ class ReleasedMultinomial(Method):
     """The posterior of true counts when only the result of a multinomial method was published.
 
     Behind a mode draws are exact and independent, for any number of parts, and two parts have
-    exact marginals. Behind a draw (Algorithm 2) they are chains, checked for convergence.
+    exact marginals. Behind a draw they are chains, checked for convergence. A released total of
+    zero tells of the true total alone; draws are exact and independent.
 
     Attributes
     ----------
     release
         `mode` or `sample`: which multinomial method released the counts.
-    total, empty
-        As in that method.
+    total, empty, ties, algorithm
+        As in that method: `ties` of the mode, `algorithm` of the draw.
     prior
         Name, or name and parameters: flat, bounded, poisson, negative-binomial or masses on every
         part, or flat-total with a uniform split.
 
     References
     ----------
-    Wang and Reiter (2021), section 4; Wang (2020), section 3.2.
+    Wang and Reiter (2021), section 4; Wang (2020), sections 3.1.1 and 3.2.
     """
 
     release: Literal["mode", "sample"] = "mode"
     total: Literal["independent", "summed"] = "independent"
     empty: Literal["error", "uniform"] = "uniform"
+    ties: Literal["first", "shuffled"] = "first"
+    algorithm: Literal[1, 2] = 2
     prior: AnyPrior = FLAT
 
     name: ClassVar[str] = "released-multinomial"
@@ -79,13 +83,9 @@ class ReleasedMultinomial(Method):
         expected = {"mode": "multinomial-mode", "sample": "multinomial-sample"}[self.release]
         if method.get("method") != expected:
             return f"the counts were released by '{method.get('method')}', not by '{expected}'"
-        if method.get("algorithm") == 1:
-            return "Algorithm 1 draws its weights too; only Algorithm 2 is supported"
-        if method.get("ties", "first") != "first":
-            return "ties were shuffled, and the posterior knows the published rule only"
-        for name in ("total", "empty"):
+        for name in ("total", "empty", "ties" if self.release == "mode" else "algorithm"):
             if method.get(name) != getattr(self, name):
-                return f"they were released with {name} = '{method.get(name)}', not '{getattr(self, name)}'"
+                return f"they were released with {name} = {method.get(name)!r}, not {getattr(self, name)!r}"
         informed = [p for p in ("prior", "prior_total") if dict(method.get(p, {})).get("name") != "flat"]
         return f"they were released with a {informed[0]} of their own" if informed else None
 
@@ -101,6 +101,8 @@ class ReleasedMultinomial(Method):
     ) -> Drawn:
         """Draw the true counts given released ones `(n,)`."""
         problem = self._problem(state, values)
+        if problem.trials == 0:
+            return _behind_zero(problem, state, draws, rng, progress)
         if self.release == "sample":
             return self._chains(problem, state, draws, rng)
         posterior = ModePosterior.of(problem)
@@ -127,7 +129,15 @@ class ReleasedMultinomial(Method):
         counts = np.asarray(values)[state.active].astype(np.int64)
         prior, prior_total = _priors(self.prior)
         return ReleasedSum(
-            counts, (state.law,) * len(counts), state.total_law, self.total, prior, prior_total, self.empty
+            counts,
+            (state.law,) * len(counts),
+            state.total_law,
+            self.total,
+            prior,
+            prior_total,
+            self.empty,
+            self.algorithm if self.release == "sample" else 2,
+            self.ties,
         )
 
     def _chains(self, problem: ReleasedSum, state: _State, draws: int, rng: np.random.Generator) -> Drawn:
@@ -166,6 +176,16 @@ def _priors(given: Prior) -> tuple[CountPrior, CountPrior]:
     if given.split != "uniform":
         raise SpecError(f"prior 'flat-total' with split '{given.split}'", needed="split = 'uniform'")
     return FLAT, Bounded(given.upper)
+
+
+def _behind_zero(
+    problem: ReleasedSum, state: _State, draws: int, rng: np.random.Generator, progress: Progress
+) -> Drawn:
+    """Draw the true counts behind a released total of zero."""
+    posterior = ZeroPosterior.of(problem)
+    counts, whole = in_blocks(lambda k: state.spread(posterior.draw(k, rng)), draws, BLOCK, progress)
+    stats = {"dropped_mass": posterior.left_out, "draws": len(counts), "interrupted": not whole}
+    return Drawn(counts[None], independent=True, stats=stats)
 
 
 def _exact_marginals(problem: ReleasedSum, state: _State) -> dict[Margin, Marginals]:

@@ -81,9 +81,11 @@ def solve(child_ptr: Integers, factors: Factors, tolerance: float = 1e-9) -> Sol
     for direct in (DIRECT, DIRECT, 1 << 20):
         messages = upward(plan, tilted, share, direct)
         surprise = above(plan, messages.evidence)
+        if not np.isfinite(surprise).all():
+            return Solved(plan, tilted, messages, 1.0)
         with np.errstate(over="ignore"):
             dropped = float(np.sum(messages.lost * np.exp(-surprise)))
-        if dropped <= tolerance or not np.isfinite(surprise).all():
+        if dropped <= tolerance:
             break
         share = np.minimum(share, 0.1 * tolerance / len(share) * np.exp(surprise))
     return Solved(plan, tilted, messages, min(dropped, 1.0))
