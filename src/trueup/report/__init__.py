@@ -60,9 +60,9 @@ def render(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
 
     Examples
     --------
-    >>> render(3, None)
+    >>> render(3, None)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release, ReleaseByBlocks, Allocation, Assessment.
+    trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release, ...
     """
     lay_out = PAGES.get(type(record))
     if lay_out is None:
