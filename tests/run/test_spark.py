@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import pandas
 import pytest
 from tests.run import tasks
 
@@ -85,3 +86,24 @@ def test_missing_java_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SpecError, match=r"needs Java.*JAVA_HOME"):
         spark.refuse_missing()
+
+
+def test_rows_are_counted_where_they_live(cluster, tmp_path):
+    people = pandas.DataFrame({"area": ["a", "b", "a", None], "sex": ["f", "f", "f", "m"], "age": range(4)})
+    (tmp_path / "people").mkdir()
+    people.to_parquet(tmp_path / "people" / "part.parquet")
+    assert cluster.grouped(str(tmp_path / "people"), ["area", "sex"], "rows", tmp_path / "grouped")
+    found = pandas.read_parquet(tmp_path / "grouped").astype(object)
+    rows = {(r.area if isinstance(r.area, str) else None, r.sex): r.rows for r in found.itertuples()}
+    assert rows == {("a", "f"): 2, ("b", "f"): 1, (None, "m"): 1}
+
+
+def test_a_missing_column_is_said_before_anything_is_written(cluster, tmp_path):
+    pandas.DataFrame({"area": ["a"]}).to_parquet(tmp_path / "people.parquet")
+    with pytest.raises(DataError, match=r"no column 'sex'.*area, sex"):
+        cluster.grouped(str(tmp_path / "people.parquet"), ["area", "sex"], "rows", tmp_path / "grouped")
+    assert not (tmp_path / "grouped").exists()
+
+
+def test_text_files_are_left_to_the_driver(cluster, tmp_path):
+    assert not cluster.grouped(str(tmp_path / "people.csv"), ["area"], "rows", tmp_path / "grouped")

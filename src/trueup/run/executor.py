@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, Self, TypeVar
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
 
 from trueup.errors import TrueupError, place_of
 
@@ -44,6 +45,32 @@ class Executor(Protocol):
         TrueupError
             What the task raised, or that a worker was lost again and again. Other tasks of the map are then
             given up; what they left in parts stays.
+        """
+        ...
+
+    def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
+        """Count equal rows of a table of records where it lives, if this engine reads such a source.
+
+        Parameters
+        ----------
+        source
+            What the user gave as the confidential table.
+        columns
+            What rows must agree in to be counted together.
+        count
+            Name of the column for the number of rows.
+        folder
+            A new folder, for Parquet; on a file system that the workers share.
+
+        Returns
+        -------
+        bool
+            False where the source is left to the driver; nothing was written then.
+
+        Raises
+        ------
+        DataError
+            If a column is missing.
         """
         ...
 

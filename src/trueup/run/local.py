@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, Self
 
 from trueup.errors import TrueupError
@@ -57,6 +58,10 @@ class LocalPool:
         except BaseException:  # also where the caller stops listening
             self.__exit__()
             raise
+
+    def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
+        """Leave every source to the driver: it is on the same machine; see `Executor.grouped`."""
+        return False
 
     def _here(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
         for at, item in enumerate(items):

@@ -8,11 +8,12 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from trueup.errors import SpecError, TrueupError
+from trueup.errors import DataError, SpecError, TrueupError
 from trueup.run.executor import Item, Result, told
 from trueup.version import __version__
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 4
 """How often Spark tries an item whose executor is lost, unless the cluster's own settings say otherwise."""
+POLL = 0.2
+"""Seconds between two looks at the answers of a running job."""
+_GROUP = "trueup"
 _SETTINGS = {
     "spark.app.name": "trueup",
     "spark.task.maxFailures": str(ATTEMPTS),
@@ -61,6 +65,9 @@ class SparkCluster:
 
     def __init__(self, master: str | None = None, settings: dict[str, str] | None = None) -> None:
         refuse_missing()
+        from pyspark.sql import SparkSession
+
+        self._borrowed = SparkSession.getActiveSession() is not None
         self._session = _session(master, settings or {})
         self._context = self._session.sparkContext
         self.workers = int(self._context.defaultParallelism)
@@ -70,7 +77,7 @@ class SparkCluster:
         return self
 
     def __exit__(self, *reason: object) -> None:
-        with _quiet():
+        if not self._borrowed:
             self._session.stop()
 
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
@@ -78,15 +85,41 @@ class SparkCluster:
         if not items:
             return
         sent = self._context.broadcast([pickle.dumps(task), *map(pickle.dumps, items)])
-        with _quiet(), _told("a job of the Spark cluster"):
-            positions = self._session.range(0, len(items), 1, numPartitions=len(items))
-            rows = positions.mapInArrow(_carrying_out(sent), "at long, answer binary").collect()
-        sent.destroy()
-        for row in rows:
-            answer = pickle.loads(row.answer)
-            if isinstance(answer, TrueupError):
-                raise answer
-            yield int(row.at), answer
+        try:
+            yield from _distinct(self._answers(sent, len(items)))
+        finally:
+            self._context.cancelJobGroup(_GROUP)
+            sent.destroy()
+
+    def _answers(self, sent: Any, items: int) -> Iterator[tuple[int, bytes]]:
+        """Positions and answers as tasks finish: the rows of a job would come at its end, all at once."""
+        heard = self._context.accumulator([], _Collected())
+        positions = self._session.range(0, items, 1, numPartitions=items)
+        with _quiet():
+            job = positions.mapInArrow(_carrying_out(sent, heard), "at long")
+
+        def run() -> None:
+            self._context.setJobGroup(_GROUP, "tasks of trueup", interruptOnCancel=True)
+            with _told("a job of the Spark cluster"):
+                job.collect()
+
+        yield from _while_running(run, lambda: heard.value)
+
+    def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
+        """Count equal rows where the data live; see `Executor.grouped`."""
+        if not isinstance(source, str) or Path(source).suffix.lower() in (".csv", ".tsv", ".gz"):
+            return False  # text is read by the driver, which holds it to the header's dialect
+        with _told("reading the table by Spark"):
+            reader = self._session.read
+            table = reader.table(source) if _is_table(source) else reader.parquet(source)
+        if missing := sorted(set(columns) - set(table.columns)):
+            raise DataError(
+                f"the table has no column '{missing[0]}'", needed=f"columns: {', '.join(columns)}"
+            )
+        with _told("tabulating by Spark"):
+            rows = table.groupBy(*columns).count().withColumnRenamed("count", count)
+            rows.write.parquet(folder.absolute().as_uri())
+        return True
 
     def _refuse_other_release(self) -> None:
         for _, found in self.map(release_of_worker, range(self.workers)):
@@ -96,6 +129,11 @@ class SparkCluster:
                     needed="the same release on the driver and on every executor",
                     remedy="install it on the cluster's machines, or ship a packed environment with spark.archives",
                 )
+
+
+def _is_table(source: str) -> bool:
+    """Whether a source is the name of a table in the catalogue, and no path."""
+    return "/" not in source and not Path(source).exists()
 
 
 def release_of_worker(_: Any) -> str:
@@ -135,16 +173,50 @@ def _session(master: str | None, settings: dict[str, str]) -> Any:
     return session
 
 
-def _carrying_out(sent: Any) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-    """What an executor does: look its items up in the broadcast, and answer with bytes."""
+class _Collected:
+    """An accumulator of answers, as PySpark wants it: a retried task may add its own twice."""
+
+    def zero(self, value: list) -> list:
+        return []
+
+    def addInPlace(self, value1: list, value2: list) -> list:
+        return value1 + value2
+
+
+def _while_running(job: Callable[[], None], heard: Callable[[], list]) -> Iterator[Any]:
+    """Yield what is heard while a job runs; raise what it raises."""
+    seen = 0
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(job)
+        while True:
+            over = wait([running], POLL).done
+            news = heard()[seen:]
+            seen += len(news)
+            yield from news
+            if over:
+                return running.result()
+
+
+def _distinct(answers: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
+    """The first answer of every position, unpickled; an error is raised."""
+    seen: set[int] = set()
+    for at, pickled in answers:
+        answer = pickle.loads(pickled)
+        if isinstance(answer, TrueupError):
+            raise answer
+        if at not in seen:
+            seen.add(at)
+            yield at, answer
+
+
+def _carrying_out(sent: Any, heard: Any) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
+    """What an executor does: look its items up in the broadcast, and tell the driver its answers."""
 
     def carry_out(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-        import pyarrow as pa
-
         for batch in batches:
             for at in batch.column(0).to_pylist():
-                answer = pickle.dumps(_answer(sent.value, at))
-                yield pa.RecordBatch.from_pydict({"at": [at], "answer": [answer]})
+                heard.add([(at, pickle.dumps(_answer(sent.value, at)))])
+            yield batch.rename_columns(["at"])
 
     return carry_out
 
