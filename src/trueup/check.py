@@ -55,6 +55,10 @@ def check_bundle(folder: str | Path) -> list[Check]:
     (True, 'the noise and the guarantee are those of the spec')
     """
     source = Path(folder)
+    if bundle.read_manifest(source).get("layout") == bundle.BLOCKS:
+        from trueup.by_blocks.check import check_blocks
+
+        return [Check(*finding) for finding in check_blocks(source)]
     measurements = bundle.read_measurements(source)
     strangers = bundle.unlisted(source)
     checks = [

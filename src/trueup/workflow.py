@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup import report
+from trueup.by_blocks.publish import read_manifest
 from trueup.errors import BudgetError
 from trueup.io import bundle
 from trueup.io.assessment import holds_assessment, read_assessment, write_assessment
@@ -172,6 +173,8 @@ def render_bundle(folder: str | Path, *, publish: bool = False) -> str:
 def _render_public(source: Path) -> str:
     _, spec = bundle.read_spec(source)
     manifest = bundle.read_manifest(source)
+    if manifest.get("layout") == bundle.BLOCKS:
+        return report.render(read_manifest(manifest, str(source)), spec, ledger=manifest["ledger"])
     read = bundle.read_measurements if manifest["kind"] == "measurements" else read_release
     return report.render(read(source), spec, ledger=manifest["ledger"])
 

@@ -19,7 +19,6 @@ from trueup.model.cells import Margin
 from trueup.run.parts import Parts
 from trueup.version import __version__
 
-LAYOUT = "blocks"
 NOTE = "a cell of the domain that a table does not list is zero"
 
 
@@ -83,7 +82,7 @@ def _manifest(folder: RunFolder, digest: str, stamp: Mapping[str, Any] | None) -
     names = [level.name for level in folder.spec.levels]
     return {
         "format": bundle.FORMAT,
-        "layout": LAYOUT,
+        "layout": bundle.BLOCKS,
         "trueup": __version__,
         "kind": "release",
         "run": plan["run"],

@@ -28,7 +28,7 @@ from trueup.by_blocks.folder import RunFolder
 from trueup.by_blocks.publish import published_by, write_bundle
 from trueup.by_blocks.start import Settings, begin, digest_of, plan_of
 from trueup.by_blocks.tasks import Down, Measure, Task, Total, Up, Work
-from trueup.errors import BudgetError, BundleError, DataError, SpecError
+from trueup.errors import BudgetError, BundleError, DataError, InfeasibleError, SpecError
 from trueup.io.bundle import guarantee_in
 from trueup.io.geography import read_tree
 from trueup.io.staging import holding, replace_whole, staged
@@ -86,10 +86,13 @@ def release_by_blocks(
         stops the run, `resume` goes on with it.
     """
     out = Path(out)
-    if account:
-        account.ledger.sweep(out)
     folder = begin(spec_path, data, out, geography, account, Settings(memory, executor.workers))
-    return _carry_on(folder, data, account, executor, watch)
+    try:
+        return _carry_on(folder, data, account, executor, watch)
+    except (DataError, InfeasibleError, SpecError):
+        if not folder.measured.names():  # nothing was drawn, and what is at fault is not the run
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
 
 
 def resume(
@@ -223,6 +226,7 @@ def _tabulate(folder: RunFolder, data: Any, log: _Log) -> None:
         memory=f"{folder.plan['memory'] // 2_000_000}MB",
         threads=folder.plan["workers"],
     )
+    log.watch("tabulating", 1, 1)
     log.note("tabulating", time.perf_counter() - start)
 
 
@@ -260,14 +264,15 @@ def measurements_digest(folder: RunFolder) -> str:
 def _publish(
     folder: RunFolder, digest: str, reservation: Reservation | None, executor: Executor, log: _Log
 ) -> ReleaseByBlocks:
-    out, start = Path(folder.plan["out"]), time.perf_counter()
+    out = Path(folder.plan["out"])
     log.watch("publishing", 0, 1)
     stamp = dict(reservation.stamp) if reservation else None
     with staged(out) as target:
-        log.note("publishing", time.perf_counter() - start)
-        write_bundle(folder, target, digest, stamp, {"engine": executor.name, "stages": log.entries})
+        settings = {"engine": executor.name, "workers": executor.workers, "memory": folder.plan["memory"]}
+        write_bundle(folder, target, digest, stamp, {**settings, "stages": log.entries})
         if reservation:
             reservation.commit(target, out)
+    log.watch("publishing", 1, 1)
     done = published_by(folder)
     assert done is not None, "what was published stands in place"
     return done

@@ -25,6 +25,7 @@ from trueup.model.tree import Tree
 from trueup.reconcile import choose, describe
 from trueup.reconcile.histogram_tree import HistogramTree
 from trueup.reconcile.on_segments import SegmentPlan, segment_plan
+from trueup.run.memory import memory_text
 from trueup.version import __version__
 
 MEMORY = 4_000_000_000
@@ -61,8 +62,8 @@ class Settings:
         if share < LEAST_SHARE:
             least = (self.workers + (self.workers > 1)) * (INTERPRETER + 2 * LEAST_SHARE)
             raise SpecError(
-                f"{self.memory / 1e9:.2g} GB of memory are too little for {self.workers} workers",
-                needed=f"at least {least / 1e9:.2g} GB",
+                f"{memory_text(self.memory)} of memory are too little for {self.workers} worker{'s' * (self.workers > 1)}",
+                needed=f"at least {memory_text(least)}",
                 remedy="raise --memory or lower --workers",
             )
         return max(2, int(share / place_bytes(cells, answers)))
@@ -159,6 +160,11 @@ def plan_of(spec: Spec, headers: tuple[Measured, ...]) -> SegmentPlan:
     SpecError
         If the spec names another method, or its constraints cannot be kept by blocks.
     """
+    if not spec.attributes:
+        raise SpecError(
+            "the spec declares no attribute, and places are reconciled by blocks as histograms over attributes",
+            remedy="give --engine memory: without attributes it holds millions of places",
+        )
     constraints = build_constraints(spec, _skeleton(spec))
     method = choose(spec.reconcile, constraints) if spec.reconcile else HistogramTree()
     if type(method) is not HistogramTree or not method.integer:

@@ -109,6 +109,28 @@ def progress(*, quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda stage: status.update(f"{stage} ...")
 
 
+@contextmanager
+def progress_by_level(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """Show how many bundles of every level are done; off the terminal, one line for each that is finished."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True, highlight=False)
+    if quiet or not console.is_terminal:
+        yield lambda what, done, of: None if quiet or done < of else console.print(f"{what}: done")
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console) as shown:
+        rows: dict[str, Any] = {}
+
+        def watch(what: str, done: int, of: int) -> None:
+            if what not in rows:
+                rows[what] = shown.add_task(what, total=of)
+            shown.update(rows[what], completed=done)
+
+        yield watch
+
+
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """Print a table."""
     from rich import box

@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
 
 from trueup.cli.console import (
     Analyst,
     AsJson,
-    DataPath,
     GeographyPath,
     Key,
     LedgerUrl,
-    OutPath,
-    SpecPath,
     print_json,
     progress,
+    progress_by_level,
     warm_up,
 )
+from trueup.errors import SpecError
+
+Spec = Annotated[Path | None, typer.Argument(help="The spec, a TOML file.", show_default=False)]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", help="The confidential table: CSV, Parquet or a folder of it.", show_default=False
+    ),
+]
+Out = Annotated[Path | None, typer.Option("--out", help="A new folder.", show_default=False)]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        help="memory, local or spark; by default what the size and --memory suggest.", show_default=False
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(help="Address of the Spark cluster, such as spark://host:7077.", show_default=False),
+]
+Memory = Annotated[str, typer.Option(help="Memory for all workers together.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes of the engine 'local'.")]
+Resume = Annotated[
+    Path | None,
+    typer.Option(help="Continue the interrupted run of this folder, OUT.run.", show_default=False),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -24,28 +51,109 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def release(
-        spec: SpecPath,
-        data: DataPath,
-        out: OutPath,
+        spec: Spec = None,
+        data: Data = None,
+        out: Out = None,
         geography: GeographyPath = None,
         ledger: LedgerUrl = None,
         analyst: Analyst = None,
         key: Key = None,
+        engine: Engine = None,
+        master: Master = None,
+        memory: Memory = "4GB",
+        workers: Workers = 1,
+        resume: Resume = None,
         as_json: AsJson = False,
     ) -> None:
         """Measure with exact noise, reconcile and report: one command, one folder."""
-        from trueup import workflow
         from trueup.ledger.account import Account
+        from trueup.run.memory import parse_memory
 
         account = Account.open(ledger, analyst, key)
-        warm_up(quiet=as_json)
-        with progress(quiet=as_json) as tell:
-            released = workflow.release(spec, data, out, geography=geography, account=account, tell=tell)
-        show_release(released, str(out), as_json=as_json)
+        size = parse_memory(memory)
+        if resume is not None:
+            given = {"spec_path": spec, "data": data, "geography": geography, "out": out, "account": account}
+            _resume(resume, engine, master, workers, given, quiet=as_json)
+            return
+        missing = {"the spec": spec, "--data": data, "--out": out}
+        if absent := next((name for name, value in missing.items() if value is None), None):
+            raise SpecError(f"{absent} is missing", remedy="trueup release SPEC --data FILE --out FOLDER")
+        chosen = engine or _default_engine(spec, data, geography, size)
+        if chosen == "memory":
+            _in_memory(spec, data, out, geography, account, quiet=as_json)
+            return
+        if engine is None and not as_json:
+            print(f"The problem is larger than {memory} of memory holds at once: it is released by blocks.")
+        _by_blocks(spec, data, out, geography, account, chosen, master, size, workers, quiet=as_json)
+
+
+def _default_engine(spec: Any, data: Any, geography: Any, memory: int) -> str:
+    from trueup.by_blocks.engine import default_engine
+    from trueup.measure import public_cells
+    from trueup.model.spec import load_spec
+
+    parsed = load_spec(spec)
+    return default_engine(parsed, public_cells(parsed, data, geography), memory)
+
+
+def _in_memory(spec, data, out, geography, account, *, quiet: bool) -> None:
+    from trueup import workflow
+
+    warm_up(quiet=quiet)
+    with progress(quiet=quiet) as tell:
+        released = workflow.release(spec, data, out, geography=geography, account=account, tell=tell)
+    show_release(released, str(out), as_json=quiet)
+
+
+def _by_blocks(spec, data, out, geography, account, engine, master, memory, workers, *, quiet: bool) -> None:
+    from trueup.by_blocks.run import release_by_blocks
+
+    with _executor(engine, master, workers) as executor, progress_by_level(quiet=quiet) as watch:
+        released = release_by_blocks(
+            spec,
+            data,
+            out,
+            executor=executor,
+            geography=geography,
+            account=account,
+            memory=memory,
+            watch=watch,
+        )
+    show_release(released, released.folder, as_json=quiet)
+
+
+def _resume(folder, engine, master, workers, given, *, quiet: bool) -> None:
+    from trueup.by_blocks.run import resume
+
+    with (
+        _executor(engine or "local", master, workers) as executor,
+        progress_by_level(quiet=quiet) as watch,
+    ):
+        released = resume(folder, executor=executor, watch=watch, **given)
+    show_release(released, released.folder, as_json=quiet)
+
+
+def _executor(engine: str, master: str | None, workers: int) -> Any:
+    """The engine that carries out a release by blocks."""
+    from trueup.by_blocks.engine import refuse_unknown
+
+    refuse_unknown(engine)
+    if master is not None and engine != "spark":
+        raise SpecError(f"--master is for the engine 'spark', not '{engine}'", remedy="add --engine spark")
+    if engine == "spark":
+        from trueup.run.spark import SparkCluster
+
+        return SparkCluster(master)
+    if engine == "memory":
+        raise SpecError("the engine 'memory' keeps nothing to continue from", needed="local or spark")
+    from trueup.run.local import LocalPool
+
+    return LocalPool(workers)
 
 
 def show_release(released, out: str, *, as_json: bool) -> None:
     """Print what a release is: public quantities only."""
+    guarantee = getattr(released, "measurements", released).guarantee
     if as_json:
         print_json(
             {
@@ -54,11 +162,11 @@ def show_release(released, out: str, *, as_json: bool) -> None:
                 "method": dict(released.method),
                 "checks": dict(released.checks),
                 "tables": [str(margin) for margin in released.published],
-                "guarantee": list(released.measurements.guarantee.sentences),
+                "guarantee": list(guarantee.sentences),
             }
         )
         return
-    for sentence in released.measurements.guarantee.sentences:
+    for sentence in guarantee.sentences:
         print(sentence)
     print(f"Checked: {', '.join(rule for rule, holds in released.checks.items() if holds)}.")
     print(f"Report: {out}/public/report.html")

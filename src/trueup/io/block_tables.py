@@ -38,14 +38,14 @@ def write_measured(
         places = cells.tree.sizes[cells.tree.level(level)]
         rows["level"].append(np.full(places, level))
         rows["place"].append(labels(cells.tree, level))
-        rows["query"].append(np.full(places, _query(header)))
+        rows["query"].append(np.full(places, query_label(header)))
         rows["exact"].append(np.full(places, header.exact))
         rows["value"].append(_lists(measured.reshape(places, -1)))
     write_parquet(path, {name: np.concatenate(parts) for name, parts in rows.items()})
 
 
-def _query(header: Measured) -> str:
-    """An invariant is told from others by its margin."""
+def query_label(header: Measured) -> str:
+    """The name of a header's query in a file of measurements: an invariant is told from others by its margin."""
     return header.query if not header.exact else " x ".join((header.query, *header.margin.attributes))
 
 

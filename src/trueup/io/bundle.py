@@ -37,6 +37,8 @@ from trueup.noise.exact import Exact
 from trueup.version import __version__
 
 FORMAT = 1
+BLOCKS = "blocks"
+"""The layout of a bundle that holds many places, part by part; see `docs/bundle.md`."""
 MANIFEST = Path("public/manifest.json")
 _MEASURED = {"files", "guarantee", "headers", "kind", "ledger", "measurements", "spec"}
 _KEYS = {"measurements": _MEASURED, "release": _MEASURED | {"checks", "counts", "method", "stats"}}
@@ -143,6 +145,10 @@ def read_measurements(folder: Path) -> Measurements:
     """
     manifest = read_manifest(folder)
     refuse_altered(folder, manifest)
+    if manifest.get("layout") == BLOCKS:
+        from trueup.io import block_bundle
+
+        return block_bundle.read_measurements(folder, manifest)
     _, spec = read_spec(folder)
     cells = build_cells(spec, read_places(folder / "public" / "places.parquet", spec))
     pairs = [_read_header(folder / "public", entry) for entry in manifest["headers"]]
@@ -161,6 +167,10 @@ def read_counts(folder: Path, cells: Cells) -> dict[Margin, NDArray[np.int64]]:
         raise BundleError(
             f"'{folder}' holds measurements but no released counts", remedy="run `trueup reconcile`"
         )
+    if manifest.get("layout") == BLOCKS:
+        from trueup.io import block_bundle
+
+        return block_bundle.read_counts(folder, manifest, cells)
     tables = {}
     for entry in manifest["counts"]:
         margin = Margin(entry["level"], tuple(entry["attributes"]))
@@ -191,8 +201,10 @@ def read_release(folder: Path) -> Release:
 
 def read_errors(folder: Path, cells: Cells) -> dict[Margin, NDArray[np.float64]]:
     """Read the standard errors (counts) of the tables that state them."""
-    found = {}
-    for entry in read_manifest(folder)["counts"]:
+    found, manifest = {}, read_manifest(folder)
+    if manifest.get("layout") == BLOCKS:
+        return found
+    for entry in manifest["counts"]:
         table = open_table(folder / "public" / entry["file"])
         if "standard_error" in table.columns():
             margin = Margin(entry["level"], tuple(entry["attributes"]))

@@ -229,7 +229,7 @@ class Ledger:
             if publish.finish(Path(commit.ready), Path(commit.final))
         ]
 
-    def sweep(self, final: Path) -> None:
+    def _sweep(self, final: Path) -> None:
         """Remove what killed runs to a target left ready beside it without having committed it."""
         state = self.state()
         for folder in final.absolute().parent.glob(f".{escape(final.name)}.ready-*"):
@@ -306,6 +306,7 @@ class Reservation:
             If the reservation or its key was committed before, or the ledger cannot be written.
         """
         staged, final = Path(staged).absolute(), Path(final).absolute()
+        self.ledger._sweep(final)
         fields = publish.describe(staged, self.stamp)
         sync(staged)
         # Under its new name the bundle is out of reach of whoever cleans up the staging folder.

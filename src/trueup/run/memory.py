@@ -33,6 +33,20 @@ def parse_memory(text: str) -> int:
     return int(float(found[1]) * _UNITS[unit if unit in _UNITS else f"{unit}B"])
 
 
+def memory_text(size: float) -> str:
+    """Write a size in bytes.
+
+    Examples
+    --------
+    >>> memory_text(450_000_000), memory_text(1_800_000_000), memory_text(4)
+    ('450 MB', '1.8 GB', '4 bytes')
+    """
+    for unit, many in (("GB", 1e9), ("MB", 1e6)):
+        if size >= many:
+            return f"{size / many:.3g} {unit}"
+    return f"{size:.0f} bytes"
+
+
 def peak_bytes() -> int:
     """Peak resident memory of this process so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

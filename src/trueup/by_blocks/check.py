@@ -1,0 +1,254 @@
+"""Check a bundle by blocks from its files alone, in bounded memory: DuckDB streams through the tables."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trueup.errors import BundleError
+from trueup.io import bundle
+from trueup.io.block_tables import query_label
+from trueup.io.table import connect, literal, quoted
+from trueup.measure import plan_measurements
+from trueup.model.build import build_cells
+from trueup.model.cells import Cells
+from trueup.model.measurements import Measured
+from trueup.model.spec import Spec
+from trueup.model.tree import Tree
+
+MEMORY = "2GB"
+"""What DuckDB may hold in memory; the rest goes to a temporary folder."""
+Finding = tuple[str, bool, tuple[str, ...]]
+"""A rule, whether it holds, and the first places where it does not."""
+
+
+def check_blocks(folder: Path, memory: str = MEMORY) -> Iterator[Finding]:
+    """Check every rule that the public files of a bundle by blocks must keep, trusting none of its claims.
+
+    Raises
+    ------
+    BundleError
+        If a file is missing or altered, or cannot be read.
+    """
+    manifest = bundle.read_manifest(folder)
+    bundle.refuse_altered(folder, manifest)
+    yield "every public file is the one that was written", True, ()
+    strangers = bundle.unlisted(folder)
+    yield "public/ holds no other file", not strangers, tuple(strangers)
+    yield "the measurements have the digest that the manifest states", _digested(manifest), ()
+    _, spec = bundle.read_spec(folder)
+    with (
+        tempfile.TemporaryDirectory() as spill,
+        connect(memory_limit=memory, temp_directory=spill) as connection,
+    ):
+        import duckdb
+
+        try:
+            yield from _Files(folder / "public", spec, manifest, connection).findings()
+        except duckdb.Error as error:
+            raise BundleError(
+                f"the tables of '{folder}' cannot be read ({type(error).__name__})",
+                remedy="restore the bundle",
+            ) from None
+
+
+def _digested(manifest: Mapping[str, Any]) -> bool:
+    """Whether the digest of the measurements is that of their parts, and these are the public files."""
+    parts, files = manifest["parts"], manifest["files"]
+    whole = hashlib.sha256("".join(f"{name} {digest}\n" for name, digest in parts.items()).encode())
+    same = all(files.get(f"measurements/part-{name}.parquet") == digest for name, digest in parts.items())
+    listed = sum(name.startswith("measurements/") for name in files)
+    return same and listed == len(parts) and whole.hexdigest() == manifest["measurements"]
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The public files as tables of a database.
+
+    Places have one text each, as in the measurements; a histogram's cell is its position in cell order.
+    """
+
+    public: Path
+    spec: Spec
+    manifest: Mapping[str, Any]
+    connection: Any
+
+    def findings(self) -> Iterator[Finding]:
+        """Look at every rule."""
+        self._views()
+        sizes = [self._one(f"SELECT count(*) FROM {quoted(f'place {i}')}") for i in self._levels]
+        cells = build_cells(self.spec, _tree_of(self._names, sizes))
+        yield "the places are as many as stated", sizes == [e["places"] for e in self.manifest["levels"]], ()
+        headers, guarantee = plan_measurements(self.spec, cells)
+        stated = bundle.guarantee_in(self.manifest["guarantee"])
+        laws = [
+            (h["query"], h["level"], h["attributes"], h["law"], h["parameters"])
+            for h in self.manifest["headers"]
+        ]
+        asked = [bundle.header_out(h) for h in headers]
+        same = laws == [(h["query"], h["level"], h["attributes"], h["law"], h["parameters"]) for h in asked]
+        yield "the noise and the guarantee are those of the spec", same and stated == guarantee, ()
+        yield self._complete(cells, headers)
+        for level in self._levels:
+            yield from self._table(level)
+        for above, below in pairwise(self._levels):
+            yield self._sums(above, below)
+        for header in (h for h in headers if h.exact):
+            yield self._invariant(cells, header)
+
+    @property
+    def _names(self) -> list[str]:
+        return [level.name for level in self.spec.levels]
+
+    @property
+    def _levels(self) -> range:
+        return range(len(self.spec.levels))
+
+    def _views(self) -> None:
+        """Make `place i` (place, parent), `domain` (cell, attributes), `count i` (place, cell, count), `measured`."""
+        places = f"read_parquet({literal(str(self.public / 'places.parquet'))})"
+        held = [c[0] for c in self.connection.execute(f"DESCRIBE SELECT * FROM {places}").fetchall()]
+        label = [self._label(level, held) for level in self._levels]
+        for i in self._levels:
+            parent = label[i - 1] if i else "NULL"
+            self._view(f"place {i}", f"SELECT DISTINCT {label[i]} AS place, {parent} AS parent FROM {places}")
+        self._domain()
+        for i, entry in enumerate(self.manifest["counts"]):
+            files = f"read_parquet({literal(str(self.public / entry['files']))})"
+            keys = self._key_names(i, held)
+            text = " || '/' || ".join(map(quoted, keys)) if keys else literal(self._names[i])
+            named = "".join(f" AND t.{quoted(a.name)} = d.{quoted(a.name)}" for a in self.spec.attributes)
+            self._view(
+                f"count {i}",
+                f"SELECT {text} AS place, d.cell AS cell, t.count AS count FROM {files} t LEFT JOIN domain d ON true{named}",
+            )
+        self._view(
+            "measured", f"SELECT * FROM read_parquet({literal(str(self.public / 'measurements/*.parquet'))})"
+        )
+
+    def _domain(self) -> None:
+        shape = [len(a.values) for a in self.spec.attributes]
+        grid = np.indices(shape).reshape(len(shape), -1) if shape else []
+        columns = {a.name: np.array(a.values)[at] for a, at in zip(self.spec.attributes, grid)}
+        self.connection.register("given", {"cell": np.arange(int(np.prod(shape, dtype=np.int64))), **columns})
+        self.connection.execute("CREATE TABLE domain AS SELECT * FROM given")
+
+    def _key_names(self, level: int, held: Sequence[str]) -> list[str]:
+        prefix = f"{self._names[level]}."
+        return [name.removeprefix(prefix) for name in held if name.startswith(prefix)]
+
+    def _label(self, level: int, held: Sequence[str]) -> str:
+        keys = [quoted(f"{self._names[level]}.{name}") for name in self._key_names(level, held)]
+        return " || '/' || ".join(keys) if keys else literal(self._names[level])
+
+    def _view(self, name: str, query: str) -> None:
+        self.connection.execute(f"CREATE VIEW {quoted(name)} AS {query}")
+
+    def _one(self, query: str) -> Any:
+        return self.connection.execute(query).fetchall()[0][0]
+
+    def _found(self, rule: str, query: str) -> Finding:
+        """A rule that holds where a query finds nothing; the query names places."""
+        rows = self.connection.execute(f"SELECT DISTINCT place FROM ({query}) LIMIT 3").fetchall()
+        return rule, not rows, tuple(str(row[0]) for row in rows)
+
+    def _complete(self, cells: Cells, headers: Sequence[Measured]) -> Finding:
+        """Every place has one row for each query of its level, with a value for each group."""
+        rows = {
+            "level": np.array([h.margin.level for h in headers]),
+            "query": np.array([query_label(h) for h in headers]),
+            "exact": np.array([h.exact for h in headers]),
+            "groups": np.array([cells.size(h.margin) // cells.margin_shape(h.margin)[0] for h in headers]),
+        }
+        self.connection.register("given_headers", rows)
+        self.connection.execute("CREATE TABLE headers AS SELECT * FROM given_headers")
+        places = " UNION ALL ".join(
+            f"SELECT place, {literal(name)} AS level FROM {quoted(f'place {i}')}"
+            for i, name in enumerate(self._names)
+        )
+        asked = f"SELECT p.place, level, query, exact, groups FROM ({places}) p JOIN headers USING (level)"
+        given = "SELECT place, level, query, exact, len(value) AS groups FROM measured"
+        differ = f"(({asked}) EXCEPT ALL ({given})) UNION ALL (({given}) EXCEPT ALL ({asked}))"
+        return self._found("every place is measured once by every query of its level", differ)
+
+    def _table(self, level: int) -> Iterator[Finding]:
+        name, counts = self._names[level], quoted(f"count {level}")
+        known = f"place IN (SELECT place FROM {quoted(f'place {level}')})"
+        yield self._found(
+            f"the table of level '{name}' lists public places and values of the domain",
+            f"SELECT place FROM {counts} WHERE cell IS NULL OR NOT ({known})",
+        )
+        yield self._found(
+            f"the table of level '{name}' lists no cell twice",
+            f"SELECT place FROM {counts} GROUP BY place, cell HAVING count(*) > 1",
+        )
+        kind = self.connection.execute(f"DESCRIBE SELECT count FROM {counts}").fetchall()[0][1]
+        yield f"the counts of level '{name}' are whole numbers", kind == "BIGINT", ()
+        if self.spec.constraints.nonnegative:
+            yield self._found(
+                f"no count of level '{name}' is negative", f"SELECT place FROM {counts} WHERE count < 0"
+            )
+        if self.spec.constraints.zeros:
+            yield self._found(
+                f"level '{name}' keeps the structural zeros",
+                f"SELECT place FROM {counts} JOIN domain USING (cell) WHERE count <> 0 AND ({self._zeros()})",
+            )
+
+    def _zeros(self) -> str:
+        """The cells that are structural zeros."""
+        cells = build_cells(self.spec, _tree_of(self._names, [1] * len(self._names)))
+        zero = np.zeros((1, *cells.shape[1:]), dtype=bool)
+        for part in self.spec.constraints.zeros:
+            zero |= cells.where(part)
+        return f"cell IN ({', '.join(map(str, np.flatnonzero(zero.ravel())))})"
+
+    def _sums(self, above: int, below: int) -> Finding:
+        """The table of a level against the sums of the level below."""
+        summed = (
+            f"SELECT parent AS place, cell, sum(count) AS count FROM {quoted(f'count {below}')} "
+            f"JOIN {quoted(f'place {below}')} USING (place) GROUP BY ALL"
+        )
+        differ = (
+            f"SELECT place FROM (SELECT place, cell, count FROM {quoted(f'count {above}')}) a "
+            f"FULL JOIN ({summed}) b USING (place, cell) WHERE coalesce(a.count, 0) <> coalesce(b.count, 0)"
+        )
+        return self._found(f"level '{self._names[above]}' is the sum of level '{self._names[below]}'", differ)
+
+    def _invariant(self, cells: Cells, header: Measured) -> Finding:
+        """An invariant's released counts against the enumerated ones."""
+        recodes = cells.recodes(header.margin.attributes)
+        position = np.zeros(1, dtype=np.int64)
+        for recode in recodes:
+            position = np.add.outer(position * recode.size, np.array(recode.groups)).ravel()
+        self.connection.register("given_groups", {"cell": np.arange(position.size), "grp": position + 1})
+        level = cells.tree.level(header.margin.level)
+        enumerated = (
+            "SELECT place, unnest(value) AS count, generate_subscripts(value, 1) AS grp FROM measured "
+            f"WHERE level = {literal(header.margin.level)} AND query = {literal(query_label(header))}"
+        )
+        released = (
+            f"SELECT place, grp, sum(count) AS count FROM {quoted(f'count {level}')} JOIN given_groups USING (cell) "
+            "GROUP BY ALL"
+        )
+        differ = (
+            f"SELECT place FROM ({enumerated}) a FULL JOIN ({released}) b USING (place, grp) "
+            "WHERE coalesce(a.count, 0) <> coalesce(b.count, 0)"
+        )
+        return self._found(f"the invariant '{header.margin}' is as enumerated", differ)
+
+
+def _tree_of(names: Sequence[str], sizes: Sequence[int]) -> Tree:
+    """Some tree with so many places on every level: what laws and losses depend on."""
+    level_ptr = np.append(0, np.cumsum(sizes))
+    counts = [
+        np.bincount(np.arange(below) * above // below, minlength=above) for above, below in pairwise(sizes)
+    ]
+    every = np.concatenate([*counts, np.zeros(sizes[-1], np.int64)])
+    return Tree(tuple(names), sizes[0] + np.append(0, np.cumsum(every)), level_ptr)
