@@ -70,8 +70,9 @@ class SparkCluster:
         self._borrowed = SparkSession.getActiveSession() is not None
         self._session = _session(master, settings or {})
         self._context = self._session.sparkContext
-        self.workers = int(self._context.defaultParallelism)
         self._refuse_other_release()
+        # Executors register one by one; after a job that waited for the first, most of them are counted.
+        self.workers = int(self._context.defaultParallelism)
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +123,7 @@ class SparkCluster:
         return True
 
     def _refuse_other_release(self) -> None:
-        for _, found in self.map(release_of_worker, range(self.workers)):
+        for _, found in self.map(release_of_worker, range(self._context.defaultParallelism)):
             if found != __version__:
                 raise TrueupError(
                     f"an executor has trueup {found}, this driver has {__version__}",
