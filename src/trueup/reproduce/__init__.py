@@ -46,7 +46,14 @@ from difflib import get_close_matches
 from multiprocessing import get_context
 
 from trueup.errors import SpecError
+from trueup.reproduce.dharangutte_figure_1 import DharangutteFigure1
+from trueup.reproduce.dharangutte_figure_2 import DharangutteFigure2
+from trueup.reproduce.dharangutte_figure_5 import DharangutteFigure5
+from trueup.reproduce.dharangutte_figure_7 import DharangutteFigure7
+from trueup.reproduce.dharangutte_figure_10 import DharangutteFigure10
+from trueup.reproduce.dharangutte_tables import DharangutteTables
 from trueup.reproduce.item import Item, Outcome, Setting, outcome
+from trueup.reproduce.janicki_table_2 import JanickiTable2
 from trueup.reproduce.wang_table_1 import WangTable1
 from trueup.reproduce.wang_table_3 import WangTable3
 from trueup.reproduce.wang_table_4 import WangTable4
@@ -81,6 +88,13 @@ ITEMS: tuple[type[Item], ...] = (
     ZhuFigure5,
     ZhuVariances,
     ZhuFigure6,
+    JanickiTable2,
+    DharangutteTables,
+    DharangutteFigure1,
+    DharangutteFigure2,
+    DharangutteFigure5,
+    DharangutteFigure7,
+    DharangutteFigure10,
 )
 """Every item, in the order in which they are listed and shown."""
 
