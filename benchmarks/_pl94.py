@@ -7,6 +7,7 @@ in production: most of an upper level's budget goes to its totals, most of a blo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 
@@ -38,16 +39,18 @@ QUERIES: dict[tuple[str, ...], tuple[int, ...]] = {  # shares of a level's budge
     ("hhgq", "votingage", "hispanic", "cenrace"): (3213, 230, 754, 482, 1288, 3945),
 }
 QUARTERS = ("household", "prison", "juvenile", "nursing", "other institution", "college", "military", "other")
-ATTRIBUTES = (
-    Attribute(
-        "hhgq",
-        QUARTERS,
-        recodes=(Recode("hhinstlevels", ("household", "institution", "none"), (0, 1, 1, 1, 1, 2, 2, 2)),),
-    ),
-    Attribute("votingage", ("under 18", "18 and over")),
-    Attribute("hispanic", ("no", "yes")),
-    Attribute("cenrace", tuple(f"race {i}" for i in range(63))),
-)
+SHAPE = (8, 2, 2)  # of quarters, voting age, Hispanic origin; then race
+
+
+def attributes(races: int) -> tuple[Attribute, ...]:
+    """The four attributes, with so many races."""
+    levels = Recode("hhinstlevels", ("household", "institution", "none"), (0, 1, 1, 1, 1, 2, 2, 2))
+    return (
+        Attribute("hhgq", QUARTERS, recodes=(levels,)),
+        Attribute("votingage", ("under 18", "18 and over")),
+        Attribute("hispanic", ("no", "yes")),
+        Attribute("cenrace", tuple(f"race {i}" for i in range(races))),
+    )
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,12 @@ class State:
     tree: Tree
     pointer: NDArray[np.int64]  # (blocks + 1,) where a block's persons start
     persons: NDArray[np.int16]  # their cells
+    races: int
 
     @cached_property
     def cells(self) -> Cells:
         """The finest cells."""
-        return Cells(self.tree, ATTRIBUTES)
+        return Cells(self.tree, attributes(self.races))
 
     @cached_property
     def headers(self) -> tuple[Measured, ...]:
@@ -81,13 +85,13 @@ class State:
         return Constraints(self.cells, noisy, invariants=(Margin("state"),))
 
     def truth(self, level: int, places: slice) -> NDArray[np.float64]:
-        """Histograms (places, 2016)."""
+        """Histograms (places, n)."""
         leaves = self.tree.leaf_ptr(level)[places.start : places.stop + 1]
         edges = self.pointer[leaves]
         owner = np.repeat(np.arange(leaves.size - 1), np.diff(edges))
         cell = self.persons[edges[0] : edges[-1]]
-        flat = np.bincount(owner * 2016 + cell, minlength=(leaves.size - 1) * 2016)
-        return flat.reshape(-1, 2016).astype(float)
+        n = 32 * self.races
+        return np.bincount(owner * n + cell, minlength=(leaves.size - 1) * n).reshape(-1, n).astype(float)
 
     def answers(self, level: int, places: slice) -> list[NDArray[np.float64]]:
         """Noisy answers (places, groups) of a level's headers; the same whoever asks for which places."""
@@ -103,11 +107,11 @@ class State:
 
 
 def _law(rho: float) -> DiscreteGaussian:
-    return DiscreteGaussian(f"{1 / rho:.3f}")  # one person changes two counts: variance 1 / rho
+    return DiscreteGaussian(Fraction(f"{1 / rho:.3f}"))  # one person changes two counts: variance 1 / rho
 
 
-def synthetic(blocks: int, seed: int = 0) -> State:
-    """A state of so many blocks: about 39 to a block group's 27, a third empty, few races a block, some quarters."""
+def synthetic(blocks: int, races: int = 63, seed: int = 0) -> State:
+    """A state of so many blocks: about 27 to a block group, a third empty, few races a block, some quarters."""
     rng = np.random.default_rng(seed)
     sizes = [1, 1, *(max(1, round(blocks / b)) for b in (2200, 75, 27)), blocks]
     tree = Tree(LEVELS, *_pointers(sizes, rng))
@@ -115,12 +119,13 @@ def synthetic(blocks: int, seed: int = 0) -> State:
     tract = tree.ancestors(5, 3)
     quarters = np.where(rng.random(blocks) < 0.02, rng.integers(1, 8, blocks), 0)
     owner = np.repeat(np.arange(blocks), people)
-    cenrace = _races(rng, tract[owner], sizes[3])
+    cenrace = np.minimum(_races(rng, tract[owner], sizes[3]), races - 1)
     hispanic = rng.random(owner.size) < rng.beta(1, 5, sizes[3])[tract[owner]]
     adult = rng.random(owner.size) < 0.77
     hhgq = np.where(rng.random(owner.size) < 0.9, quarters[owner], 0)
-    persons = np.ravel_multi_index((hhgq, adult.astype(int), hispanic.astype(int), cenrace), (8, 2, 2, 63))
-    return State(tree, np.append(0, np.cumsum(people)), persons.astype(np.int16))
+    codes = (hhgq, adult.astype(int), hispanic.astype(int), cenrace)
+    persons = np.ravel_multi_index(codes, (*SHAPE, races)).astype(np.int16)
+    return State(tree, np.append(0, np.cumsum(people)), persons, races)
 
 
 def _pointers(sizes: list[int], rng: np.random.Generator):
