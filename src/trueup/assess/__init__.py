@@ -185,8 +185,8 @@ def _kept(replicates: int, groups: int) -> int:
 
 def _blocks(replicates: int, cells: int) -> list[Block]:
     """Cut replicates into blocks of almost equal size, which depend on nothing but the problem's size."""
-    largest = max(2, min(replicates // BLOCKS, ENTRIES // cells))
-    edges = np.linspace(0, replicates, -(-replicates // largest) + 1).astype(int).tolist()
+    number = min(max(BLOCKS, -(-replicates * cells // ENTRIES)), replicates // 2)
+    edges = np.linspace(0, replicates, number + 1).astype(int).tolist()
     return [Block(k, start, stop - start) for k, (start, stop) in enumerate(pairwise(edges))]
 
 

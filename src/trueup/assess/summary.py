@@ -31,17 +31,18 @@ def rows(strata: Strata, tally: Tally, versus: Mapping[Key, Scatter], first: str
         Its label.
     """
     begin = 0
+    variance = strata.average(tally.cells[ERROR].variance[None])[0]
     for classing in strata.classings:
         at = slice(begin, begin + len(classing.labels))
-        yield from _of_classes(classing, at, tally)
+        yield from _of_classes(classing, at, tally, variance)
         yield from _against(classing, at, versus, first)
         if classing.by not in (LEVEL, SIZE):
-            yield from _dispersion(classing, at, tally)
+            yield from _dispersion(classing, at, tally, variance)
         begin = at.stop
     yield from _of_quantiles(strata, tally)
 
 
-def _of_classes(classing: Classing, at: slice, tally: Tally) -> Iterator[Row]:
+def _of_classes(classing: Classing, at: slice, tally: Tally, variance: NDArray) -> Iterator[Row]:
     names = {ERROR: "bias", ABSOLUTE: "mean absolute error"}
     for key, scatter in tally.classes.items():
         value, error = scatter.mean[at], scatter.error[at]
@@ -51,8 +52,8 @@ def _of_classes(classing: Classing, at: slice, tally: Tally) -> Iterator[Row]:
         if key[0] in SHARES:
             error = _not_zero(error, scatter.count)
         yield from _rows(classing, (names.get(key, key[0]), key[1]), value, error, tally.replicates)
-    variance = tally.blocks["variance", ""]
-    yield from _rows(classing, ("variance", ""), variance.mean[at], variance.error[at], tally.replicates)
+    error = tally.blocks["variance", ""].error
+    yield from _rows(classing, ("variance", ""), variance[at], error[at], tally.replicates)
 
 
 def _against(classing: Classing, at: slice, versus: Mapping[Key, Scatter], first: str) -> Iterator[Row]:
@@ -92,7 +93,7 @@ def _row(
     }
 
 
-def _dispersion(classing: Classing, at: slice, tally: Tally) -> Iterator[Row]:
+def _dispersion(classing: Classing, at: slice, tally: Tally, variance: NDArray) -> Iterator[Row]:
     """How far bias and variance spread between the classes: the standard deviation over units.
 
     With class figures v, weights w (shares of the units) and centred v' = v - w.v, the spread is D^2 = w.v'^2. Noise
@@ -101,8 +102,9 @@ def _dispersion(classing: Classing, at: slice, tally: Tally) -> Iterator[Row]:
     """
     share = classing.units / classing.units.sum()
     centre = np.eye(len(share)) - share
-    for name, scatter in (("bias", tally.classes[ERROR]), ("variance", tally.blocks["variance", ""])):
-        values, noise = centre @ scatter.mean[at], scatter.error_covariance[at, at]
+    biases, variances = tally.classes[ERROR], tally.blocks["variance", ""]
+    for name, found, scatter in (("bias", biases.mean, biases), ("variance", variance, variances)):
+        values, noise = centre @ found[at], scatter.error_covariance[at, at]
         bias = float(share @ np.diag(centre @ noise @ centre.T))
         square = max(float(share @ values**2) - bias, 0.0)
         slope = 2 * share * values

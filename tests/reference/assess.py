@@ -1,0 +1,49 @@
+"""Slow obvious twin of `trueup.assess`: hold every replicate of every count, then describe them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def every_replicate(simulation, blocks, budget=0, number=0):
+    """All estimated counts `(replicates, groups)` of one method, by margin."""
+    headers, estimators = simulation.scenarios[budget]
+    found = {strata.margin: [] for strata in simulation.strata}
+    from trueup.assess.replicate import simulate_many
+
+    for block in blocks:
+        values = simulate_many(
+            simulation.cells, simulation.counts, headers, simulation._rng(block, 0), block.size
+        )
+        estimate = estimators[number].estimate(
+            simulation.cells, list(found), values, simulation._rng(block, 1)
+        )
+        for margin, rows in found.items():
+            rows.append(estimate.tables[margin])
+    return {margin: np.concatenate(rows) for margin, rows in found.items()}
+
+
+def describe(counts, truth, members):
+    """Figures of a class of groups from all its replicates, with their Monte Carlo errors where one pass tells."""
+    errors = (counts - truth)[:, members].astype(float)
+    of_replicates = {
+        "bias": errors.mean(axis=1),
+        "mean absolute error": np.abs(errors).mean(axis=1),
+        "square": (errors**2).mean(axis=1),
+        "wrong rank": np.array([(ranks(row) != ranks(truth))[members].mean() for row in counts]),
+    }
+    found = {name: (v.mean(), v.std(ddof=1) / np.sqrt(len(v))) for name, v in of_replicates.items()}
+    square, error = found.pop("square")
+    found["rmse"] = (np.sqrt(square), error / (2 * np.sqrt(square)))
+    found["variance"] = (errors.var(axis=0, ddof=1).mean(), None)
+    for p in (0.05, 0.25, 0.5, 0.75, 0.95):
+        found[f"quantile {p:g} of the error"] = (
+            np.quantile(errors, p, method="inverted_cdf"),
+            None,
+        )
+    return found
+
+
+def ranks(values):
+    """One more than how many are larger, one by one."""
+    return np.array([1 + sum(other > value for other in values) for value in values])
