@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 from trueup.io.table import Columns, open_table, select
 from trueup.model.spec import Level, Spec
-from trueup.model.tree import Tree
+from trueup.model.tree import Tree, is_missing
 
 
 def read_tree(spec: Spec, source: Any) -> Tree:
@@ -49,7 +49,8 @@ def read_tree(spec: Spec, source: Any) -> Tree:
         names = [level.name for level in spec.levels]
         return Tree.from_parents(rows[spec.parents.id], rows[spec.parents.parent], names)
     columns = [c for level in spec.levels for c in (level.column, level.label) if c]
-    rows = select(open_table(source), columns) if columns else {}
+    given = select(open_table(source), columns) if columns else {}
+    rows = {name: _as_text(given.pop(name)) for name in list(given)}
     if rows and spec.attributes and not spec.table.cells:
         rows = _distinct(rows)
     return Tree.from_columns(
@@ -82,8 +83,15 @@ def key_columns(level: Level, rows: Columns) -> Columns:
     return {level.name: _prefix(rows[level.column], level)}
 
 
+def _as_text(column: NDArray) -> NDArray:
+    """Hold Python's texts once and by fixed width: a nation's codes take gigabytes otherwise."""
+    if column.dtype != object:
+        return column
+    return np.array(["" if is_missing(value) else str(value) for value in column], dtype=str)
+
+
 def _prefix(codes: NDArray, level: Level) -> NDArray:
-    text = np.array(["" if code is None or code != code else str(code) for code in codes], dtype=str)
+    text = _as_text(codes).astype(str)
     assert level.prefix is not None
     short = np.char.str_len(text) < level.prefix
     if short.any():  # no row number: rows that were counted together have none

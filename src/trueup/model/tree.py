@@ -85,7 +85,8 @@ class Tree:
             raise DataError("the geography lists no place", needed="at least one place")
         least_first = [col for level in reversed(keys) for col in reversed(level.values())]
         order = np.lexsort(least_first) if least_first else np.arange(1)
-        keys = [{name: col[order] for name, col in level.items()} for level in keys]
+        if (np.diff(order) < 0).any():  # else they are sorted, and a copy of a nation's keys takes gigabytes
+            keys = [{name: col[order] for name, col in level.items()} for level in keys]
         starts = [_starts(level, rows) for level in _accumulate(keys)]
         tree = cls(tuple(levels), *_pointers(starts, rows), tuple(_at(k, s) for k, s in zip(keys, starts)))
         tree._refuse_twins(rows)
@@ -204,6 +205,8 @@ class Tree:
 
     def _refuse_two_parents(self, level: int) -> None:
         codes = _codes(self.keys[level])
+        if len(self.keys[level]) == 1 and (codes[1:] > codes[:-1]).all():
+            return
         _, first, count = np.unique(codes, return_index=True, return_counts=True)
         if (twice := first[count > 1]).size:
             name = self.levels[level]
@@ -280,14 +283,15 @@ def is_missing(value: Any) -> bool:
 
 def _text(values: Sequence | NDArray, column: str, *, blank: bool = False) -> NDArray:
     """Return keys as fixed-width text; refuse missing ones, keep leading zeros."""
-    given = np.asarray(values, dtype=object)
-    missing = np.array([is_missing(v) for v in given], dtype=bool)
+    is_text = isinstance(values, np.ndarray) and values.dtype.kind == "U"
+    given = values if is_text else np.asarray(values, dtype=object)
+    missing = given == "" if is_text else np.array([is_missing(v) for v in given], dtype=bool)
     if missing.any() and not blank:
         raise DataError(
             f"key column '{column}' is missing a value in row {int(np.flatnonzero(missing)[0]) + 1}",
             needed="a key in every row",
         )
-    return np.where(missing, "", given).astype(str)
+    return given if is_text else np.where(missing, "", given).astype(str)
 
 
 def _paths(ids: NDArray, parents: NDArray) -> NDArray:
