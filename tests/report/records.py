@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from trueup.infer import infer
 from trueup.measure import plan_measurements, simulate
 from trueup.model.build import build_cells
 from trueup.model.measurements import Measurements
+from trueup.model.posterior import Posterior
 from trueup.model.release import Release
 from trueup.model.spec import Spec, parse_spec
 from trueup.model.tree import Tree
@@ -39,6 +41,9 @@ CROSSED = (
 RHO = PLAIN.replace("epsilon = {", 'noise = "discrete-gaussian", rho = {')
 
 
+RATIOS = '[[infer.quantity]]\nname = "share of women"\nnumerator = "female"\ndenominator = "female + male"\n'
+
+
 def tree(blocks: int = 3, names: tuple[str, str] = ("Avalon", HOSTILE)) -> Tree:
     """Two states with `blocks` block groups each."""
     states = np.repeat(["01", "02"], blocks)
@@ -65,6 +70,12 @@ def released(text: str, method=None, **options) -> tuple[Release, Spec]:
     return reconcile(spec, measurements, method), spec
 
 
+def posterior(text: str, *, of_release: bool = True, ratios: str = "", **options) -> tuple[Posterior, Spec]:
+    """Infer the true counts from a release, or from measurements alone."""
+    record, spec = released(text + ratios) if of_release else measured(text + ratios)
+    return infer(spec, record, draws=200, **options), spec
+
+
 RECORDS = {
     "measurements": lambda: measured(PLAIN),
     "measurements with invariants": lambda: measured(CROSSED),
@@ -78,6 +89,9 @@ RECORDS = {
         PLAIN.replace('"1/10"', "300").replace('"2/5"', "300").replace('"1/2"', "300")
     ),
     "release with a hostile title": lambda: _hostile(),
+    "posterior of a release": lambda: posterior(PLAIN),
+    "posterior of measurements with invariants": lambda: posterior(CROSSED, of_release=False),
+    "posterior with ratios": lambda: posterior(CROSSED, of_release=False, ratios=RATIOS),
 }
 
 

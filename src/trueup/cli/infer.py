@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,12 @@ Out = Annotated[Path | None, typer.Option("--out", help="Write a new folder.", s
 Draws = Annotated[int, typer.Option("--draws", min=1, help="Number of draws.")]
 Level = Annotated[float, typer.Option("--level", help="Probability of the intervals.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Write CSV instead of Parquet.")]
+Chosen = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--chosen", help="Label of a count that the report's pictures show; repeat it.", show_default=False
+    ),
+]
 Show = Annotated[int, typer.Option("--show", help="Rows to print of each table.")]
 
 
@@ -41,12 +48,14 @@ def register(app: typer.Typer) -> None:
         draws: Draws = 1000,
         level: Level = 0.9,
         as_csv: AsCsv = False,
+        chosen: Chosen = None,
         show: Show = 20,
         as_json: AsJson = False,
     ) -> None:
         """Draw the posterior of the true counts from a bundle or from published measurements."""
         from trueup.infer import infer as run
         from trueup.io.posterior import write_posterior
+        from trueup.report import render
 
         spec, measurements = _read(source, sdhc or [], nmf)
         if not sdhc:  # whose tables have inequalities, not a tree
@@ -64,11 +73,25 @@ def register(app: typer.Typer) -> None:
                 progress=lambda k, of: tell(f"{k:,} of {of:,} draws"),
             )
         if out is not None:
-            write_posterior(out, posterior, as_csv=as_csv)
+            shown = replace(posterior, chosen=_known(posterior, chosen or []))
+            write_posterior(out, posterior, as_csv=as_csv, page=render(shown, spec))
         if as_json:
             print_json(_as_json(posterior))
         else:
             _print(posterior, show, out)
+
+
+def _known(posterior, labels: list[str]) -> tuple[str, ...]:
+    """Refuse labels that no count carries."""
+    from trueup.errors import SpecError
+
+    known = posterior.summary()["label"].tolist()
+    if unknown := [label for label in labels if label not in known]:
+        raise SpecError(
+            f"no count is called '{unknown[0]}'",
+            needed="a label such as " + ", ".join(f"'{x}'" for x in known[:3]),
+        )
+    return tuple(labels)
 
 
 def _read(source: Path, sdhc: list[Path], nmf: Path | None):
@@ -125,7 +148,7 @@ def _print(posterior, show: int, out: Path | None) -> None:
     if drawn.stats.get("interrupted"):
         print("interrupted: fewer draws than were asked for")
     if out is not None:
-        print(f"Posterior: {out}")
+        print(f"Posterior: {out}\nReport: {out / 'report.html'}")
 
 
 def _rows(columns, label: str, show: int) -> list[list[str]]:

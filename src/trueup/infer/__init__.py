@@ -107,8 +107,9 @@ def infer(
     drawn = chosen.apply(state, _values(chosen, source), draws, measured.rng(), progress or _silent)
     if drawn.status != "solved":
         raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.status}")
-    noisy = _finest_values(measured) if ratios else None
-    return Posterior(measured.cells, drawn, describe(chosen), measured.digest, level, ratios, noisy)
+    noisy = None if chosen.released else _finest_values(measured)
+    released = source.counts if isinstance(source, Release) else None
+    return Posterior(measured.cells, drawn, describe(chosen), measured.digest, level, ratios, noisy, released)
 
 
 def _values(method: Method, source: Measurements | Release) -> NDArray:

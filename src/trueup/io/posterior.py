@@ -2,6 +2,7 @@
 
 manifest.json             method, parameters, diagnostics, digest of the public record it came from
 summary/*.parquet         mean, sd, median, interval and its mass for every count of a margin
+report.html               pictures and tables to read
 quantities.parquet        ratios and sums that the spec asks for, at every place
 draws.parquet             one row per draw and cell: chain, draw, the cell's keys, count
 """
@@ -22,7 +23,9 @@ from trueup.model.posterior import Posterior
 from trueup.version import __version__
 
 
-def write_posterior(out: Path, posterior: Posterior, *, draws: bool = True, as_csv: bool = False) -> None:
+def write_posterior(
+    out: Path, posterior: Posterior, *, draws: bool = True, as_csv: bool = False, page: str = ""
+) -> None:
     """Write a posterior as a folder, whole or not at all.
 
     Parameters
@@ -33,6 +36,8 @@ def write_posterior(out: Path, posterior: Posterior, *, draws: bool = True, as_c
         Whether to write the draws.
     as_csv
         CSV instead of Parquet.
+    page
+        Its report, if there is to be one.
 
     Raises
     ------
@@ -62,6 +67,8 @@ def write_posterior(out: Path, posterior: Posterior, *, draws: bool = True, as_c
             write(folder / f"quantities.{ending}", posterior.ratio_summary())
         if draws:
             write(folder / f"draws.{ending}", _long(posterior))
+        if page:
+            (folder / "report.html").write_text(page, encoding="utf-8")
         text = json.dumps(_manifest(posterior), indent=2, sort_keys=True, default=str)
         (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
 

@@ -194,7 +194,12 @@ class Posterior:
     ratios
         Ratios the spec asks for; see `ratio_summary`.
     noisy
-        `(n,)` each cell's own noisy value and its variance, NaN where there is none; with ratios only.
+        `(n,)` each cell's own noisy value and its variance, NaN where there is none; None where no
+        noisy value is known.
+    released
+        `(n,)` released counts, where it was made from a release.
+    chosen
+        Labels of counts that its report shows beside the largest and the smallest.
 
     Examples
     --------
@@ -213,6 +218,8 @@ class Posterior:
     level: float = 0.9
     ratios: tuple[Ratio, ...] = ()
     noisy: tuple[Reals, Reals] | None = None
+    released: NDArray | None = None
+    chosen: tuple[str, ...] = ()
 
     @property
     def draws(self) -> NDArray:

@@ -14,6 +14,7 @@ from trueup.ledger.planning import Allocation
 from trueup.model.assessment import Assessment
 from trueup.model.by_blocks import ReleaseByBlocks
 from trueup.model.measurements import Measurements
+from trueup.model.posterior import Posterior
 from trueup.model.release import Release
 from trueup.model.spec import Spec
 from trueup.report.blocks import Page
@@ -21,6 +22,7 @@ from trueup.report.of_assessment import assessment_page
 from trueup.report.of_blocks import blocks_page
 from trueup.report.of_measurements import measurements_page
 from trueup.report.of_plan import plan_page
+from trueup.report.of_posterior import posterior_page
 from trueup.report.of_release import release_page
 from trueup.report.origin import Ledger
 from trueup.report.page import html
@@ -32,6 +34,7 @@ PAGES: dict[type, Callable[[Any, Spec, Ledger], Page]] = {
     ReleaseByBlocks: blocks_page,
     Allocation: plan_page,
     Assessment: assessment_page,
+    Posterior: posterior_page,
 }
 """The layout of every kind of record."""
 
@@ -42,7 +45,7 @@ def render(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
     Parameters
     ----------
     record
-        `Measurements`, `Release`, `ReleaseByBlocks`, a planned `Allocation` or an `Assessment`.
+        `Measurements`, `Release`, `ReleaseByBlocks`, a planned `Allocation`, an `Assessment` or a `Posterior`.
     spec
         The spec that it was made from.
     ledger

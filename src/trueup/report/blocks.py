@@ -12,6 +12,7 @@ from typing import ClassVar
 from trueup.report.charts import Chart
 from trueup.report.curves import Plot
 from trueup.report.pictures import Figure
+from trueup.report.ridges import Ridges
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Table:
         return len(self.columns[0].cells)
 
 
-Block = Text | Notice | Facts | Table | Figure | Chart | Plot
+Block = Text | Notice | Facts | Table | Figure | Chart | Plot | Ridges
 
 
 @dataclass(frozen=True)

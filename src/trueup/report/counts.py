@@ -46,7 +46,9 @@ def noisy_counts(measurements: Measurements, unit: str) -> Section:
     cells = measurements.cells
     margins = dict.fromkeys(canonical(cells, h.margin) for h in measurements.headers if not h.exact)
     tables = (
-        _table(cells, m, "noisy counts", "measurements", lambda at, m=m: _noisy(measurements, m, unit, at))
+        counts_table(
+            cells, m, "noisy counts", "measurements", lambda at, m=m: _noisy(measurements, m, unit, at)
+        )
         for m in margins
     )
     return Section("counts", "The noisy counts", (text, *tables))
@@ -84,10 +86,10 @@ def _released(release: Release, margin: Margin, unit: str) -> Table:
             found.append(_margin_column(errors[at], unit))
         return found
 
-    return _table(release.cells, margin, "released counts", "counts", columns)
+    return counts_table(release.cells, margin, "released counts", "counts", columns)
 
 
-def _table(
+def counts_table(
     cells: Cells, margin: Margin, what: str, folder: str, columns: Callable[[slice], Sequence[Column]]
 ) -> Table:
     size = cells.size(margin)
@@ -116,7 +118,7 @@ def _places(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
     used, inverse = np.unique(place, return_inverse=True)
     codes = [cells.tree.label(margin.level, int(p)) for p in used]
     found = [Column("Code", [codes[i] for i in inverse])]
-    if (names := _names(cells, level, used)) is not None:
+    if (names := place_names(cells, level, used)) is not None:
         found = [Column(plain(margin.level).capitalize(), [names[i] for i in inverse]), *found]
     else:
         found = [Column(plain(margin.level).capitalize(), found[0].cells)]
@@ -126,7 +128,7 @@ def _places(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
     ]
 
 
-def _names(cells: Cells, level: int, places: NDArray) -> list[str] | None:
+def place_names(cells: Cells, level: int, places: NDArray) -> list[str] | None:
     """Readable names of places, each followed by its parent's where that has one."""
     tree = cells.tree
     if not tree.names or tree.names[level] is None:
