@@ -283,15 +283,20 @@ def is_missing(value: Any) -> bool:
 
 def _text(values: Sequence | NDArray, column: str, *, blank: bool = False) -> NDArray:
     """Return keys as fixed-width text; refuse missing ones, keep leading zeros."""
-    is_text = isinstance(values, np.ndarray) and values.dtype.kind == "U"
-    given = values if is_text else np.asarray(values, dtype=object)
-    missing = given == "" if is_text else np.array([is_missing(v) for v in given], dtype=bool)
-    if missing.any() and not blank:
+    text = _fixed_width(values)
+    if not blank and (text == "").any():
         raise DataError(
-            f"key column '{column}' is missing a value in row {int(np.flatnonzero(missing)[0]) + 1}",
+            f"key column '{column}' is missing a value in row {int(np.flatnonzero(text == '')[0]) + 1}",
             needed="a key in every row",
         )
-    return given if is_text else np.where(missing, "", given).astype(str)
+    return text
+
+
+def _fixed_width(values: Sequence | NDArray) -> NDArray:
+    if isinstance(values, np.ndarray) and values.dtype.kind == "U":
+        return values
+    given = np.asarray(values, dtype=object)
+    return np.where(np.array([is_missing(v) for v in given], dtype=bool), "", given).astype(str)
 
 
 def _paths(ids: NDArray, parents: NDArray) -> NDArray:
