@@ -1,6 +1,7 @@
-"""Lines of `docs/bad-input.md` for what costs, caps, ledgers and plans refuse.
+"""Lines of `docs/bad-input.md` for what costs, caps, ledgers and plans refuse, and what assess refuses.
 
-`python -m tests.bad_inputs` prints them; `tests/ledger/test_bad_input.py` holds the page to them.
+`python -m tests.bad_inputs` prints them; `test_bad_input.py` in `tests/ledger` and `tests/assess` hold the page to
+them.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from tests.assess.bad_input import BAD as BAD_ASSESSMENTS
 from tests.ledger.bad_input import BAD
 from tests.ledger.helpers import ledger_at, release
 
@@ -21,10 +23,10 @@ def fresh_ledger(folder: Path):
     return ledger
 
 
-def row(what, call, ledger) -> str:
+def row(what, call, *given) -> str:
     """One line of the page: the input, its error, what that says."""
     try:
-        call(ledger)
+        call(*given)
     except TrueupError as error:
         return f"| {what} | {type(error).__name__} | {error} |"
     raise AssertionError(f"{what} was not refused")
@@ -37,5 +39,10 @@ def rows() -> list[str]:
         return [row(what, call, ledger) for what, call, *_ in BAD]
 
 
+def assess_rows() -> list[str]:
+    """All lines of the table of assessments."""
+    return [row(what, call) for what, call, *_ in BAD_ASSESSMENTS]
+
+
 if __name__ == "__main__":
-    print("\n".join(rows()))
+    print("\n".join([*rows(), *assess_rows()]))

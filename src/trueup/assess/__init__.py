@@ -132,7 +132,9 @@ def assess(
     >>> abs(value - 2.29) < 6 * error, found.flags
     (True, ())
     """
-    _refuse_few(replicates, infer_replicates)
+    _refuse_unusable(replicates=replicates, infer_replicates=infer_replicates, workers=workers, seed=seed)
+    if list(sizes) != sorted(set(sizes)) or min(sizes, default=0) < 1:
+        raise SpecError("the size classes do not grow", needed="lower ends from 1 upwards, such as 1, 10, 100")
     known = read_truth(spec, truth, geography, public=public_truth)
     constraints = build_constraints(spec, known.cells)
     compared = compare(spec, constraints, methods, budgets, intervals, infer, draws=draws, level=level)
@@ -154,14 +156,15 @@ def assess(
     return _record(spec, known, constraints, compared, simulation, done, replicates)
 
 
-def _refuse_few(replicates: int, infer_replicates: int) -> None:
-    for name, number in (("replicates", replicates), ("infer_replicates", infer_replicates)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < FEWEST:
+def _refuse_unusable(**numbers: int) -> None:
+    """Refuse numbers that are too small: Monte Carlo errors cannot be told from a few replicates."""
+    least = {"workers": 1, "seed": 0}
+    for name, number in numbers.items():
+        lowest = least.get(name, FEWEST)
+        if isinstance(number, bool) or not isinstance(number, int) or number < lowest:
             shown = str(number) if isinstance(number, int) else f"a {type(number).__name__}"
-            raise SpecError(
-                f"{name} is {shown}",
-                needed=f"a whole number from {FEWEST}: Monte Carlo errors cannot be told from fewer",
-            )
+            why = ": Monte Carlo errors cannot be told from fewer" if lowest == FEWEST else ""
+            raise SpecError(f"{name} is {shown}", needed=f"a whole number from {lowest}{why}")
 
 
 def _limits(thresholds: Mapping[str, float], strata: Sequence[Strata]) -> dict[Margin, dict[str, float]]:
