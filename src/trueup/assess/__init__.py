@@ -134,7 +134,9 @@ def assess(
     """
     _refuse_unusable(replicates=replicates, infer_replicates=infer_replicates, workers=workers, seed=seed)
     if list(sizes) != sorted(set(sizes)) or min(sizes, default=0) < 1:
-        raise SpecError("the size classes do not grow", needed="lower ends from 1 upwards, such as 1, 10, 100")
+        raise SpecError(
+            "the size classes do not grow", needed="lower ends from 1 upwards, such as 1, 10, 100"
+        )
     known = read_truth(spec, truth, geography, public=public_truth)
     constraints = build_constraints(spec, known.cells)
     compared = compare(spec, constraints, methods, budgets, intervals, infer, draws=draws, level=level)
