@@ -60,6 +60,8 @@ def level_sizes(names: Sequence[str], leaves: int, most: Sequence[int]) -> list[
     >>> level_sizes(["county", "tract", "block group", "block"], 150_000, [999, 999_999, 9, 999])
     [58, 1562, 4412, 150000]
     """
+    if not names:
+        return []
     sizes = [1] + [round(leaves / TYPICAL[n]) if n in TYPICAL else 0 for n in names[:-1]] + [leaves]
     for at in range(1, len(sizes) - 1):
         if not sizes[at]:
@@ -68,7 +70,7 @@ def level_sizes(names: Sequence[str], leaves: int, most: Sequence[int]) -> list[
         sizes[at] = min(leaves, max(sizes[at - 1], sizes[at]))
     for at in range(len(sizes) - 1, 1, -1):
         sizes[at - 1] = max(sizes[at - 1], -(-sizes[at] // max(1, most[at - 1] * 3 // 4)))
-    if len(sizes) > 1 and sizes[1] > most[0]:
+    if sizes[1] > most[0]:
         raise SpecError(
             f"a region would have {sizes[1]:,} places of level '{names[0]}', whose codes tell {most[0]:,} apart",
             remedy="ask for fewer places, or lengthen the prefix of the level",

@@ -66,7 +66,9 @@ def stated(totals: Any = None, year: int = 2020) -> list[Region]:
             f"no totals of {year} come with trueup", needed=f"one of {YEARS}, or a table of totals"
         )
     own = files("trueup.synth") / "states.csv"
-    table, column = open_table(totals or str(own)), "persons" if totals is not None else f"persons_{year}"
+    table, column = (
+        (open_table(str(own)), f"persons_{year}") if totals is None else (open_table(totals), "persons")
+    )
     rows = select(table, ["name", column])
     persons = whole_counts(rows[column], column)
     codes = table.select(["code"])["code"] if "code" in table.columns() else _numbers(len(persons))
