@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from pandas import DataFrame
 
+from trueup.assess import assess
 from trueup.infer import infer
 from trueup.measure import plan_measurements, simulate
 from trueup.model.build import build_cells
@@ -89,10 +91,26 @@ RECORDS = {
         PLAIN.replace('"1/10"', "300").replace('"2/5"', "300").replace('"1/2"', "300")
     ),
     "release with a hostile title": lambda: _hostile(),
+    "assessment": lambda: assessed(),
+    "confidential assessment of one method": lambda: assessed(methods=(), budgets=(1,), public=False),
     "posterior of a release": lambda: posterior(PLAIN),
     "posterior of measurements with invariants": lambda: posterior(CROSSED, of_release=False),
     "posterior with ratios": lambda: posterior(CROSSED, of_release=False, ratios=RATIOS),
 }
+
+
+def assessed(methods=("tree-topdown", "tree-nonnegative"), budgets=(1, 2), public=True):
+    """Assess methods on made-up counts, some of them zero."""
+    spec = parse_spec(PLAIN)
+    names = ["Avalon", HOSTILE]
+    rows = {
+        "state": np.repeat(["01", "02"], 6),
+        "name": np.repeat(names, 6),
+        "bg": [f"{i:05d}" for i in range(12)],
+    }
+    truth = DataFrame(rows | {"n": [0, 0, 3, 4, 12, 13, 140, 150, 0, 9, 2000, 30]})
+    options = {"methods": methods, "budgets": budgets, "thresholds": {"block_group": 10}}
+    return assess(spec, truth, replicates=40, public_truth=public, **options), spec
 
 
 def _hostile() -> tuple[Release, Spec]:
