@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from tests.conformance.structures import STRUCTURES
 
-from trueup.model.measurements import split
+from trueup.errors import InfeasibleError, SpecError
+from trueup.model.cells import Attribute, Cells, Margin, Recode
+from trueup.model.constraints import Bound, Constraints, violations
+from trueup.model.measurements import Measured, split
+from trueup.model.tree import Tree
+from trueup.noise import DiscreteGaussian
+from trueup.noise.exact import Exact
+from trueup.reconcile import on_segments
 from trueup.reconcile.histogram_tree import HistogramTree
 from trueup.reconcile.on_segments import Summary, down, segment_plan, tie_seed, up
 
@@ -63,18 +72,156 @@ def by_segments(constraints, headers, values, seed, boundaries, size, **options)
     return tables.ravel()
 
 
+def whole_tree(constraints, headers, values, seed_of):
+    method = HistogramTree()
+    return method.apply(method.prepare(constraints, headers), values, np.random.default_rng(seed_of)).values
+
+
 @pytest.mark.parametrize("structure", HISTOGRAMS, ids=lambda s: s.name)
 def test_any_cutting_gives_the_integers_of_the_whole_tree(structure, rng):
     constraints, headers = structure.constraints, structure.headers
-    method = HistogramTree()
-    if method.refuses(constraints):
+    if HistogramTree().refuses(constraints):
         pytest.skip("beyond the method")
     values = structure.noisy_values(structure.true_counts(rng), rng)[0]
-    state = method.prepare(constraints, headers)
-    whole = method.apply(state, values, np.random.default_rng(7)).values
-    seed = tie_seed(np.random.default_rng(7))
+    whole = whole_tree(constraints, headers, values, 7)
     depth = len(constraints.cells.tree.levels)
-    for boundaries in ([], *([b] for b in range(1, depth - 1)), list(range(1, depth - 1))):
+    for boundaries in ([], *([b] for b in range(1, depth - 1))):
         for size in (1, 2, 1000):
-            cut = by_segments(constraints, headers, values, seed, boundaries, size)
+            cut = by_segments(constraints, headers, values, seed(7), boundaries, size)
             np.testing.assert_array_equal(cut, whole)
+
+
+def seed(number):
+    return tie_seed(np.random.default_rng(number))
+
+
+QUARTERS = Attribute(
+    "quarters",
+    ("home", "prison", "nursing", "college"),
+    recodes=(Recode("kind", ("home", "inside", "other"), (0, 1, 1, 2)),),
+)
+ADULT = Attribute("adult", ("no", "yes"))
+RACE = Attribute("race", ("a", "b", "c"))
+FEATURES = {
+    "plain": {},
+    "zeros": {"zeros": ({"quarters": "nursing", "adult": "no"},)},
+    "invariants": {"invariants": (Margin("l1"), Margin("l3", ("kind",)))},
+    "bounds": {"bounds": (Bound(Margin("l4", ("kind",)), lower=2, where=(("kind", "inside"),)),)},
+    "everything": {
+        "zeros": ({"quarters": "nursing", "adult": "no"}, {"quarters": "college", "race": "c"}),
+        "invariants": (Margin("l1"), Margin("l2", ("kind",))),
+        "bounds": (
+            Bound(Margin("l4", ("quarters",)), lower=1, where=(("quarters", "prison"),)),
+            Bound(Margin("l3"), lower=4),
+        ),
+    },
+}
+
+
+def ragged(rng):
+    """Five levels: places with one child, places that end early and stand for themselves below."""
+    ids, parents, row = ["r"], [""], ["r"]
+    for _ in range(4):
+        grown = [(f"{p}{i:02d}", p) for p in row for i in range(rng.integers(0 if len(row) > 2 else 2, 5))]
+        ids, parents, row = (
+            [*ids, *(c for c, _ in grown)],
+            [*parents, *(p for _, p in grown)],
+            [c for c, _ in grown],
+        )
+    return Tree.from_parents(ids, parents, [f"l{i}" for i in range(5)])
+
+
+def deep_problem(rng, features):
+    """Constraints, headers, and noisy values of a truth in which whole subtrees are empty and bounds hold."""
+    cells = Cells(ragged(rng), (QUARTERS, ADULT, RACE))
+    names = [(), ("kind",), ("quarters",), ("adult",), ("adult", "race"), ("quarters", "adult", "race")]
+    noisy = [Margin(level, n) for level in cells.tree.levels for n in names]
+    constraints = Constraints(cells, tuple(noisy), **features)
+    headers = tuple(
+        Measured("q", m, DiscreteGaussian(Fraction(int(rng.integers(1, 9))))) for m in noisy
+    ) + tuple(Measured("invariant", m, Exact()) for m in constraints.invariants)
+    counts = rng.poisson(rng.gamma(0.3, 4, cells.shape))
+    counts[cells.tree.ancestors(4, 1) == 1] = 0
+    if constraints.bounds:
+        counts[:, 1, 1, 0] += 4
+    counts = counts.ravel() * ~constraints.zero_cells
+    tables = [(cells.sum(counts, h.margin), 0 if h.exact else float(h.law.variance) ** 0.5) for h in headers]
+    return (
+        constraints,
+        headers,
+        np.concatenate([t + np.rint(rng.normal(0, 1, t.shape) * sd) for t, sd in tables]),
+    )
+
+
+@pytest.mark.parametrize("features", FEATURES.values(), ids=FEATURES.keys())
+def test_deep_ragged_trees_with_every_kind_of_constraint(features, rng):
+    constraints, headers, values = deep_problem(rng, features)
+    whole = whole_tree(constraints, headers, values, 3)
+    assert not violations(constraints, whole)
+    for header, part in zip(headers, split(values, headers, constraints.cells), strict=True):
+        if header.exact:
+            np.testing.assert_array_equal(constraints.cells.sum(whole, header.margin), part)
+    for boundaries, size in (([1], 1), ([2], 2), ([3], 3), ([1, 3], 1), ([1, 2, 3], 2)):
+        cut = by_segments(constraints, headers, values, seed(3), boundaries, size)
+        np.testing.assert_array_equal(cut, whole)
+
+
+def test_ties_settled_by_the_place_in_a_bundle_are_found_out(rng, monkeypatch):
+    """The mutant: keys that number the places of a segment from zero."""
+    constraints, headers, _ = deep_problem(rng, {})
+    cells = constraints.cells
+    alike = [cells.sum(np.ones(cells.n), h.margin) + 3 * (h.margin.level < "l3") for h in headers]
+    values = np.concatenate(alike)  # siblings tie for what is above
+    whole = whole_tree(constraints, headers, values, 3)
+    np.testing.assert_array_equal(by_segments(constraints, headers, values, seed(3), [2], 1), whole)
+    keys = on_segments.node_keys
+    monkeypatch.setattr(on_segments, "node_keys", lambda s, level, nodes: keys(s, level, nodes - nodes[0]))
+    assert (by_segments(constraints, headers, values, seed(3), [2], 1) != whole).any()
+
+
+def test_lower_bounds_bind_where_noise_would_break_them(rng):
+    constraints, headers, values = deep_problem(rng, FEATURES["bounds"])
+    constraints = replace(constraints, bounds=(replace(constraints.bounds[0], lower=4),))
+    free = replace(constraints, bounds=())
+    broken, kept = (whole_tree(c, headers, values, 3) for c in (free, constraints))
+    assert violations(constraints, broken)
+    inside = constraints.cells.sum(kept, constraints.bounds[0].margin).reshape(-1, 3)[:, 1]
+    assert inside.min() == 4
+    assert (inside > 4).any()
+
+
+def test_what_segments_cannot_keep_is_refused_in_words(rng):
+    constraints, headers, _ = deep_problem(rng, {})
+    cells, places = constraints.cells, constraints.cells.tree.sizes[4]
+    by_place = Bound(Margin("l4", ("quarters",)), lower=tuple(range(4 * places)))
+    crossing = (Bound(Margin("l4", ("quarters",)), lower=1), Bound(Margin("l4", ("race",)), lower=1))
+    zero = ({"quarters": "prison", "race": "a"},)
+    for features, match in (
+        ({"bounds": (by_place,)}, "differ from place to place"),
+        ({"bounds": (Bound(Margin("l4"), upper=3),)}, "no upper bounds"),
+        ({"bounds": crossing}, "crosses another"),
+    ):
+        with pytest.raises(SpecError, match=match):
+            segment_plan(Constraints(cells, constraints.margins, **features), headers)
+    finest = Bound(Margin("l4", ("quarters", "adult", "race")), lower=1)
+    with pytest.raises(InfeasibleError, match="where structural zeros allow none"):
+        segment_plan(Constraints(cells, constraints.margins, zeros=zero, bounds=(finest,)), headers)
+
+
+def test_contradictory_invariants_are_found_on_the_way_up(rng):
+    constraints, headers, values = deep_problem(rng, {"invariants": (Margin("l1"), Margin("l3"))})
+    values[-1] += 1
+    with pytest.raises(InfeasibleError, match="level 'l1' and of levels below"):
+        by_segments(constraints, headers, values, seed(3), [2], 1)
+
+
+def test_a_plan_is_small_and_a_summary_survives_a_file(rng, tmp_path):
+    constraints, headers, _ = deep_problem(rng, FEATURES["everything"])
+    plan = segment_plan(constraints, headers)
+    assert len(pickle.dumps(plan)) < 50_000
+    summary = Summary(rng.normal(size=(3, 4)), (rng.normal(size=(3, 2, 2)),), (np.arange(6).reshape(3, 2),))
+    np.savez(tmp_path / "summary.npz", **summary.arrays())
+    with np.load(tmp_path / "summary.npz") as file:
+        again = Summary.of_arrays(file)
+    assert again.arrays().keys() == summary.arrays().keys()
+    assert all(np.array_equal(again.arrays()[k], v) for k, v in summary.arrays().items())

@@ -22,6 +22,7 @@ import numpy as np
 
 from trueup.kernel.anova import Component, Marginal, marginalise, refines
 from trueup.kernel.histogram import HistogramTree
+from trueup.kernel.lower import Lower
 from trueup.kernel.nearest import TOLERANCE, Metric
 from trueup.kernel.stage import Coarse, Stage
 from trueup.kernel.transport import hashed
@@ -81,6 +82,7 @@ def settle(
     tolerance: float = TOLERANCE,
     keys: Sequence[np.ndarray] = (),
     above: np.ndarray | None = None,
+    lower: Sequence[Lower] = (),
 ) -> Settled:
     """Settle every level below its parents.
 
@@ -99,6 +101,7 @@ def settle(
     keys : per level (nodes,) uint64, which settle ties of rounding (see `node_keys`); without them the lowest
         index goes up
     above : (roots, n) the roots' tables, if these are settled already
+    lower : per level, closed lower bounds whose marginals are in the chains (see `kernel.lower`)
 
     Examples
     --------
@@ -117,7 +120,14 @@ def settle(
     results = [] if above is None else [_Result.given(above)]
     for level in range(len(results), tree.spine.depth):
         parents = None if level == 0 else results[-1].x[tree.spine.inner[level - 1]].astype(float)
-        stage = _Level.of(tree, estimates[level], level, parents, keys[level] if keys else None)
+        stage = _Level.of(
+            tree,
+            estimates[level],
+            level,
+            parents,
+            keys[level] if keys else None,
+            lower[level] if lower else None,
+        )
         mask = None if zeros is None or not zeros[level].any() else zeros[level]
         short = required[level] if required else [chains[level][-1]]
         pieces = [
@@ -201,6 +211,7 @@ class _Level:
     estimates: np.ndarray  # (nodes, n)
     parents: np.ndarray | None  # (parents, n); None at the root
     keys: np.ndarray | None  # (nodes,) for ties
+    lower: Lower | None
 
     @classmethod
     def of(
@@ -210,11 +221,13 @@ class _Level:
         level: int,
         parents: np.ndarray | None,
         keys: np.ndarray | None,
+        lower: Lower | None,
     ) -> _Level:
         variances = tuple(f.variance for f in tree.filters[level])
         size = tree.spine.size(level)
         first = np.arange(size) if level == 0 else tree.spine.firsts[level - 1]
-        return cls(Metric(tree.domain, variances, first, size, level > 0), estimates, parents, keys)
+        metric = Metric(tree.domain, variances, first, size, level > 0)
+        return cls(metric, estimates, parents, keys, lower)
 
     def pieces(self) -> Iterator[tuple[np.ndarray, slice]]:
         """Runs of parents whose children have few cells in all, and their rows."""
@@ -231,7 +244,8 @@ class _Level:
         metric, rows = self.metric.of_parents(keep)
         parents = None if self.parents is None else self.parents[keep]
         keys = None if self.keys is None else self.keys[rows]
-        return _Level(metric, self.estimates[rows], parents, keys)
+        lower = None if self.lower is None else self.lower.at(rows)
+        return _Level(metric, self.estimates[rows], parents, keys, lower)
 
     @cached_property
     def target(self) -> np.ndarray:
@@ -246,12 +260,17 @@ class _Level:
         for marginal in chain:
             mask = None if zeros is None else marginalise(~zeros, marginal) == 0
             stage = self._stage(marginal, coarse and Coarse.of(marginal, *coarse), mask)
+            least = None if self.lower is None else self.lower.of(marginal)
+            if least is not None:
+                stage = stage.above(least)
             x, residual, steps = stage.tables, parents, 0
             if how.nonnegative:
                 x, residual, steps = stage.nearest(how.tolerance)
             if how.integer:
                 x, missing = stage.rounded(x)
                 misplaced = misplaced + missing
+            if least is not None:
+                x = x + least
             coarse = (marginal, x)
             worst, iterations = np.maximum(worst, residual), max(iterations, steps)
         return _Result(x, worst, misplaced, iterations)

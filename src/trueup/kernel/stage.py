@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,6 +61,14 @@ class Stage:
     zeros: np.ndarray | None
     keys: np.ndarray | None
 
+    def above(self, least: np.ndarray) -> Stage:
+        """The same with bounds (rows, m) taken off the tables and all their sums."""
+        sums = None if self.sums is None else self.sums - self.metric.sums(least)
+        coarse = self.coarse
+        if coarse is not None:
+            coarse = Coarse(coarse.marginal, coarse.counts - marginalise(least, coarse.marginal))
+        return replace(self, tables=self.tables - least, sums=sums, coarse=coarse)
+
     @property
     def held(self) -> np.ndarray | None:
         """Cells that can only be zero: by definition, or since a sum that they belong to is zero."""
@@ -93,10 +101,10 @@ class Stage:
     ) -> tuple[np.ndarray, np.ndarray, int]:
         x, rest = np.where(known[:, None], forced, 0.0), np.flatnonzero(~known)
         metric, parents = self.metric.of_rows(rest)
-        residual, steps = np.zeros(self.metric.counts.size), 0
+        steps = 0
         left = None if self.sums is None else self.sums - self.metric.sums(x)
-        if left is not None:
-            residual = np.abs(left).max(axis=1)  # where no row is left, of the sums
+        # Where no row is left, what the sums miss.
+        residual = np.zeros(self.metric.counts.size) if left is None else np.abs(left).max(axis=1)
         if rest.size:
             tables = self.tables[rest] if left is None else metric.tie(self.tables[rest], left[parents])
             x[rest], residual[parents], steps = nearest_nonnegative(metric, tables, held[rest], tolerance)

@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.anova import Domain, Marginal, cell_groups, refines
+from trueup.kernel.anova import Domain, Marginal, cell_groups, marginalise, refines, shape
 from trueup.kernel.fold import Fold
 from trueup.kernel.histogram import Estimates, HistogramTree, determines
+from trueup.kernel.lower import Lower, close_bounds
 from trueup.kernel.settle import Settled, chain, node_keys, settle
 from trueup.kernel.spine import Spine
 from trueup.kernel.structural_zeros import close, restrict
 from trueup.model.cells import Cells, Margin
-from trueup.model.constraints import Constraints
+from trueup.model.constraints import Bound, Constraints
 from trueup.model.measurements import Measured, split
 from trueup.model.release import Solution
 from trueup.reconcile.on_linear import LinearProblem
@@ -44,6 +45,8 @@ class HistogramProblem:
         Per level, invariants of deeper levels that are repeated there (empty unless asked for).
     fold
         How structural zeros were taken out of the histograms beforehand, where that was possible.
+    lower
+        Per level, lower bounds with those of the places below added up (empty if there are none).
     """
 
     constraints: Constraints
@@ -52,6 +55,7 @@ class HistogramProblem:
     zeros: tuple[NDArray[np.bool_], ...]
     inherited: tuple[tuple[Margin, ...], ...]
     fold: Fold
+    lower: tuple[Lower, ...]
 
     @property
     def cells(self) -> Cells:
@@ -85,7 +89,8 @@ class HistogramProblem:
     def tiled(self, copies: int) -> HistogramProblem:
         """The same problem for several rows of values at once."""
         zeros = tuple(np.tile(mask, (copies, 1)) for mask in self.zeros)
-        return replace(self, tree=self.tree.tiled(copies), zeros=zeros) if copies > 1 else self
+        lower = tuple(part.at(np.tile(np.arange(len(part.tables[0])), copies)) for part in self.lower)
+        return replace(self, tree=self.tree.tiled(copies), zeros=zeros, lower=lower) if copies > 1 else self
 
     def least_squares(self, values: NDArray) -> tuple[Estimates, float]:
         """Estimates of values `(b, q)`, structural zeros held; and what is left on the zeros (counts).
@@ -121,12 +126,14 @@ class HistogramProblem:
                 node_keys(seeds, level, np.arange(spine.size(level) // seeds.size))
                 for level in range(spine.depth)
             ],
+            lower=self.lower,
         )
 
     def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:
-        """Nested marginals to settle at a level: the exact ones there or below, then what fits of `wanted`."""
+        """Nested marginals to settle at a level: the exact and bounded ones there or below, then what fits of `wanted`."""
         exact = [m for plan in self.tree.plan[level:] for m, variance in plan if variance == 0]
-        return chain(wanted, self.fold.marginal(detailed(self.cells)), exact)
+        bounded = self.lower[0].marginals if self.lower else ()
+        return chain(wanted, self.fold.marginal(detailed(self.cells)), [*exact, *bounded])
 
     def marginal(self, attributes: Sequence[str]) -> Marginal:
         """The marginal of the (folded) histograms by the named attributes and recodes."""
@@ -172,12 +179,15 @@ def detailed(cells: Cells) -> Marginal:
 
 def refuses_on_histogram(constraints: Constraints) -> str | None:
     """What the histogram kernels cannot keep."""
-    if constraints.bounds:
-        return "it keeps no bounds on crossing margins"
-    tables = [constraints.cells.marginal(m.attributes) for m in constraints.invariants]
-    for margin, mine in zip(constraints.invariants, tables, strict=True):
+    if any(b.upper is not None for b in constraints.bounds):
+        return "it keeps no upper bounds on crossing margins"
+    if constraints.bounds and not constraints.nonnegative:
+        return "it keeps lower bounds on nonnegative counts only"
+    margins = (*constraints.invariants, *(b.margin for b in constraints.bounds))
+    tables = [constraints.cells.marginal(m.attributes) for m in margins]
+    for margin, mine in zip(margins, tables, strict=True):
         if not all(refines(mine, other) or refines(other, mine) for other in tables):
-            return f"its invariants must be nested, and '{margin}' crosses another"
+            return f"its invariants and bounds must be nested, and '{margin}' crosses another"
     return None
 
 
@@ -212,7 +222,56 @@ def histogram_problem(
         refuse_undetermined(domain, plan[level], cells, levels[level])
     tree = HistogramTree.prepare(domain, Spine(cells.tree.child_ptr), plan, upward=upward)
     zeros = _zeros(constraints, tree.spine) if fold.trivial else ()
-    return HistogramProblem(constraints, tuple(headers), tree, zeros, inherited, fold)
+    marginals = bounded_marginals(constraints, fold)
+    own = [level_bounds(constraints, fold, marginals, level) for level in levels] if marginals else []
+    lower = close_bounds(tree.spine, marginals, own) if marginals else ()
+    return HistogramProblem(constraints, tuple(headers), tree, zeros, inherited, fold, lower)
+
+
+def bounded_marginals(constraints: Constraints, fold: Fold) -> list[Marginal]:
+    """The marginals of the (folded) histograms that have lower bounds, coarse to fine."""
+    cells = constraints.cells
+    found = [fold.marginal(cells.marginal(b.margin.attributes)) for b in constraints.bounds]
+    return chain((), found[-1], found[:-1]) if found else []
+
+
+def level_bounds(
+    constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str
+) -> list[NDArray[np.int64]]:
+    """A level's own lower bounds for every bounded marginal; zero where there is none.
+
+    `(places, groups)`, or `(1, groups)` if they are the same at every place.
+    """
+    tables = [np.zeros((1, int(np.prod(shape(m)))), np.int64) for m in marginals]
+    for bound in constraints.bounds:
+        mine = constraints.cells.marginal(bound.margin.attributes)
+        at = next(i for i, m in enumerate(marginals) if _same(m, fold.marginal(mine)))
+        if bound.margin.level == level:
+            least = _least(constraints.cells, bound)
+            _refuse_impossible(bound, least, fold.columns(mine))
+            tables[at] = np.maximum(tables[at], least[:, fold.columns(mine)])
+    return tables
+
+
+def _least(cells: Cells, bound: Bound) -> NDArray[np.int64]:
+    inside = (
+        marginalise(cells.where(dict(bound.where)).reshape(1, -1), cells.marginal(bound.margin.attributes))
+        > 0
+    )
+    lower = np.asarray(bound.lower or 0)
+    return np.where(inside, np.maximum(lower.reshape(-1, inside.size) if lower.ndim else lower, 0), 0)
+
+
+def _same(one: Marginal, other: Marginal) -> bool:
+    return refines(one, other) and refines(other, one)
+
+
+def _refuse_impossible(bound: Bound, least: NDArray, possible: NDArray[np.int64]) -> None:
+    if np.delete(least, possible, axis=1).any():
+        raise InfeasibleError(
+            f"the bound on '{bound.margin}' asks for counts where structural zeros allow none",
+            remedy="correct one of them",
+        )
 
 
 def small_fold(constraints: Constraints) -> Fold | None:
@@ -320,7 +379,7 @@ def _solve(
     if settled.misplaced or settled.residual > UNSETTLED:
         if error := problem.conflict(values):
             raise error
-        status = "invariants or structural zeros leave no room under some place"
+        status = "invariants, bounds or structural zeros leave no room under some place"
     counts = settled.values[-1].reshape(len(values), problem.cells.shape[0], -1)
     return (counts.astype(np.int64) if integer else counts), status, stats
 

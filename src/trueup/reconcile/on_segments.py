@@ -24,8 +24,9 @@ less than to keep its estimates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.anova import Domain, Marginal, cell_groups
 from trueup.kernel.fold import Fold
 from trueup.kernel.histogram import HistogramTree
+from trueup.kernel.lower import Lower, close_bounds
 from trueup.kernel.settle import chain, node_keys, settle
 from trueup.kernel.spine import Spine
 from trueup.model.constraints import Constraints
@@ -43,8 +45,10 @@ from trueup.reconcile.on_histogram import (
     CONFLICT,
     FUSED_CODES,
     UNSETTLED,
+    bounded_marginals,
     detailed,
     domain_of,
+    level_bounds,
     level_plans,
     refuse_undetermined,
     refuses_on_histogram,
@@ -74,6 +78,8 @@ class SegmentPlan:
         Per level, the nested marginals to settle, and the shorter chain if these leave no room.
     nonnegative, integer
         Whether counts below zero are refused; whether to round.
+    bounded, bounds
+        Marginals with lower bounds, and per level and such marginal the bounds `(1, groups)` of every place.
     """
 
     levels: tuple[str, ...]
@@ -85,6 +91,8 @@ class SegmentPlan:
     required: tuple[tuple[Marginal, ...], ...]
     nonnegative: bool
     integer: bool
+    bounded: tuple[Marginal, ...]
+    bounds: tuple[tuple[NDArray[np.int64], ...], ...]
 
     @property
     def cells(self) -> int:
@@ -170,37 +178,46 @@ class Summary:
         `(places, n)` coefficients of the estimates from the subtrees, in the basis of the plan.
     covariances
         Per component, `(places, D, D)`.
+    bounds
+        Per bounded marginal, `(places, groups)` the least that the bounds of a place and of those below allow.
     """
 
     estimates: NDArray[np.float64]
     covariances: tuple[NDArray[np.float64], ...]
+    bounds: tuple[NDArray[np.int64], ...] = ()
 
     @classmethod
     def join(cls, parts: Sequence[Summary]) -> Summary:
         """Summaries of neighbouring segments, in the order of their places."""
-        covariances = zip(*(p.covariances for p in parts), strict=True)
-        return cls(
-            np.concatenate([p.estimates for p in parts]), tuple(np.concatenate(part) for part in covariances)
-        )
+        named = [p.arrays() for p in parts]
+        return cls.of_arrays({name: np.concatenate([n[name] for n in named]) for name in named[0]})
 
     def of(self, places: slice) -> Summary:
         """Only some of the places: those at the bottom of a segment are `segment.places(segment.bottom)`."""
-        return Summary(self.estimates[places], tuple(c[places] for c in self.covariances))
+        return Summary.of_arrays({name: part[places] for name, part in self.arrays().items()})
 
-    def arrays(self) -> dict[str, NDArray[np.float64]]:
+    def arrays(self) -> dict[str, NDArray]:
         """The same as named arrays, one row a place, for `numpy.savez` or columns of Arrow."""
+        covariances = {f"covariance_{i}": c.reshape(len(c), -1) for i, c in enumerate(self.covariances)}
         return {
             "estimates": self.estimates,
-            **{f"covariance_{i}": c.reshape(len(c), -1) for i, c in enumerate(self.covariances)},
+            **covariances,
+            **{f"bound_{i}": b for i, b in enumerate(self.bounds)},
         }
 
     @classmethod
-    def of_arrays(cls, arrays) -> Summary:
+    def of_arrays(cls, arrays: Mapping[str, NDArray]) -> Summary:
         """What `arrays` gave."""
-        parts = [arrays[f"covariance_{i}"] for i in range(len(arrays.keys()) - 1)]
+        parts = _numbered(arrays, "covariance")
         sides = [int(np.sqrt(p.shape[1])) for p in parts]
         squares = (p.reshape(len(p), d, d) for p, d in zip(parts, sides, strict=True))
-        return cls(arrays["estimates"], tuple(squares))
+        return cls(arrays["estimates"], tuple(squares), tuple(_numbered(arrays, "bound")))
+
+
+def _numbered(arrays: Mapping[str, NDArray], name: str) -> list[NDArray]:
+    """Arrays `name_0`, `name_1`, ..., as many as there are."""
+    keys = takewhile(lambda key: key in arrays, (f"{name}_{i}" for i in count()))
+    return [arrays[key] for key in keys]
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,11 +263,21 @@ def segment_plan(
             needed=f"at most {FUSED_CODES} combinations of the attributes that the zeros name",
             remedy="reconcile the whole tree at once with the method 'histogram-tree'",
         )
+    if not all(b.lower is None or isinstance(b.lower, int) for b in constraints.bounds):
+        raise SpecError(
+            "lower bounds that differ from place to place",
+            needed="one bound for all places of a level",
+            remedy="reconcile the whole tree at once with the method 'histogram-tree'",
+        )
     plans = level_plans(constraints, headers, fold)
     domain = domain_of(cells, fold, plans)
     refuse_undetermined(domain, plans[-1], cells, cells.tree.levels[-1])
     finest = fold.marginal(detailed(cells))
-    exact = [[m for p in plans[level:] for m, variance in p if variance == 0] for level in range(len(plans))]
+    bounded = bounded_marginals(constraints, fold)
+    exact = [
+        [*(m for p in plans[level:] for m, variance in p if variance == 0), *bounded]
+        for level in range(len(plans))
+    ]
     return SegmentPlan(
         cells.tree.levels,
         domain,
@@ -261,6 +288,8 @@ def segment_plan(
         tuple(tuple(chain((), finest, e)) for e in exact),
         constraints.nonnegative,
         integer,
+        tuple(bounded),
+        tuple(tuple(level_bounds(constraints, fold, bounded, name)) for name in cells.tree.levels),
     )
 
 
@@ -285,7 +314,9 @@ def up(segment: Segment, answers: Answers, below: Summary | None = None) -> Summ
     estimates = _estimates(segment, tree, answers, below)[0]
     shapes = [(len(estimates), *f.variance.shape[1:]) for f in tree.filters[0]]
     covariances = (np.broadcast_to(f.variance, s) for f, s in zip(tree.filters[0], shapes, strict=True))
-    return Summary(estimates, tuple(np.ascontiguousarray(c) for c in covariances))
+    lower = _lower(segment, below)
+    bounds = lower[0].tables if lower else ()
+    return Summary(estimates, tuple(np.ascontiguousarray(c) for c in covariances), bounds)
 
 
 def down(
@@ -324,6 +355,7 @@ def down(
         integer=plan.integer,
         keys=keys,
         above=None if above is None else above[:, plan.fold.kept],
+        lower=_lower(segment, below),
     )
     first = int(above is not None)
     stats = {
@@ -353,6 +385,13 @@ def _tree(segment: Segment, below: Summary | None) -> HistogramTree:
         plan = (*plan[:-1], ())
     covariances = () if below is None else below.covariances
     return HistogramTree.prepare(segment.plan.domain, segment.spine, plan, below=covariances)
+
+
+def _lower(segment: Segment, below: Summary | None) -> tuple[Lower, ...]:
+    if not segment.plan.bounded:
+        return ()
+    own = segment.plan.bounds[segment.top : segment.bottom + 1]
+    return close_bounds(segment.spine, segment.plan.bounded, own, () if below is None else below.bounds)
 
 
 def _estimates(
