@@ -54,3 +54,90 @@ def test_an_occupied_folder_and_missing_files_are_refused(bundle, tmp_path):
     done = run("infer", spec)
     assert done.returncode == 2
     assert "a spec is given without measurements" in " ".join(done.stderr.split())
+
+
+NMF = """
+format = 1
+title = "Persons in group quarters"
+table = { name = "pl94", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "replace" }
+level = [{ name = "US" }, { name = "Block", column = "geocode" }]
+attribute = [{ name = "hhgq", values = ["household", "prison"] }]
+query = [{ name = "total", levels = ["US"], rho = 1 }, { name = "detailed", attributes = ["hhgq"], levels = ["Block"], rho = 1 }]
+"""
+
+
+def test_published_noisy_measurement_files_are_read_with_their_bounds(tmp_path):
+    (tmp_path / "pl94.toml").write_text(NMF)
+    rows = {
+        "US.parquet/DPQuery": [("0", "total_dpq", "[1]", "[21]", "1.5", "NULL")],
+        "Block.parquet/DPQuery": [
+            ("044001", "detailed_dpq", "[2]", "[12, -2]", "4.0", "NULL"),
+            ("044002", "detailed_dpq", "[2]", "[8, 1]", "4.0", "NULL"),
+        ],
+        "Block.parquet/Constraint": [
+            ("044001", "hhgq_total_lb_con", "[2]", "[0, 3]", "0.0", "'>='"),
+            ("044002", "hhgq_total_lb_con", "[2]", "[0, 0]", "0.0", "'>='"),
+        ],
+    }
+    for folder, lines in rows.items():
+        (tmp_path / "nmf" / folder).mkdir(parents=True)
+        values = ", ".join(
+            f"('{g}', '{q}', {s}, {v}, {x}::DOUBLE, {sign}::VARCHAR)" for g, q, s, v, x, sign in lines
+        )
+        names = "t(geocode, query_name, query_shape, value, variance, sign)"
+        duckdb.sql(f"SELECT * FROM (VALUES {values}) AS {names}").write_parquet(
+            str(tmp_path / "nmf" / folder / "part0.parquet")
+        )
+    done = run(
+        "infer",
+        tmp_path / "pl94.toml",
+        "--nmf",
+        tmp_path / "nmf",
+        "--draws",
+        40,
+        "--out",
+        tmp_path / "out",
+        "--csv",
+    )
+    assert done.returncode == 0, done.stderr
+    draws = (tmp_path / "out" / "draws.csv").read_text().split()[1:]
+    prison = [int(row.split(",")[-1]) for row in draws if ",044001," in row and ",prison," in row]
+    assert len(prison) == 40
+    assert min(prison) >= 3
+
+
+RELEASED = """
+format = 1
+title = "Areas"
+table = { name = "areas", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "county", column = "county" }]
+query = [{ name = "total", epsilon = { all = "1/2", county = "1/2" } }]
+reconcile = { method = "multinomial-mode" }
+infer = { method = "released-multinomial" }
+"""
+
+
+def test_released_counts_alone_have_a_posterior(tmp_path):
+    spec, table = write_areas(tmp_path, spec=RELEASED, table="county,n\na,40\nb,7\nc,0\n")
+    assert run("release", spec, "--data", table, "--out", tmp_path / "bundle").returncode == 0
+    done = run("infer", tmp_path / "bundle", "--draws", 200, "--out", tmp_path / "posterior")
+    assert done.returncode == 0, done.stderr
+    assert "200 independent draws by method 'released-multinomial'" in done.stdout
+    page = (tmp_path / "posterior" / "report.html").read_text()
+    assert "true count − released count" in page
+    assert "noisy count</li>" not in page  # whoever has released counts alone does not know them
+
+
+def test_a_released_prior_of_another_name_is_refused(tmp_path):
+    entry = 'infer = { method = "released-multinomial", release = "sample" }'
+    spec, table = write_areas(
+        tmp_path,
+        spec=RELEASED.replace('infer = { method = "released-multinomial" }', entry),
+        table="county,n\na,4\nb,7\n",
+    )
+    assert run("release", spec, "--data", table, "--out", tmp_path / "bundle").returncode == 0
+    done = run("infer", tmp_path / "bundle", "--draws", 9)
+    assert done.returncode == 2
+    assert "not by 'multinomial-sample'" in " ".join(done.stderr.split())

@@ -6,12 +6,14 @@ import duckdb
 import numpy as np
 import pytest
 
-from trueup.errors import DataError
+from trueup.errors import DataError, InfeasibleError
 from trueup.infer import infer
-from trueup.io.nmf import read_nmf, write_nmf
+from trueup.io.nmf import read_nmf
+from trueup.io.nmf_writer import write_nmf
 from trueup.io.sdhc import PUBLISHED
 from trueup.measure import public_cells
 from trueup.model.cells import Margin
+from trueup.model.constraints import Bound
 from trueup.model.measurements import Measured, Measurements
 from trueup.model.spec import parse_spec
 from trueup.noise import law_named
@@ -96,3 +98,112 @@ def test_missing_levels_and_columns_are_named(written, tmp_path):
             other.unlink()
     with pytest.raises(DataError, match="lack the column 'variance'"):
         read_nmf(SPEC, root)
+
+
+WITH_QUARTERS = parse_spec("""
+format = 1
+title = "Persons in group quarters"
+table = { name = "pl94", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "replace" }
+level = [{ name = "US" }, { name = "State", column = "geocode", prefix = 3 }, { name = "Block", column = "geocode" }]
+attribute = [{ name = "hhgq", values = ["household", "nursing", "prison"] }]
+query = [{ name = "total", levels = ["State", "Block"], rho = 1 },
+         { name = "detailed", attributes = ["hhgq"], levels = ["Block"], rho = 1 }]
+[infer]
+method = "tree-exact"
+""")
+
+
+@pytest.fixture
+def quarters(tmp_path):
+    """Blocks with facilities: at least one person in each, and none where there is no facility."""
+    import pandas
+
+    codes = ["044001", "044002", "145001"]
+    cells = public_cells(WITH_QUARTERS, pandas.DataFrame({"geocode": codes, "hhgq": "prison", "n": 0}))
+    finest = Margin("Block", ("hhgq",))
+    law = law_named("discrete-gaussian")("9")
+    headers = (
+        Measured("total", Margin("State"), law),
+        Measured("total", Margin("Block"), law),
+        Measured("detailed", finest, law),
+        Measured("invariant", Margin("State"), law_named("exact")()),
+    )
+    values = (
+        np.array([51, 8]),
+        np.array([20, 30, 9]),
+        np.array([18, -3, 2, 25, 4, -2, 7, 5, -4]),
+        np.array([50, 9]),
+    )
+    bounds = (
+        Bound(finest, lower=(0.0, 2.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 0.0)),
+        Bound(finest, upper=(99.0, 40.0, 0.0, 99.0, 0.0, 40.0, np.inf, np.inf, np.inf)),
+    )
+    measured = Measurements(cells, headers, values, PUBLISHED, bounds=bounds)
+    write_nmf(tmp_path, WITH_QUARTERS, measured)
+    return tmp_path, measured
+
+
+def test_bounds_on_group_quarters_come_back(quarters):
+    root, measured = quarters
+    again = read_nmf(WITH_QUARTERS, root)
+    assert again.bounds == measured.bounds
+    assert again.digest != Measurements(again.cells, again.headers, again.values, PUBLISHED).digest
+    with duckdb.connect() as connection:
+        files = [str(p) for p in root.rglob("Constraint/**/*.parquet") if p.is_file()]
+        rows = connection.read_parquet(files).select("query_name, sign").distinct().fetchall()
+    assert set(rows) == {("total_con", "="), ("hhgq_total_lb_con", ">="), ("hhgq_total_ub_con", "<=")}
+
+
+def test_bounds_hold_in_every_draw_and_matter(quarters):
+    root, _ = quarters
+    read = read_nmf(WITH_QUARTERS, root)
+    draws = infer(WITH_QUARTERS, read, draws=400).draws[0]
+    assert (draws[:, 1] >= 2).all()
+    assert (draws[:, 5] >= 3).all()
+    assert (draws[:, [2, 4]] == 0).all()
+    assert (draws.reshape(400, 3, 3).sum(axis=2)[:, :2].sum(axis=1) == 50).all()
+    unbounded = Measurements(read.cells, read.headers, read.values, PUBLISHED)
+    assert infer(WITH_QUARTERS, unbounded, draws=400).draws[0][:, 1].min() < 2
+
+
+def rewrite(root, level, kind, column, change):
+    """Change one column of every constraint file of a level."""
+    for part in root.rglob("*.parquet"):
+        if part.is_file() and f"{level}.parquet" in part.parts and kind in part.parts:
+            with duckdb.connect() as connection:
+                connection.execute(f"CREATE TABLE t AS SELECT * REPLACE ({change} AS {column}) FROM '{part}'")
+                connection.table("t").write_parquet(str(part))
+
+
+def test_unknown_signs_and_places_are_named(quarters):
+    root, _ = quarters
+    rewrite(root, "Block", "Constraint", "sign", "replace(sign, '>=', '>')")
+    with pytest.raises(DataError, match="has the sign '>'"):
+        read_nmf(WITH_QUARTERS, root)
+    rewrite(root, "Block", "Constraint", "sign", "replace(sign, '>', '>=')")
+    rewrite(root, "Block", "Constraint", "geocode", "'999999'")
+    with pytest.raises(DataError, match="names the place '999999'"):
+        read_nmf(WITH_QUARTERS, root)
+
+
+def test_constraints_on_what_a_spec_does_not_declare_are_left_alone(quarters):
+    root, _ = quarters
+    rewrite(root, "Block", "Constraint", "query_name", "'nurse_nva_0_con'")
+    assert read_nmf(WITH_QUARTERS, root).bounds == ()
+
+
+@pytest.mark.parametrize("variance", ["0.0", "NULL", "-1.0"])
+def test_zero_or_missing_variances_are_named(quarters, variance):
+    root, _ = quarters
+    rewrite(root, "Block", "DPQuery", "variance", f"CAST({variance} AS DOUBLE)")
+    with pytest.raises(DataError, match="has the variance"):
+        read_nmf(WITH_QUARTERS, root)
+
+
+def test_bounds_that_contradict_invariants_are_named(quarters):
+    _, measured = quarters
+    high = Bound(Margin("Block", ("hhgq",)), lower=(30.0,) * 9)
+    contradicting = Measurements(measured.cells, measured.headers, measured.values, PUBLISHED, bounds=(high,))
+    with pytest.raises(InfeasibleError, match="cannot hold together"):
+        infer(WITH_QUARTERS, contradicting)

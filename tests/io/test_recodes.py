@@ -11,7 +11,8 @@ import pytest
 
 from trueup import check_bundle, read_release, release
 from trueup.io.bundle import read_counts
-from trueup.io.nmf import read_nmf, write_nmf
+from trueup.io.nmf import read_nmf
+from trueup.io.nmf_writer import write_nmf
 from trueup.io.sdhc import PUBLISHED
 from trueup.measure import public_cells
 from trueup.model.cells import Margin

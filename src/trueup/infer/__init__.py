@@ -99,7 +99,7 @@ def infer(
     """
     measured = source.measurements if isinstance(source, Release) else source
     entry = dict(spec.infer) if isinstance(spec, Spec) else {}
-    constraints = build_constraints(spec, measured.cells) if isinstance(spec, Spec) else spec
+    constraints = build_constraints(spec, measured.cells, measured.bounds) if isinstance(spec, Spec) else spec
     ratios = tuple(_quantity(part) for part in entry.pop("quantity", ()))
     chosen = method or choose(entry, constraints, measured)
     registry.refuse(chosen, misfit(chosen, constraints, measured))

@@ -4,14 +4,18 @@
 
 A spec names the levels as the folders do (`US`, `State`, `County`, ...), takes each level's key as a
 prefix of the spine code `geocode`, lists attributes in the order of the files' axes, and declares the
-files' groupings of an axis (`hhinstlevels` of `hhgq`) as recodes under the files' names. Of the
-constraints, exact totals (`total_con`, sign `=`) are read as invariants; bounds on group quarters
-are not read.
+files' groupings of an axis (`hhinstlevels` of `hhgq`) as recodes under the files' names.
+
+Of the constraints, rows with sign `=` are read as invariants, rows with `>=` and `<=` (the least and
+most persons that group quarters of each type can hold: `hhgq_total_lb_con`, `hhgq_total_ub_con`) as
+bounds on their margin. Which margin that is, the name says: the attributes before `_total`. Names
+made of anything else than declared attributes (`nurse_nva_0_con`) state structural zeros, which a spec
+declares itself; they are not read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -23,25 +27,32 @@ from trueup.errors import DataError
 from trueup.io.sdhc import PUBLISHED
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Bound
 from trueup.model.measurements import Measured, Measurements
+from trueup.model.nested import canonical
 from trueup.model.spec import Query, Spec
 from trueup.model.tree import Tree
 from trueup.noise.discrete_gaussian import DiscreteGaussian
 from trueup.noise.exact import Exact
 from trueup.noise.law import Law
 
-_COLUMNS = ("geocode", "query_name", "query_shape", "value", "variance")
+_COLUMNS = {
+    "DPQuery": ("geocode", "query_name", "query_shape", "value", "variance"),
+    "Constraint": ("geocode", "query_name", "query_shape", "value", "sign"),
+}
 TOTAL, DETAILED = "total", "detailed"
+_ENDINGS = ("_dpq", "_con", "_lb", "_ub", "_total")
+_SIGNS = ("=", ">=", "<=")
 
 
 class Row(NamedTuple):
-    """One query at one place."""
+    """One query at one place; `given` is its variance, or the sign of a constraint."""
 
     geocode: str
     query: str
     shape: tuple[int, ...]
     values: NDArray[np.int64]
-    variance: str
+    given: str
 
 
 def read_nmf(spec: Spec, root: str | Path) -> Measurements:
@@ -59,11 +70,11 @@ def read_nmf(spec: Spec, root: str | Path) -> Measurements:
     ------
     DataError
         If a level, a query of some place or a column is missing, a value list has the wrong
-        length, or a variance is not positive.
+        length, a variance is not positive, or a sign is unknown.
 
     Examples
     --------
-    See `write_nmf`.
+    See `trueup.io.nmf_writer.write_nmf`.
     """
     root = Path(root)
     last = spec.levels[-1].name
@@ -75,11 +86,15 @@ def read_nmf(spec: Spec, root: str | Path) -> Measurements:
             for header, part in _measured(spec, cells, query, level, _rows(root, level, "DPQuery")):
                 headers.append(header)
                 values.append(part)
+    bounds: list[Bound] = []
     for level in spec.levels:
-        for header, part in _invariants(cells, level.name, _rows(root, level.name, "Constraint")):
-            headers.append(header)
-            values.append(part)
-    return Measurements(cells, tuple(headers), tuple(values), PUBLISHED)
+        for margin, sign, groups, part in _constraints(spec, cells, level.name, root):
+            if sign == "=":
+                headers.append(Measured("invariant", margin, Exact(), groups))
+                values.append(part)
+            else:
+                bounds.append(_bound(cells, margin, sign, groups, part))
+    return Measurements(cells, tuple(headers), tuple(values), PUBLISHED, bounds=tuple(bounds))
 
 
 def _rows(root: Path, level: str, kind: str) -> list[Row]:
@@ -95,9 +110,9 @@ def _rows(root: Path, level: str, kind: str) -> list[Row]:
         )
     with duckdb.connect(":memory:") as connection:
         relation = connection.read_parquet(files, union_by_name=True)
-        if missing := [name for name in _COLUMNS if name not in relation.columns]:
+        if missing := [name for name in _COLUMNS[kind] if name not in relation.columns]:
             raise DataError(f"the files of level '{level}' lack the column '{missing[0]}'")
-        rows = relation.select(", ".join(_COLUMNS)).fetchall()
+        rows = relation.select(", ".join(_COLUMNS[kind])).fetchall()
     return [Row(str(g), str(q), tuple(s), np.array(v, np.int64), str(x)) for g, q, s, v, x in rows]
 
 
@@ -121,27 +136,39 @@ def _measured(
     """Headers of one query at one level, one per variance."""
     margin = Margin(level, query.attributes)
     mine = [row for row in rows if _attributes(spec, row.query) == set(query.attributes)]
-    each = cells.size(margin) // cells.tree.sizes[cells.tree.level(level)]
-    if wrong := [row for row in mine if len(row.values) != each or int(np.prod(row.shape)) != each]:
-        raise DataError(
-            f"query '{wrong[0].query}' of '{wrong[0].geocode}' has {len(wrong[0].values)} values",
-            needed=f"{each} values",
-        )
+    _refuse_other_sizes(cells, margin, mine)
     place = _place_of(cells, level, mine)
     if sorted(row.geocode for row in mine) != sorted(place) or not mine:
         raise DataError(f"query '{query.name}' is not listed once for every place of level '{level}'")
     result = []
-    for variance in sorted({row.variance for row in mine}):
-        chosen = sorted((row for row in mine if row.variance == variance), key=lambda row: place[row.geocode])
-        groups = np.concatenate([place[row.geocode] * each + np.arange(each) for row in chosen])
-        header = Measured(query.name, margin, _law(query, variance), groups)
-        result.append((header, np.concatenate([row.values for row in chosen])))
+    for variance in sorted({row.given for row in mine}):
+        groups, part = _join([row for row in mine if row.given == variance], place)
+        result.append((Measured(query.name, margin, _law(query, variance), groups), part))
     return result
 
 
+def _refuse_other_sizes(cells: Cells, margin: Margin, rows: Iterable[Row]) -> None:
+    """Refuse value lists that are not as long as the margin has groups at each place."""
+    each = cells.size(margin) // cells.tree.sizes[cells.tree.level(margin.level)]
+    if wrong := [row for row in rows if len(row.values) != each or int(np.prod(row.shape)) != each]:
+        raise DataError(
+            f"query '{wrong[0].query}' of '{wrong[0].geocode}' has {len(wrong[0].values)} values",
+            needed=f"{each} values",
+        )
+
+
+def _join(rows: Iterable[Row], place: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Groups and values of rows of one margin, in the order of their places."""
+    ordered = sorted(rows, key=lambda row: place[row.geocode])
+    groups = [place[row.geocode] * len(row.values) + np.arange(len(row.values)) for row in ordered]
+    return np.concatenate(groups), np.concatenate([row.values for row in ordered])
+
+
 def _attributes(spec: Spec, name: str) -> set[str]:
-    """Attributes of a query's name: `hispanic * cenrace_dpq`."""
-    bare = name.removesuffix("_dpq").strip()
+    """Attributes of a query's or constraint's name: `hispanic * cenrace_dpq`, `hhgq_total_lb_con`."""
+    bare = name
+    for ending in _ENDINGS:
+        bare = bare.removesuffix(ending).strip()
     if bare == DETAILED:
         return {a.name for a in spec.attributes}
     return set() if bare == TOTAL else {factor.strip() for factor in bare.split("*")}
@@ -166,87 +193,38 @@ def _law(query: Query, variance: str) -> Law:
     return DiscreteGaussian(value)
 
 
-def _invariants(cells: Cells, level: str, rows: Sequence[Row]) -> list[tuple[Measured, NDArray[np.int64]]]:
-    """Exact totals of a level."""
-    place = _place_of(cells, level, rows)
-    totals = sorted((row for row in rows if row.query == "total_con"), key=lambda row: place[row.geocode])
-    if not totals:
-        return []
-    groups = np.array([place[row.geocode] for row in totals])
-    header = Measured("invariant", Margin(level), Exact(), groups)
-    return [(header, np.array([int(row.values[0]) for row in totals]))]
-
-
-def write_nmf(
-    root: str | Path, spec: Spec, measurements: Measurements, product: str = "US_Person_PL_PROD"
-) -> None:
-    """Write measurements in the published layout, places partitioned by the first three characters.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from trueup.model.spec import parse_spec
-    >>> spec = parse_spec('''
-    ... format = 1
-    ... title = "Two counties"
-    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
-    ... privacy = { unit = "person", neighbours = "replace" }
-    ... level = [{ name = "US" }, { name = "State", column = "geocode", prefix = 3 }, { name = "County", column = "geocode" }]
-    ... attribute = [{ name = "sex", values = ["f", "m"] }]
-    ... query = [{ name = "by sex", attributes = ["sex"], levels = ["State", "County"], rho = 1 }]
-    ... ''')
-    >>> cells = build_cells(spec, _tree(spec, np.array(["044001", "044003"])))
-    >>> law = DiscreteGaussian("9/4")
-    >>> headers = (Measured("by sex", Margin("State", ("sex",)), law), Measured("by sex", Margin("County", ("sex",)), law))
-    >>> noisy = Measurements(cells, headers, (np.array([7, -1]), np.array([4, 0, 3, 1])), PUBLISHED)
-    >>> root = tempfile.mkdtemp()
-    >>> write_nmf(root, spec, noisy)
-    >>> [v.tolist() for v in read_nmf(spec, root).values]
-    [[7, -1], [4, 0, 3, 1]]
-    """
-    tables: dict[tuple[str, str, str], list[tuple]] = {}
-    cells = measurements.cells
-    for header, values in zip(measurements.headers, measurements.values):
-        level = cells.tree.level(header.margin.level)
-        places = cells.tree.sizes[level]
-        each = cells.size(header.margin) // places
-        groups = np.arange(cells.size(header.margin)) if header.groups is None else header.groups
-        kind = "Constraint" if header.exact else "DPQuery"
-        for k in range(0, len(groups), each):
-            code = _code(cells, level, int(groups[k]) // each)
-            row = (
-                code,
-                *_query_columns(cells, header),
-                values[k : k + each].tolist(),
-                float(header.law.variance),
-            )
-            tables.setdefault((header.margin.level, kind, code[:3]), []).append(row)
-    for (level, kind, state), rows in tables.items():
-        folder = Path(root) / product / f"{level}.parquet" / kind / f"State={state}"
-        folder.mkdir(parents=True, exist_ok=True)
-        _write_part(folder / "part-0.parquet", rows)
-
-
-def _code(cells: Cells, level: int, place: int) -> str:
-    if level == 0:
-        return "0"
-    [column] = cells.tree.keys[level].values()
-    return str(column[place])
-
-
-def _query_columns(cells: Cells, header: Measured) -> tuple[str, list[int]]:
-    name = " * ".join(r.name for r in cells.kept(header.margin)) or TOTAL
-    shape = [r.size for r in cells.recodes(header.margin.attributes)] or [1]
-    return f"{name}_con" if header.exact else f"{name}_dpq", shape
-
-
-def _write_part(path: Path, rows: Sequence[tuple]) -> None:
-    import duckdb
-
-    with duckdb.connect(":memory:") as connection:
-        connection.execute(
-            "CREATE TABLE part (geocode VARCHAR, query_name VARCHAR, query_shape INTEGER[], value BIGINT[], "
-            "variance DOUBLE)"
+def _constraints(
+    spec: Spec, cells: Cells, level: str, root: Path
+) -> list[tuple[Margin, str, NDArray[np.int64], NDArray[np.int64]]]:
+    """Margin, sign, groups and values of every kind of constraint of a level."""
+    rows = _rows(root, level, "Constraint")
+    if strange := [row for row in rows if row.given not in _SIGNS]:
+        raise DataError(
+            f"constraint '{strange[0].query}' of '{strange[0].geocode}' has the sign '{strange[0].given}'",
+            needed=f"one of: {', '.join(_SIGNS)}",
         )
-        connection.executemany("INSERT INTO part VALUES (?, ?, ?, ?, ?)", list(rows))
-        connection.table("part").write_parquet(str(path))
+    place = _place_of(cells, level, rows)
+    if stray := [row for row in rows if row.geocode not in place]:
+        raise DataError(
+            f"constraint '{stray[0].query}' names the place '{stray[0].geocode}', which has no query"
+        )
+    views = [name for attribute in spec.attributes for name in attribute.views]
+    found = []
+    for query, sign in dict.fromkeys((row.query, row.given) for row in rows):
+        if not (named := _attributes(spec, query)) <= set(views):
+            continue
+        margin = canonical(cells, Margin(level, tuple(name for name in views if name in named)))
+        mine = [row for row in rows if (row.query, row.given) == (query, sign)]
+        _refuse_other_sizes(cells, margin, mine)
+        found.append((margin, sign, *_join(mine, place)))
+    return found
+
+
+def _bound(
+    cells: Cells, margin: Margin, sign: str, groups: NDArray[np.int64], values: NDArray[np.int64]
+) -> Bound:
+    """A limit on every group of a margin; infinite where none is listed."""
+    limits = np.full(cells.size(margin), -np.inf if sign == ">=" else np.inf)
+    limits[groups] = values
+    listed = tuple(limits.tolist())
+    return Bound(margin, lower=listed) if sign == ">=" else Bound(margin, upper=listed)

@@ -21,8 +21,15 @@ def _attribute(part: AttributePart) -> Attribute:
     return Attribute(part.name, part.values, part.partition, recodes)
 
 
-def build_constraints(spec: Spec, cells: Cells) -> Constraints:
+def build_constraints(spec: Spec, cells: Cells, further: tuple[Bound, ...] = ()) -> Constraints:
     """Collect everything that the counts of a spec must satisfy.
+
+    Parameters
+    ----------
+    spec, cells
+        What is declared, and of which cells.
+    further
+        Public bounds that came with the measurements.
 
     Raises
     ------
@@ -43,7 +50,7 @@ def build_constraints(spec: Spec, cells: Cells) -> Constraints:
         invariants=tuple(dict.fromkeys(invariants)),
         nonnegative=part.nonnegative,
         zeros=part.zeros,
-        bounds=tuple(_bound(cells, b) for b in part.bounds),
+        bounds=(*(_bound(cells, b) for b in part.bounds), *further),
         linear=rules,
     )
 

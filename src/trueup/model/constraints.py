@@ -22,12 +22,13 @@ STRUCTURES: tuple[Structure, ...] = ("sum", "tree", "margins", "histogram", "gen
 class Bound:
     """Lower and upper limits (counts) on every group of a margin; None where there is no limit.
 
-    `where` restricts the bound to groups with the given attribute values.
+    `where` restricts the bound to groups with the given attribute values. A limit for each group may
+    be infinite.
     """
 
     margin: Margin
-    lower: tuple[int, ...] | int | None = None
-    upper: tuple[int, ...] | int | None = None
+    lower: tuple[float, ...] | int | None = None
+    upper: tuple[float, ...] | int | None = None
     where: tuple[tuple[str, str], ...] = ()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Bound
 from trueup.model.guarantee import Guarantee
 from trueup.noise.exact import Exact
 from trueup.noise.law import Law
@@ -57,6 +58,8 @@ class Measurements:
         The measured integers of each header, in the order of its groups.
     guarantee
         What is protected, at what cost.
+    bounds
+        Public limits on margins that were published with the values, for every group.
     simulation
         True if the noise came from a seeded generator; such a record is never released.
     """
@@ -65,6 +68,7 @@ class Measurements:
     headers: tuple[Measured, ...]
     values: tuple[NDArray[np.int64], ...]
     guarantee: Guarantee
+    bounds: tuple[Bound, ...] = field(default=(), kw_only=True)
     simulation: bool = field(default=False, kw_only=True)
 
     @cached_property
@@ -82,6 +86,8 @@ class Measurements:
             if header.groups is not None:
                 whole.update(np.ascontiguousarray(header.groups, dtype="<i8").tobytes())
             whole.update(np.ascontiguousarray(values, dtype="<i8").tobytes())
+        for bound in self.bounds:
+            whole.update(f"{bound.margin}|{bound.lower}|{bound.upper}|{bound.where}\n".encode())
         return whole.hexdigest()
 
     def rng(self) -> np.random.Generator:

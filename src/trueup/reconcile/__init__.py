@@ -107,7 +107,7 @@ def reconcile(spec: Spec, measurements: Measurements, method: Method | None = No
     >>> int(released.counts.sum()) == int(released.table(Margin("all"))[0]), bool((released.counts >= 0).all())
     (True, True)
     """
-    constraints = build_constraints(spec, measurements.cells)
+    constraints = build_constraints(spec, measurements.cells, measurements.bounds)
     chosen = method or choose(spec.reconcile, constraints)
     refuse_misfit(chosen, constraints, measurements.headers)
     refuse_inexact(measurements.flat)
