@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from trueup.report.blocks import Column, Notice, Page, Section, Table, Text
 from trueup.report.page import html
@@ -48,7 +48,7 @@ def _section(done: Outcome) -> Section:
 
 
 def _table(rows: Sequence[Row]) -> Table:
-    notes = [Column("Note", [row.note for row in rows])] if any(row.note for row in rows) else []
+    notes = [Column("Note", _once(row.note for row in rows))] if any(row.note for row in rows) else []
     return Table(
         "Printed and ours",
         (
@@ -60,6 +60,15 @@ def _table(rows: Sequence[Row]) -> Table:
             *notes,
         ),
     )
+
+
+def _once(notes: Iterable[str]) -> list[str]:
+    """Notes in full where they first stand, and a reference where they stand again."""
+    seen, shown = set(), []
+    for note in notes:
+        shown.append("as above" if note in seen else note)
+        seen |= {note} - {""}
+    return shown
 
 
 def tolerance(row: Row) -> str:
