@@ -89,5 +89,4 @@ def boxes(errors: NDArray, names: tuple[str, ...], message: str) -> Figure:
     """Draw every cell's errors."""
     quantiles = np.quantile(errors, [0.05, 0.25, 0.5, 0.75, 0.95], axis=0).T
     values = dict(zip(names, quantiles.tolist()))
-    caption = f"Errors of each cell over {len(errors):,} draws. {message}"
-    return strips(values, "error (counts)", message, caption)
+    return strips(values, "error (counts)", message, f"Errors over {len(errors):,} draws. {message}")

@@ -16,7 +16,7 @@ from trueup.noise import DiscreteLaplace, Exact
 from trueup.reconcile.general_projection import GeneralProjection
 from trueup.reconcile.method import Method
 from trueup.reconcile.projected_laplace import ProjectedDiscreteLaplace
-from trueup.report.curves import Curve, Plot, plot
+from trueup.report.pictures import Figure, strips
 from trueup.reproduce.dharangutte_examples import EPSILON, EPSILON_COUNTIES, PAPER, RUNS, children, unbiased
 from trueup.reproduce.dharangutte_figure_2 import county_noise, variance
 from trueup.reproduce.item import Found, Item, Setting
@@ -165,17 +165,23 @@ def _on_table(errors: dict[str, NDArray]) -> list[Row]:
     ]
 
 
-def _picture(errors: dict[str, NDArray]) -> Plot:
-    county = list(range(1, COUNTIES + 1))
-    quantiles = {"25 %": 0.25, "75 %": 0.75}
-    return plot(
-        [
-            Curve(f"{name}, {label}", county, np.quantile(e, q, axis=0).tolist())
-            for name, e in errors.items()
-            for label, q in quantiles.items()
-        ],
-        "county",
+def _picture(errors: dict[str, NDArray]) -> Figure:
+    """Boxes of all counties together, of the first and of the last, under each mechanism."""
+    chosen = {
+        "all counties": slice(None),
+        "county listed first": slice(1),
+        "county listed last": slice(-1, None),
+    }
+    levels = [0.05, 0.25, 0.5, 0.75, 0.95]
+    quantiles = {
+        f"{place}, {name}": np.quantile(e[:, at], levels).tolist()
+        for place, at in chosen.items()
+        for name, e in errors.items()
+    }
+    return strips(
+        quantiles,
         "error (persons)",
-        "The middle halves of a county's errors nearly coincide under the three mechanisms.",
-        "Where the middle half of each county's errors begins and ends.",
+        "The boxes of the three mechanisms nearly coincide.",
+        "Errors of counties under each mechanism: all counties together, and those that bear the odd persons first or "
+        "last.",
     )

@@ -11,14 +11,13 @@ from scipy.special import gammaln
 from trueup.kernel.lattice.structure import Lattice
 from trueup.noise.lattice import LatticeLaplace
 from trueup.report.curves import Curve, Plot, plot
-from trueup.report.pictures import Figure
+from trueup.report.pictures import Figure, strips
 from trueup.reproduce.counties import COUNTIES, counts_by_state
 from trueup.reproduce.dharangutte_examples import (
     EPSILON_COUNTIES,
     PAPER,
     RUNS,
     Integers,
-    boxes,
     unbiased,
 )
 from trueup.reproduce.item import Found, Item, Setting
@@ -121,5 +120,9 @@ def _across_counties(errors: Integers) -> Plot:
 
 
 def _across_states(errors: dict[str, NDArray]) -> Figure:
-    columns = np.stack([np.quantile(e, np.linspace(0.0005, 0.9995, 1000)) for e in errors.values()], axis=1)
-    return boxes(columns, tuple(errors), "Counties of each state together: centred on zero everywhere.")
+    """Quantiles of all errors in a state."""
+    levels = [0.05, 0.25, 0.5, 0.75, 0.95]
+    quantiles = {state: np.quantile(e, levels).tolist() for state, e in errors.items()}
+    message = "Errors are centred on zero in every state, and narrower where few counties share the total."
+    caption = f"Errors of all counties of a state together. {message}"
+    return strips(quantiles, "error (persons)", message, caption)
