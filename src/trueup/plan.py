@@ -7,14 +7,16 @@ from fractions import Fraction
 from typing import Any
 
 from trueup.errors import SpecError
-from trueup.ledger.planning import Allocation, Priced, allocate
+from trueup.ledger.planning import Allocation, Errors, Priced, divide, tree_errors
 from trueup.measure import plan_measurements, public_cells
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Charge
 from trueup.model.measurements import Measured
 from trueup.model.nested import canonical
 from trueup.model.spec import Spec
+from trueup.reconcile.expected import histogram_errors
 
 Noise = dict[Margin, tuple[Measured, Charge | None]]
 
@@ -38,13 +40,12 @@ def plan(
     total
         What is divided; by default what the spec spends.
     weights, targets
-        What matters, by level (`state`, `state x sex`): see `trueup.ledger.planning.allocate`.
+        What matters, by table (`state`, `state x sex`): see `trueup.ledger.planning.divide`.
 
     Raises
     ------
     SpecError
-        If the measured tables are not nested, several queries measure one of them, or budgets are
-        in different currencies.
+        If there are linear rules, several queries measure one table, or budgets are in different currencies.
 
     Examples
     --------
@@ -64,21 +65,30 @@ def plan(
     """
     cells = public_cells(spec, geography=geography)
     constraints = build_constraints(spec, cells)
-    if constraints.chain is None:
+    if constraints.structure() == "general":
         raise SpecError(
-            "the measured tables are not nested", needed="tables each of which refines the one before"
+            "linear rules, or cells that are no partition, have no closed form of the error",
+            needed="nested or crossing tables of one partition",
         )
     headers, guarantee = plan_measurements(spec, cells)
     currencies = {charge.currency for charge in guarantee.charges}
     if len(currencies) != 1:
         raise SpecError("budgets are given in epsilon and in rho", remedy="state them in one currency")
     noise = _noise(cells, headers, guarantee.charges)
-    levels = [_level(margin, noise) for margin in constraints.chain]
+    tables, errors = _closed_form(constraints, tuple(noise))
+    levels = [_level(margin, noise) for margin in tables]
     total = sum((level.cost for level in levels), Fraction(0)) if total is None else total
-    tree = constraints.nested
-    return allocate(
-        tree.child_ptr, tree.level_ptr, levels, currencies.pop(), total, weights=weights, targets=targets
-    )
+    return divide(errors, levels, currencies.pop(), total, weights=weights, targets=targets)
+
+
+def _closed_form(constraints: Constraints, measured: tuple[Margin, ...]) -> tuple[tuple[Margin, ...], Errors]:
+    """The tables to plan, coarse before fine, and their errors: the chain, or the measured tables if they cross."""
+    if constraints.chain is not None:
+        tree = constraints.nested
+        return constraints.chain, tree_errors(tree.child_ptr, tree.level_ptr)
+    levels = constraints.cells.tree.levels
+    tables = tuple(sorted(measured, key=lambda m: (levels.index(m.level), len(m.attributes))))
+    return tables, histogram_errors(constraints.cells, tables)
 
 
 def _noise(cells: Cells, headers: tuple[Measured, ...], charges: tuple[Charge, ...]) -> Noise:

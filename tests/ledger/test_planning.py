@@ -4,11 +4,15 @@ from fractions import Fraction
 from itertools import pairwise, product
 
 import numpy as np
+import pandas
 import pytest
 
 from trueup.errors import SpecError
+from trueup.explain import explain
 from trueup.ledger.planning import MARGIN_90, Priced, allocate, scaled
+from trueup.model.spec import parse_spec
 from trueup.noise import law_named
+from trueup.plan import plan as plan_spec
 
 LAWS = {"rho": ("discrete-gaussian", Fraction(3, 2)), "epsilon": ("discrete-laplace", Fraction(1, 3))}
 
@@ -64,6 +68,61 @@ def test_a_convex_plan_carries_a_small_gap():
     assert 0 <= plan.stats["gap"] < 1e-5
     rich = allocate(*tree(7, 5, 2), levels("rho", 4), "rho", Fraction(50))
     assert "gap" not in rich.stats
+
+
+def crossing(currency, budgets, extra=""):
+    """A spec of two areas with sex by age, and tables that cross."""
+    noise = {"rho": "discrete-gaussian", "epsilon": "discrete-laplace"}[currency]
+    queries = "".join(
+        f"[[query]]\nname = '{name}'\nattributes = {attributes}\nnoise = '{noise}'\n{currency} = {{ area = '{budget}' }}\n"
+        for (name, attributes), budget in zip(
+            [("s", '["sex"]'), ("a", '["age"]'), ("d", '["sex", "age"]')], budgets, strict=True
+        )
+    )
+    return parse_spec(f"""
+format = 1
+title = "Crossing"
+table = {{ name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }}
+privacy = {{ unit = "person", neighbours = "add-remove" }}
+level = [{{ name = "all" }}, {{ name = "area", column = "area" }}]
+attribute = [{{ name = "sex", values = ["f", "m"] }}, {{ name = "age", values = ["a", "b", "c"] }}]
+{extra}
+{queries}
+""")
+
+
+PLACES = pandas.DataFrame({"area": ["x", "y"]})
+
+
+@pytest.mark.parametrize("currency", ["rho", "epsilon"])
+def test_crossing_tables_are_planned_as_well_as_a_grid(currency):
+    """Two crossing tables and their detail: the closed form of histograms, against every division in twentieths."""
+    planned = plan_spec(crossing(currency, ("1/3", "1/3", "1/3")), PLACES, weights={"area x sex": 5.0})
+    assert planned.levels == ("area x sex", "area x age", "area x sex x age")
+    assert sum(planned.budgets) == 1
+
+    def objective(budgets):
+        spec = crossing(currency, [str(Fraction(b)) for b in budgets])
+        expected = {e.table: e for e in explain(spec, PLACES).expected}
+        return sum(w * expected[name].most ** 2 for name, w in zip(planned.levels, (5.0, 1.0, 1.0)))
+
+    grid = [(a, b, 10 - a - b) for a, b in product(range(1, 10), repeat=2) if a + b < 10]
+    best = min(objective([Fraction(g, 10) for g in one]) for one in grid)
+    assert planned.stats["value"] <= best * (1 + 1e-6)
+    if all(planned.budgets):
+        assert objective(planned.budgets) == pytest.approx(planned.stats["value"], rel=1e-6)
+
+
+def test_a_table_that_determines_cells_is_never_left_out():
+    planned = plan_spec(crossing("epsilon", ("1/3", "1/3", "1/3")), PLACES, weights={"area x sex x age": 0.0})
+    assert planned.budgets[2] > 0
+    assert np.isfinite(planned.error).all()
+
+
+def test_linear_rules_have_no_closed_form():
+    rules = '[constraints]\nlinear = ["f <= 3 * m"]'
+    with pytest.raises(SpecError, match="no closed form"):
+        plan_spec(crossing("rho", ("1/3", "1/3", "1/3"), rules), PLACES)
 
 
 def test_leaving_a_level_out_can_pay_under_laplace_noise():

@@ -135,9 +135,10 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """Print a table."""
     from rich import box
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    drawn = Table(*columns, title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    whole = (Column(name, overflow="fold") for name in columns)  # an exact amount cut short would be another one
+    drawn = Table(*whole, title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
     for row in rows:
         drawn.add_row(*row)
     Console().print(drawn)

@@ -1,20 +1,21 @@
-"""Dividing a budget between the levels of a tree so that the error after reconciliation is least.
+"""Dividing a budget between levels, or tables, so that the error after reconciliation is least.
 
-The error meant is that of weighted least squares on all levels together, in closed form
-(`kernel.tree.posterior_variances`); nonnegativity and rounding come after it and are left out.
+The error meant is that of weighted least squares on all of them together, in closed form
+(`kernel.tree.posterior_variances` for nested tables, `reconcile.expected` for crossing ones); nonnegativity and
+rounding come after it and are left out.
 
 Gaussian noise makes every precision linear in rho (the discrete law's too, from a variance of one
 on), so a weighted sum of variances is convex in the budgets (an A-optimal design; Pukelsheim, 2006,
 ch. 9) and one solve finds the optimum. The gap that is reported then bounds what is lost: for convex
 f on the simplex, f(x) - min f is at most f'(x).x - min_l f'_l(x) (Frank and Wolfe, 1956). Precision
 under Laplace noise grows with the *square* of epsilon, concentrating the budget may pay, and there
-are local optima: the solve then starts from every choice of levels that are (almost) left out, and
-says how many of the solves agree on the best.
+are local optima: the solve then starts from every choice of levels that are (almost) left out (of at most
+one, where there are more than eight), and says how many of the solves agree on the best.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
@@ -28,6 +29,12 @@ from trueup.noise.law import Law
 
 SMALLEST = 1e-6
 """Smallest share of the budget that the solver tries; a level below half a grain is not measured."""
+
+MANY = 8
+"""Above so many priced levels, not every choice of levels to leave out is tried."""
+
+Errors = Callable[[Sequence[float]], tuple[NDArray[np.float64], NDArray[np.float64]]]
+"""From noise variances, one per level, to mean and largest error variance on every level (counts squared)."""
 
 MARGIN_90 = 1.6448536269514722
 """Margin of error per standard deviation (90 %, normal approximation)."""
@@ -126,12 +133,9 @@ def allocate(
     levels: Sequence[Priced],
     currency: str,
     total: Fraction,
-    *,
-    weights: Mapping[str, float] | None = None,
-    targets: Mapping[str, float] | None = None,
-    grains: int = 1000,
+    **wishes: Any,
 ) -> Allocation:
-    """Divide a budget between levels.
+    """Divide a budget between the levels of a tree.
 
     Parameters
     ----------
@@ -139,6 +143,65 @@ def allocate(
         The tree: children of node `v`, nodes of level `l`.
     levels
         Every level, root first.
+    currency, total, wishes
+        As in `divide`.
+
+    Raises
+    ------
+    SpecError, ConvergenceError
+        As `divide`.
+
+    Examples
+    --------
+    >>> from trueup.noise import law_named
+    >>> noise = law_named("discrete-gaussian")(Fraction(1))
+    >>> tree, sizes = np.array([1, 5, 5, 5, 5, 5]), np.array([0, 1, 5])
+    >>> plan = allocate(tree, sizes, [Priced(n, noise, Fraction(1, 2)) for n in ("all", "area")], "rho", Fraction(1))
+    >>> sum(plan.budgets) == 1, plan.budgets[1] > plan.budgets[0]
+    (True, True)
+    """
+    return divide(tree_errors(child_ptr, level_ptr), levels, currency, total, **wishes)
+
+
+def tree_errors(child_ptr: NDArray[np.int64], level_ptr: NDArray[np.int64]) -> Errors:
+    """Closed form of the errors of nested levels.
+
+    Examples
+    --------
+    >>> mean, largest = tree_errors(np.array([1, 3, 3, 3]), np.array([0, 1, 3]))([2.0, 1.0])
+    >>> mean
+    array([1.  , 0.75])
+    """
+    from trueup.kernel.tree import messages, posterior_variances
+
+    sizes, starts = np.diff(level_ptr), level_ptr[:-1]
+
+    def errors(variances: Sequence[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        _, below = messages(child_ptr, np.repeat(variances, sizes))
+        error = posterior_variances(child_ptr, below)
+        return np.add.reduceat(error, starts) / sizes, np.maximum.reduceat(error, starts)
+
+    return errors
+
+
+def divide(
+    errors: Errors,
+    levels: Sequence[Priced],
+    currency: str,
+    total: Fraction,
+    *,
+    weights: Mapping[str, float] | None = None,
+    targets: Mapping[str, float] | None = None,
+    grains: int = 1000,
+) -> Allocation:
+    """Divide a budget between levels, or tables, whose errors have a closed form.
+
+    Parameters
+    ----------
+    errors
+        Error after reconciliation, from the noise: see `tree_errors`.
+    levels
+        Every level that `errors` knows, in its order, coarse before fine.
     currency, total
         What is divided: epsilon or rho, exact.
     weights
@@ -161,20 +224,24 @@ def allocate(
     --------
     >>> from trueup.noise import law_named
     >>> noise = law_named("discrete-gaussian")(Fraction(1))
-    >>> tree, sizes = np.array([1, 5, 5, 5, 5, 5]), np.array([0, 1, 5])
-    >>> plan = allocate(tree, sizes, [Priced(n, noise, Fraction(1, 2)) for n in ("all", "area")], "rho", Fraction(1))
-    >>> sum(plan.budgets) == 1, plan.budgets[1] > plan.budgets[0]
-    (True, True)
+    >>> alone = lambda variances: (np.array(variances), np.array(variances))  # levels that do not inform each other
+    >>> plan = divide(alone, [Priced(n, noise, Fraction(1, 2)) for n in "ab"], "rho", Fraction(1), weights={"b": 4.0})
+    >>> [str(b) for b in plan.budgets]
+    ['333/1000', '667/1000']
     """
-    problem = _Problem(child_ptr, level_ptr, tuple(levels), total, *_objective(levels, weights, targets))
+    problem = _Problem(errors, tuple(levels), total, *_objective(levels, weights, targets))
     solutions = [found for start in problem.starts() if (found := problem.solve(start)) is not None]
     if not solutions:
         raise ConvergenceError("no division of the budget was found", remedy="give other weights or targets")
     solutions.sort(key=problem.objective)
     counts = _whole(solutions[0], grains, problem.needed())
+    if not problem.determined(
+        np.array(counts) / grains
+    ):  # each could be left out alone, but not these together
+        counts = _whole(solutions[0], grains, set(range(len(counts))))
     shares = np.array(counts) / grains
     budgets = problem.spread([total * count / grains for count in counts], Fraction(0))
-    mean, worst = problem.errors(shares)
+    mean, worst = problem.expected(shares)
     return Allocation(
         tuple(level.name for level in levels),
         currency,
@@ -184,7 +251,7 @@ def allocate(
         tuple(float(np.sqrt(v)) for v in problem.variances(shares)),
         tuple(float(e) for e in np.sqrt(mean)),
         tuple(float(e) for e in np.sqrt(worst)),
-        tuple(float(e) for e in np.sqrt(problem.errors(problem.given())[0])),
+        tuple(float(e) for e in np.sqrt(problem.expected(problem.given())[0])),
         tuple((targets or {}).get(level.name) for level in levels),
         problem.stats(shares, solutions),
     )
@@ -194,8 +261,7 @@ def allocate(
 class _Problem:
     """Shares of the budget on the priced levels, and the error they lead to."""
 
-    child_ptr: NDArray[np.int64]
-    level_ptr: NDArray[np.int64]
+    errors: Errors
     levels: tuple[Priced, ...]
     total: Fraction
     weights: NDArray[np.float64]
@@ -218,15 +284,9 @@ class _Problem:
         costs = self.spread([float(self.total) * float(share) for share in shares], 0.0)
         return [level.variance(cost) for level, cost in zip(self.levels, costs)]
 
-    def errors(self, shares: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def expected(self, shares: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and largest error variance on every level (counts squared)."""
-        from trueup.kernel.tree import messages, posterior_variances
-
-        sizes = np.diff(self.level_ptr)
-        _, below = messages(self.child_ptr, np.repeat(self.variances(shares), sizes))
-        error = posterior_variances(self.child_ptr, below)
-        starts = self.level_ptr[:-1]
-        return np.add.reduceat(error, starts) / sizes, np.maximum.reduceat(error, starts)
+        return self.errors(self.variances(shares))
 
     def objective(self, shares: NDArray) -> float:
         """Log of the weighted sum of mean variances, or of the largest squared ratio to a target."""
@@ -235,20 +295,26 @@ class _Problem:
         return float(np.log(max(value, np.finfo(float).tiny)))
 
     def _terms(self, shares: NDArray) -> NDArray[np.float64]:
-        mean, _ = self.errors(shares)
+        mean, _ = self.expected(shares)
         if self.targets is None:
             return self.weights * mean
         return MARGIN_90**2 * mean[self.weights > 0] / self.targets[self.weights > 0] ** 2
 
     def needed(self) -> set[int]:
-        """Which priced levels cannot be left out: without the finest nothing below is known."""
-        return {len(self.priced) - 1}
+        """Which priced levels cannot be left out alone: without them some count is not determined."""
+        count = len(self.priced)
+        return {i for i in range(count) if count == 1 or not self.determined(_even(count, (i,), left=0.0))}
+
+    def determined(self, shares: NDArray) -> bool:
+        """Whether every count has a finite error."""
+        return bool(np.isfinite(self.expected(shares)[0]).all())
 
     def starts(self) -> list[NDArray[np.float64]]:
         """Even shares; under Laplace noise also with every choice of levels almost left out."""
         count = len(self.priced)
-        some = range(1 if self.convex else count)
-        left_out = [out for size in some for out in combinations(range(count - 1), size)]
+        some = range(1 if self.convex else count if count <= MANY else 2)
+        free = [i for i in range(count) if i not in self.needed()]
+        left_out = [out for size in some for out in combinations(free, size)]
         return [_even(count, out) for out in left_out]
 
     @property
@@ -336,9 +402,9 @@ def _objective(levels: Sequence[Priced], weights, targets) -> tuple[NDArray, NDA
     )
 
 
-def _even(count: int, left_out: Sequence[int]) -> NDArray[np.float64]:
+def _even(count: int, left_out: Sequence[int], left: float = 1e-3) -> NDArray[np.float64]:
     shares = np.ones(count)
-    shares[list(left_out)] = 1e-3
+    shares[list(left_out)] = left
     return shares / shares.sum()
 
 
