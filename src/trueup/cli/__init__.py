@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trueup.cli import (
+    areas,
     assess,
     audit,
     budget,
@@ -31,6 +32,7 @@ COMMANDS = (
     infer,
     assess,
     report,
+    areas,
     check,
     budget,
     audit,

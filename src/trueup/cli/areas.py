@@ -1,0 +1,45 @@
+"""`trueup areas`: released counts of areas outside the hierarchy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trueup.cli.console import AsJson, BundlePath, print_json, progress
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @app.command()
+    def areas(
+        bundle: BundlePath,
+        mapping: Annotated[
+            Path,
+            typer.Option("--map", help="Areas and their places: CSV or Parquet.", show_default=False),
+        ],
+        out: Annotated[Path, typer.Option("--out", help="A new .parquet or .csv file.", show_default=False)],
+        by: Annotated[
+            str | None,
+            typer.Option("--by", help="Attributes to keep, with commas; '' for totals.", show_default=False),
+        ] = None,
+        column: Annotated[str, typer.Option("--column", help="The map's column of areas.")] = "area",
+        memory: Annotated[str, typer.Option("--memory", help="What may be held in memory.")] = "2GB",
+        as_json: AsJson = False,
+    ) -> None:
+        """Sum released counts over school districts, places or any other lists of finest places."""
+        from trueup.areas import write_areas
+
+        kept = None if by is None else [name.strip() for name in by.split(",") if name.strip()]
+        with progress(quiet=as_json) as tell:
+            tell("summing over areas")
+            made = write_areas(bundle, mapping, out, attributes=kept, column=column, memory=memory)
+        if as_json:
+            print_json({"out": str(out), "areas": made})
+            return
+        print(
+            f"{made:,} areas, summed from released counts: nothing was measured for them, and it costs no privacy."
+        )
+        print(f"Table: {out}")
