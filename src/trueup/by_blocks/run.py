@@ -59,6 +59,7 @@ def release_by_blocks(
     geography: Any = None,
     account: Account | None = None,
     memory: int = Settings.memory,
+    places: int | None = None,
     watch: Watch = quiet,
 ) -> ReleaseByBlocks:
     """Measure, reconcile and report in bundles of places; the folder `out` appears whole or not at all.
@@ -70,7 +71,9 @@ def release_by_blocks(
     executor
         Carries out the bundles' tasks; all its workers see the folder beside `out`.
     memory
-        Bytes for all workers together (for those of one machine, where there are several).
+        Bytes for all workers together.
+    places
+        Places that are worked on together at most; by default what the memory allows.
     watch
         Hears how far the run is.
 
@@ -86,7 +89,7 @@ def release_by_blocks(
         stops the run, `resume` goes on with it.
     """
     out = Path(out)
-    folder = begin(spec_path, data, out, geography, account, Settings(memory, executor.workers))
+    folder = begin(spec_path, data, out, geography, account, Settings(memory, executor.workers, places))
     try:
         return _carry_on(folder, data, account, executor, watch)
     except (DataError, InfeasibleError, SpecError):
@@ -140,12 +143,14 @@ class _Log:
     entries: list[dict[str, Any]] = field(default_factory=list)
 
     def map(self, what: str, task: Task, bundles: list[Bundle], executor: Executor) -> None:
-        """Carry out a task on bundles, and take note."""
-        start, done = time.perf_counter(), []
-        self.watch(what, 0, len(bundles))
-        for _, work in executor.map(task, bundles):
+        """Carry out a task on the bundles for which it was not done before, and take note."""
+        folder = RunFolder(task.path)
+        left = [b for b in bundles if not task.done(folder, b)]
+        start, done, before = time.perf_counter(), [], len(bundles) - len(left)
+        self.watch(what, before, len(bundles))
+        for _, work in executor.map(task, left):
             done.append(work)
-            self.watch(what, len(done), len(bundles))
+            self.watch(what, before + len(done), len(bundles))
         self.note(what, time.perf_counter() - start, done)
 
     def note(self, what: str, seconds: float, done: Iterable[Work] = ()) -> None:

@@ -45,10 +45,13 @@ class Settings:
         Bytes for all processes of one machine together.
     workers
         How many work at once.
+    most
+        Places of a bundle at most; by default what the memory allows.
     """
 
     memory: int = MEMORY
     workers: int = 1
+    most: int | None = None
 
     def places(self, cells: int, answers: int) -> int:
         """How many places of so many cells and measured values a worker's share of the memory holds.
@@ -66,7 +69,8 @@ class Settings:
                 needed=f"at least {memory_text(least)}",
                 remedy="raise --memory or lower --workers",
             )
-        return max(2, int(share / place_bytes(cells, answers)))
+        held = max(2, int(share / place_bytes(cells, answers)))
+        return held if self.most is None else min(self.most, held)
 
 
 def place_bytes(cells: int, answers: int) -> int:

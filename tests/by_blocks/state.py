@@ -1,0 +1,60 @@
+"""A small state whose release by blocks has three stages, for all tests of this folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+SPEC = """
+format = 1
+title = "A small state"
+table = { name = "small", kind = "records", counts = "person" }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [
+  { name = "state" }, { name = "county", column = "block", prefix = 1 }, { name = "tract", column = "block", prefix = 2 },
+  { name = "block", column = "block" },
+]
+attribute = [{ name = "race", values = ["r0", "r1", "r2"] }, { name = "age", values = ["young", "old"] }]
+
+[[query]]
+name = "total"
+noise = "discrete-gaussian"
+rho = { county = "1/100", tract = "1/100" }
+
+[[query]]
+name = "race"
+attributes = ["race"]
+noise = "discrete-gaussian"
+rho = { state = "1/100", block = "1/100" }
+
+[[query]]
+name = "detailed"
+attributes = ["race", "age"]
+noise = "discrete-gaussian"
+rho = { state = "1/100", county = "1/100", tract = "1/100", block = "1/100" }
+
+[constraints]
+invariants = [{ level = "state" }]
+zeros = [{ race = "r2", age = "young" }]
+"""
+MOST = 6
+"""Places of a bundle at which this state is cut twice."""
+BLOCKS = [f"{county}{tract}{block}" for county in "012" for tract in "012" for block in "0123"][:-2]
+"""The last tract has two blocks, the others four."""
+
+
+def write_state(folder: Path, *, spec: str = SPEC) -> dict[str, Path]:
+    """Write spec, places and records; return their paths by the names of the release's arguments."""
+    rng = np.random.default_rng(8)
+    cells = [("r0", "young"), ("r0", "old"), ("r1", "young"), ("r1", "old"), ("r2", "old")]
+    people = [(b, *cells[rng.integers(5)]) for b in BLOCKS for _ in range(rng.integers(0, 9))]
+    paths = {
+        "spec_path": folder / "spec.toml",
+        "data": folder / "people.csv",
+        "geography": folder / "blocks.csv",
+    }
+    paths["spec_path"].write_text(spec)
+    paths["data"].write_text("block,race,age\n" + "".join(f"{','.join(row)}\n" for row in people))
+    paths["geography"].write_text("block\n" + "".join(f"{b}\n" for b in BLOCKS))
+    return paths
