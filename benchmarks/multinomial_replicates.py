@@ -1,0 +1,30 @@
+"""Wang & Reiter's simulations: 10,000 replicates of 50 counts, both approximations, from noisy counts to released ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.harness import Case, Harness
+from trueup.reconcile.multinomial_mode import MultinomialMode
+from trueup.reproduce.wang_scenarios import RUNS, Integers, Scenario
+from trueup.reproduce.wangreiter_table_2 import scenarios
+
+METHODS = MultinomialMode(ties="shuffled"), MultinomialMode(total="summed", ties="shuffled")
+
+
+def cases(harness: Harness) -> Iterator[Case]:
+    for number, scenario in scenarios().items():
+        noisy = scenario.noisy(RUNS, np.random.default_rng(number))
+        yield from harness.compare(
+            f"scenario {number}: {RUNS:,} replicates, both approximations",
+            lambda scenario=scenario, noisy=noisy: both(scenario, noisy),
+            {},
+        )
+
+
+def both(scenario: Scenario, noisy: Integers) -> list[Integers]:
+    """Released parts under either approximation."""
+    rng = np.random.default_rng(0)
+    return [scenario.released(method, noisy, rng) for method in METHODS]
