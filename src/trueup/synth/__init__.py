@@ -15,7 +15,7 @@ from trueup.run.local import LocalPool
 from trueup.synth.layout import Digits, layout, region_level
 from trueup.synth.places import level_sizes
 from trueup.synth.readme import readme
-from trueup.synth.totals import Region, chosen, sized, stated
+from trueup.synth.totals import PERSONS_PER_BLOCK, PERSONS_PER_PLACE, Region, chosen, sized, stated
 from trueup.synth.wide import WideTable
 from trueup.synth.write import RegionPlan, WriteRegion
 
@@ -48,9 +48,10 @@ def synthesize(
     out
         A new folder: `places/`, and `counts/` or `records/`, each of Parquet parts; `README.md`.
     places
-        Places of the last level; by default one for 40 persons.
+        Places of the last level; by default one for 40 persons, or as many as tracts or counties have where it is
+        called so.
     persons
-        Units in all, to which the stated totals are scaled; by default 40 for each of `places`, or as stated.
+        Units in all, to which the stated totals are scaled; by default 40 (or so) for each of `places`, or as stated.
     regions
         Names or codes of the regions to make; by default all.
     totals, year
@@ -131,7 +132,8 @@ def _regions(
                 remedy="say how many: --persons or --blocks, or name one region",
             )
         found = [Region("0", "country", sum(region.persons for region in found))]
-    made = sized(found, persons, places)
+    per_place = PERSONS_PER_PLACE.get(spec.levels[-1].name.casefold(), PERSONS_PER_BLOCK)
+    made = sized(found, persons, places, per_place)
     return [replace(r, places=1) for r in made] if at == len(spec.levels) - 1 else made
 
 

@@ -17,8 +17,10 @@ from trueup.io.tabulate import whole_counts
 
 YEARS = (2010, 2020)
 """Censuses whose populations of the 50 states and the District of Columbia come with the package."""
-PERSONS_PER_PLACE = 40
-"""Persons for each place of the last level, where only one of the two numbers is given: 40.75 in the blocks of 2020."""
+PERSONS_PER_PLACE = {"county": 105_000, "tract": 3_900, "block group": 1_400}
+"""Persons for each place of a last level of these names, where only one of the two numbers is given, as in 2020."""
+PERSONS_PER_BLOCK = 40
+"""The same for a last level of any other name."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,12 @@ def chosen(regions: Sequence[Region], names: Sequence[str]) -> list[Region]:
     return [r for r in regions if r in wanted or not names]
 
 
-def sized(regions: Sequence[Region], persons: int | None, places: int | None) -> list[Region]:
+def sized(
+    regions: Sequence[Region], persons: int | None, places: int | None, per_place: int = PERSONS_PER_BLOCK
+) -> list[Region]:
     """Give every region its places, and scale the totals where the sum of persons is given.
 
-    Where only places are given there are `PERSONS_PER_PLACE` for each; sums are met exactly.
+    Where only places are given there are so many persons for each, and the other way round; sums are met exactly.
 
     Raises
     ------
@@ -129,9 +133,9 @@ def sized(regions: Sequence[Region], persons: int | None, places: int | None) ->
     stated_persons = np.array([r.persons for r in regions], dtype=np.int64)
     total = int(stated_persons.sum())
     if persons is None:
-        persons = PERSONS_PER_PLACE * places if places is not None else total
+        persons = per_place * places if places is not None else total
     if places is None:
-        places = max(len(regions), round(persons / PERSONS_PER_PLACE))
+        places = max(len(regions), round(persons / per_place))
     if persons < 0 or places < len(regions):
         raise SpecError(
             f"{persons:,} persons in {places:,} places cannot be spread over {len(regions)} regions",
