@@ -37,6 +37,7 @@ Key = Annotated[
     str | None,
     typer.Option("--key", help="A name for this run: repeating it never draws again.", show_default=False),
 ]
+Memory = Annotated[str, typer.Option("--memory", help="Memory for all processes together.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
@@ -137,7 +138,8 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
-    whole = (Column(name, overflow="fold") for name in columns)  # an exact amount cut short would be another one
+    # Words that do not fit are folded: an exact amount that is cut short would be another one.
+    whole = (Column(name, overflow="fold") for name in columns)
     drawn = Table(*whole, title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
     for row in rows:
         drawn.add_row(*row)

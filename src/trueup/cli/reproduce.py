@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -83,11 +84,16 @@ def _described(item: Any) -> dict[str, Any]:
 
 
 def _list(items: list[dict[str, Any]], as_json: bool) -> None:
+    """Print the items under their papers; names stay whole, to be copied."""
     if as_json:
         print_json(items)
         return
-    rows = [[i["name"], i["paper"], i["place"], ", ".join(i["needs"]) or "-"] for i in items]
-    table("Published tables and figures", ["name", "paper", "what", "needs"], rows)
+    width = max(len(item["name"]) for item in items)
+    for paper, of_paper in groupby(items, key=lambda item: item["paper"]):
+        print(paper)
+        for item in of_paper:
+            needs = f" (needs {', '.join(item['needs'])})" if item["needs"] else ""
+            print(f"  {item['name']:{width}}  {item['place']}{needs}")
 
 
 def _show(outcomes: Sequence[Any]) -> None:
