@@ -22,6 +22,7 @@ from trueup.errors import InfeasibleError, SpecError
 from trueup.infer.released_pair import two_parts
 from trueup.infer.released_posterior import ModePosterior, draw_posterior
 from trueup.infer.released_problem import ReleasedSum
+from trueup.infer.released_zero import ZeroPosterior
 from trueup.kernel.multinomial import multinomial_mode
 from trueup.model.prior import FLAT, Masses, Poisson
 from trueup.noise import DiscreteLaplace, Laplace
@@ -143,7 +144,7 @@ def test_three_parts_with_shuffled_ties_follow_the_enumerated_posterior(rng, k):
 
 
 @pytest.mark.parametrize("algorithm", [1, 2])
-@pytest.mark.parametrize("k", [(1, 1, 1), (0, 3, 1)])
+@pytest.mark.parametrize("k", [(1, 1, 1), pytest.param((0, 3, 1), marks=pytest.mark.slow)])
 def test_three_parts_behind_a_draw_follow_the_enumerated_posterior(rng, algorithm, k):
     """The chain knows both algorithms, and the split of noisy counts that are all zero."""
     laws = {1: redrawn, 2: None}
@@ -395,3 +396,74 @@ def test_impossible_and_unsupported_releases_are_refused():
     with pytest.raises(SpecError, match="both"):
         ReleasedSum(np.array([1, 2]), (ONE, ONE), ONE, prior=Poisson(1.0), prior_total=Poisson(2.0))
     assert FLAT.window() is None
+
+
+# --- calibration of every kind of release -----------------------------------------------------
+
+
+def shuffled_mode(weights, total, rng):
+    order = rng.permutation(weights.size)
+    out = np.empty_like(weights)
+    out[order] = multinomial_mode(weights[order], total, empty="uniform")
+    return out
+
+
+def drawn_split(weights, total, rng):
+    shares = weights / weights.sum() if weights.any() else np.full(weights.size, 1 / weights.size)
+    return rng.multinomial(total, shares)
+
+
+def redraw(noisy, rng):
+    """One draw from the posterior of each count, given its noisy version."""
+    counts = np.arange(max(int(noisy.max()), 0) + 60)
+    masses = ONE.pmf(noisy[:, None] - counts[None, :])
+    return np.array([rng.choice(counts, p=row / row.sum()) for row in masses])
+
+
+def split_of_redrawn(noisy, total, rng):
+    return drawn_split(redraw(noisy, rng), int(redraw(np.array([total]), rng)[0]), rng)
+
+
+KINDS = {
+    "mode": ({}, lambda n, m, rng: multinomial_mode(np.maximum(n, 0), max(m, 0), empty="uniform")),
+    "shuffled": ({"ties": "shuffled"}, lambda n, m, rng: shuffled_mode(np.maximum(n, 0), max(m, 0), rng)),
+    "draw": ({}, lambda n, m, rng: drawn_split(np.maximum(n, 0), max(m, 0), rng)),
+    "algorithm 1": ({"algorithm": 1}, split_of_redrawn),
+}
+
+
+CHAINS = {"draw", "algorithm 1"}
+
+
+def calibrated(kind, rng, replicates, believed=None):
+    """p value of the ranks of one of three small counts: zeros, ties and empty splits are common."""
+    prior, ranks = Poisson(1.5), []
+    options, release_of = KINDS[believed or kind][0], KINDS[kind][1]
+    for _ in range(replicates):
+        true = rng.poisson(1.5, 3)
+        k = release_of(true + ONE.sample(3, rng.bytes), int(true.sum() + ONE.sample(1, rng.bytes)[0]), rng)
+        problem = ReleasedSum(k, (ONE,) * 3, ONE, prior=prior, **options)
+        if not k.any():
+            draws = ZeroPosterior.of(problem).draw(31, rng)
+        elif (believed or kind) in CHAINS:
+            draws = draw_posterior(problem, 1, 124, rng)[0, ::4]
+        else:
+            draws = ModePosterior.of(problem).draw(31, rng)[0]
+        ranks.append(ranks_within(draws, true, rng)[rng.integers(3)])
+    return uniform_p_value(ranks)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_release_is_calibrated(kind, rng):
+    assert calibrated(kind, rng, 60 if kind in CHAINS else 200) > 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_release_is_calibrated_at_length(kind, rng):
+    assert calibrated(kind, rng, 1000 if kind in CHAINS else 4000) > 1e-6
+
+
+@pytest.mark.slow
+def test_calibration_tells_algorithm_1_from_a_mode(rng):
+    assert calibrated("algorithm 1", rng, 4000, believed="mode") < 1e-6

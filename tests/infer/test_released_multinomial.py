@@ -10,6 +10,7 @@ import pytest
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.infer import infer
 from trueup.infer.released_multinomial import ReleasedMultinomial
+from trueup.io.sdhc import PUBLISHED
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Guarantee
@@ -160,3 +161,14 @@ def test_algorithm_1_needs_a_total_of_its_own():
     constraints, release = released([8, 3], MultinomialSample(algorithm=1), headers=headers)
     with pytest.raises(SpecError, match="drawn given the sum of the noisy parts"):
         infer(constraints, release, ReleasedMultinomial(release="sample", algorithm=1))
+
+
+def test_trees_of_several_sums_are_refused_with_the_reason():
+    names = {"state": ["a", "a", "b"], "area": ["1", "2", "3"]}
+    cells = Cells(Tree.from_columns(["all", "state", "area"], [{}, {"state": names["state"]}, names]))
+    headers = tuple(Measured("q", Margin(level), ONE) for level in ("all", "state", "area"))
+    constraints = Constraints(cells, tuple(h.margin for h in headers))
+    values = tuple(np.zeros(cells.size(h.margin), np.int64) for h in headers)
+    measured = Measurements(cells, headers, values, PUBLISHED)
+    with pytest.raises(SpecError, match="a part of one split and the total of another"):
+        infer(constraints, measured, ReleasedMultinomial())

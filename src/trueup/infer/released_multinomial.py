@@ -63,6 +63,11 @@ class ReleasedMultinomial(Method):
     title: ClassVar[str] = "released counts alone: behind a multinomial mode or draw of one sum"
     structures: ClassVar[frozenset[str]] = frozenset({"sum"})
     released: ClassVar[bool] = True
+    beyond: ClassVar[Mapping[str, str]] = {
+        "tree": "it knows one total and its parts; in a tree the true count of an inner place is a part of one split "
+        "and the total of another, so the splits are not independent given what was released, and draws sum by sum "
+        "would be wrong ('tree-exact' uses the measurements, which tell more)"
+    }
 
     def __post_init__(self) -> None:
         settle_priors(self)
