@@ -17,6 +17,7 @@ from trueup.errors import BundleError, DataError, SpecError
 from trueup.run.local import LocalPool
 from trueup.workflow import release
 
+PAGE = Path(__file__).parents[1] / "docs" / "bad-input.md"
 SPEC = """
 format = 1
 title = "Blocks"
@@ -205,8 +206,9 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_bad_maps_are_refused_and_leave_nothing(what, released, tmp_path):
     mapping, options, kind, message = BAD[what]
-    with pytest.raises(kind, match=message):
+    with pytest.raises(kind, match=message) as caught:
         write_areas(released[0], mapping, tmp_path / "out.csv", **options)
+    assert f"| {what} | {kind.__name__} | {caught.value} |" in PAGE.read_text()
     assert not list(tmp_path.iterdir())
 
 

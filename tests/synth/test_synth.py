@@ -25,6 +25,7 @@ from trueup.workflow import release
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PL94 = EXAMPLES / "pl94.toml"
+PAGE = EXAMPLES.parent / "docs" / "bad-input.md"
 
 
 @pytest.fixture(scope="module")
@@ -268,8 +269,9 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_bad_arguments_are_refused_and_leave_nothing(what, tmp_path):
     options, kind, message = BAD[what]
-    with pytest.raises(kind, match=message):
+    with pytest.raises(kind, match=message) as caught:
         synthesize(PL94, tmp_path / "out", **options)
+    assert f"| {what} | {kind.__name__} | {caught.value} |" in PAGE.read_text()
     assert not list(tmp_path.iterdir())
 
 
