@@ -52,7 +52,7 @@ class DharangutteFigure10(Item):
         "Noise on 102 counties at epsilon 0.192: given the total, and two-sided geometric noise moved to the nearest "
         "point in L1 with that total, in reals and in whole numbers; 1,000 draws (400 in whole numbers)."
     )
-    packages: ClassVar[tuple[str, ...]] = ("flint",)
+    packages: ClassVar[tuple[str, ...]] = ("flint", "piqp")
     seconds: ClassVar[float] = 30.0
 
     def run(self, setting: Setting) -> Found:
