@@ -32,6 +32,8 @@ _HOMES = {
     "read_release": "trueup.workflow",
     "release": "trueup.workflow",
     "simulate": "trueup.measure",
+    "synthesize": "trueup.synth",
+    "write_areas": "trueup.areas",
 }
 """Where each public name lives. """
 
