@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tests.assess.bad_input import BAD as BAD_ASSESSMENTS
+from tests.by_blocks.bad_input import BAD as BAD_BY_BLOCKS
 from tests.ledger.bad_input import BAD
 from tests.ledger.helpers import ledger_at, release
 
@@ -44,5 +45,16 @@ def assess_rows() -> list[str]:
     return [row(what, call) for what, call, *_ in BAD_ASSESSMENTS]
 
 
+def rows_by_blocks() -> list[str]:
+    """All lines of the table of releases by blocks; its folders are written as `.`."""
+    return [row_by_blocks(what, call) for what, call, *_ in BAD_BY_BLOCKS]
+
+
+def row_by_blocks(what, call) -> str:
+    """One line of that table."""
+    with tempfile.TemporaryDirectory() as folder:
+        return row(what, call, Path(folder)).replace(folder, ".")
+
+
 if __name__ == "__main__":
-    print("\n".join([*rows(), *assess_rows()]))
+    print("\n".join([*rows(), *assess_rows(), *rows_by_blocks()]))

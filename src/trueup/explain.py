@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from trueup.by_blocks.engine import default_engine
+from trueup.by_blocks.start import MEMORY
 from trueup.measure import plan_measurements, public_cells
 from trueup.model.build import build_constraints
 from trueup.model.guarantee import Guarantee
 from trueup.model.spec import Spec
 from trueup.reconcile import build, choose, describe, published, refuse_misfit
+from trueup.reconcile.histogram_tree import HistogramTree
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,10 @@ class Expected:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a spec will do: structure, method, cost, expected error."""
+    """What a spec will do: engine, structure, method, cost, expected error.
+
+    By blocks there is no table of errors: their closed form is for trees that memory holds.
+    """
 
     title: str
     structure: str
@@ -46,9 +52,12 @@ class Explanation:
     method: dict[str, Any]
     guarantee: Guarantee
     expected: tuple[Expected, ...]
+    engine: str = "memory"
 
 
-def explain(spec: Spec, geography: Any = None, *, method: str | None = None) -> Explanation:
+def explain(
+    spec: Spec, geography: Any = None, *, method: str | None = None, memory: int = MEMORY
+) -> Explanation:
     """Explain a spec from itself and the public geography alone.
 
     Parameters
@@ -60,6 +69,8 @@ def explain(spec: Spec, geography: Any = None, *, method: str | None = None) -> 
         will do: only its key columns are read.
     method
         Name of a reconciliation method, to compare with the spec's own.
+    memory
+        Bytes that the release may use: what does not fit is released by blocks.
 
     Raises
     ------
@@ -84,10 +95,15 @@ def explain(spec: Spec, geography: Any = None, *, method: str | None = None) -> 
     """
     cells = public_cells(spec, geography=geography)
     constraints = build_constraints(spec, cells)
-    chosen = build(method, {}) if method else choose(spec.reconcile, constraints)
+    engine = "memory" if method else default_engine(spec, cells, memory)
+    by_blocks = engine != "memory"
+    chosen = (
+        build(method, {}) if method else HistogramTree() if by_blocks else choose(spec.reconcile, constraints)
+    )
     headers, guarantee = plan_measurements(spec, cells)
-    refuse_misfit(chosen, constraints, headers)
-    errors = chosen.errors(chosen.prepare(constraints, headers))
+    if not by_blocks:
+        refuse_misfit(chosen, constraints, headers)
+    errors = {} if by_blocks else chosen.errors(chosen.prepare(constraints, headers))
     noise = {h.margin: float(np.sqrt(h.law.variance)) for h in headers}
     rows = (
         Expected(
@@ -98,4 +114,6 @@ def explain(spec: Spec, geography: Any = None, *, method: str | None = None) -> 
         )
         for margin in published(constraints)
     )
-    return Explanation(spec.title, constraints.structure(), cells.n, describe(chosen), guarantee, tuple(rows))
+    return Explanation(
+        spec.title, constraints.structure(), cells.n, describe(chosen), guarantee, tuple(rows), engine
+    )

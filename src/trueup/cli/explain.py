@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import typer
 
-from trueup.cli.console import AsJson, GeographyPath, SpecPath, print_json, table
+from trueup.cli.console import AsJson, GeographyPath, Memory, SpecPath, print_json, table
 from trueup.cli.reconcile import MethodName
 
 
@@ -15,13 +15,18 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def explain(
-        spec: SpecPath, geography: GeographyPath = None, method: MethodName = None, as_json: AsJson = False
+        spec: SpecPath,
+        geography: GeographyPath = None,
+        method: MethodName = None,
+        memory: Memory = "4GB",
+        as_json: AsJson = False,
     ) -> None:
         """Show cost, structure, method and expected error, from the spec and the public places."""
         from trueup.explain import explain as explain_spec
         from trueup.model.spec import load_spec
+        from trueup.run.memory import parse_memory
 
-        plan = explain_spec(load_spec(spec), geography, method=method)
+        plan = explain_spec(load_spec(spec), geography, method=method, memory=parse_memory(memory))
         if as_json:
             print_json(asdict(plan))
         else:
@@ -31,6 +36,8 @@ def register(app: typer.Typer) -> None:
 def _show(plan) -> None:
     print(plan.title)
     print(f"Structure: {plan.structure}, {plan.cells} finest cells. Method: {plan.method['method']}.")
+    if plan.engine != "memory":
+        print("Engine: by blocks, since the whole does not fit into --memory.")
     for sentence in plan.guarantee.sentences:
         print(sentence)
     charges = [[c.query, c.margin, c.law, f"{c.currency} = {c.amount}"] for c in plan.guarantee.charges]

@@ -13,6 +13,7 @@ from trueup.cli.console import (
     GeographyPath,
     Key,
     LedgerUrl,
+    Memory,
     print_json,
     progress,
     progress_by_level,
@@ -38,7 +39,6 @@ Master = Annotated[
     str | None,
     typer.Option(help="Address of the Spark cluster, such as spark://host:7077.", show_default=False),
 ]
-Memory = Annotated[str, typer.Option(help="Memory for all workers together.")]
 Workers = Annotated[int, typer.Option(min=1, help="Processes of the engine 'local'.")]
 Resume = Annotated[
     Path | None,

@@ -1,0 +1,156 @@
+"""What a release by blocks refuses; each row acts in a fresh folder that holds the small state.
+
+Rows whose run is `interrupted` stop after some measurements and act on the run folder `out.run`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import patch
+
+from tests.by_blocks.state import MOST, SPEC, write_state
+
+from trueup.by_blocks.engine import refuse_unknown
+from trueup.by_blocks.run import release_by_blocks, resume
+from trueup.errors import BudgetError, BundleError, DataError, InfeasibleError, SpecError, TrueupError
+from trueup.ledger.account import Account
+from trueup.ledger.ledger import Ledger
+from trueup.run.local import LocalPool
+from trueup.run.memory import parse_memory
+
+
+class Interrupted(BaseException):
+    """Stands for a kill where the process must live on."""
+
+
+class Stopping(LocalPool):
+    """Stop the run after some tasks."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__(1)
+        self.left = after
+
+    def map(self, task, items):
+        """Carry out tasks until it is time to stop."""
+        for at, item in enumerate(items):
+            if self.left == 0:
+                raise Interrupted
+            self.left -= 1
+            yield at, task(item)
+
+
+def release(folder: Path, *, spec: str = SPEC, executor=None, account=None, geography="", data="", **more):
+    """Release the small state; `geography` and `data` are added to its files."""
+    paths = write_state(folder, spec=spec)
+    for name, added in (("geography", geography), ("data", data)):
+        paths[name].write_text(paths[name].read_text() + added)
+    options = {"places": MOST, **more}
+    return release_by_blocks(
+        **paths, out=folder / "out", executor=executor or LocalPool(1), account=account, **options
+    )
+
+
+def interrupted(folder: Path, *, after: int = 20, **more) -> Path:
+    """Leave a run of whose 13 bundles all are checked and some are measured; return its folder."""
+    try:
+        release(folder, executor=Stopping(after), **more)
+    except Interrupted:
+        return folder / "out.run"
+    raise AssertionError("the run was not interrupted")
+
+
+def going_on(folder: Path, alter=lambda run: None, *, after: int = 20, **given):
+    """Interrupt a run, alter something, and go on."""
+    run = interrupted(folder, after=after)
+    alter(run)
+    return resume(run, executor=LocalPool(1), **given)
+
+
+def rewritten(name: str, text: str):
+    """Write another file in place of one of the state's."""
+    return lambda run: (run.parent / name).write_text(text)
+
+
+def truncated(pattern: str):
+    """Cut the last byte off a file of the run."""
+
+    def cut(run: Path) -> None:
+        path = sorted(run.glob(pattern))[0]
+        path.write_bytes(path.read_bytes()[:-1])
+
+    return cut
+
+
+def failing(name: str, error: BaseException):
+    """A release in which a function fails."""
+
+    def fail(folder: Path):
+        with patch(name, side_effect=error):
+            return release(folder)
+
+    return fail
+
+
+def charged_then_not(folder: Path):
+    """Begin a run with a ledger, and go on without."""
+    Ledger.create(str(folder / "ledger.db")).init("small", {"invariant": {"rho": "10"}})
+    run = interrupted(folder, account=Account.open(str(folder / "ledger.db"), "ana", None))
+    return resume(run, executor=LocalPool(1))
+
+
+def begun_twice(folder: Path):
+    """Begin a run where one was interrupted."""
+    interrupted(folder)
+    return release(folder)
+
+
+NO_ATTRIBUTES = (
+    SPEC[: SPEC.index("attribute = ")]
+    + SPEC[SPEC.index("\n[[query]]") : SPEC.index('\n[[query]]\nname = "race"')]
+)
+BAD = [
+    ("a memory that is no size", lambda f: parse_memory("four"), SpecError, "is not a size"),
+    ("less memory than the workers need", lambda f: release(f, memory=10**8),
+     SpecError, "too little for 1 worker"),
+    ("a tract with more blocks than fit", lambda f: release(f, places=3),
+     TrueupError, "tract '00' has 4 places"),
+    ("an engine that does not exist", lambda f: refuse_unknown("cluster"), SpecError, "no engine 'cluster'"),
+    ("another method by blocks", lambda f: release(f, spec=SPEC + '[reconcile]\nmethod = "topdown-multipass"'),
+     SpecError, "does not work by blocks"),
+    ("no attribute by blocks", lambda f: release(f, spec=NO_ATTRIBUTES), SpecError, "declares no attribute"),
+    ("a block without a parent", lambda f: release(f, geography="0\n"),
+     DataError, "shorter than the 2 characters"),
+    ("a record of an unknown block", lambda f: release(f, data="999,r0,old\n"),
+     DataError, "names the place '999'"),
+    ("a record of an unknown race", lambda f: release(f, data="000,r9,old\n"),
+     DataError, "outside the domain of 'race'"),
+    ("a record that cannot exist", lambda f: release(f, data="000,r2,young\n"),
+     InfeasibleError, "structural zero"),
+    ("a run towards a target that another was interrupted towards", begun_twice,
+     BundleError, "a run was interrupted"),
+    ("going on with a folder that is no run's", lambda f: resume(f, executor=LocalPool(1)),
+     BundleError, "no plan.json"),
+    ("going on with a damaged plan", lambda f: going_on(f, truncated("plan.json")),
+     BundleError, "is damaged"),
+    ("going on with another spec", lambda f: going_on(f, rewritten("spec.toml", SPEC + "# changed"), spec_path=f / "spec.toml"),
+     SpecError, "not the one that the run began with"),
+    ("going on with other places", lambda f: going_on(f, rewritten("blocks.csv", "block\n000\n"), geography=f / "blocks.csv"),
+     DataError, "the places are not those"),
+    ("going on with other data", lambda f: going_on(f, rewritten("people.csv", "block,race,age\n"), data=f / "people.csv"),
+     DataError, "the data are not those"),
+    ("going on towards another target", lambda f: going_on(f, out=f / "other"),
+     BundleError, "the run goes to"),
+    ("going on without the ledger that was charged", charged_then_not,
+     BudgetError, "was charged to a ledger"),
+    ("a truncated part of the places", lambda f: going_on(f, truncated("places/1-00000.[0-9a-f]*")),
+     BundleError, "truncated or altered"),
+    ("a truncated part of the confidential sums",
+     lambda f: going_on(f, truncated("confidential/sums/2-00000.[0-9a-f]*"), after=14),
+     BundleError, "truncated or altered"),
+    ("a truncated part of the measurements", lambda f: going_on(f, truncated("measured/2-*.parquet")),
+     BundleError, "truncated or altered"),
+    ("a disk that is full", failing("trueup.by_blocks.tasks.write_measured", OSError(28, "No space left on device")),
+     BundleError, "No space left on device"),
+    ("a task that runs out of memory", failing("trueup.by_blocks.tasks.draw", MemoryError()),
+     TrueupError, "more memory than there is"),
+]  # fmt: skip
