@@ -18,6 +18,7 @@ from trueup.model.build import build_cells
 from trueup.model.cells import Attribute, Cells, Recode
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
+from trueup.run.memory import parse_memory
 
 AREA = "area"
 """Name of the column that holds areas, unless told otherwise."""
@@ -69,7 +70,7 @@ def write_areas(
     BundleError
         If the bundle has no release or was altered, or the file exists or cannot be written.
     SpecError
-        If an attribute is unknown, or one would be summed out whose values overlap.
+        If an attribute is unknown, one would be summed out whose values overlap, or the memory is no size.
 
     Examples
     --------
@@ -105,7 +106,7 @@ def write_areas(
     files = _finest(folder, manifest, spec)
     with (
         tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=_parent(out)) as scratch,
-        connect(memory_limit=memory, temp_directory=scratch) as connection,
+        connect(memory_limit=f"{parse_memory(memory)}B", temp_directory=scratch) as connection,
     ):
         keys = _register_places(connection, folder, spec)
         _refuse_taken(column, keys, cells)

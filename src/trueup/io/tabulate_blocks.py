@@ -31,6 +31,7 @@ from trueup.io.tabulate import (
 from trueup.io.tabulate_sql import cell_sql, join_sql, whole_sql
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec
+from trueup.run.memory import parse_memory
 
 MEMORY = "4GB"
 """What DuckDB may hold in memory, unless told otherwise."""
@@ -73,6 +74,8 @@ def tabulate_blocks(
         As `read_counts`; if memory and disk do not suffice. No message holds a count.
     BundleError
         If the folder is occupied, or the disk refuses.
+    SpecError
+        If the memory is no size.
 
     Examples
     --------
@@ -96,7 +99,11 @@ def tabulate_blocks(
     with staged(out, mode=0o700) as folder:
         spill, counts = folder / "spilled", SparseCounts(folder, int(bundle_of_place.max()) + 1)
         spill.mkdir()
-        settings = {"memory_limit": memory, "temp_directory": str(spill), "threads": threads}
+        settings = {
+            "memory_limit": f"{parse_memory(memory)}B",
+            "temp_directory": str(spill),
+            "threads": threads,
+        }
         with connect(**{name: value for name, value in settings.items() if value}) as connection:
             _Tabulation(spec, cells, connection, spill).run(source, bundle_of_place, counts)
         shutil.rmtree(spill)
