@@ -9,10 +9,12 @@ from tests.kernel.test_histogram import SPINE, case, marginals
 from tests.reference import nearest
 from tests.reference.nearest import covariances
 
-from trueup.kernel.anova import Domain, identity, marginalise, summed
+from trueup.kernel.anova import Domain, cell_groups, identity, marginalise, summed
+from trueup.kernel.few_cells import nearest_of_few
 from trueup.kernel.histogram import HistogramTree
 from trueup.kernel.nearest import Metric, nearest_nonnegative
 from trueup.kernel.settle import node_keys, settle
+from trueup.kernel.stage import Coarse, Stage
 from trueup.kernel.structural_zeros import close, restrict
 
 
@@ -77,6 +79,31 @@ def test_projection_equals_its_slow_twin_and_knows_no_neighbours(rng, tied):
         np.testing.assert_array_equal(
             nearest_nonnegative(alone, tables[index], held[index], 1e-9)[0], ours[rows]
         )
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("alike", [True, False])
+def test_projection_of_few_cells_equals_the_general_one(rng, tied, alike):
+    """Small dense systems on the open cells against the fast transform on all, given coarser counts."""
+    every = marginals()
+    domain = Domain.of([every["groups"], every["detailed"]])
+    first, coarse = np.array([0, 3, 4]), every["groups-second"]
+    parts = random_variances(rng, domain, 1 if alike else 8)
+    truth = rng.poisson(2, (8, 24)) * (rng.random((8, 24)) < 0.4)
+    counts = Coarse(coarse, marginalise(truth, coarse))
+    variances, tables = counts.given(domain, parts, truth + rng.normal(0, 4, (8, 24)))
+    metric = Metric(domain, variances, first, 8, tied)
+    sums = np.add.reduceat(truth, first, axis=0).astype(float) if tied else None
+    if sums is not None:
+        tables = metric.tie(tables, sums)
+    held = Stage(metric, tables, sums, counts, None, None).held
+    assert held is not None
+    families = cell_groups(coarse)
+    few, residual, _ = nearest_of_few(metric, tables, held, families, counts.counts, sums, 1e-10, 20_000)
+    many, _, _ = nearest_nonnegative(metric, tables, held, 1e-10)
+    assert residual.max() < 1e-9
+    np.testing.assert_allclose(few, many, atol=1e-7)
+    np.testing.assert_allclose(marginalise(few, coarse), counts.counts, atol=1e-9)
 
 
 CHAIN = ("total", "groups", "groups-second", "detailed")

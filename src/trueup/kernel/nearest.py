@@ -232,8 +232,8 @@ def nearest_nonnegative(
         np.ascontiguousarray(tables, dtype=float),
         np.zeros(tables.shape, np.bool_) if zeros is None else zeros,
         np.append(metric.first, metric.rows),
-        _flat(metric.variances),
-        _flat(metric.inverse) + np.zeros((metric.counts.size, 1)),
+        flat(metric.variances),
+        flat(metric.inverse) + np.zeros((metric.counts.size, 1)),
         metric.tied,
         metric.largest(),
         metric.components,
@@ -245,7 +245,7 @@ def nearest_nonnegative(
     return result, residuals, iterations
 
 
-def _flat(blocks: Sequence[np.ndarray]) -> np.ndarray:
-    """Blocks (rows or 1, D, D) of all components side by side."""
+def flat(blocks: Sequence[np.ndarray]) -> np.ndarray:
+    """Blocks (rows or 1, D, D) of all components side by side: (rows or 1, all their entries)."""
     rows = max(len(b) for b in blocks)
     return np.concatenate([np.broadcast_to(b.reshape(len(b), -1), (rows, b[0].size)) for b in blocks], axis=1)

@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trueup.kernel.anova import Domain, Marginal, cell_groups, marginalise, relative, spread
+from trueup.kernel.few_cells import MOST, nearest_of_few
 from trueup.kernel.histogram import condition
-from trueup.kernel.nearest import Metric, nearest_nonnegative
+from trueup.kernel.nearest import ITERATIONS, Metric, nearest_nonnegative
 from trueup.kernel.transport import nudges, round_children
+
+WORTH = 100  # cells of a table from which a look at its open cells alone pays
 
 
 @dataclass(frozen=True)
@@ -80,35 +83,60 @@ class Stage:
         return np.logical_or.reduce(empty) if empty else None
 
     def nearest(self, tolerance: float) -> tuple[np.ndarray, np.ndarray, int]:
-        """Nearest nonnegative tables, every parent's residual, and the most iterations.
-
-        Most lowest places are so small that, once their coarse counts are settled, nothing is left to choose: such rows
-        are set aside, and what they take is taken off their parents.
-        """
+        """Nearest nonnegative tables, every parent's residual, and the most iterations."""
         held = self.held
         if held is None or self.coarse is None:
-            x, residual, steps = nearest_nonnegative(self.metric, self.tables, held, tolerance)
+            found = nearest_nonnegative(self.metric, self.tables, held, tolerance)
         else:
-            x, residual, steps = self._of_the_rest(held, *self.coarse.determined(held), tolerance)
-        return (
-            np.maximum(x, 0.0) if held is None else np.where(held, 0.0, np.maximum(x, 0.0)),
-            residual,
-            steps,
-        )
+            found = self._after_the_forced(self.coarse, held, tolerance)
+        x = np.maximum(found[0], 0.0)
+        return x if held is None else np.where(held, 0.0, x), *found[1:]
 
-    def _of_the_rest(
-        self, held: np.ndarray, known: np.ndarray, forced: np.ndarray, tolerance: float
+    def _after_the_forced(
+        self, coarse: Coarse, held: np.ndarray, tolerance: float
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        x, rest = np.where(known[:, None], forced, 0.0), np.flatnonzero(~known)
-        metric, parents = self.metric.of_rows(rest)
-        steps = 0
+        """Most lowest places are so small that, once their coarse counts are settled, nothing is left to choose: such
+        rows are set aside, and what they take is taken off their parents."""
+        known, forced = coarse.determined(held)
+        x, rest, steps = np.where(known[:, None], forced, 0.0), np.flatnonzero(~known), 0
         left = None if self.sums is None else self.sums - self.metric.sums(x)
         # Where no row is left, what the sums miss.
         residual = np.zeros(self.metric.counts.size) if left is None else np.abs(left).max(axis=1)
         if rest.size:
-            tables = self.tables[rest] if left is None else metric.tie(self.tables[rest], left[parents])
-            x[rest], residual[parents], steps = nearest_nonnegative(metric, tables, held[rest], tolerance)
+            metric, parents = self.metric.of_rows(rest)
+            stage = self._part(metric, rest, None if left is None else left[parents])
+            x[rest], residual[parents], steps = stage._by_size(held[rest], tolerance)
         return x, residual, steps
+
+    def _part(self, metric: Metric, rows: np.ndarray, sums: np.ndarray | None) -> Stage:
+        coarse = self.coarse and Coarse(self.coarse.marginal, self.coarse.counts[rows])
+        return Stage(metric, self.tables[rows], sums, coarse, None, None)
+
+    def _of_parents(self, keep: np.ndarray) -> tuple[Stage, np.ndarray]:
+        metric, rows = self.metric.of_parents(np.flatnonzero(keep))
+        return self._part(metric, rows, None if self.sums is None else self.sums[keep]), rows
+
+    def _by_size(self, held: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray, int]:
+        """Dense systems for parents whose children have few open cells, the fast transform for others."""
+        few = np.maximum.reduceat((~held).sum(axis=1), self.metric.first) <= min(MOST, held.shape[1] // 4)
+        few &= held.shape[1] >= WORTH
+        x, residual, steps = np.empty(held.shape), np.full(few.size, np.inf), 0
+        if few.any():
+            stage, rows = self._of_parents(few)
+            x[rows], residual[few], steps = stage._of_few(held[rows], tolerance)
+        if (many := np.isinf(residual)).any():
+            stage, rows = self._of_parents(many)
+            tables = stage.tables if stage.sums is None else stage.metric.tie(stage.tables, stage.sums)
+            x[rows], residual[many], more = nearest_nonnegative(stage.metric, tables, held[rows], tolerance)
+            steps = max(steps, more)
+        return x, residual, steps
+
+    def _of_few(self, held: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray, int]:
+        assert self.coarse is not None
+        families, counts = cell_groups(self.coarse.marginal), self.coarse.counts
+        return nearest_of_few(
+            self.metric, self.tables, held, families, counts, self.sums, tolerance, ITERATIONS
+        )
 
     def rounded(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Whole tables that keep the sums, and for every parent the units that found no place."""
