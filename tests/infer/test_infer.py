@@ -217,14 +217,14 @@ def test_chains_that_are_too_short_are_not_called_a_posterior(rng):
 def test_what_it_does_not_handle_is_said(rules, says, rng):
     cells, measured = family_measurements(1, rng, law_named("discrete-gaussian")("4"))
     with pytest.raises(SpecError, match=says):
-        infer(family_constraints(cells, rules), measured)
+        infer(family_constraints(cells, rules), measured, LinearInequalities())
 
 
 def test_a_cell_measured_twice_is_refused(rng):
     cells, measured = family_measurements(1, rng, law_named("discrete-gaussian")("4"))
     twice = Measurements(cells, measured.headers * 2, measured.values * 2, PUBLISHED)
     with pytest.raises(SpecError, match="exactly once"):
-        infer(family_constraints(cells), twice)
+        infer(family_constraints(cells), twice, LinearInequalities())
 
 
 def test_an_interruption_keeps_finished_blocks():

@@ -41,6 +41,10 @@ GAUSSIAN, LAPLACE, DISCRETE_GAUSSIAN, TWO_SIDED_GEOMETRIC = 0, 1, 2, 3
 TABLE_DEPTH = 40.0
 """Tables of discrete laws end where the tilted mass is exp(-40) = 4e-18 of its largest value."""
 GUIDES = 256
+BLOCK = 8192
+"""Most proposals made at a time."""
+FEW = 8.0
+"""Accepted draws that are due before an acceptance rate is judged."""
 
 
 @njit(cache=True)
@@ -206,6 +210,13 @@ def _accept(rng, rows, bounds, multipliers, block, out, done):
 
 
 @njit(cache=True)
+def _enough(missing, done, proposed):
+    """Proposals that most likely suffice for what is missing, at the rate seen so far; at most a block."""
+    rate = done / proposed if proposed > 0 else 1.0
+    return int(min(1.02 * missing / max(rate, 1e-6) + 32, BLOCK))
+
+
+@njit(cache=True)
 def draw_inequalities(kind, z, scale, rows, bounds, low, high, draws, least, rng):
     """Draw `(p, draws, n)` from p problems that share their inequalities.
 
@@ -222,7 +233,7 @@ def draw_inequalities(kind, z, scale, rows, bounds, low, high, draws, least, rng
     draws
         Draws per problem.
     least
-        Acceptance rate below which a problem is left out; checked after every 8,192 proposals.
+        Acceptance rate below which a problem is left out; checked once it promises eight draws.
     rng
         NumPy generator.
 
@@ -234,17 +245,20 @@ def draw_inequalities(kind, z, scale, rows, bounds, low, high, draws, least, rng
     p, n = z.shape
     out = np.empty((p, draws, n))
     acceptance = np.zeros(p)
-    block = np.empty((n, 8192))
+    block = np.empty((n, BLOCK))
     for q in range(p):
         problem = (kind, z[q], scale[q], low[q], high[q])
         multipliers, tilts = best_tilt(rows, bounds, problem)
         done = proposed = 0
         while 0 <= done < draws:
+            size = _enough(draws - done, done, proposed)
             for i in range(n):
-                _proposals(rng, kind[i], z[q, i], scale[q, i], tilts[i], low[q, i], high[q, i], block[i])
-            done, used = _accept(rng, rows, bounds, multipliers, block, out[q], done)
+                _proposals(
+                    rng, kind[i], z[q, i], scale[q, i], tilts[i], low[q, i], high[q, i], block[i, :size]
+                )
+            done, used = _accept(rng, rows, bounds, multipliers, block[:, :size], out[q], done)
             proposed += used
-            if done < least * proposed:
+            if least * proposed >= FEW and done < least * proposed:
                 done = -1
         acceptance[q] = draws / proposed if done == draws else 0.0
     return out, acceptance
