@@ -37,6 +37,7 @@ rho = { state = "1/100", county = "1/100", tract = "1/100", block = "1/100" }
 [constraints]
 invariants = [{ level = "state" }]
 zeros = [{ race = "r2", age = "young" }]
+bounds = [{ level = "tract", attributes = ["race"], where = { race = "r0" }, lower = 1 }]
 """
 MOST = 6
 """Places of a bundle at which this state is cut twice."""

@@ -6,6 +6,7 @@ import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from trueup.errors import BundleError
 from trueup.io import bundle
 from trueup.io.block_tables import query_label
 from trueup.io.table import connect, literal, quoted
+from trueup.kernel.anova import cell_groups
 from trueup.measure import plan_measurements
-from trueup.model.build import build_cells
-from trueup.model.cells import Cells
+from trueup.model.build import build_cells, local_constraints
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Bound, Constraints
 from trueup.model.measurements import Measured
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
@@ -101,7 +104,9 @@ class _Files:
         for above, below in pairwise(self._levels):
             yield self._sums(above, below)
         for header in (h for h in headers if h.exact):
-            yield self._invariant(cells, header)
+            yield self._invariant(header)
+        for bound in local_constraints(self.spec, self._one_place).bounds:
+            yield self._bounded(bound)
 
     @property
     def _names(self) -> list[str]:
@@ -201,13 +206,15 @@ class _Files:
                 f"SELECT place FROM {counts} JOIN domain USING (cell) WHERE count <> 0 AND ({self._zeros()})",
             )
 
+    @cached_property
+    def _one_place(self) -> Cells:
+        """The cells of one place on every level."""
+        return build_cells(self.spec, _tree_of(self._names, [1] * len(self._names)))
+
     def _zeros(self) -> str:
         """The cells that are structural zeros."""
-        cells = build_cells(self.spec, _tree_of(self._names, [1] * len(self._names)))
-        zero = np.zeros((1, *cells.shape[1:]), dtype=bool)
-        for part in self.spec.constraints.zeros:
-            zero |= cells.where(part)
-        return f"cell IN ({', '.join(map(str, np.flatnonzero(zero.ravel())))})"
+        zero = local_constraints(self.spec, self._one_place).zero_cells
+        return f"cell IN ({', '.join(map(str, np.flatnonzero(zero)))})"
 
     def _sums(self, above: int, below: int) -> Finding:
         """The table of a level against the sums of the level below."""
@@ -221,27 +228,42 @@ class _Files:
         )
         return self._found(f"level '{self._names[above]}' is the sum of level '{self._names[below]}'", differ)
 
-    def _invariant(self, cells: Cells, header: Measured) -> Finding:
+    def _invariant(self, header: Measured) -> Finding:
         """An invariant's released counts against the enumerated ones."""
-        recodes = cells.recodes(header.margin.attributes)
-        position = np.zeros(1, dtype=np.int64)
-        for recode in recodes:
-            position = np.add.outer(position * recode.size, np.array(recode.groups)).ravel()
-        self.connection.register("given_groups", {"cell": np.arange(position.size), "grp": position + 1})
-        level = cells.tree.level(header.margin.level)
         enumerated = (
             "SELECT place, unnest(value) AS count, generate_subscripts(value, 1) AS grp FROM measured "
             f"WHERE level = {literal(header.margin.level)} AND query = {literal(query_label(header))}"
         )
-        released = (
-            f"SELECT place, grp, sum(count) AS count FROM {quoted(f'count {level}')} JOIN given_groups USING (cell) "
-            "GROUP BY ALL"
-        )
         differ = (
-            f"SELECT place FROM ({enumerated}) a FULL JOIN ({released}) b USING (place, grp) "
+            f"SELECT place FROM ({enumerated}) a FULL JOIN ({self._margin(header.margin)}) b USING (place, grp) "
             "WHERE coalesce(a.count, 0) <> coalesce(b.count, 0)"
         )
         return self._found(f"the invariant '{header.margin}' is as enumerated", differ)
+
+    def _bounded(self, bound: Bound) -> Finding:
+        """The groups of a margin against their limits, those that are not listed included."""
+        lower, upper = Constraints(self._one_place, ()).bound_values(bound)
+        self.connection.register(
+            "given_limits", {"grp": np.arange(lower.size) + 1, "low": lower, "high": upper}
+        )
+        level = self._names.index(bound.margin.level)
+        outside = (
+            f"SELECT place FROM (SELECT place FROM {quoted(f'place {level}')}) p CROSS JOIN given_limits "
+            f"LEFT JOIN ({self._margin(bound.margin)}) m USING (place, grp) "
+            "WHERE coalesce(count, 0) < low OR coalesce(count, 0) > high"
+        )
+        return self._found(f"the bounds on '{bound.margin}' hold", outside)
+
+    def _margin(self, margin: Margin) -> str:
+        """A query for the released counts of a margin, by place and group (from 1); groups that are zero may lack."""
+        groups = (
+            cell_groups(self._one_place.marginal(margin.attributes))
+            if self.spec.attributes
+            else np.zeros(1, int)
+        )
+        self.connection.register("given_groups", {"cell": np.arange(groups.size), "grp": groups + 1})
+        counts = quoted(f"count {self._names.index(margin.level)}")
+        return f"SELECT place, grp, sum(count) AS count FROM {counts} JOIN given_groups USING (cell) GROUP BY ALL"
 
 
 def _tree_of(names: Sequence[str], sizes: Sequence[int]) -> Tree:

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.anova import marginalise
+from trueup.model.build import local_constraints
 from trueup.model.cells import Cells
+from trueup.model.constraints import violations
 from trueup.model.measurements import Measured
 from trueup.model.spec import Spec
 
@@ -36,7 +38,7 @@ def broken_rules(
     holds = (
         all(table.dtype.kind in "iu" for table in tables.values()),
         all(_adds_up(cells, top, tables, level) for level, _ in pairwise(sorted(tables))),
-        all(map(_allowed(spec, cells), tables.values())),
+        not violations(local_constraints(spec, cells), tables[max(tables)].ravel()),
         all(not gap.any() for header, gap in _gaps(cells, top, tables, headers, answers) if header.exact),
     )
     return [rule for rule, kept in zip(CHECKS, holds) if not kept]
@@ -56,19 +58,6 @@ def misses(
 def _adds_up(cells: Cells, top: int, tables: Tables, level: int) -> bool:
     starts = cells.tree.starts(level - top, level - top + 1)[:-1]
     return np.array_equal(np.add.reduceat(tables[level + 1], starts, axis=0), tables[level])
-
-
-def _allowed(spec: Spec, cells: Cells):
-    """Whether a level's tables keep signs and structural zeros."""
-    zero = np.zeros((1, *cells.shape[1:]), dtype=bool)
-    for part in spec.constraints.zeros:
-        zero |= cells.where(part)
-
-    def holds(table: NDArray) -> bool:
-        signs = not spec.constraints.nonnegative or not (table < 0).any()
-        return signs and not table[:, zero.ravel()].any()
-
-    return holds
 
 
 def _gaps(

@@ -28,8 +28,9 @@ from trueup.io.sparse import Occupied
 from trueup.io.tabulate import refuse_overflow
 from trueup.kernel.spine import Spine
 from trueup.measure import draw
+from trueup.model.build import local_constraints
 from trueup.model.cells import Cells, Margin
-from trueup.model.constraints import Constraints, refuse_violations, violations
+from trueup.model.constraints import refuse_violations, violations
 from trueup.reconcile import refuse_inexact
 from trueup.reconcile.on_segments import Answers, Segment, SegmentPlan, Settlement, Summary, down, up
 from trueup.run.memory import peak_bytes
@@ -84,9 +85,9 @@ class Total(Task):
         branch = folder.branch(bundle)
         cells, counts = folder.cells(branch), _exact(folder, bundle, branch)
         refuse_overflow(counts.sum(dtype=np.float64))
-        if bundle.stage == len(folder.cut.stages) - 1:
-            rules = Constraints(cells, (), zeros=folder.spec.constraints.zeros)
-            refuse_violations(violations(rules, counts), "the confidential counts")
+        refuse_violations(
+            violations(local_constraints(folder.spec, cells), counts), "the confidential counts"
+        )
         attributes = cells.finest.attributes
         sums = cells.sum(counts, Margin(branch.tree.levels[0], attributes))
         if bundle.stage == 0:

@@ -55,6 +55,13 @@ def build_constraints(spec: Spec, cells: Cells, further: tuple[Bound, ...] = ())
     )
 
 
+def local_constraints(spec: Spec, cells: Cells) -> Constraints:
+    """The signs, structural zeros and bounds of a spec that concern the levels of some part of the places."""
+    part = spec.constraints
+    bounds = tuple(_bound(cells, b) for b in part.bounds if b.level in cells.tree.levels)
+    return Constraints(cells, (), nonnegative=part.nonnegative, zeros=part.zeros, bounds=bounds)
+
+
 def _bound(cells: Cells, part: BoundPart) -> Bound:
     margin = canonical(cells, Margin(part.level, part.attributes))
     outside = [name for name in part.where if not cells.contains(Margin(part.level, (name,)), margin)]
