@@ -16,7 +16,7 @@ def coverage(view: View) -> Section | None:
     charts = [
         drawn
         for rule, claim in view.record.intervals.items()
-        for margin in reversed(view.record.levels)
+        for margin in reversed(view.drawn)
         if (drawn := _coverage_chart(view, rule, claim, margin))
     ]
     if not charts:
@@ -73,7 +73,7 @@ def fairness(view: View) -> Section | None:
     kinds = dict.fromkeys((str(level), str(by)) for level, by in zip(rows["level"], rows["by"]))
     blocks = [
         drawn
-        for margin in reversed(view.record.levels)
+        for margin in reversed(view.drawn)
         for level, by in kinds
         if level == str(margin) and by not in ("level", "size")
         for drawn in _fairness_charts(view, margin, by)

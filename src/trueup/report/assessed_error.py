@@ -24,7 +24,7 @@ def by_size(view: View) -> Section:
             )
         )
     ]
-    for margin in reversed(view.record.levels):
+    for margin in reversed(view.drawn):
         blocks += _size_charts(view, margin)
     return Section("size", "Bias and error by true size", tuple(blocks))
 
@@ -58,11 +58,11 @@ def _size_charts(view: View, margin: Margin) -> Iterator[Chart]:
 
 
 def by_level(view: View) -> Section:
-    levels = [str(m) for m in view.record.levels]
+    levels = [str(m) for m in view.drawn]
     found = [view.points("rmse", by="level", level=level, units=["all"]) for level in levels]
     series = {name: [row[name][0] for row in found] for name in view.names}
     sizes = [view.classes("level", level)["all"] for level in levels]
-    places = [(table_name(m), f"{n:,} {named(m, n)}") for m, n in zip(view.record.levels, sizes)]
+    places = [(table_name(m), f"{n:,} {named(m, n)}") for m, n in zip(view.drawn, sizes)]
     picture = chart(
         series,
         places,
@@ -104,7 +104,7 @@ def _first(rows: Columns) -> str:
 
 def residuals(view: View) -> Section:
     blocks: list[Block] = []
-    for margin in reversed(view.record.levels):
+    for margin in reversed(view.drawn):
         found = [view.points(q, by="level", level=str(margin), units=["all"]) for q in _QUANTILES]
         values = {name: [point[0] for row in found if (point := row[name][0])] for name in view.names}
         if not any(v for row in values.values() for v in row):
@@ -129,7 +129,7 @@ def budgets(view: View) -> Section | None:
     if len(budgets) < 2:
         return None
     places = [(b.label, f"{b.scale} times the spec's") for b in budgets]
-    charts = [_budget_chart(view, margin, budgets, places) for margin in reversed(view.record.levels)]
+    charts = [_budget_chart(view, margin, budgets, places) for margin in reversed(view.drawn)]
     text = Text(("More privacy loss buys less error. Every chart is one table; every line one method.",))
     return Section("budgets", "What a larger budget buys", (text, *charts))
 

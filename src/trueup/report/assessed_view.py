@@ -46,6 +46,12 @@ class View:
         )
         return {str(unit): int(n) for unit, n in zip(rows["unit"], rows["units"])}
 
+    @property
+    def drawn(self) -> list[Margin]:
+        """The tables that charts show: totals of every level, and the finest."""
+        finest = self.record.levels[-1]
+        return [m for m in self.record.levels if not m.attributes or m == finest]
+
     def parent(self, margin: Margin) -> str:
         """The level above that of a margin."""
         return plain(self.places[self.places.index(margin.level) - 1])

@@ -26,7 +26,7 @@ def assessment_page(record: Assessment, spec: Spec, ledger: Ledger) -> Page:
             section
             for section in (
                 _found(record),
-                _methods(record),
+                _methods(view),
                 by_size(view),
                 by_level(view),
                 residuals(view),
@@ -98,13 +98,26 @@ def _beyond(flag: Flag) -> float:
     return abs(flag.value) - flag.limit if flag.what == "bias" else flag.limit - flag.value
 
 
-def _methods(record: Assessment) -> Section:
+def _methods(view: View) -> Section:
     rows = (
-        (m.label, f"{m.title[:1].upper()}{m.title[1:]}. {_parameters(m.description)}") for m in record.methods
+        (m.label, f"{m.title[:1].upper()}{m.title[1:]}. {_parameters(m.description)}")
+        for m in view.record.methods
     )
-    more = Text((f"Charts show the first {SERIES} methods; the tables hold all.",))
-    blocks = (Facts(tuple(rows)), *([more] if len(record.methods) > SERIES else []))
+    shown = Text(_not_drawn(view))
+    blocks = (Facts(tuple(rows)), *([shown] if shown.paragraphs else []))
     return Section("methods", "The methods compared", blocks)
+
+
+def _not_drawn(view: View) -> tuple[str, ...]:
+    """Say what is in the tables but in no chart."""
+    found = []
+    if len(view.names) > SERIES:
+        found.append(f"Charts show the first {SERIES} methods; the tables hold all.")
+    if len(view.drawn) < len(view.record.levels):
+        found.append(
+            "Charts show totals and the finest table; the others are in the tables and in summary.parquet."
+        )
+    return tuple(found)
 
 
 def _making(record: Assessment) -> Section:
