@@ -77,7 +77,7 @@ def test_the_lowest_index_first_is_not_what_the_tables_show(number, rng):
         (1, {"epsilon_part": "5/4"}),
         (1, {"epsilon_total": "5/4"}),
         (2, {"epsilon_total": "1/5"}),
-        (3, {"epsilon_part": "1/9"}),
+        (3, {"epsilon_part": "1/8"}),
         (4, {"epsilon_part": "5/4"}),
         (4, {"counts": tabulated_counts() + (np.arange(50) == 49)}),
     ],
