@@ -258,3 +258,24 @@ def test_no_sequence_of_requests_passes_a_cap(requests):
             state.spent[owner, "dp"] = state.spent.get((owner, "dp"), Loss()) + request.loss
     for owner, loss in state.spent.items():
         assert loss.epsilon <= state.caps[owner]["epsilon"]
+
+
+def test_a_reservation_by_name_is_charged_once_and_for_one_request(url):
+    ledger = ledger_at(url)
+    first = ledger.reserve("survey", "ana", "dp", epsilon("1/4"), name="run 1")
+    again = ledger.reserve("survey", "ana", "dp", epsilon("1/4"), name="run 1")
+    assert (again.name, again.stamp, again.committed) == (first.name, first.stamp, None)
+    assert ledger.state().spent[("survey", None), "dp"].epsilon == Fraction(1, 4)
+    with pytest.raises(BudgetError, match="for another release"):
+        ledger.reserve("survey", "ana", "dp", epsilon("1/2"), name="run 1")
+
+
+def test_the_next_commit_sweeps_what_a_killed_one_left_ready(url, tmp_path):
+    ledger = ledger_at(url)
+    killed = ledger.reserve("survey", "ana", "dp", epsilon("1/4"))
+    left, other = tmp_path / f".out.ready-{killed.name}", tmp_path / ".out.ready-unknown"
+    left.mkdir()
+    other.mkdir()
+    release(ledger, tmp_path, "out", "1/4")
+    assert not left.exists()
+    assert other.exists(), "another ledger may have committed it"
