@@ -7,8 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from trueup.report.blocks import Column, Notice, Page, Section, Table, Text
 from trueup.report.page import html
+from trueup.report.words import number
 from trueup.reproduce.item import Outcome, Setting
 from trueup.reproduce.row import ERRORS, Row
+
+NEGLIGIBLE = 1e-6
+"""A tolerance below this allows for rounding in the last bits alone."""
 
 
 def render(outcomes: Sequence[Outcome], setting: Setting) -> str:
@@ -72,5 +76,17 @@ def _once(notes: Iterable[str]) -> list[str]:
 
 
 def tolerance(row: Row) -> str:
-    """Write a tolerance; a dash where nothing is asserted by one."""
-    return "–" if row.tolerance is None else f"± {row.tolerance:.2g}"
+    """Write a tolerance; a dash where nothing is asserted by one.
+
+    Examples
+    --------
+    >>> from trueup.reproduce.row import compare, corrected, shown
+    >>> [tolerance(row) for row in (compare("a", "2714", 2689.4, ours_error=44), shown("b", "1", 2))]
+    ['± 220', '–']
+    >>> tolerance(corrected("c", "35", 25, 25, "the cells add up to 25"))
+    'none'
+    """
+    if row.tolerance is None:
+        return "–"
+    rounded = float(f"{row.tolerance:.2g}")
+    return "none" if rounded < NEGLIGIBLE else f"± {number(rounded)}"
