@@ -12,7 +12,6 @@ from typing import Any
 
 from trueup import report
 from trueup.by_blocks.publish import read_manifest
-from trueup.errors import BudgetError
 from trueup.io import bundle
 from trueup.io.assessment import holds_assessment, read_assessment, write_assessment
 from trueup.io.staging import refuse_occupied, staged
@@ -277,15 +276,7 @@ def _agreed_method(spec: Spec, cells: Cells, headers: tuple[Measured, ...]) -> M
 
 def _finished(account: Account | None, plan: _Plan, out: Path) -> bool:
     """Whether the release of this plan stands in `out` already, committed under the account's key."""
-    done = account.finished(plan.spec.table.name, plan.guarantee) if account else None
-    if done and Path(done.final) != out.absolute():
-        raise BudgetError(
-            f"the key's release was committed before; it is in '{done.final}'",
-            remedy="give that folder as --out, or a new key for a new release",
-        )
-    if done and bundle.read_spec(out)[0] != plan.spec_text:
-        raise BudgetError("the key belongs to a release of another spec", remedy="choose a new key")
-    return done is not None
+    return account is not None and account.holds(plan.spec.table.name, plan.guarantee, out, plan.spec_text)
 
 
 def _commit(reservation: Reservation | None, folder: Path, out: Path) -> None:

@@ -74,3 +74,18 @@ def test_explain_names_the_engine(tmp_path):
     assert default_engine(spec, cells, 100 * cells.n - 1) == "local"
     said = trueup("explain", paths["spec_path"], "--geography", paths["geography"], "--memory", "10KB")
     assert "Engine: by blocks" in said.stdout
+
+
+def test_a_key_that_was_released_draws_nothing_again(tmp_path):
+    from trueup.ledger.ledger import Ledger
+
+    url = str(tmp_path / "ledger.db")
+    Ledger.create(url).init("small", {"invariant": {"rho": "10"}})
+    charged = ["--ledger", url, "--analyst", "ana", "--key", "first", "--engine", "local", "--json"]
+    first = trueup("release", *options(tmp_path), *charged)
+    manifest = (tmp_path / "out" / "public" / "manifest.json").read_bytes()
+    again = trueup("release", *options(tmp_path), *charged)
+    assert (first.returncode, again.returncode) == (0, 0), again.stderr
+    assert json.loads(first.stdout)["tables"] == json.loads(again.stdout)["tables"]
+    assert (tmp_path / "out" / "public" / "manifest.json").read_bytes() == manifest
+    assert len(Ledger.open(url).state().reserved) == 1

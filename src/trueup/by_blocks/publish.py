@@ -55,6 +55,20 @@ def published_by(folder: RunFolder) -> ReleaseByBlocks | None:
     return read_manifest(manifest, str(out)) if manifest.get("run") == folder.plan["run"] else None
 
 
+def read_published(out: Path) -> ReleaseByBlocks:
+    """Read what a bundle by blocks says of itself.
+
+    Raises
+    ------
+    BundleError
+        If the folder is no bundle, or one of another layout.
+    """
+    manifest = bundle.read_manifest(out)
+    if manifest.get("layout") != bundle.BLOCKS:
+        raise BundleError(f"'{out}' was not released by blocks", remedy="read it with `trueup.read_release`")
+    return read_manifest(manifest, str(out))
+
+
 def read_manifest(manifest: Mapping[str, Any], folder: str) -> ReleaseByBlocks:
     """Read what the manifest of a release by blocks says."""
     return ReleaseByBlocks(

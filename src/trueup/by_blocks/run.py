@@ -25,7 +25,7 @@ import numpy as np
 
 from trueup.by_blocks.cut import Bundle
 from trueup.by_blocks.folder import RunFolder
-from trueup.by_blocks.publish import published_by, write_bundle
+from trueup.by_blocks.publish import published_by, read_published, write_bundle
 from trueup.by_blocks.start import Settings, begin, digest_of, plan_of
 from trueup.by_blocks.tasks import Down, Measure, Task, Total, Up, Work
 from trueup.errors import BudgetError, BundleError, DataError, InfeasibleError, SpecError
@@ -90,6 +90,8 @@ def release_by_blocks(
     """
     out = Path(out)
     folder = begin(spec_path, data, out, geography, account, Settings(memory, executor.workers, places))
+    if folder is None:
+        return read_published(out)
     try:
         return _carry_on(folder, data, account, executor, watch)
     except (DataError, InfeasibleError, SpecError):

@@ -80,19 +80,23 @@ def place_bytes(cells: int, answers: int) -> int:
 
 def begin(
     spec_path: str | Path, data: Any, out: Path, geography: Any, account: Account | None, settings: Settings
-) -> RunFolder:
+) -> RunFolder | None:
     """Settle what is public and write it to the run folder beside the target.
+
+    None if the release stands in the target already, committed under the account's key.
 
     Raises
     ------
     TrueupError
         If spec, places, method or memory are at fault, or the target or its run folder is occupied.
     """
-    refuse_occupied(out)
     spec_text = read_spec_text(spec_path)
     spec = parse_spec(spec_text)
     cells = public_cells(spec, data, geography)
     headers, guarantee = plan_measurements(spec, cells)
+    if account and account.holds(spec.table.name, guarantee, out, spec_text):
+        return None
+    refuse_occupied(out)
     plan = plan_of(spec, headers)
     answers = max(sum(size for _, size in columns) for columns in plan.columns)
     cut = cut_tree(cells.tree, settings.places(plan.cells, answers), settings.workers)

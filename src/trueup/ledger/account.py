@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from trueup.errors import BudgetError, SpecError
+from trueup.io.bundle import read_spec
 from trueup.ledger.ledger import Ledger, Reservation
 from trueup.ledger.state import Commit
 from trueup.model.guarantee import Guarantee
@@ -57,6 +59,24 @@ class Account:
             If the key belongs to another request, or the ledger cannot be read.
         """
         return self.ledger.finished(dataset, self.analyst, guarantee.kind, costs(guarantee), self.key)
+
+    def holds(self, dataset: str, guarantee: Guarantee, out: Path, spec_text: str) -> bool:
+        """Whether the release of a spec stands in a folder already, committed under the key.
+
+        Raises
+        ------
+        BudgetError
+            If the key's release stands elsewhere or is that of another spec.
+        """
+        done = self.finished(dataset, guarantee)
+        if done and Path(done.final) != out.absolute():
+            raise BudgetError(
+                f"the key's release was committed before; it is in '{done.final}'",
+                remedy="give that folder as --out, or a new key for a new release",
+            )
+        if done and read_spec(out)[0] != spec_text:
+            raise BudgetError("the key belongs to a release of another spec", remedy="choose a new key")
+        return done is not None
 
     def reserve(self, dataset: str, guarantee: Guarantee, *, name: str | None = None) -> Reservation:
         """Take the loss of a guarantee out of the budget; draw only afterwards.
