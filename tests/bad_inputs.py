@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.assess.bad_input import BAD as BAD_ASSESSMENTS
 from tests.by_blocks.bad_input import BAD as BAD_BY_BLOCKS
+from tests.infer.bad_input import BAD as BAD_INFER
 from tests.ledger.bad_input import BAD
 from tests.ledger.helpers import ledger_at, release
 
@@ -45,6 +46,11 @@ def assess_rows() -> list[str]:
     return [row(what, call) for what, call, *_ in BAD_ASSESSMENTS]
 
 
+def infer_rows() -> list[str]:
+    """All lines of the table of posteriors."""
+    return [row(what, call) for what, _, _, call in BAD_INFER]
+
+
 def rows_by_blocks() -> list[str]:
     """All lines of the table of releases by blocks; its folders are written as `.`."""
     return [row_by_blocks(what, call) for what, call, *_ in BAD_BY_BLOCKS]
@@ -57,4 +63,4 @@ def row_by_blocks(what, call) -> str:
 
 
 if __name__ == "__main__":
-    print("\n".join([*rows(), *assess_rows(), *rows_by_blocks()]))
+    print("\n".join([*rows(), *assess_rows(), *infer_rows(), *rows_by_blocks()]))
