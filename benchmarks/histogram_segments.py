@@ -6,7 +6,7 @@ good answers are, not how wrong one is. Times in the table are of one core; draw
 """
 
 # Compiled peers come without useful types.
-# pyright: reportAttributeAccessIssue=false
+# pyright: reportAttributeAccessIssue=false, reportOptionalSubscript=false
 from __future__ import annotations
 
 import resource

@@ -122,7 +122,7 @@ def ragged(rng):
     """Five levels: places with one child, places that end early and stand for themselves below."""
     ids, parents, row = ["r"], [""], ["r"]
     for _ in range(4):
-        grown = [(f"{p}{i:02d}", p) for p in row for i in range(rng.integers(0 if len(row) > 2 else 2, 5))]
+        grown = [(f"{p}{i:02d}", p) for p in row for i in range(rng.integers(0 if len(row) > 2 else 2, 4))]
         ids, parents, row = (
             [*ids, *(c for c, _ in grown)],
             [*parents, *(p for _, p in grown)],

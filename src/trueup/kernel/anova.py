@@ -327,16 +327,9 @@ class Domain:
 
     def of_table(self, y: np.ndarray, marginal: Marginal, component: Component) -> np.ndarray:
         """A marginal's table (..., m) in a component's terms: (..., rows, columns), `matrix @ coefficients`."""
-        table = y.reshape(-1, *shape(marginal))
-        parts = zip(self.axes, marginal, component.contrast, strict=True)
-        for i, (axis, groups, contrast) in enumerate(parts, start=1):
-            if is_identity(groups):
-                basis = axis.basis[:, axis.atoms :] if contrast else axis.basis[:, : axis.atoms]
-                table = np.moveaxis(np.tensordot(table, basis, (i, 0)), -1, i)
-        k = len(component.contrast)
-        order = sorted(range(k), key=lambda i: component.contrast[i])
-        table = table.transpose(0, *(1 + i for i in order))
-        return table.reshape(*y.shape[:-1], -1, component.columns)
+        own = self.coarsened(marginal)
+        at = next(c for c in own.components if c.contrast == component.contrast)
+        return at.view(own.forward(y))
 
 
 def _as_rows(x: np.ndarray) -> np.ndarray:

@@ -129,3 +129,13 @@ def backward_rows(x, axes, codes, pointer, place):
             result[row, place[i]] = x[row, i]
         backward(result[row], axes, codes, pointer, run)
     return result
+
+
+@njit(cache=True)
+def sum_rows(x, groups, size):
+    """Sum cells of histograms (rows, n) into groups (rows, size), one after the other."""
+    result = np.zeros((x.shape[0], size))
+    for row in range(x.shape[0]):
+        for i in range(groups.size):
+            result[row, groups[i]] += x[row, i]
+    return result

@@ -20,14 +20,15 @@ from functools import cached_property
 
 import numpy as np
 
-from trueup.kernel.anova import Component, Marginal, marginalise, refines
+from trueup.kernel.anova import Component, Marginal, cell_groups, marginalise, refines
 from trueup.kernel.histogram import HistogramTree
+from trueup.kernel.lift import sum_rows
 from trueup.kernel.lower import Lower
 from trueup.kernel.nearest import TOLERANCE, Metric
 from trueup.kernel.stage import Coarse, Stage
 from trueup.kernel.transport import hashed
 
-PIECE = 500_000  # cells that are settled together
+PIECE = 1_000_000  # cells that are settled together
 
 
 def chain(
@@ -279,7 +280,8 @@ class _Level:
         """The marginal's tables and metric, given the coarser marginal and the parents."""
         domain = self.metric.domain.coarsened(marginal)
         variances = tuple(self._marginal_variance(marginal, c) for c in domain.components)
-        tables = marginalise(self.target, marginal)
+        groups = cell_groups(marginal)
+        tables = sum_rows(self.target, groups, int(groups.max()) + 1)
         if coarse is not None:
             variances, tables = coarse.given(domain, variances, tables)
         metric = Metric(domain, variances, self.metric.first, self.metric.rows, self.metric.tied)

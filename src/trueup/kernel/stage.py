@@ -32,13 +32,14 @@ class Coarse:
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Condition tables and their covariances on it."""
         coefficients, narrowed = domain.forward(tables), list(variances)
+        own = domain.coarsened(self.marginal)
+        known = {c.contrast: c.view(part) for part in [own.forward(self.counts)] for c in own.components}
         for i, component in enumerate(domain.components):
             if domain.informs(self.marginal, component):
                 rows = domain.matrix(self.marginal, component)
                 gain, narrowed[i] = condition(variances[i], rows)
                 part = component.view(coefficients)
-                known = domain.of_table(self.counts.astype(float), self.marginal, component)
-                part[...] = part + gain @ (known - rows @ part)
+                part[...] = part + gain @ (known[component.contrast] - rows @ part)
         return tuple(narrowed), domain.backward(coefficients)
 
     def determined(self, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
