@@ -98,6 +98,17 @@ def test_geometric_keeps_its_digits_in_both_tails(n, epsilon, sd):
     assert outside_probability(law, n, r) == pytest.approx(outside, rel=1e-11)
 
 
+@pytest.mark.parametrize("sd", [-4, 0, 6])
+def test_geometric_keeps_its_digits_where_noise_is_wide(sd):
+    law, n = DiscreteLaplace("1/300"), 40
+    r = int(n * 300 + sd * np.sqrt(n * law.variance))
+    with mpmath.workdps(120):
+        inside = geometric_recurrence(n, r, mpmath.exp(-mpmath.mpf(1) / 300))
+        inside, outside = float(inside), float(1 - inside)
+    assert ball_probability(law, n, r) == pytest.approx(inside, rel=1e-11)
+    assert outside_probability(law, n, r) == pytest.approx(outside, rel=1e-11)
+
+
 def test_geometric_tends_to_laplace_at_a_million_counts():
     """Noise of scale 1,000: its steps are a thousandth of its width."""
     n, fine = 10**6, DiscreteLaplace("1/1000")
@@ -157,6 +168,7 @@ def test_edges():
     law = DiscreteLaplace("1")
     assert (ball_probability(law, 3, -1), outside_probability(law, 3, -1)) == (0, 1)
     assert (ball_probability(law, 3, np.inf), outside_probability(law, 3, np.inf)) == (1, 0)
+    assert (ball_probability(law, 3, 1e300), outside_probability(law, 3, 1e300)) == (1, 0)
     assert ball_probability(law, 3, 0) == pytest.approx(law.pmf(0) ** 3, rel=1e-13)
 
 

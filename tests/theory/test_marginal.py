@@ -160,6 +160,19 @@ def test_characteristic_functions_match_the_moments(law):
     assert far < near
 
 
+@pytest.mark.parametrize("sigma2", ["1", "3/2", "20"])
+def test_discrete_gaussian_waves_are_sums_over_its_mass(sigma2):
+    law, t = DiscreteGaussian(sigma2), np.linspace(-9, 9, 41)
+    k = np.arange(-80, 81)
+    np.testing.assert_allclose(characteristic(law, t), np.cos(np.outer(t, k)) @ law.pmf(k), atol=1e-14)
+
+
+def test_wide_integer_noise_is_as_good_as_continuous():
+    wide = projected_error(DiscreteGaussian(10**8), 7)
+    x = np.array([-2e4, -3.3e3, 0.5, 1e4])
+    np.testing.assert_allclose(wide.cdf(x), projected_error(Gaussian(10**8), 7).cdf(x), atol=1e-4)
+
+
 def test_edges():
     law = DiscreteLaplace("1")
     assert projected_error(law, 1).variance == 0

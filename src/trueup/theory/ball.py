@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, floor, inf, log, log1p, sqrt
+from math import exp, expm1, floor, inf, log, log1p, sinh, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +101,7 @@ def _split(law: Law, n: int, radius: float) -> tuple[float, float]:
     if isinstance(law, Gaussian):
         return _gamma(n / 2, radius**2 / (2 * law.variance))
     if isinstance(law, DiscreteLaplace):
-        return _geometric(exp(-float(law.epsilon)), int(n), floor(radius))
+        return _geometric(float(law.epsilon), int(n), floor(min(radius, 2.0**62)))
     if isinstance(law, IntegerLaw) and radius <= WIDEST:
         inside = _convolved(law, int(n), floor(radius))
         return inside, max(0.0, 1 - inside)
@@ -117,21 +117,21 @@ def _gamma(shape: float, x: float) -> tuple[float, float]:
     return float(gammainc(shape, x)), float(gammaincc(shape, x))
 
 
-def _geometric(a: float, n: int, radius: int) -> tuple[float, float]:
+def _geometric(epsilon: float, n: int, radius: int) -> tuple[float, float]:
     """The smaller of the two probabilities as a sum of positive terms, the other by difference."""
-    above = radius >= 2 * n * a / (1 - a * a)  # the mean of the norm
-    part = float(_terms(a, n, radius, above).sum())
+    above = radius * sinh(min(epsilon, 700.0)) >= n  # the mean of the norm is n / sinh(epsilon)
+    part = min(float(_terms(epsilon, n, radius, above).sum()), 1.0)
     return (1 - part, part) if above else (part, 1 - part)
 
 
-def _terms(a: float, n: int, radius: int, above: bool) -> NDArray[np.float64]:
+def _terms(epsilon: float, n: int, radius: int, above: bool) -> NDArray[np.float64]:
     """`P(binomial = k) P(negative binomial > radius - k)`, or `<=`, over the `k` that matter.
 
-    They are found by tilting: with `u` in place of `a` the norm has its mean at the radius, and the terms have
-    their weight where the tilted binomial law has. Its mass, normalised over the window, gives the
+    They are found by tilting: with `u` in place of `a = exp(-epsilon)` the norm has its mean at the radius, and the
+    terms have their weight where the tilted binomial law has. Its mass, normalised over the window, gives the
     binomial mass back without factorials.
     """
-    from scipy.special import betainc
+    from scipy.special import betainc, betaincc
 
     mean = max(radius, 0.5) / n
     u = mean / (1 + sqrt(1 + mean * mean))  # solves 2 u / (1 - u^2) = mean
@@ -140,12 +140,10 @@ def _terms(a: float, n: int, radius: int, above: bool) -> NDArray[np.float64]:
     tilted = np.concatenate([[0.0], np.cumsum(np.log((n - k[:-1]) / (k[:-1] + 1.0)) + log(u))])
     tilted -= tilted.max()
     tilted -= log(np.exp(tilted).sum())
-    mass = np.exp(tilted + n * (log1p(u) - log1p(a)) - k * (log(u) - log(a)))
+    mass = np.exp(tilted + n * (log1p(u) - log1p(exp(-epsilon))) - k * (log(u) + epsilon))
     left = radius - k
-    rest = (
-        betainc(np.maximum(left, -0.5) + 1.0, n, a) if above else betainc(n, np.maximum(left, 0) + 1.0, 1 - a)
-    )
-    return mass * np.where(left >= 0, rest, float(above))
+    tail = (betaincc if above else betainc)(n, np.maximum(left, 0) + 1.0, -expm1(-epsilon))
+    return mass * np.where(left >= 0, tail, float(above))
 
 
 def _convolved(law: IntegerLaw, n: int, radius: int) -> float:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import SpecError
 from trueup.noise.base import IntegerLaw
+from trueup.noise.discrete_gaussian import DiscreteGaussian
 from trueup.noise.discrete_laplace import DiscreteLaplace
 from trueup.noise.gaussian import Gaussian
 from trueup.noise.laplace import Laplace
@@ -64,6 +65,8 @@ def characteristic(law: Law, t: NDArray) -> Reals:
         # tanh^2 / (tanh^2 cos^2 + sin^2) at half angles: exact at small t, where 1 - 2 a cos t + a^2 cancels.
         square, half = np.tanh(float(law.epsilon) / 2) ** 2, 0.5 * t
         return square / (square * np.cos(half) ** 2 + np.sin(half) ** 2)
+    if isinstance(law, DiscreteGaussian) and law.sigma2 >= 1:
+        return _theta(float(law.sigma2), t)
     if isinstance(law, IntegerLaw):
         k = np.arange(1, reach(law) + 1)
         mass = 2 * law.pmf(k)
@@ -71,3 +74,11 @@ def characteristic(law: Law, t: NDArray) -> Reals:
             np.shape(t)
         )
     raise SpecError(f"no characteristic function is known for the noise '{law.name}'")
+
+
+def _theta(sigma2: float, t: NDArray) -> Reals:
+    """The same of a discrete Gaussian law that is not narrow: by Poisson summation, normal curves around 2 pi j."""
+    nearest = t - 2 * np.pi * np.rint(t / (2 * np.pi))
+    turns = 2 * np.pi * np.arange(-2, 3)
+    curves = np.exp(-0.5 * sigma2 * np.subtract.outer(nearest, turns) ** 2).sum(axis=-1)
+    return curves / np.exp(-0.5 * sigma2 * turns**2).sum()
