@@ -169,6 +169,8 @@ def test_edges():
     assert (ball_probability(law, 3, -1), outside_probability(law, 3, -1)) == (0, 1)
     assert (ball_probability(law, 3, np.inf), outside_probability(law, 3, np.inf)) == (1, 0)
     assert (ball_probability(law, 3, 1e300), outside_probability(law, 3, 1e300)) == (1, 0)
+    rare = outside_probability(DiscreteLaplace(100), 5, 0)
+    assert rare == pytest.approx(5 * 2 * np.exp(-100), rel=1e-12)
     assert ball_probability(law, 3, 0) == pytest.approx(law.pmf(0) ** 3, rel=1e-13)
 
 

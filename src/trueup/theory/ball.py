@@ -119,7 +119,7 @@ def _gamma(shape: float, x: float) -> tuple[float, float]:
 
 def _geometric(epsilon: float, n: int, radius: int) -> tuple[float, float]:
     """The smaller of the two probabilities as a sum of positive terms, the other by difference."""
-    above = radius * sinh(min(epsilon, 700.0)) >= n  # the mean of the norm is n / sinh(epsilon)
+    above = (radius + 1) * sinh(min(epsilon, 700.0)) > n  # the mean of the norm is n / sinh(epsilon)
     part = min(float(_terms(epsilon, n, radius, above).sum()), 1.0)
     return (1 - part, part) if above else (part, 1 - part)
 
