@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, SpecError
 from trueup.infer.inequalities import LinearInequalities
+from trueup.infer.lattice_moves import LatticeMoves
 from trueup.infer.method import Method, Progress
 from trueup.infer.released_multinomial import ReleasedMultinomial
 from trueup.infer.tree_exact import TreeExact
@@ -31,6 +32,7 @@ from trueup.verb import make_verb
 METHODS: tuple[type[Method], ...] = (
     TreeExact,
     LinearInequalities,
+    LatticeMoves,
     ReleasedMultinomial,
 )
 """Every method; the first that fits is the default."""

@@ -49,6 +49,49 @@ def diagnose(draws: NDArray) -> tuple[Reals, Reals]:
     return np.where(constant, 1.0, r_hat), np.where(constant, float(np.prod(draws.shape[:2])), ess)
 
 
+def tail_sizes(draws: NDArray) -> Reals:
+    """Return the tail effective sample size of each quantity: the smaller one of its 5 % and 95 % quantiles.
+
+    Parameters
+    ----------
+    draws
+        `(chains, draws, n)` values.
+
+    Examples
+    --------
+    >>> tails = tail_sizes(np.random.default_rng(0).normal(size=(4, 1000, 2)))
+    >>> tails.shape, bool(tails.min() > 2000)
+    ((2,), True)
+    """
+    half = draws.shape[1] // 2
+    split = np.concatenate([draws[:, :half], draws[:, -half:]])
+    total, sizes = float(np.prod(draws.shape[:2])), []
+    for low in np.quantile(draws, [0.05, 0.95], axis=(0, 1), method="inverted_cdf"):
+        below = (split <= low).astype(float)
+        # Of whole counts more than 95 % may lie at one end: an event that is always true has no tail.
+        constant = (below == below[:1, :1]).all(axis=(0, 1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            sizes.append(np.where(constant, total, _effective_size(below)))
+    return np.minimum(*sizes)
+
+
+def r_hat_by_chance(quantities: int, size: float, chains: int = 8) -> float:
+    """Return what the largest R-hat of many converged quantities exceeds once in a hundred times, 1.01 or more.
+
+    Of `chains` half-chains with `size` effective draws in all, `R^2 - 1` is about `(F - 1) chains / size` with
+    `F = chi2 / (chains - 1)`. The usual 1.01 is meant for one quantity.
+
+    Examples
+    --------
+    >>> round(r_hat_by_chance(1, 4000), 3), round(r_hat_by_chance(4000, 400), 3)
+    (1.01, 1.044)
+    """
+    from scipy.stats import chi2
+
+    ratio = chi2.isf(0.01 / quantities, chains - 1) / (chains - 1)
+    return max(1.01, float(np.sqrt(1 + (ratio - 1) * chains / size)))
+
+
 def _normal_scores(draws: NDArray) -> Reals:
     """Replace values by normal quantiles of their pooled ranks."""
     pooled = draws.reshape(-1, draws.shape[-1])

@@ -1,0 +1,175 @@
+"""Factors on sums of counts: the log density of a table, its change by a move, and all tables of a small fibre.
+
+A density on integer tables x is a product of factors, each a function of one linear combination `y = a x` (a row).
+Invariants, bounds and rules are factors too: 0 outside `low <= y <= high`. A row's log factor is
+
+    -slope |y - centre| - curve (y - centre)^2              noise; minus infinity beyond `reach`
+    + u lgamma(y + 1) + v lgamma(y + w) + t y               Poisson and negative binomial priors, flat totals
+    + table[y]                                              a prior by its masses, where `tabled` (then low is 0)
+
+so every law is in closed form and nothing is truncated.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Reals = NDArray[np.float64]
+CENTRE, SLOPE, CURVE, REACH, LOW, HIGH, U, V, W, T, TABLED = range(11)
+
+
+class Rows(NamedTuple):
+    """Factors on `r` rows over `n` cells.
+
+    Attributes
+    ----------
+    start, row, coefficient
+        Rows that each cell is in, cell by cell: `(n + 1,)`, `(entries,)`, `(entries,)`.
+    factors
+        `(r, 11)`: the columns `CENTRE` to `TABLED`; see above.
+    table
+        Log masses of counts 0, 1, ...
+    """
+
+    start: NDArray[np.int64]
+    row: NDArray[np.int64]
+    coefficient: Reals
+    factors: Reals
+    table: Reals
+
+
+@njit(cache=True, inline="always")
+def log_factor(factors, table, r, y):
+    """Log factor of row r at y."""
+    away = abs(y - factors[r, CENTRE])
+    value = -np.inf
+    if factors[r, LOW] <= y <= factors[r, HIGH] and away <= factors[r, REACH]:
+        value = -factors[r, SLOPE] * away - factors[r, CURVE] * away * away
+        if factors[r, U] != 0.0:
+            value += factors[r, U] * math.lgamma(y + 1) + factors[r, T] * y
+            if factors[r, V] != 0.0:
+                value += factors[r, V] * math.lgamma(y + factors[r, W])
+        if factors[r, TABLED] != 0.0:
+            value += table[np.int64(y)]
+    return value
+
+
+@njit(cache=True, inline="always")
+def add_factor(factors, table, r, start, jump, first, last, logs):
+    """Add the log factor of row r at `start + i jump`, i from first to last, to `logs[i]`."""
+    if factors[r, U] != 0.0 or factors[r, TABLED] != 0.0:
+        for i in range(first, last + 1):
+            logs[i] += log_factor(factors, table, r, start + i * jump)
+    else:
+        centre, slope, curve, reach = (
+            factors[r, CENTRE],
+            factors[r, SLOPE],
+            factors[r, CURVE],
+            factors[r, REACH],
+        )
+        low, high = max(factors[r, LOW], centre - reach), min(factors[r, HIGH], centre + reach)
+        for i in range(first, last + 1):
+            value = start + i * jump
+            away = abs(value - centre)
+            logs[i] = logs[i] - (slope + curve * away) * away if low <= value <= high else -np.inf
+
+
+@njit(cache=True)
+def sums(rows, x):
+    """All rows of a table `(n,)`: `(r,)`."""
+    y = np.zeros(len(rows.factors))
+    for cell in range(x.size):
+        for e in range(rows.start[cell], rows.start[cell + 1]):
+            y[rows.row[e]] += rows.coefficient[e] * x[cell]
+    return y
+
+
+@njit(cache=True)
+def log_levels(rows, y):
+    """Log factor of every row at `y` `(r,)`."""
+    levels = np.zeros(y.size)
+    for r in range(y.size):
+        levels[r] = log_factor(rows.factors, rows.table, r, y[r])
+    return levels
+
+
+@njit(cache=True)
+def log_densities(rows, tables):
+    """Log density, up to a constant, of each table `(k, n)`."""
+    values = np.zeros(len(tables))
+    for k in range(len(tables)):
+        values[k] = log_levels(rows, sums(rows, tables[k])).sum()
+    return values
+
+
+def enumerate_fibre(matrix: Any, low: Reals, high: Reals, box: tuple[Reals, Reals], most: int):
+    """List all integer tables with `low <= matrix x <= high` in a box, if they are few.
+
+    Parameters
+    ----------
+    matrix
+        `(m, n)` sparse.
+    low, high
+        `(m,)`, infinite where open.
+    box
+        Bounds `(n,)` of the cells, infinite where open.
+    most
+        Number of tables (finished or begun) beyond which to give up.
+
+    Returns
+    -------
+    `(k, n)` tables, or None where they are not finitely many or more than `most`.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> one = scipy.sparse.csr_array(np.ones((1, 2)))
+    >>> enumerate_fibre(one, np.array([2.0]), np.array([2.0]), (np.zeros(2), np.full(2, np.inf)), 10).tolist()
+    [[0, 2], [1, 1], [2, 0]]
+    """
+    bottom, top = _tightened(matrix, low, high, *box)
+    if not (np.isfinite(bottom).all() and np.isfinite(top).all()):
+        return None
+    dense = matrix.toarray() if matrix.shape[0] * matrix.shape[1] <= 1 << 20 else None
+    if dense is None or (bottom > top).any():
+        return None if dense is None else np.zeros((0, len(bottom)), np.int64)
+    # What the cells not yet set can still add to each row, at least and at most.
+    least, greatest = _ends(dense, bottom, top)
+    least, greatest = (np.cumsum(part[:, ::-1], axis=1)[:, ::-1] for part in (least, greatest))
+    tables, reached = np.zeros((1, 0), np.int64), np.zeros((1, len(dense)))
+    for cell in range(len(bottom)):
+        values = np.arange(bottom[cell], top[cell] + 1).astype(np.int64)
+        if len(tables) * len(values) > 50 * most:
+            return None
+        reached = (reached[:, None] + values[:, None] * dense[:, cell]).reshape(-1, len(dense))
+        rest = (least[:, cell + 1], greatest[:, cell + 1]) if cell + 1 < len(bottom) else (0.0, 0.0)
+        keep = ((reached + rest[1] >= low - 1e-9) & (reached + rest[0] <= high + 1e-9)).all(axis=1)
+        tables = np.hstack([np.repeat(tables, len(values), axis=0), np.tile(values, len(tables))[:, None]])
+        tables, reached = tables[keep], reached[keep]
+        if len(tables) > most:
+            return None
+    return tables
+
+
+def _ends(dense: Reals, bottom: Reals, top: Reals) -> tuple[Reals, Reals]:
+    one, other = dense * bottom, dense * top
+    return np.minimum(one, other), np.maximum(one, other)
+
+
+def _tightened(matrix: Any, low: Reals, high: Reals, bottom: Reals, top: Reals) -> tuple[Reals, Reals]:
+    """Bound cells by rows whose terms cannot be negative: no cell exceeds what is left of such a row."""
+    coo = matrix.tocoo()
+    signed = np.ones(matrix.shape[0], bool)
+    signed[coo.row[(coo.data < 0) | ~np.isfinite(bottom[coo.col])]] = False
+    taken = np.zeros(matrix.shape[0])
+    np.add.at(taken, coo.row, coo.data * np.where(np.isfinite(bottom[coo.col]), bottom[coo.col], 0.0))
+    use = signed[coo.row] & (coo.data > 0)
+    room = bottom[coo.col[use]] + np.floor((high - taken)[coo.row[use]] / coo.data[use] + 1e-9)
+    top = top.copy()
+    np.minimum.at(top, coo.col[use], room)
+    return np.ceil(bottom), np.floor(top)
