@@ -56,17 +56,24 @@ def choose(
                 remedy="use 'lattice-laplace'",
             )
         return bound
-    scales = [Fraction(1)] * lattice.n if weights is None else [Fraction(weight) for weight in weights]
-    if len(scales) != lattice.n or min(scales) <= 0:
-        raise SpecError("weights do not fit the lattice", needed=f"{lattice.n} positive rational numbers")
+    factors = (
+        [_factor(law, Fraction(1))] * lattice.n if weights is None else _weighed(law, lattice.n, weights)
+    )
     return BoundSampler(
-        lattice, tuple(_choose_piece(law, piece, scales, sampler, slowest) for piece in lattice.pieces)
+        lattice, tuple(_choose_piece(law, piece, factors, sampler, slowest) for piece in lattice.pieces)
     )
 
 
-def _choose_piece(law, piece: Piece, scales, sampler: str, slowest: float):
+def _weighed(law, n: int, weights: Sequence[Fraction]) -> list[Fraction]:
+    scales = [Fraction(weight) for weight in weights]
+    if len(scales) != n or min(scales) <= 0:
+        raise SpecError("weights do not fit the lattice", needed=f"{n} positive rational numbers")
+    return [_factor(law, scale) for scale in scales]
+
+
+def _choose_piece(law, piece: Piece, all_factors: Sequence[Fraction], sampler: str, slowest: float):
     cells = piece.cells.ravel()
-    factors = tuple(_factor(law, scales[cell]) for cell in cells)
+    factors = tuple(all_factors[cell] for cell in cells)
     options = []
     for name, build in _options(law, piece, factors):
         if name == sampler or (sampler == "auto" and name != "markov-chain"):
