@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.model.cells import Cells
-from trueup.model.posterior import Posterior
+from trueup.model.posterior import Marginals, Posterior
 from trueup.report.blocks import Section, Text
 from trueup.report.counts import place_names
 from trueup.report.pictures import Axis, Figure, Mark, Shape
-from trueup.report.ridges import Ridge, Ridges, steps
+from trueup.report.ridges import BINS_OF_DRAWS, MOST_BINS, Ridge, Ridges, steps
 from trueup.report.words import number, percent
 
 EACH = 5
@@ -38,15 +38,19 @@ class View:
             return "noisy count", self.noisy
         return "median", self.table["median"]
 
+    @property
+    def exact(self) -> Marginals | None:
+        """Exact masses of the finest counts, where the method has them."""
+        return self.posterior.drawn.marginals.get(self.posterior.cells.finest)
+
     def name(self, cell: int) -> str:
         """Readable name of a cell."""
         return cell_name(self.posterior.cells, cell)
 
     def masses(self, cell: int) -> tuple[NDArray, NDArray]:
         """Values of a count in order, and their probabilities."""
-        exact = self.posterior.drawn.marginals.get(self.posterior.cells.finest)
-        if exact is not None:
-            return exact.pmf(cell)
+        if self.exact is not None:
+            return self.exact.pmf(cell)
         values, times = np.unique(self.posterior.draws[..., cell], return_counts=True)
         return values, times / times.sum()
 
@@ -121,7 +125,7 @@ def _shown(view: View) -> list[int]:
 def _ridge(view: View, cell: int, origin: float) -> Ridge:
     values, masses = view.masses(cell)
     whole = bool(np.all(values == np.round(values)))
-    edges, heights = steps(values - origin, masses, whole)
+    edges, heights = steps(values - origin, masses, whole, MOST_BINS if view.exact else BINS_OF_DRAWS)
     low, median, high = (float(view.table[k][cell]) for k in ("low", "median", "high"))
     marks = [Mark("thin", low - origin, high - origin), Mark("tick", median - origin)]
     if view.noisy is not None and view.origin[0] == "released count" and np.isfinite(view.noisy[cell]):

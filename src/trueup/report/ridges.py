@@ -13,6 +13,8 @@ from trueup.report.pictures import Axis, Mark, Shape
 
 MOST_BINS = 60
 """Steps of a hill; values are gathered until no more are left."""
+BINS_OF_DRAWS = 24
+"""The same where probabilities are shares of draws: more steps would show chance."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,9 @@ class Ridges:
         return " ".join(f"{self.axis.place(x)},{y:.4g}" for x, y in closed)
 
 
-def steps(values: NDArray, masses: NDArray, whole: bool) -> tuple[list[float], list[float]]:
+def steps(
+    values: NDArray, masses: NDArray, whole: bool, most: int = MOST_BINS
+) -> tuple[list[float], list[float]]:
     """Turn masses of values in order into steps of at most one, leaving out tails of a thousandth.
 
     Parameters
@@ -74,6 +78,8 @@ def steps(values: NDArray, masses: NDArray, whole: bool) -> tuple[list[float], l
         `(v,)` each.
     whole
         Whether values are whole numbers, each as wide as 1.
+    most
+        Most steps.
 
     Examples
     --------
@@ -83,9 +89,9 @@ def steps(values: NDArray, masses: NDArray, whole: bool) -> tuple[list[float], l
     running = np.cumsum(masses) / masses.sum()
     low, high = (values[min(np.searchsorted(running, p), len(values) - 1)] for p in (0.0005, 0.9995))
     if whole:
-        width = max(-(-(high - low + 1) // MOST_BINS), 1)
+        width = max(-(-(high - low + 1) // most), 1)
         edges = np.arange(low, high + width + 1, width) - 0.5
     else:
-        edges = np.linspace(low, high if high > low else low + 1, MOST_BINS // 2 + 1)
+        edges = np.linspace(low, high if high > low else low + 1, most + 1)
     heights = np.histogram(values, edges, weights=masses)[0]
     return edges.tolist(), (heights / heights.max()).tolist()
