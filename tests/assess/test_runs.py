@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas
 import pytest
 from tests.assess.worlds import area_spec, areas, block_spec, blocks
 
 import trueup
 from trueup.assess import _blocks, assess
 from trueup.errors import DataError
-from trueup.measure import measure
+from trueup.measure import measure, plan_measurements, public_cells
+from trueup.model.build import build_constraints
+from trueup.model.spec import parse_spec
 from trueup.model.tree import Tree
-from trueup.reconcile import reconcile
+from trueup.reconcile import METHODS, misfit, reconcile
 from trueup.reconcile.tree_topdown import TreeTopDown
 
 
@@ -106,9 +109,43 @@ def test_methods_of_one_name_are_told_apart_by_their_parameters():
     assert [m.label for m in found.methods] == ["tree-topdown", "tree-topdown, rounding none"]
 
 
-def test_noise_that_keeps_invariants_is_drawn_as_whole_vectors():
-    from trueup.model.spec import parse_spec
+@pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.name)
+def test_every_method_that_fits_can_be_assessed(kind):
+    """Batches go through every method; those that fit neither a total with its parts nor a table are left out."""
+    for spec, table in ((area_spec(), areas([0, 3, 50, 400])), (sex_by_age(), SEX_BY_AGE)):
+        cells = public_cells(spec, table)
+        headers, _ = plan_measurements(spec, cells)
+        if misfit(kind(), build_constraints(spec, cells), headers) is None:
+            found = assess(spec, table, replicates=40, methods=[kind()], public_truth=True)
+            for margin in found.levels:
+                assert 0 < found.figure("rmse", str(margin))[0] < 40
 
+
+SEX_BY_AGE = pandas.DataFrame(
+    {"sex": ["f"] * 3 + ["m"] * 3, "age": ["y", "m", "o"] * 2, "n": [0, 3, 9, 100, 40, 2]}
+)
+
+
+def sex_by_age():
+    """A table with crossing margins."""
+    return parse_spec(
+        """
+format = 1
+title = "Sexes and ages"
+table = { name = "people", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [{ name = "all" }]
+attribute = [{ name = "sex", values = ["f", "m"] }, { name = "age", values = ["y", "m", "o"] }]
+query = [
+  { name = "by_sex", attributes = ["sex"], epsilon = { all = "1/2" } },
+  { name = "by_age", attributes = ["age"], epsilon = { all = "1/2" } },
+  { name = "cells", attributes = ["sex", "age"], epsilon = { all = "1/2" } },
+]
+"""
+    )
+
+
+def test_noise_that_keeps_invariants_is_drawn_as_whole_vectors():
     spec = parse_spec(
         """
 format = 1

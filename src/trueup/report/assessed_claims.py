@@ -11,8 +11,12 @@ from trueup.report.blocks import Column, Section, Table, Text
 from trueup.report.charts import Chart, Point, chart
 from trueup.report.words import number, percent, plain, plural
 
+DRAWN = 12
+"""Most groups that a dot plot holds."""
+
 
 def coverage(view: View) -> Section | None:
+    """Show how often intervals hold the true count; None where no rule has any."""
     charts = [
         drawn
         for rule, claim in view.record.intervals.items()
@@ -68,22 +72,24 @@ def _lengths(view: View) -> Table:
 
 
 def fairness(view: View) -> Section | None:
-    """Compare classes of places that have the same claim to accuracy."""
+    """Compare groups that have the same claim to accuracy; None where there are none."""
     rows = view.record.rows(budget=view.budget.label)
     kinds = dict.fromkeys((str(level), str(by)) for level, by in zip(rows["level"], rows["by"]))
+    groups = [(level, by) for level, by in kinds if by not in ("level", "size")]
+    if not groups:
+        return None
     blocks = [
         drawn
         for margin in reversed(view.drawn)
-        for level, by in kinds
-        if level == str(margin) and by not in ("level", "size")
+        for level, by in groups
+        if level == str(margin)
         for drawn in _fairness_charts(view, margin, by)
     ]
-    if not blocks:
-        return None
     text = Text(
         (
             "Units that differ only in how many others share their parent, or in an attribute, may be published with "
-            "different accuracy. Dots far apart in height mean that some of them are served worse than others.",
+            "different accuracy. Dots far apart in height mean that some of them are served worse than others. "
+            f"Drawn are attributes of at most {DRAWN} values; the others are in the table below and in summary.parquet.",
         )
     )
     return Section("fairness", "Fairness between groups", (text, *blocks, _dispersion(view)))
@@ -91,7 +97,7 @@ def fairness(view: View) -> Section | None:
 
 def _fairness_charts(view: View, margin: Margin, by: str) -> Iterator[Chart]:
     classes = view.classes(by, str(margin))
-    if len(classes) < 2 or len(classes) > 12:
+    if not 2 <= len(classes) <= DRAWN:
         return
     what, places = counts_of(margin), plural(plain(margin.level))
     siblings = f"How many {places} the {view.parent(margin)} has"
@@ -130,6 +136,7 @@ def _dispersion(view: View) -> Table:
 
 
 def decisions(view: View) -> Section | None:
+    """Show how often a count is on the wrong side of a threshold, and a rank wrong; None where neither is known."""
     sides = view.record.rows(statistic="wrong side", by="level")
     ranks = view.record.rows(statistic="wrong rank", by="level")
     tables = []
@@ -154,6 +161,7 @@ def _shares(caption: str, rows: Columns, about: str) -> Table:
 
 
 def differences(view: View) -> Section | None:
+    """Compare every method with the first on the same noise; None where there is one."""
     if len(view.names) < 2:
         return None
     parts = [

@@ -16,6 +16,7 @@ _QUANTILES = tuple(f"quantile {p:g} of the error" for p in (0.05, 0.25, 0.5, 0.7
 
 
 def by_size(view: View) -> Section:
+    """Show bias and error by size of the true count, table by table."""
     blocks: list[Block] = [
         Text(
             (
@@ -58,6 +59,7 @@ def _size_charts(view: View, margin: Margin) -> Iterator[Chart]:
 
 
 def by_level(view: View) -> Section:
+    """Compare the error of the tables with each other."""
     levels = [str(m) for m in view.drawn]
     found = [view.points("rmse", by="level", level=level, units=["all"]) for level in levels]
     series = {name: [row[name][0] for row in found] for name in view.names}
@@ -103,6 +105,7 @@ def _first(rows: Columns) -> str:
 
 
 def residuals(view: View) -> Section:
+    """Show how errors are distributed, table by table."""
     blocks: list[Block] = []
     for margin in reversed(view.drawn):
         found = [view.points(q, by="level", level=str(margin), units=["all"]) for q in _QUANTILES]
@@ -125,6 +128,7 @@ def residuals(view: View) -> Section:
 
 
 def budgets(view: View) -> Section | None:
+    """Show what a larger budget buys; None where there is one budget."""
     budgets = sorted(view.record.budgets, key=lambda b: b.scale)
     if len(budgets) < 2:
         return None

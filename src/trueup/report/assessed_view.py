@@ -63,6 +63,7 @@ class View:
 
 
 def places_of(classes: dict[str, int], margin: Margin) -> list[tuple[str, str]]:
+    """Name classes for a chart, each with how many groups it holds."""
     return [(name.replace("-", "–"), f"{n:,} {named(margin, n)}") for name, n in classes.items()]
 
 
@@ -78,6 +79,7 @@ def named(margin: Margin, n: int) -> str:
 
 
 def with_error(rows: Columns) -> list[str]:
+    """Write figures with their Monte Carlo errors."""
     return [f"{number(three_digits(v))} ± {e:.1g}" for v, e in zip(rows["value"], rows["mc_error"])]
 
 
@@ -87,7 +89,7 @@ def three_digits(value: float) -> float:
 
 
 def extreme(series: dict, places: Sequence[str], unit: str) -> str:
-    """Say where a chart is highest in size."""
+    """Say which value of a chart is largest in size, and where."""
     every = [
         (abs(p[0]), p[0], name, place)
         for name, row in series.items()
