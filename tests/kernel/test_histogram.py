@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.reference import histogram as reference
 from tests.reference.histogram import least_squares, system
 
 from trueup.errors import SpecError
 from trueup.kernel.anova import Domain, identity, marginalise, refines, shape, spread, summed
+from trueup.kernel.fold import Fold
 from trueup.kernel.histogram import HistogramTree
 from trueup.kernel.spine import Spine
 from trueup.kernel.structural_zeros import close, restrict
@@ -117,6 +119,24 @@ def test_structural_zeros_equal_one_dense_system(rng):
     assert left < 1e-9
 
 
+def test_folded_zeros_equal_one_dense_system(rng):
+    """Two rules that share an axis, an invariant above: the fused axis is exact, and loses no cell."""
+    rules = [np.zeros(SIZES, bool), np.zeros(SIZES, bool)]
+    rules[0][1, 0], rules[1][2:, :, 2] = True, True
+    for chosen in (rules[:1], rules):
+        fold = Fold.of(SIZES, chosen)
+        never = np.logical_or.reduce(chosen).ravel()
+        np.testing.assert_array_equal(np.sort(fold.kept), np.flatnonzero(~never))
+        _, plan, answers = case(rng, marginals(), ((0, "total"),))
+        folded_plan = [[(fold.marginal(m), v) for m, v in p] for p in plan]
+        folded = [[y[:, fold.columns(m)] for (m, _), y in zip(*pair)] for pair in zip(plan, answers)]
+        domain = Domain.of([m for p in folded_plan for m, _ in p])
+        fit = HistogramTree.prepare(domain, SPINE, folded_plan).fit(folded)
+        zeros = [np.tile(never, (SPINE.size(level), 1)) for level in range(3)]
+        for ours, dense in zip(fit.values, least_squares(SPINE, plan, answers, 24, zeros), strict=True):
+            np.testing.assert_allclose(fold.unfold(ours), dense, atol=1e-8)
+
+
 def test_contradictory_invariants_are_found_where_they_are(rng):
     truth, plan, answers = case(rng, marginals(), ((0, "total"), (1, "total")))
     names = list(marginals())
@@ -150,6 +170,8 @@ def test_transform_is_orthogonal_and_agrees_with_the_marginals(rng):
     domain = Domain.of(list(every.values()))
     x = rng.normal(size=(5, 24))
     coefficients = domain.forward(x)
+    np.testing.assert_allclose(coefficients, reference.coefficients(domain, x), atol=1e-12)
+    np.testing.assert_array_equal(coefficients[2:3], domain.forward(x[2:3]))  # whatever stands beside it
     np.testing.assert_allclose(domain.backward(coefficients), x, atol=1e-12)
     np.testing.assert_allclose((coefficients**2).sum(), (x**2).sum())
     for marginal in every.values():

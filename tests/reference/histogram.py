@@ -50,3 +50,17 @@ def least_squares(spine, plan, answers, n, zeros=None):
     x = np.linalg.lstsq(kkt, np.concatenate([right, values]), rcond=1e-13)[0][: right.size]
     full = sums @ x.reshape(-1, n)
     return [full[nodes] for nodes in spine.levels]
+
+
+def coefficients(domain, x):
+    """Coefficients (..., n) of histograms by the axes' bases as dense matrices, component by component, S axes first."""
+    table, k = x.reshape(-1, *domain.sizes), len(domain.axes)
+    parts = []
+    for component in domain.components:
+        part = table
+        for i, (axis, contrast) in enumerate(zip(domain.axes, component.contrast, strict=True), start=1):
+            basis = axis.basis[:, axis.atoms :] if contrast else axis.basis[:, : axis.atoms]
+            part = np.moveaxis(np.tensordot(part, basis, (i, 0)), -1, i)
+        order = sorted(range(k), key=lambda i: component.contrast[i])
+        parts.append(part.transpose(0, *(1 + i for i in order)).reshape(len(table), -1))
+    return np.concatenate(parts, axis=1).reshape(x.shape)
