@@ -197,4 +197,4 @@ def _print(record: Any) -> None:
         print("No claim was contradicted.")
 
 
-_SHOWN = ("bias", "rmse", "mean absolute error")
+_SHOWN = ("bias", "rmse")
