@@ -80,6 +80,8 @@ BAD = [
      lambda: parts([Measured("invariant", Margin("all"), Exact())], [[5]], bounds=(Bound(Margin("part"), lower=4),))),
     ("an improper posterior", SpecError, "nothing bounds 'p0001'",
      lambda: parts([Measured("total", Margin("part"), ONE, np.array([0]))], [[3]])),
+    ("an interval level of 1.5", SpecError, "is not a probability",
+     lambda: infer(tree_constraints(star(2)), Measurements(star(2), (), (), PUBLISHED), level=1.5)),
     ("an unknown prior", SpecError, "the prior's name is unknown", lambda: TreeExact(prior="jeffreys")),  # pyright: ignore[reportArgumentType]
     ("an unknown key inside a prior", SpecError, "no parameter 'size'",
      lambda: build("tree-exact", {"prior": {"name": "poisson", "mean": 3, "size": 2}})),

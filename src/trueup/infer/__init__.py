@@ -23,7 +23,7 @@ from trueup.model.build import build_constraints
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measurements
 from trueup.model.nested import canonical
-from trueup.model.posterior import Posterior, Ratio
+from trueup.model.posterior import Posterior, Ratio, refuse_level
 from trueup.model.registry import describe
 from trueup.model.release import Release
 from trueup.model.spec import Spec
@@ -72,7 +72,7 @@ def infer(
     Raises
     ------
     SpecError
-        If the method does not fit, or the posterior is improper.
+        If the method does not fit, the posterior is improper, or the level is no probability.
     InfeasibleError
         If no counts satisfy the constraints; it names labels.
     ConvergenceError
@@ -99,6 +99,7 @@ def infer(
     >>> posterior.summary()["mean"].round(1).tolist(), posterior.draws.shape
     ([2.0, 4.5], (1, 1000, 2))
     """
+    refuse_level(level)
     measured = source.measurements if isinstance(source, Release) else source
     entry = dict(spec.infer) if isinstance(spec, Spec) else {}
     constraints = build_constraints(spec, measured.cells, measured.bounds) if isinstance(spec, Spec) else spec

@@ -433,13 +433,19 @@ def equal_tails(draws: NDArray, level: float) -> tuple[NDArray, NDArray]:
     >>> [float(end) for end in equal_tails(np.arange(1, 101), 0.9)]
     [5.0, 95.0]
     """
-    if not 0 < level < 1:
-        raise SpecError(f"the level {level} is not a probability", needed="a level such as 0.9")
+    refuse_level(level)
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0, method="inverted_cdf")
     return low, high
 
 
+def refuse_level(level: float) -> None:
+    """Refuse a level that is no probability between 0 and 1."""
+    if not 0 < level < 1:
+        raise SpecError(f"the level {level} is not a probability", needed="a level such as 0.9")
+
+
 def _describe_exact(exact: Marginals, level: float) -> Columns:
+    refuse_level(level)
     low, high = exact.quantile((1 - level) / 2), exact.quantile((1 + level) / 2)
     return {
         "mean": exact.mean,
