@@ -17,6 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tests.run.tasks import executor
+
 from trueup.run import parts
 from trueup.run.local import LocalPool
 
@@ -28,6 +30,12 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def die_with_executor() -> None:
+    """End the Spark executor of this process, then this process."""
+    os.kill(executor(), signal.SIGKILL)
+    die()
+
+
 @dataclass(frozen=True)
 class KilledOnce:
     """A task whose process is killed at a moment, the first time that one of its kind is carried out."""
@@ -35,23 +43,24 @@ class KilledOnce:
     task: Callable[[Any], Any]
     moment: str
     marks: Path
+    end: Callable[[], None] = die
 
     def __call__(self, item: Any) -> Any:
         try:
             (self.marks / type(self.task).__name__).touch(exist_ok=False)
         except FileExistsError:
             return self.task(item)
-        return killed_at(self.moment, self.task, item)
+        return killed_at(self.moment, self.task, item, self.end)
 
 
-def killed_at(moment: str, task: Callable[[Any], Any], item: Any) -> Any:
-    """Carry out a task and die at a moment."""
+def killed_at(moment: str, task: Callable[[Any], Any], item: Any, end: Callable[[], None] = die) -> Any:
+    """Carry out a task and come to an end at a moment."""
     if moment == "before":
-        die()
+        end()
     if moment == "inside":
-        parts.os.link = lambda *paths: die()
+        parts.os.link = lambda *paths: end()
     answer = task(item)
-    die()
+    end()
     return answer
 
 

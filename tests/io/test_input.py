@@ -305,3 +305,9 @@ def test_simulated_measurements_are_never_written(tmp_path, rng):
     with pytest.raises(PrivacyError, match="simulated"):
         write_measurements(tmp_path, SPEC, simulated)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("address", ["s3a://census/people", "table:census.people", "file:///people"])
+def test_an_address_is_for_a_cluster(address):
+    with pytest.raises(DataError, match=r"is an address.*--engine spark"):
+        open_table(address)

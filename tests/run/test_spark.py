@@ -105,5 +105,11 @@ def test_a_missing_column_is_said_before_anything_is_written(cluster, tmp_path):
     assert not (tmp_path / "grouped").exists()
 
 
+def test_a_table_that_is_not_in_the_catalogue_is_said(cluster, tmp_path):
+    with pytest.raises(TrueupError, match=r"reading the table by Spark failed"):
+        cluster.grouped("table:people", ["area"], "rows", tmp_path / "grouped")
+
+
 def test_text_files_are_left_to_the_driver(cluster, tmp_path):
+    (tmp_path / "people.csv").write_text("area\na\n")
     assert not cluster.grouped(str(tmp_path / "people.csv"), ["area"], "rows", tmp_path / "grouped")

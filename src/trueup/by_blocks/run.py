@@ -16,7 +16,8 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ from trueup.errors import BudgetError, BundleError, DataError, InfeasibleError, 
 from trueup.io.bundle import guarantee_in
 from trueup.io.geography import read_tree
 from trueup.io.staging import holding, replace_whole, staged
+from trueup.io.table import COUNT
+from trueup.io.tabulate import row_columns
 from trueup.io.tabulate_blocks import tabulate_blocks
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Reservation
@@ -192,7 +195,7 @@ def _all_stages(
     stages = folder.cut.bundles
     unmeasured = [b for bundles in stages for b in bundles if folder.measured.find(str(b)) is None]
     if unmeasured:
-        _tabulate(folder, data, log)
+        _tabulate(folder, data, executor, log)
         for bundles in reversed(stages):
             log.map(f"checking {_level(folder, bundles)}", Total(folder.path), bundles, executor)
     reservation = _reserved(folder, account)
@@ -212,7 +215,7 @@ def _level(folder: RunFolder, bundles: list[Bundle]) -> str:
     return folder.spec.levels[folder.cut.stages[bundles[0].stage].top].name
 
 
-def _tabulate(folder: RunFolder, data: Any, log: _Log) -> None:
+def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: _Log) -> None:
     """Tabulate the confidential table by bundle, unless that was done."""
     if folder.counts.folder.exists():
         return
@@ -223,18 +226,34 @@ def _tabulate(folder: RunFolder, data: Any, log: _Log) -> None:
     start = time.perf_counter()
     log.watch("tabulating", 0, 1)
     _refuse_other_data(folder, data)
-    tree = folder.tree()
-    tabulate_blocks(
-        folder.spec,
-        build_cells(folder.spec, tree),
-        data,
-        folder.counts.folder,
-        folder.cut.bundle_of_leaf(),
-        memory=f"{folder.plan['memory'] // 2_000_000}MB",
-        threads=folder.plan["workers"],
-    )
+    with _grouped(folder, data, executor) as (source, rows):
+        tabulate_blocks(
+            folder.spec,
+            build_cells(folder.spec, folder.tree()),
+            source,
+            folder.counts.folder,
+            folder.cut.bundle_of_leaf(),
+            memory=f"{folder.plan['memory'] // 2_000_000}MB",
+            threads=folder.plan["workers"],
+            rows=rows,
+        )
     log.watch("tabulating", 1, 1)
     log.note("tabulating", time.perf_counter() - start)
+
+
+@contextmanager
+def _grouped(folder: RunFolder, data: Any, executor: Executor) -> Iterator[tuple[Any, str | None]]:
+    """Records whose equal rows the engine has counted where they live, if it can; else the data themselves."""
+    target = folder.confidential / "grouped"
+    shutil.rmtree(target, ignore_errors=True)  # of an attempt that was killed
+    columns = row_columns(folder.spec)
+    try:
+        if folder.spec.table.kind == "records" and executor.grouped(data, columns, COUNT, target):
+            yield target, COUNT
+        else:
+            yield data, None
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
 
 
 def _refuse_other_data(folder: RunFolder, data: Any) -> None:

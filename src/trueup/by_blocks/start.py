@@ -15,6 +15,7 @@ from trueup.by_blocks.folder import PLAN, RunFolder
 from trueup.errors import BundleError, SpecError
 from trueup.io.bundle import guarantee_out, header_out, write_places
 from trueup.io.staging import refuse_occupied, writing
+from trueup.io.table import is_address
 from trueup.ledger.account import Account
 from trueup.measure import entropy, plan_measurements, public_cells
 from trueup.model.build import build_cells, build_constraints
@@ -105,7 +106,7 @@ def begin(
         "trueup": __version__,
         "run": uuid.uuid4().hex,
         "out": str(out.absolute()),
-        "data": str(Path(data).absolute()) if isinstance(data, str | Path) else None,
+        "data": _address(data),
         "charged": account is not None,
         "spec": hashlib.sha256(spec_text.encode()).hexdigest(),
         "places": digest_of(cells.tree),
@@ -120,6 +121,13 @@ def begin(
     _write_branches(folder, spec_text, cells, cut)
     folder.write_plan(spec_text, document)
     return folder
+
+
+def _address(data: Any) -> str | None:
+    """Where the data are, from any folder; None for a table in memory."""
+    if is_address(data):
+        return data
+    return str(Path(data).absolute()) if isinstance(data, str | Path) else None
 
 
 def run_path(out: Path) -> Path:

@@ -23,9 +23,11 @@ from trueup.errors import SpecError
 
 Spec = Annotated[Path | None, typer.Argument(help="The spec, a TOML file.", show_default=False)]
 Data = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        "--data", help="The confidential table: CSV, Parquet or a folder of it.", show_default=False
+        "--data",
+        help="The confidential table: CSV, Parquet or a folder of it; for Spark also an address or table:NAME.",
+        show_default=False,
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="A new folder.", show_default=False)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -24,6 +25,7 @@ COUNT = "trueup_count"
 
 _CSV = (".csv", ".csv.gz", ".txt", ".tsv", ".tsv.gz")
 _PARQUET = (".parquet", ".pq")
+_ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # a drive has one letter
 
 
 class Source(Protocol):
@@ -67,11 +69,27 @@ def open_table(source: Any, connection: Any = None) -> Source:
     >>> open_table(frame).select(["pop"])["pop"]
     array([3, 4])
     """
+    if is_address(source):
+        raise DataError(
+            f"'{source}' is an address, which only a cluster reads",
+            remedy="give --engine spark, for records in Parquet; or a file of this machine",
+        )
     if isinstance(source, str | Path):
         return _open_file(Path(source), connection or connect())
     if type(source).__module__.split(".")[0] in ("duckdb", "_duckdb"):
         return Relation("the DuckDB relation", source)
     return _open_frame(source)
+
+
+def is_address(source: Any) -> bool:
+    """Whether a source is an address or a catalogue's table, which an engine reads where it lives.
+
+    Examples
+    --------
+    >>> is_address("s3a://census/people"), is_address("table:census.people"), is_address("people.parquet")
+    (True, True, False)
+    """
+    return isinstance(source, str) and _ADDRESS.match(source) is not None
 
 
 def select(source: Source, columns: Sequence[str]) -> Columns:
@@ -100,6 +118,11 @@ def require(source: Source, columns: Sequence[str]) -> None:
             )
 
 
+def is_parquet(path: Path) -> bool:
+    """Whether a file's name says that it is Parquet."""
+    return path.name.lower().endswith(_PARQUET)
+
+
 def files_of(path: Path) -> list[Path]:
     """Return the files that a path names: itself, or the Parquet files of a folder or a pattern.
 
@@ -111,7 +134,7 @@ def files_of(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if path.is_dir():
-        found = (p for p in path.rglob("*") if p.name.lower().endswith(_PARQUET))
+        found = filter(is_parquet, path.rglob("*"))
         files = sorted(p for p in found if not p.name.startswith((".", "_")))
     else:
         files = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
@@ -124,7 +147,7 @@ def files_of(path: Path) -> list[Path]:
 def _open_file(path: Path, connection: Any) -> Source:
     files, name = files_of(path), f"'{path.name}'"
     with quiet_duckdb(name):
-        if all(file.name.lower().endswith(_PARQUET) for file in files):
+        if all(map(is_parquet, files)):
             return Relation(name, connection.sql(f"SELECT * FROM {_parquet_files(files)}"))
         if files == [path] and path.name.lower().endswith(_CSV):
             return _open_csv(path, connection)

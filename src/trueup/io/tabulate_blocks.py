@@ -46,6 +46,7 @@ def tabulate_blocks(
     *,
     memory: str = MEMORY,
     threads: int | None = None,
+    rows: str | None = None,
 ) -> SparseCounts:
     """Tabulate a table of counts or of records of any size into a new folder of sparse counts.
 
@@ -67,6 +68,8 @@ def tabulate_blocks(
         `(places,)`: the bundle of every place of the last level, from 0.
     memory, threads
         Limits for DuckDB, such as `"4GB"`; by default as many threads as there are processors.
+    rows
+        Of a table of records whose equal rows were counted elsewhere: the column with their number.
 
     Raises
     ------
@@ -105,7 +108,7 @@ def tabulate_blocks(
             "threads": threads,
         }
         with connect(**{name: value for name, value in settings.items() if value}) as connection:
-            _Tabulation(spec, cells, connection, spill).run(source, bundle_of_place, counts)
+            _Tabulation(spec, cells, connection, spill, rows).run(source, bundle_of_place, counts)
         shutil.rmtree(spill)
     return SparseCounts(out, counts.bundles)
 
@@ -118,6 +121,7 @@ class _Tabulation:
     cells: Cells
     connection: Any
     spill: Path
+    rows: str | None
 
     def run(self, source: Any, bundle_of_place: NDArray[np.integer], counts: SparseCounts) -> None:
         """Count and check every row, then write one part after another."""
@@ -160,9 +164,8 @@ class _Tabulation:
         cell, joined = cell_sql(self.spec, self.cells, table), join_sql(self.spec, self.cells, table)
         column = self.spec.table.count
         whole = whole_sql(table, column) if column else "1"
-        count = (
-            f"any_value({whole})" if column else "count(*)"
-        )  # a cell stands in one row of a table of counts
+        records = f"CAST(sum({quoted(self.rows)}) AS BIGINT)" if self.rows else "count(*)"
+        count = f"any_value({whole})" if column else records  # a cell stands in one row of a table of counts
         self._spill(
             f"SELECT bundle, place, {cell} AS cell, {count} AS count, count(*) AS rows, "
             f"count(*) - count({whole}) AS bad FROM {joined}"

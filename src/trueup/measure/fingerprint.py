@@ -6,16 +6,16 @@ import hmac
 from pathlib import Path
 from typing import Any
 
-from trueup.io.table import files_of
+from trueup.io.table import files_of, is_address
 from trueup.measure import entropy
 
 
 def fingerprint(source: Any, key: bytes | None = None) -> dict[str, str] | None:
-    """Return a key and the HMAC-SHA256 of files under it, a fresh key unless one is given; None for a table in memory.
+    """Return a key and the HMAC-SHA256 of files under it, a fresh key unless one is given; None for what is no file.
 
     Without a key anyone could confirm a guess of the input, so the result belongs in `internal/`.
     """
-    if not isinstance(source, str | Path):
+    if is_address(source) or not isinstance(source, str | Path):
         return None
     key = key or entropy.words(32)
     keyed = hmac.new(key, digestmod="sha256")

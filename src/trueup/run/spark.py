@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from trueup.errors import DataError, SpecError, TrueupError
+from trueup.io.table import files_of, is_address, is_parquet
 from trueup.run.executor import Item, Result, told
 from trueup.version import __version__
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 4
 """How often Spark tries an item whose executor is lost, unless the cluster's own settings say otherwise."""
+TABLE = "table:"
+"""Begins the name of a table in Spark's catalogue."""
 POLL = 0.2
 """Seconds between two looks at the answers of a running job."""
 _GROUP = "trueup"
@@ -108,11 +111,15 @@ class SparkCluster:
 
     def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
         """Count equal rows where the data live; see `Executor.grouped`."""
-        if not isinstance(source, str) or Path(source).suffix.lower() in (".csv", ".tsv", ".gz"):
+        if not is_address(source) and not (isinstance(source, str | Path) and _is_parquet(Path(source))):
             return False  # text is read by the driver, which holds it to the header's dialect
+        read, name = self._session.read, str(source)
         with _told("reading the table by Spark"):
-            reader = self._session.read
-            table = reader.table(source) if _is_table(source) else reader.parquet(source)
+            table = (
+                read.table(name.removeprefix(TABLE))
+                if name.startswith(TABLE)
+                else read.option("recursiveFileLookup", True).parquet(name)
+            )
         if missing := sorted(set(columns) - set(table.columns)):
             raise DataError(
                 f"the table has no column '{missing[0]}'", needed=f"columns: {', '.join(columns)}"
@@ -132,9 +139,9 @@ class SparkCluster:
                 )
 
 
-def _is_table(source: str) -> bool:
-    """Whether a source is the name of a table in the catalogue, and no path."""
-    return "/" not in source and not Path(source).exists()
+def _is_parquet(path: Path) -> bool:
+    """Whether a path of this machine leads to Parquet files alone."""
+    return all(is_parquet(file) for file in files_of(path))
 
 
 def release_of_worker(_: Any) -> str:
