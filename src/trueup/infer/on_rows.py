@@ -176,7 +176,8 @@ class RowProblem:
         SpecError
             Of some cell neither a measured sum of counts bounded below, nor a bound, nor the prior says how large it is.
         """
-        known = np.isfinite(self.box).all(axis=0) | any(b.matrix.shape[0] == self.n for b in self.prior)
+        proper = any(b.matrix.shape[0] == self.n for b in self.prior)
+        known: Any = np.isfinite(self.box).all(axis=0) | proper
         matrix, _, high = self.limits
         for rows in (*(b.matrix for b in self.noisy), matrix[np.isfinite(high)]):
             coo, several = rows.tocoo(), np.diff(rows.tocsr().indptr) > 1
