@@ -46,7 +46,9 @@ def _values(connection: Any, files: list[str], cells: Cells, header: Any) -> NDA
     given = [files, header.margin.level, query_label(header)]
     places = connection.execute(f"SELECT place {rows}", given).fetchnumpy()["place"]
     if not np.array_equal(places.astype(str), labels(cells.tree, header.margin.level)):
-        raise BundleError(f"the measurements do not list the places of level '{header.margin.level}' in order")
+        raise BundleError(
+            f"the measurements do not list the places of level '{header.margin.level}' in order"
+        )
     return connection.execute(f"SELECT unnest(value)::BIGINT AS value {rows}", given).fetchnumpy()["value"]
 
 

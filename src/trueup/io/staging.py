@@ -131,7 +131,8 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BundleError(
-            f"cannot write '{path}': {error.strerror or 'the disk refuses'}", remedy="check space and permissions"
+            f"cannot write '{path}': {error.strerror or 'the disk refuses'}",
+            remedy="check space and permissions",
         ) from None
 
 
