@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.anova import Domain, Marginal, cell_groups, marginalise, refines, shape
+from trueup.kernel.anova import Domain, Marginal, cell_groups, refines
 from trueup.kernel.fold import Fold
 from trueup.kernel.histogram import Estimates, HistogramTree, determines
 from trueup.kernel.lower import Lower, close_bounds
@@ -17,9 +17,10 @@ from trueup.kernel.settle import Settled, chain, node_keys, settle
 from trueup.kernel.spine import Spine
 from trueup.kernel.structural_zeros import close, restrict
 from trueup.model.cells import Cells, Margin
-from trueup.model.constraints import Bound, Constraints
+from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured, split
 from trueup.model.release import Solution
+from trueup.reconcile.histogram_bounds import bounded_marginals, level_bounds
 from trueup.reconcile.on_linear import LinearProblem
 
 CONFLICT = 1e-6  # an invariant missed by more than this share of the largest is contradicted by another
@@ -226,52 +227,6 @@ def histogram_problem(
     own = [level_bounds(constraints, fold, marginals, level) for level in levels] if marginals else []
     lower = close_bounds(tree.spine, marginals, own) if marginals else ()
     return HistogramProblem(constraints, tuple(headers), tree, zeros, inherited, fold, lower)
-
-
-def bounded_marginals(constraints: Constraints, fold: Fold) -> list[Marginal]:
-    """The marginals of the (folded) histograms that have lower bounds, coarse to fine."""
-    cells = constraints.cells
-    found = [fold.marginal(cells.marginal(b.margin.attributes)) for b in constraints.bounds]
-    return chain((), found[-1], found[:-1]) if found else []
-
-
-def level_bounds(
-    constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str
-) -> list[NDArray[np.int64]]:
-    """A level's own lower bounds for every bounded marginal; zero where there is none.
-
-    `(places, groups)`, or `(1, groups)` if they are the same at every place.
-    """
-    tables = [np.zeros((1, int(np.prod(shape(m)))), np.int64) for m in marginals]
-    for bound in constraints.bounds:
-        mine = constraints.cells.marginal(bound.margin.attributes)
-        at = next(i for i, m in enumerate(marginals) if _same(m, fold.marginal(mine)))
-        if bound.margin.level == level:
-            least = _least(constraints.cells, bound)
-            _refuse_impossible(bound, least, fold.columns(mine))
-            tables[at] = np.maximum(tables[at], least[:, fold.columns(mine)])
-    return tables
-
-
-def _least(cells: Cells, bound: Bound) -> NDArray[np.int64]:
-    inside = (
-        marginalise(cells.where(dict(bound.where)).reshape(1, -1), cells.marginal(bound.margin.attributes))
-        > 0
-    )
-    lower = np.asarray(bound.lower or 0)
-    return np.where(inside, np.maximum(lower.reshape(-1, inside.size) if lower.ndim else lower, 0), 0)
-
-
-def _same(one: Marginal, other: Marginal) -> bool:
-    return refines(one, other) and refines(other, one)
-
-
-def _refuse_impossible(bound: Bound, least: NDArray, possible: NDArray[np.int64]) -> None:
-    if np.delete(least, possible, axis=1).any():
-        raise InfeasibleError(
-            f"the bound on '{bound.margin}' asks for counts where structural zeros allow none",
-            remedy="correct one of them",
-        )
 
 
 def small_fold(constraints: Constraints) -> Fold | None:

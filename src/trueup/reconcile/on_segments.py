@@ -41,14 +41,13 @@ from trueup.kernel.spine import Spine
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured
 from trueup.model.tree import Tree
+from trueup.reconcile.histogram_bounds import bounded_marginals, level_bounds
 from trueup.reconcile.on_histogram import (
     CONFLICT,
     FUSED_CODES,
     UNSETTLED,
-    bounded_marginals,
     detailed,
     domain_of,
-    level_bounds,
     level_plans,
     refuse_undetermined,
     refuses_on_histogram,
