@@ -77,11 +77,11 @@ def _case(blocks: int, folder: Path) -> Case:
 def _picture(blocks: int, cpu: float, log: dict) -> Picture:
     kept = ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in log["bytes"].items())
     rows = [
-        [s["what"], str(s["bundles"]), f"{s['seconds']:.1f}", f"{1000 * s['worker seconds'] / blocks:.2f}"]
+        [s["what"], str(s["bundles"]), f"{s['seconds']:.1f}", f"{1000 * s['core seconds'] / blocks:.2f}"]
         for s in log["stages"]
     ]
     title = f"{blocks:,} blocks: {1000 * cpu / blocks:.2f} core-ms a block; {kept}"
-    return Picture(title=title, columns=["what", "bundles", "wall s", "worker ms a block"], rows=rows)
+    return Picture(title=title, columns=["what", "bundles", "wall s", "core-ms a block"], rows=rows)
 
 
 def _children_seconds() -> float:

@@ -161,15 +161,14 @@ class _Log:
     def note(self, what: str, seconds: float, done: Iterable[Work] = ()) -> None:
         """Write down what was done."""
         done = list(done)
-        work = sum(w.seconds for w in done)
-        peak = max((w.peak for w in done), default=0)
         self.entries.append(
             {
                 "what": what,
                 "bundles": len(done),
                 "seconds": seconds,
-                "worker seconds": work,
-                "peak bytes": peak,
+                "worker seconds": sum(w.seconds for w in done),
+                "core seconds": sum(w.core_seconds for w in done),
+                "peak bytes": max((w.peak for w in done), default=0),
             }
         )
 

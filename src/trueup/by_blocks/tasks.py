@@ -41,6 +41,7 @@ class Work(NamedTuple):
 
     bundle: Bundle
     seconds: float
+    core_seconds: float
     peak: int
 
 
@@ -58,11 +59,11 @@ class Task(ABC):
 
     def __call__(self, bundle: Bundle) -> Work:
         """Do it, unless it was done before."""
-        start = time.perf_counter()
+        start, used = time.perf_counter(), time.process_time()
         folder = RunFolder(self.path)
         if not self.done(folder, bundle):
             self.work(folder, bundle)
-        return Work(bundle, time.perf_counter() - start, peak_bytes())
+        return Work(bundle, time.perf_counter() - start, time.process_time() - used, peak_bytes())
 
     @abstractmethod
     def done(self, folder: RunFolder, bundle: Bundle) -> bool:
