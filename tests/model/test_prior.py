@@ -61,7 +61,7 @@ def test_a_prior_on_the_total_is_no_prior_on_each_count():
     assert read_prior(entry) == FlatTotal(9)
     with pytest.raises(SpecError, match="name is unknown"):
         MultinomialMode(prior=entry)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(SpecError, match="type FlatTotal|name is unknown"):
+    with pytest.raises(SpecError, match=r"type FlatTotal|name is unknown"):
         MultinomialMode(prior=FlatTotal(9))  # pyright: ignore[reportArgumentType]
 
 
