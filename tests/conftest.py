@@ -9,6 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+SPARK = {"spark.ui.enabled": "false", "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1])}
+"""Executors find the tests' tasks."""
+
 
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
@@ -23,6 +26,17 @@ def data_dir() -> Path:
     if folder and Path(folder).is_dir():
         return Path(folder)
     return skip_loudly("TRUEUP_TEST_DATA does not name a folder with the census test data")
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """Two Spark executors of one core each, in processes of their own on this machine."""
+    from trueup.run.spark import SparkCluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        with SparkCluster("local-cluster[2,1,1024]", SPARK) as cluster:
+            yield cluster
 
 
 def skip_loudly(reason: str):

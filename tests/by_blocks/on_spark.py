@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.by_blocks.killing import KilledOnce, die, die_with_executor
+from tests.conftest import SPARK
 
 from trueup.run.spark import SparkCluster
-
-SETTINGS = {"spark.ui.enabled": "false"}
 
 
 class Watched:
@@ -62,7 +61,7 @@ def main() -> None:
         if type(task).__name__ == fatal:
             die()
 
-    with SparkCluster(order.pop("master"), SETTINGS) as cluster:
+    with SparkCluster(order.pop("master"), SPARK) as cluster:
         executor = Watched(cluster, heard=heard)
         if folder := order.pop("resume", None):
             resume(folder, executor=executor, account=account)

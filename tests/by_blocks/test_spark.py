@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.by_blocks.on_spark import SETTINGS, Watched, killing
+from tests.by_blocks.on_spark import Watched, killing
 from tests.by_blocks.state import MOST, write_state
 from tests.by_blocks.test_kill import copy_of
+from tests.conftest import SPARK
 from tests.spark_cluster import standalone
 
 import trueup
@@ -27,26 +28,10 @@ from trueup.run.local import LocalPool
 from trueup.run.spark import SparkCluster
 
 HOME = Path(__file__).parents[2]
-LOCAL = "local-cluster[2,1,1024]"
 
 
 class Stopped(Exception):
     """The driver stops here."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def environment():
-    """Executors find the tests' tasks, and stay on this machine."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(HOME))
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        yield
-
-
-@pytest.fixture(scope="module")
-def cluster(environment):
-    with SparkCluster(LOCAL, SETTINGS) as cluster:
-        yield cluster
 
 
 def stop_before(name: str):
@@ -147,7 +132,7 @@ def test_a_worker_killed_on_a_standalone_cluster(tmp_path):
             if type(task).__name__ == "Measure" and answers == 1:
                 spark.workers[0].kill()
 
-        with SparkCluster(spark.url, SETTINGS) as cluster:
+        with SparkCluster(spark.url, SPARK) as cluster:
             account = Account.open(url, "ana", None)
             executor = Watched(cluster, stop_before("Up"), heard)
             with pytest.raises(Stopped):

@@ -1,7 +1,6 @@
 """A small Spark cluster on this machine: every item once in the answers, whatever happens to an executor."""
 
 import sys
-from pathlib import Path
 
 import pandas
 import pytest
@@ -9,16 +8,6 @@ from tests.run import tasks
 
 from trueup.errors import BundleError, DataError, SpecError, TrueupError
 from trueup.run import spark
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """Two executors of one core each, in processes of their own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # where executors find the tests' tasks
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        with spark.SparkCluster("local-cluster[2,1,1024]", {"spark.ui.enabled": "false"}) as cluster:
-            yield cluster
 
 
 def test_every_item_is_answered_once(cluster):
