@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from trueup import reproduce as frame
 from trueup.cli import reproduce as command
 from trueup.cli.console import new_app
-from trueup.errors import SpecError
+from trueup.errors import DataError, SpecError
 from trueup.reproduce.item import Found, Item, Setting, outcome
 from trueup.reproduce.row import claim, compare, corrected, printed, shown
 
@@ -131,6 +131,48 @@ def test_a_difference_is_a_failure_and_the_rest_still_runs(app, monkeypatch):
     assert done.exit_code == 1
     statuses = [item["status"] for item in json.loads(done.stdout)["items"]]
     assert statuses[1:] == ["needs data", "differs"]
+
+
+MALFORMED = {
+    "text for counts": "state_name,pop\nIllinois,many\nIllinois,3\n",
+    "a missing count": "state_name,pop\nIllinois,\nIllinois,3\n",
+    "half a person": "state_name,pop\nIllinois,2.5\nIllinois,3\n",
+    "a count below 0": "state_name,pop\nIllinois,-2\nIllinois,3\n",
+    "no such column": "state_name,people\nIllinois,2\n",
+    "no rows": "state_name,pop\n",
+    "nothing": "",
+    "no text": "\x00\x01\x02",
+}
+
+
+@pytest.mark.parametrize("content", MALFORMED.values(), ids=MALFORMED)
+@pytest.mark.parametrize("name", ["zhu-figure-1", "zhu-figure-4", "dharangutte-figure-2"])
+def test_a_malformed_file_is_its_item_s_error_and_the_rest_still_runs(
+    name, content, app, tmp_path, monkeypatch
+):
+    (tmp_path / "us_counties_2010.csv").write_text(content)
+    kinds = tuple(kind for kind in frame.ITEMS if kind.name in (name, "zhu-figure-6"))
+    monkeypatch.setattr(frame, "ITEMS", kinds)
+    monkeypatch.setattr(command, "WORKERS", 1)
+    out = tmp_path / "out"
+    arguments = ["reproduce", "all", "--quick", "--json", "--data-dir", str(tmp_path), "--out", str(out)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 1
+    found = {item["name"]: item for item in json.loads(done.stdout)["items"]}
+    assert found["zhu-figure-6"]["status"] == "agrees"
+    assert found[name]["status"] == "error"
+    assert "us_counties_2010.csv" in found[name]["needs"]
+    assert "No figures: " in (out / "reproduce.html").read_text()
+
+
+def test_the_list_asks_for_no_data(app, tmp_path, monkeypatch):
+    absent = str(tmp_path / "absent")
+    monkeypatch.setenv("TRUEUP_TEST_DATA", absent)
+    for arguments in (["reproduce"], ["reproduce", "--list"], ["reproduce", "--list", "--data-dir", absent]):
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+    refused = CliRunner().invoke(app, ["reproduce", "zhu-variances", "--quick"])
+    assert isinstance(refused.exception, DataError)
+    assert "is no folder" in str(refused.exception)
 
 
 def test_page_and_json_are_written_together_or_refused_before_any_work(app, tmp_path):

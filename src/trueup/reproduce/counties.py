@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.io.table import open_table
+from trueup.io.table import open_table, select
 from trueup.reproduce.item import Setting
 
 COUNTIES = "us_counties_2010.csv"
@@ -14,10 +14,29 @@ COUNTIES = "us_counties_2010.csv"
 
 
 def counts_by_state(setting: Setting) -> dict[str, NDArray[np.int64]]:
-    """Population of every county by state, both in the file's order."""
-    columns = open_table(setting.file(COUNTIES)).select(["state_name", "pop"])
-    states, counts = np.asarray(columns["state_name"]), np.asarray(columns["pop"]).astype(np.int64)
+    """Population of every county by state, both in the file's order.
+
+    Raises
+    ------
+    DataError
+        If a population is no whole number of at least 0, besides what `open_table` and `select` refuse.
+    """
+    columns = select(open_table(setting.file(COUNTIES)), ["state_name", "pop"])
+    states, counts = np.asarray(columns["state_name"]), _whole(columns["pop"])
     return {str(state): counts[states == state] for state in dict.fromkeys(states.tolist())}
+
+
+def _whole(given: NDArray) -> NDArray[np.int64]:
+    """Read populations; the counts are public, yet the message names the column alone."""
+    try:
+        counts = np.asarray(given).astype(np.float64)
+    except (TypeError, ValueError):
+        counts = np.full(1, np.nan)
+    if not np.all((counts >= 0) & (counts == np.rint(counts))) or not counts.size:
+        raise DataError(
+            f"column 'pop' of '{COUNTIES}' is no population", needed="whole numbers of at least 0"
+        )
+    return counts.astype(np.int64)
 
 
 def county_counts(setting: Setting, state: str) -> NDArray[np.int64]:

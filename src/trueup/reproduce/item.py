@@ -11,11 +11,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from trueup.errors import SpecError
+from trueup.errors import SpecError, TrueupError
 from trueup.report.blocks import Block
 from trueup.reproduce.row import Row
 
-Status = Literal["agrees", "differs", "shown only", "cannot match", "needs data", "needs package"]
+Status = Literal["agrees", "differs", "shown only", "cannot match", "needs data", "needs package", "error"]
 
 QUICK = 50
 FEWEST = 200
@@ -116,7 +116,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Outcome:
-    """An item with what came of it; `needs` names what was missing if it did not run."""
+    """An item with what came of it; `needs` names what was missing or malformed if it has no figures."""
 
     name: str
     paper: str
@@ -129,15 +129,17 @@ class Outcome:
 
 
 def outcome(item: Item, setting: Setting) -> Outcome:
-    """Run one item, or say what it needs."""
-    lacking = missing(item, setting)
+    """Run one item, or say what it needs, or what was wrong with what it was given."""
     start = time.perf_counter()
-    status, needs = lacking or ("", "")
-    found = Found(()) if lacking else item.run(setting)
+    status, needs, found = *(missing(item, setting) or ("", "")), Found(())
+    if not status:
+        try:
+            found = item.run(setting)
+            status = found.status
+        except TrueupError as error:  # the other items still run
+            status, needs = "error", str(error)
     seconds = round(time.perf_counter() - start, 2)
-    return Outcome(
-        item.name, item.paper, item.place, item.shows, status or found.status, found, seconds, needs
-    )
+    return Outcome(item.name, item.paper, item.place, item.shows, status, found, seconds, needs)
 
 
 def missing(item: Item, setting: Setting) -> tuple[Status, str] | None:

@@ -47,8 +47,12 @@ def _reading() -> Section:
 def _section(done: Outcome) -> Section:
     found = done.found
     about = Text((f"{done.paper}, {done.place}. {done.shows}", *found.notes))
-    figures = _table(found.rows) if found.rows else Notice(f"Not run: it needs {done.needs}.")
+    figures = _table(found.rows) if found.rows else Notice(_unseen(done))
     return Section(done.name, f"{done.name}: {done.status}", (about, figures, *found.pictures))
+
+
+def _unseen(done: Outcome) -> str:
+    return f"No figures: {done.needs}" if done.status == "error" else f"Not run: it needs {done.needs}."
 
 
 def _table(rows: Sequence[Row]) -> Table:
