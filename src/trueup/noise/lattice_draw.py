@@ -73,7 +73,7 @@ def _weighed(law, n: int, weights: Sequence[Fraction]) -> list[Fraction]:
 
 def _choose_piece(law, piece: Piece, all_factors: Sequence[Fraction], sampler: str, slowest: float):
     cells = piece.cells.ravel()
-    factors = tuple(all_factors[cell] for cell in cells)
+    factors = tuple(all_factors[cell] for cell in cells.tolist())
     options = []
     for name, build in _options(law, piece, factors):
         if name == sampler or (sampler == "auto" and name != "markov-chain"):
