@@ -35,7 +35,8 @@ def noisy(cells, counts, laws, rng):
 
 def draw(law, size, rng):
     """Seeded noise by inversion of the cdf: a road of its own, apart from the exact samplers."""
-    return np.zeros(size, np.int64) if law.variance == 0 else law.quantile(rng.random(size)).astype(np.int64)
+    noise = law.quantile(rng.random(size)) if law.variance else np.zeros(size)
+    return noise.astype(np.int64) if law.discrete else noise
 
 
 def laplace_tree(cells, epsilon="1"):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.infer.calibration import FALSE_ALARM, coverage_z, pit, pit_of_draws, uniform_p
 from tests.infer.problems import (
+    FAMILY_RULES,
     draw,
     families,
     family_constraints,
@@ -107,28 +108,67 @@ def test_calibration_rejects_a_wrong_prior(rng):
 TOP = 12
 
 
-def family_replicates(rng, law, *, believed=None, places=600):
-    """Truths uniform on the whole numbers that satisfy the rules; all places in one run."""
-    cells = families(places)
+def whole_families(places, rng):
+    """Truths `(places, 3)` uniform on the whole numbers that satisfy the rules."""
     every = np.array([(u, o, f) for u in range(TOP + 1) for o in range(TOP + 1) for f in range(1, TOP + 1)
                       if 2 * f <= u + o <= 10 * f])  # fmt: skip
-    truth = every[rng.integers(0, len(every), places)]
+    return every[rng.integers(0, len(every), places)]
+
+
+def real_families(places, rng):
+    """Truths `(places, 3)` uniform on the polytope that the rules cut from a cube: rejection."""
+    u, o, f = rng.uniform(0, TOP, (10 * places, 3)).T
+    good = (f >= 1) & (2 * f <= u + o) & (u + o <= 10 * f)
+    return np.column_stack([u, o, f])[good][:places]
+
+
+def family_replicates(rng, law, *, believed=None, rules=FAMILY_RULES, places=600):
+    """Transforms of the three counts under a flat prior on what the rules allow; all places in one run."""
+    cells = families(places)
+    truth = (whole_families if law.discrete else real_families)(places, rng)
     values = truth.ravel() + draw(law, cells.n, rng)
     headers = (Measured("counts", cells.finest, believed or law),)
     bound = (Bound(cells.finest, lower=0, upper=TOP),)
     measured = Measurements(cells, headers, (values,), PUBLISHED)
-    posterior = infer(family_constraints(cells, bounds=bound), measured, LinearInequalities(), draws=200)
+    constraints = family_constraints(cells, rules, bounds=bound)
+    posterior = infer(constraints, measured, LinearInequalities(), draws=200)
     draws = posterior.draws[0].reshape(200, places, 3)
     return [[pit_of_draws(draws[:, p, i], truth[p, i], rng) for p in range(places)] for i in range(3)]
 
 
-@pytest.mark.parametrize(
-    "law", [law_named("discrete-gaussian")("16"), law_named("discrete-laplace")("1/3")], ids=repr
-)
+INEQUALITY_LAWS = [
+    law_named("discrete-gaussian")("16"),
+    law_named("discrete-laplace")("1/3"),
+    law_named("gaussian")("16"),
+    law_named("laplace")("3"),
+]
+
+
+@pytest.mark.parametrize("law", INEQUALITY_LAWS, ids=repr)
 def test_inequality_posteriors_are_calibrated(law, rng):
     assert min(map(uniform_p, family_replicates(rng, law))) > FALSE_ALARM
 
 
-def test_calibration_rejects_noise_believed_too_narrow(rng):
-    law, believed = law_named("discrete-gaussian")("16"), law_named("discrete-gaussian")("4")
+@pytest.mark.slow
+@pytest.mark.parametrize("law", INEQUALITY_LAWS, ids=repr)
+def test_inequality_posteriors_are_calibrated_at_length(law, rng):
+    assert min(map(uniform_p, family_replicates(rng, law, places=10_000))) > FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    ("law", "believed"),
+    [
+        (law_named("discrete-gaussian")("16"), law_named("discrete-gaussian")("4")),
+        (law_named("gaussian")("16"), law_named("gaussian")("4")),
+        (law_named("laplace")("3"), law_named("laplace")("1")),
+    ],
+    ids=repr,
+)
+def test_calibration_rejects_noise_believed_too_narrow(law, believed, rng):
     assert min(map(uniform_p, family_replicates(rng, law, believed=believed))) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("law", INEQUALITY_LAWS, ids=repr)
+def test_calibration_rejects_an_ignored_inequality(law, rng):
+    believed = tuple(rule for rule in FAMILY_RULES if ">= 2" not in rule)
+    assert min(map(uniform_p, family_replicates(rng, law, rules=believed))) < FALSE_ALARM
