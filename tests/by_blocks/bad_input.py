@@ -5,6 +5,7 @@ Rows whose run is `interrupted` stop after some measurements and act on the run 
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from unittest.mock import patch
 
@@ -104,6 +105,19 @@ def begun_twice(folder: Path):
     return release(folder)
 
 
+def copied(folder: Path):
+    """Go on with a copy of a run."""
+    run = interrupted(folder)
+    return resume(shutil.copytree(run, folder / "copy.run"), executor=LocalPool(1))
+
+
+def where_something_stands(folder: Path):
+    """Begin a run where its folder would be somebody else's."""
+    (folder / "out.run").mkdir()
+    (folder / "out.run" / "thesis.txt").touch()
+    return release(folder)
+
+
 NO_ATTRIBUTES = (
     SPEC[: SPEC.index("attribute = ")]
     + SPEC[SPEC.index("\n[[query]]") : SPEC.index('\n[[query]]\nname = "race"')]
@@ -128,12 +142,17 @@ BAD = [
      InfeasibleError, "structural zero"),
     ("a run towards a target that another was interrupted towards", begun_twice,
      BundleError, "a run was interrupted"),
+    ("a run beside whose target something of its folder's name stands", where_something_stands,
+     BundleError, "already holds something"),
     ("going on with a folder that is no run's", lambda f: resume(f, executor=LocalPool(1)),
      BundleError, "no plan.json"),
+    ("going on with a copy of a run", copied, BundleError, "is a copy, or was moved"),
     ("going on with a damaged plan", lambda f: going_on(f, truncated("plan.json")),
      BundleError, "is damaged"),
     ("going on with another spec", lambda f: going_on(f, rewritten("spec.toml", SPEC + "# changed"), spec_path=f / "spec.toml"),
      SpecError, "not the one that the run began with"),
+    ("going on with an altered copy of the spec", lambda f: going_on(f, truncated("spec.toml")),
+     BundleError, "was altered"),
     ("going on with other places", lambda f: going_on(f, rewritten("blocks.csv", "block\n000\n"), geography=f / "blocks.csv"),
      DataError, "the places are not those"),
     ("going on with other data", lambda f: going_on(f, rewritten("people.csv", "block,race,age\n"), data=f / "people.csv"),

@@ -140,6 +140,19 @@ def test_a_reservation_is_committed_once(url, tmp_path):
         one.commit(stage(tmp_path / "s2", one), tmp_path / "other")
 
 
+def test_a_second_draw_of_a_committed_reservation_is_never_recovered(url, tmp_path):
+    """It must not bear the name under which a crash leaves a committed bundle."""
+    ledger = ledger_at(url)
+    one = ledger.reserve(*DP, epsilon("1/4"))
+    one.commit(stage(tmp_path / "s1", one), tmp_path / "out")
+    (tmp_path / "out").rename(tmp_path / "published")
+    with pytest.raises(BudgetError, match="committed by another run"):
+        one.commit(stage(tmp_path / "s2", one), tmp_path / "out")
+    assert (tmp_path / "s2").exists()
+    assert not Ledger.open(url).recover()
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_occupied_target_is_refused_and_the_staged_bundle_left_alone(url, tmp_path):
     ledger = ledger_at(url)
     release(ledger, tmp_path)

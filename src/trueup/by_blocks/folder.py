@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from trueup.by_blocks.cut import Bundle, Cut, Stage
 from trueup.errors import BundleError
 from trueup.io.bundle import header_in, read_places
 from trueup.io.sparse import SparseCounts
-from trueup.io.staging import replace_whole
+from trueup.io.staging import holding, replace_whole
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells
 from trueup.model.measurements import Measured
@@ -55,6 +56,23 @@ class RunFolder:
     """
 
     path: Path
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from this run until the block or this process ends.
+
+        Raises
+        ------
+        BundleError
+            If another process works on it.
+        """
+        try:
+            with holding(self.path):
+                yield
+        except BlockingIOError:
+            raise BundleError(
+                f"another process works on '{self.path}'", remedy="wait for it, or end it"
+            ) from None
 
     @cached_property
     def plan(self) -> dict[str, Any]:

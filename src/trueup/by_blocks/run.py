@@ -27,12 +27,12 @@ import numpy as np
 from trueup.by_blocks.cut import Bundle
 from trueup.by_blocks.folder import RunFolder
 from trueup.by_blocks.publish import published_by, read_published, write_bundle
-from trueup.by_blocks.start import Settings, begin, digest_of, plan_of
+from trueup.by_blocks.start import Settings, begin, digest_of, plan_of, run_path
 from trueup.by_blocks.tasks import Down, Measure, Task, Total, Up, Work
 from trueup.errors import BudgetError, BundleError, DataError, InfeasibleError, SpecError
 from trueup.io.bundle import guarantee_in
 from trueup.io.geography import read_tree
-from trueup.io.staging import holding, replace_whole, staged
+from trueup.io.staging import replace_whole, staged
 from trueup.io.table import COUNT
 from trueup.io.tabulate import row_columns
 from trueup.io.tabulate_blocks import tabulate_blocks
@@ -131,7 +131,7 @@ def resume(
     TrueupError
         If something differs from what the run began with, or another process works on it.
     """
-    run = RunFolder(Path(folder))
+    run = RunFolder(Path(folder).absolute())  # workers may stand elsewhere
     _refuse_changes(run, spec_path, geography, out, account)
     if account:
         account.ledger.recover()
@@ -176,16 +176,11 @@ class _Log:
 def _carry_on(
     folder: RunFolder, data: Any, account: Account | None, executor: Executor, watch: Watch
 ) -> ReleaseByBlocks:
-    try:
-        with holding(folder.path):
-            if (done := published_by(folder)) is None:
-                done = _all_stages(folder, data, account, executor, _Log(watch))
-            shutil.rmtree(folder.path)
-            return done
-    except BlockingIOError:
-        raise BundleError(
-            f"another process works on '{folder.path}'", remedy="wait for it, or end it"
-        ) from None
+    with folder.held():
+        if (done := published_by(folder)) is None:
+            done = _all_stages(folder, data, account, executor, _Log(watch))
+        shutil.rmtree(folder.path)
+        return done
 
 
 def _all_stages(
@@ -275,7 +270,13 @@ def _reserved(folder: RunFolder, account: Account | None) -> Reservation | None:
     if account is None:
         return None
     guarantee = guarantee_in(folder.plan["guarantee"])
-    return account.reserve(folder.spec.table.name, guarantee, name=folder.plan["run"])
+    reservation = account.reserve(folder.spec.table.name, guarantee, name=folder.plan["run"])
+    if done := reservation.committed:
+        raise BudgetError(
+            f"the run was released before, to '{done.final}'; a second draw would not be paid for",
+            remedy=f"use that release, and remove '{folder.path}'",
+        )
+    return reservation
 
 
 def measurements_digest(folder: RunFolder) -> str:
@@ -310,7 +311,15 @@ def _refuse_changes(
     out: str | Path | None,
     account: Account | None,
 ) -> None:
-    plan = folder.plan
+    plan, home = folder.plan, run_path(Path(folder.plan["out"]))
+    if not (home.exists() and home.samefile(folder.path)):
+        raise BundleError(
+            f"'{folder.path}' is a copy, or was moved: its run began in '{home}'",
+            needed="the folder that the run began in; from a copy noise would be drawn a second time",
+            remedy="give that folder, or move this one back if it is the only one",
+        )
+    if hashlib.sha256(folder.spec_text.encode()).hexdigest() != plan["spec"]:
+        raise BundleError(f"the spec in '{folder.path}' was altered", remedy="restore it")
     if spec_path is not None and read_spec_text(spec_path) != folder.spec_text:
         raise SpecError(
             "the spec is not the one that the run began with", remedy="give the same spec, or start a new run"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,7 +104,6 @@ def begin(
     plan = plan_of(spec, headers)
     answers = max(sum(size for _, size in columns) for columns in plan.columns)
     cut = cut_tree(cells.tree, settings.places(plan.cells, answers), settings.workers)
-    folder = _new(run_path(out))
     document = {
         "trueup": __version__,
         "run": uuid.uuid4().hex,
@@ -118,8 +120,9 @@ def begin(
         "memory": settings.memory,
         "workers": settings.workers,
     }
-    _write_branches(folder, spec_text, cells, cut)
-    folder.write_plan(spec_text, document)
+    with _new(run_path(out.absolute())) as folder:  # absolute: workers may stand elsewhere
+        _write_branches(folder, spec_text, cells, cut)
+        folder.write_plan(spec_text, document)
     return folder
 
 
@@ -135,19 +138,37 @@ def run_path(out: Path) -> Path:
     return out.with_name(f"{out.name}.run")
 
 
-def _new(path: Path) -> RunFolder:
-    """Make the folder of a run, or take over one in which no run has begun."""
+_BEGUN = {"confidential", "places", "spec.toml"}
+"""What stands in a run folder before its plan does."""
+
+
+@contextmanager
+def _new(path: Path) -> Iterator[RunFolder]:
+    """Make the folder of a run and hold it, so that nobody else begins one there meanwhile."""
+    folder = RunFolder(path)
+    if path.is_symlink():
+        refuse_occupied(path)
+    with writing(path):
+        path.mkdir(mode=0o700, exist_ok=True)
+        with folder.held():
+            _refuse_begun(path)
+            folder.confidential.mkdir(mode=0o700)
+            (folder.confidential / "key").write_text(entropy.words(32).hex())
+            yield folder
+
+
+def _refuse_begun(path: Path) -> None:
+    """Refuse a folder in which a run has begun, or that is not ours; empty one that was given up before."""
     if (path / PLAN).exists():
         raise BundleError(
             f"a run was interrupted and left '{path}'",
             remedy=f"continue it with --resume {path}, or remove the folder",
         )
-    with writing(path):
-        path.mkdir(mode=0o700, exist_ok=True)
-        confidential = RunFolder(path).confidential
-        confidential.mkdir(mode=0o700, exist_ok=True)
-        (confidential / "key").write_text(entropy.words(32).hex())
-    return RunFolder(path)
+    if {p.name for p in path.iterdir() if not p.name.startswith(".")} - _BEGUN:
+        refuse_occupied(path)
+    for name in _BEGUN - {"spec.toml"}:  # its places may be those of another cut
+        shutil.rmtree(path / name, ignore_errors=True)
+    path.chmod(0o700)
 
 
 def _write_branches(folder: RunFolder, spec_text: str, cells: Cells, cut: Cut) -> None:

@@ -306,6 +306,7 @@ class Reservation:
             If the reservation or its key was committed before, or the ledger cannot be written.
         """
         staged, final = Path(staged).absolute(), Path(final).absolute()
+        self._refuse_second(self.ledger.state())  # before the bundle bears the name that `recover` looks for
         self.ledger._sweep(final)
         fields = publish.describe(staged, self.stamp)
         sync(staged)

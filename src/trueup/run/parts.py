@@ -51,7 +51,7 @@ class Parts:
     Parameters
     ----------
     folder
-        Made if it is missing, readable by nobody else.
+        Made if it is missing, readable by nobody else; its parent must be there.
     key
         If given, digests are keyed (HMAC): for confidential parts, of which an unkeyed digest would confirm a guess.
 
@@ -66,7 +66,9 @@ class Parts:
     def __init__(self, folder: Path, key: bytes = b"") -> None:
         self.folder, self._key = folder, key
         with _writing(folder.name):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(
+                mode=0o700, exist_ok=True
+            )  # a task that outlives its run must not bring its folder back
 
     def commit(self, name: str, write: Callable[[Path], object], suffix: str = "") -> Part:
         """Let `write` fill a file and commit it under a name; return what is committed under it now.
