@@ -144,6 +144,14 @@ def test_projection_in_reals_spreads_the_gap_evenly(rng):
     assert np.abs(found[WHOLE] - found[REAL]).max() < 1  # a person more or less than an even share
 
 
+def test_odd_persons_borne_by_place_differ(rng):
+    """The package's choice of who bears them, beside the choice of whom the list begins with."""
+    found = dharangutte_figure_10.counties({KEPT: 3, REAL: 60, WHOLE: 60}, rng)
+    assert dharangutte_figure_10._by_order(found).verdict == "agrees"
+    by_place = found[REAL] + np.sort(found[WHOLE] - found[REAL], axis=1)
+    assert dharangutte_figure_10._by_order({REAL: found[REAL], WHOLE: by_place}).verdict == "differs"
+
+
 def test_an_uneven_optimum_differs(rng):
     """As near in L1, with the whole gap on one county: a vertex that a solver may return."""
     law = DiscreteLaplace(Fraction("0.192"))

@@ -115,6 +115,19 @@ class Polyhedron:
             self.nonnegative,
         )
 
+    def shuffled(self, order: np.ndarray, rng: np.random.Generator) -> Polyhedron:
+        """The same in another order: cell `order[i]` comes i-th, and rows come at random."""
+        one, two = rng.permutation(self.sums.size), rng.permutation(self.lower.size)
+        return Polyhedron(
+            self.cells,
+            self.equal[one][:, order],
+            self.sums[one],
+            self.ranged[two][:, order],
+            self.lower[two],
+            self.upper[two],
+            self.nonnegative,
+        )
+
     def feasible(self, *, integer: bool = False) -> bool:
         """Whether a point (a whole-number point) satisfies every row."""
         if integer:

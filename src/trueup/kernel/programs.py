@@ -39,6 +39,11 @@ class Fit:
         """Weighted sum of squared deviations."""
         return float(self.weights @ (self.matrix @ x - self.values) ** 2)
 
+    def shuffled(self, order: np.ndarray, rng: np.random.Generator) -> Fit:
+        """The same in another order: cell `order[i]` comes i-th, and measured sums come at random."""
+        rows = rng.permutation(self.values.size)
+        return Fit(self.matrix[rows][:, order], self.values[rows], self.weights[rows])
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -53,6 +58,10 @@ class Answer:
     residual: float
     objective: float
     gap: float | None = 0.0
+
+
+Solve = Callable[[Polyhedron, Fit], Answer]
+"""What solves a program."""
 
 
 def affine_projection(polyhedron: Polyhedron, y: np.ndarray, variances: np.ndarray) -> Answer:
@@ -402,6 +411,25 @@ def whole_widening(
         reach *= 2
         answer = whole_fit(polyhedron, fit, loss, centre, reach=reach, **more)
     return answer
+
+
+def in_any_order(solve: Solve, polyhedron: Polyhedron, fit: Fit, rng: np.random.Generator) -> Answer:
+    """Solve a program whose cells and rows come in an order drawn at random; the answer is in the order given.
+
+    Branch and bound settles ties between equally good points by the places of cells and rows. An order drawn at
+    random leaves nothing to where they were listed: relabelled input has a relabelled answer, in law.
+
+    Examples
+    --------
+    >>> p = Polyhedron.of(4, [[1, 1, 1, 1]], [1.0])
+    >>> fit = Fit(scipy.sparse.csr_array(np.eye(4)), np.zeros(4), np.ones(4))
+    >>> rng = np.random.default_rng(0)
+    >>> len({in_any_order(whole_nearest, p, fit, rng).x.tobytes() for _ in range(50)})
+    4
+    """
+    order = rng.permutation(polyhedron.cells)
+    answer = solve(polyhedron.shuffled(order, rng), fit.shuffled(order, rng))
+    return replace(answer, x=answer.x[np.argsort(order)])
 
 
 def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) -> Answer:

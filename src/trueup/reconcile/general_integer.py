@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.programs import Answer, Fit, Loss, least_squares, whole_widening
+from trueup.kernel.polyhedron import Polyhedron
+from trueup.kernel.programs import Answer, Fit, Loss, in_any_order, least_squares, whole_widening
 from trueup.model.constraints import STRUCTURES
 from trueup.reconcile.on_linear import LinearMethod, LinearProblem
 
@@ -33,15 +34,17 @@ class GeneralInteger(LinearMethod):
     title: ClassVar[str] = "whole counts under any linear constraints: projection, then integer programming"
     structures: ClassVar[frozenset[str]] = frozenset(STRUCTURES)
 
-    def project(self, state: LinearProblem, values: NDArray) -> Answer:
+    def project(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Answer:
         """Nearest whole point for one row of values."""
-        polyhedron, fit = state.polyhedron(values), state.fit(values)
-        continuous = state.refused(least_squares(polyhedron, fit), values)
+        answer = in_any_order(self._nearest, state.polyhedron(values), state.fit(values), rng)
+        return state.refused(answer, values, integer=True)
+
+    def _nearest(self, polyhedron: Polyhedron, fit: Fit) -> Answer:
+        continuous = least_squares(polyhedron, fit)
         if continuous.status != "solved":
             return continuous
         goal, loss = self._goal(fit, continuous.x)
-        answer = whole_widening(polyhedron, goal, loss, continuous.x, seconds=self.seconds)
-        return state.refused(answer, values, integer=True)
+        return whole_widening(polyhedron, goal, loss, continuous.x, seconds=self.seconds)
 
     def _goal(self, fit: Fit, x: NDArray) -> tuple[Fit, Loss]:
         """What to be near to, as a fit with whole values, and the loss of deviations from it."""

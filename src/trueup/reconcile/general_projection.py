@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.programs import Answer, least_absolute, least_squares
@@ -38,7 +39,7 @@ class GeneralProjection(LinearMethod):
         """Whether it returns whole numbers: no."""
         return False
 
-    def project(self, state: LinearProblem, values: NDArray) -> Answer:
-        """Project one row of values."""
+    def project(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Answer:
+        """Project one row of values; nothing is drawn."""
         solve = least_squares if self.norm == "l2" else least_absolute
         return state.refused(solve(state.polyhedron(values), state.fit(values)), values)

@@ -175,12 +175,12 @@ class LinearMethod(Method):
         return problem
 
     @abstractmethod
-    def project(self, state: LinearProblem, values: NDArray) -> Answer:
-        """Solve for one row of values `(q,)`."""
+    def project(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Answer:
+        """Solve for one row of values `(q,)`; the rng settles ties between equally good whole points."""
 
     def apply(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; nothing is drawn."""
-        answers = [self.project(state, row) for row in np.atleast_2d(values)]
+        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties between equally good whole points."""
+        answers = [self.project(state, row, rng) for row in np.atleast_2d(values)]
         x = np.stack([a.x for a in answers]).reshape(*values.shape[:-1], state.cells.n)
         if state.constraints.nonnegative:
             x = np.maximum(x, 0)
