@@ -15,7 +15,8 @@ from tests.areas import SPEC, TABLE, TRUTH, write_areas
 from trueup.errors import BundleError, DataError, PrivacyError, SpecError
 from trueup.io.geography import read_tree
 from trueup.io.table import open_table
-from trueup.io.tabulate import read_counts, whole_counts
+from trueup.io.tabulate import read_counts
+from trueup.io.whole import whole_counts
 from trueup.measure import plan_measurements, public_cells, simulate
 from trueup.model.spec import parse_spec
 

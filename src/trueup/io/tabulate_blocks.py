@@ -26,9 +26,9 @@ from trueup.io.tabulate import (
     refuse_overflow,
     refuse_twins,
     row_columns,
-    whole_counts,
 )
 from trueup.io.tabulate_sql import cell_sql, join_sql, whole_sql
+from trueup.io.whole import whole_counts
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec
 from trueup.run.memory import parse_memory

@@ -10,7 +10,8 @@ from functools import reduce
 
 from trueup.errors import DataError
 from trueup.io.table import Relation, literal, quoted
-from trueup.io.tabulate import MAX_COUNT, MAX_FLOAT, key_levels
+from trueup.io.tabulate import key_levels
+from trueup.io.whole import MAX_COUNT, MAX_FLOAT
 from trueup.model.cells import Attribute, Cells
 from trueup.model.spec import Spec
 

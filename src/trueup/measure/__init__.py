@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError
 from trueup.io.geography import read_tree
-from trueup.io.tabulate import MAX_COUNT, read_counts, refuse_overflow
+from trueup.io.tabulate import read_counts, refuse_overflow
+from trueup.io.whole import MAX_COUNT
 from trueup.measure import entropy
 from trueup.measure.plan import plan_measurements
 from trueup.model.build import build_cells, build_constraints

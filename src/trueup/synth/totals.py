@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
 from trueup.io.table import open_table, select
-from trueup.io.tabulate import whole_counts
+from trueup.io.whole import whole_counts
 
 YEARS = (2010, 2020)
 """Censuses whose populations of the 50 states and the District of Columbia come with the package."""
