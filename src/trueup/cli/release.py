@@ -71,6 +71,7 @@ def register(app: typer.Typer) -> None:
         from trueup.ledger.account import Account
         from trueup.run.memory import parse_memory
 
+        _refuse_lost_master(engine, master)
         account = Account.open(ledger, analyst, key)
         size = parse_memory(memory)
         if resume is not None:
@@ -87,6 +88,13 @@ def register(app: typer.Typer) -> None:
         if engine is None and not as_json:
             print(f"The problem is larger than {memory} of memory holds at once: it is released by blocks.")
         _by_blocks(spec, data, out, geography, account, chosen, master, size, workers, quiet=as_json)
+
+
+def _refuse_lost_master(engine: str | None, master: str | None) -> None:
+    """Refuse a cluster's address that no engine would use."""
+    if master is not None and engine != "spark":
+        given = f"not '{engine}'" if engine else "and no engine is given"
+        raise SpecError(f"--master is for the engine 'spark', {given}", remedy="add --engine spark")
 
 
 def _default_engine(spec: Any, data: Any, geography: Any, memory: int) -> str:
@@ -140,8 +148,6 @@ def _executor(engine: str, master: str | None, workers: int) -> Any:
     from trueup.by_blocks.engine import refuse_unknown
 
     refuse_unknown(engine)
-    if master is not None and engine != "spark":
-        raise SpecError(f"--master is for the engine 'spark', not '{engine}'", remedy="add --engine spark")
     if engine == "spark":
         from trueup.run.spark import SparkCluster
 
