@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import BundleError, PrivacyError
 from trueup.io.columns import write_parquet
-from trueup.io.table import open_table
+from trueup.io.table import connect, open_table
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Charge, Guarantee
@@ -60,11 +60,12 @@ def write_measurements(folder: Path, spec_text: str, measurements: Measurements)
     (public / "measurements").mkdir(parents=True)
     (folder / "internal").mkdir(mode=0o700)  # others may read `public/`, nobody else this
     (public / "spec.toml").write_text(spec_text, encoding="utf-8")
-    write_places(public / "places.parquet", measurements.cells)
-    headers = [
-        _write_header(public, i, h, v, measurements.cells)
-        for i, (h, v) in enumerate(zip(measurements.headers, measurements.values))
-    ]
+    with connect() as connection:
+        write_places(public / "places.parquet", measurements.cells, connection)
+        headers = [
+            _write_header(public, i, h, v, measurements.cells, connection)
+            for i, (h, v) in enumerate(zip(measurements.headers, measurements.values))
+        ]
     return {
         "format": FORMAT,
         "trueup": __version__,
@@ -82,12 +83,12 @@ def write_release(folder: Path, release: Release) -> dict[str, Any]:
     tables = folder / "public" / "counts"
     tables.mkdir()
     cells = release.cells
-    for margin in release.published:
-        counts = release.table(margin)
-        columns = margin_columns(cells, margin) | {"count": counts}
-        if (errors := release.errors.get(margin)) is not None:
-            columns["standard_error"] = errors
-        write_parquet(tables / f"{slug(margin)}.parquet", columns)
+    with connect() as connection:
+        for margin in release.published:
+            columns = margin_columns(cells, margin) | {"count": release.table(margin)}
+            if (errors := release.errors.get(margin)) is not None:
+                columns["standard_error"] = errors
+            write_parquet(tables / f"{slug(margin)}.parquet", columns, connection)
     return {
         "kind": "release",
         "method": dict(release.method),
@@ -263,7 +264,7 @@ def place_keys(tree: Tree, level: int) -> dict[str, NDArray]:
     return {tree.levels[level]: np.arange(tree.sizes[level]).astype(str)}
 
 
-def write_places(path: Path, cells: Cells) -> None:
+def write_places(path: Path, cells: Cells, connection: Any = None) -> None:
     """Write the public places of the last level with their keys on every level."""
     tree, last = cells.tree, len(cells.tree.levels) - 1
     columns = {}
@@ -273,7 +274,7 @@ def write_places(path: Path, cells: Cells) -> None:
         columns |= {f"{name}.{key}": column[at] for key, column in keys.items()}
         if tree.names and (readable := tree.names[level]) is not None:
             columns[f"{name}@name"] = readable[at]
-    write_parquet(path, columns or {"place": np.array(["all"])})
+    write_parquet(path, columns or {"place": np.array(["all"])}, connection)
 
 
 def read_places(path: Path, spec: Spec) -> Tree:
@@ -291,14 +292,14 @@ def _of_level(columns: Mapping[str, NDArray], prefix: str) -> dict[str, NDArray]
 
 
 def _write_header(
-    public: Path, number: int, header: Measured, values: NDArray, cells: Cells
+    public: Path, number: int, header: Measured, values: NDArray, cells: Cells, connection: Any
 ) -> dict[str, Any]:
     file = f"measurements/{number:03d}-{slug(Margin(header.query))}-{slug(header.margin)}.parquet"
     columns = margin_columns(cells, header.margin)
     if header.groups is not None:
         columns = {name: column[header.groups] for name, column in columns.items()}
         columns["group"] = header.groups
-    write_parquet(public / file, columns | {"exact" if header.exact else "noisy": values})
+    write_parquet(public / file, columns | {"exact" if header.exact else "noisy": values}, connection)
     return {"file": file, **header_out(header), "some_groups": header.groups is not None}
 
 

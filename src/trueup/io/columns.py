@@ -9,10 +9,18 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
+from trueup.io.table import connect
 
 
-def write_parquet(path: Path, columns: Mapping[str, NDArray]) -> None:
+def write_parquet(path: Path, columns: Mapping[str, NDArray], connection: Any = None) -> None:
     """Write equally long columns to one Parquet file.
+
+    Parameters
+    ----------
+    path, columns
+        The file and what it holds.
+    connection
+        The DuckDB connection that writes, where several files are written; by default a fresh one.
 
     Raises
     ------
@@ -28,20 +36,27 @@ def write_parquet(path: Path, columns: Mapping[str, NDArray]) -> None:
     >>> open_table(path).select(["area"])["area"].tolist()
     ['01', '02']
     """
-    _write(path, columns, "write_parquet", compression="zstd")
+    with connection.cursor() if connection else connect() as writer:
+        _write(path, columns, writer, "write_parquet", compression="zstd")
 
 
 def write_csv(path: Path, columns: Mapping[str, NDArray]) -> None:
     """Write equally long columns to one CSV file with a header row."""
-    _write(path, columns, "write_csv", header=True)
+    with connect() as writer:
+        _write(path, columns, writer, "write_csv", header=True)
 
 
-def _write(path: Path, columns: Mapping[str, NDArray], writer: str, **options: Any) -> None:
+def _write(path: Path, columns: Mapping[str, NDArray], connection: Any, method: str, **options: Any) -> None:
     import duckdb
 
-    with duckdb.connect(":memory:") as connection:
-        connection.register("columns_to_write", dict(columns))
-        try:
-            getattr(connection.table("columns_to_write"), writer)(str(path), **options)
-        except duckdb.IOException:
-            raise BundleError(f"cannot write '{path.name}'", remedy="check space and permissions") from None
+    connection.register("columns_to_write", {name: _held(column) for name, column in columns.items()})
+    try:
+        getattr(connection.table("columns_to_write"), method)(str(path), **options)
+    except duckdb.IOException:
+        raise BundleError(f"cannot write '{path.name}'", remedy="check space and permissions") from None
+
+
+def _held(column: NDArray) -> NDArray:
+    """Hold text as objects: of fixed width DuckDB converts it anew each time it looks at it, many times a file."""
+    # Objects show DuckDB their type by their values, so an empty column must keep its own.
+    return column.astype(object) if column.dtype.kind == "U" and column.size else column
