@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from trueup.by_blocks.start import plan_of
 from trueup.errors import SpecError
 from trueup.measure import plan_measurements
 from trueup.model.cells import Cells
@@ -49,6 +48,8 @@ def default_engine(spec: Spec, cells: Cells, memory: int) -> str:
     """
     if BYTES * cells.n <= memory:
         return "memory"
+    from trueup.by_blocks.start import plan_of
+
     try:
         plan_of(spec, plan_measurements(spec, cells)[0])
     except SpecError:

@@ -81,9 +81,9 @@ def register(app: typer.Typer) -> None:
         missing = {"the spec": spec, "--data": data, "--out": out}
         if absent := next((name for name, value in missing.items() if value is None), None):
             raise SpecError(f"{absent} is missing", remedy="trueup release SPEC --data FILE --out FOLDER")
-        chosen = engine or _default_engine(spec, data, geography, size)
+        chosen, places = (engine, geography) if engine else _default_engine(spec, data, geography, size)
         if chosen == "memory":
-            _in_memory(spec, data, out, geography, account, quiet=as_json)
+            _in_memory(spec, data, out, places, account, quiet=as_json)
             return
         if engine is None and not as_json:
             print(f"The problem is larger than {memory} of memory holds at once: it is released by blocks.")
@@ -97,13 +97,16 @@ def _refuse_lost_master(engine: str | None, master: str | None) -> None:
         raise SpecError(f"--master is for the engine 'spark', {given}", remedy="add --engine spark")
 
 
-def _default_engine(spec: Any, data: Any, geography: Any, memory: int) -> str:
+def _default_engine(spec: Any, data: Any, geography: Any, memory: int) -> tuple[str, Any]:
+    """Choose an engine; return it with the places, read already where the memory holds them."""
     from trueup.by_blocks.engine import default_engine
     from trueup.measure import public_cells
     from trueup.model.spec import load_spec
 
     parsed = load_spec(spec)
-    return default_engine(parsed, public_cells(parsed, data, geography), memory)
+    cells = public_cells(parsed, data, geography)
+    engine = default_engine(parsed, cells, memory)
+    return engine, cells.tree if engine == "memory" else geography
 
 
 def _in_memory(spec, data, out, geography, account, *, quiet: bool) -> None:

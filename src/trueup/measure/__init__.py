@@ -20,6 +20,7 @@ from trueup.model.constraints import refuse_violations, violations
 from trueup.model.guarantee import Guarantee
 from trueup.model.measurements import Measured, Measurements
 from trueup.model.spec import Spec
+from trueup.model.tree import Tree
 from trueup.noise.law import Integers, Words
 from trueup.verb import make_verb
 
@@ -84,7 +85,7 @@ def read_confidential(spec: Spec, cells: Cells, data: Any) -> NDArray[np.int64]:
 
 
 def public_cells(spec: Spec, data: Any = None, geography: Any = None) -> Cells:
-    """Read the public places and cross them with the declared attributes.
+    """Read the public places, unless they are a Tree already, and cross them with the declared attributes.
 
     Raises
     ------
@@ -99,7 +100,7 @@ def public_cells(spec: Spec, data: Any = None, geography: Any = None) -> Cells:
             needed="the list of all places",
             remedy='give --geography FILE, or write keys = "public" under [table] for a table of counts',
         )
-    return build_cells(spec, read_tree(spec, places))
+    return build_cells(spec, places if isinstance(places, Tree) else read_tree(spec, places))
 
 
 def draw(
