@@ -312,3 +312,21 @@ def test_simulated_measurements_are_never_written(tmp_path, rng):
 def test_an_address_is_for_a_cluster(address):
     with pytest.raises(DataError, match=r"is an address.*--engine spark"):
         open_table(address)
+
+
+def test_rows_that_do_not_fit_in_memory_are_not_spilled_where_anybody_reads_them(tmp_path, monkeypatch):
+    """DuckDB's own choice is `.tmp` in the current folder, with the rows in it for everybody."""
+    from trueup.io.table import connect, quiet_duckdb
+
+    monkeypatch.chdir(tmp_path)
+    rows = "CREATE TABLE t AS SELECT hash(range)::VARCHAR || 'a confidential row' AS a FROM range(1000000)"
+    with (
+        connect(memory_limit="20MB", threads=1) as connection,
+        pytest.raises(DataError, match="needs more memory"),
+        quiet_duckdb("'people.csv'"),
+    ):
+        connection.execute(rows)
+    assert not list(tmp_path.iterdir())
+    with connect(memory_limit="20MB", threads=1, temp_directory=str(tmp_path / "own")) as connection:
+        connection.execute(rows)
+        assert list((tmp_path / "own").iterdir())  # else the test has no power

@@ -22,7 +22,7 @@ from trueup.errors import BundleError
 from trueup.io.bundle import margin_columns, slug
 from trueup.io.columns import write_parquet
 from trueup.io.staging import staged
-from trueup.io.table import open_table, quoted
+from trueup.io.table import connect, open_table, quoted
 from trueup.model.assessment import FIELDS, Assessed, Assessment, Budget, Columns, Flag
 from trueup.model.cells import Margin
 from trueup.model.spec import Spec, parse_spec
@@ -115,7 +115,7 @@ def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> N
     labels, parts = _parts(assessment, margin)
     columns = ", ".join(f"k.{quoted(name)}" for name in keys)
     said = ", ".join(f"l.{name}" for name in labels)
-    with duckdb.connect(":memory:") as connection:
+    with connect() as connection:
         connection.register("k", keys | {"trueup_group": np.arange(assessment.cells.size(margin))})
         connection.register("l", labels | {"part": np.arange(len(labels["method"]))})
         connection.register("f", parts)

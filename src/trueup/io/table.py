@@ -197,10 +197,14 @@ def _header(path: Path) -> str:
 
 
 def connect(**settings: Any) -> Any:
-    """Return a fresh in-memory database: state shared between calls would not be thread-safe."""
+    """Return a fresh in-memory database: state shared between calls would not be thread-safe.
+
+    It spills to disk only where it is given a `temp_directory`: DuckDB's own choice is a folder `.tmp` wherever the
+    command stands, and everybody may read the rows there.
+    """
     import duckdb
 
-    return duckdb.connect(":memory:", config=settings)
+    return duckdb.connect(":memory:", config={"temp_directory": "", **settings})
 
 
 @contextmanager
