@@ -11,7 +11,7 @@ from tests.infer.problems import draw, star
 from tests.reference.lattice import p_value
 
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
-from trueup.infer import choose, infer, lattice_moves
+from trueup.infer import choose, infer, lattice_moves, listed
 from trueup.infer.lattice_moves import LatticeMoves, _Walk
 from trueup.infer.on_rows import RowProblem
 from trueup.infer.tree_exact import TreeExact
@@ -37,10 +37,13 @@ LAWS = {
     "lattice-laplace": law_named("lattice-laplace")("1/2"),
     "lattice-gaussian": law_named("lattice-gaussian")("6"),
 }
+LENGTHS = [1000, pytest.param(10_000, marks=pytest.mark.slow)]
+"""Draws of each of four chains."""
+
 PRIORS = {
     "poisson": {"name": "poisson", "mean": 3},
     "negative-binomial": {"name": "negative-binomial", "mean": 4, "size": 2},
-    "bounded": {"name": "bounded", "upper": 7},
+    "bounded": {"name": "bounded", "upper": 4},
     "masses": {"name": "masses", "masses": [0.5, 0.2, 0.2, 0.1]},
     "flat-total uniform": {"name": "flat-total", "upper": 20},
     "flat-total multinomial": {"name": "flat-total", "upper": 20, "split": "multinomial"},
@@ -96,7 +99,7 @@ def brute_force(constraints, record, prior, top, holds=lambda x: True):
     return every[good], masses / masses.sum()
 
 
-def walk(constraints, record, prior="flat", count=3000, thin=25, seed=0):
+def walk(constraints, record, prior="flat", count=1000, thin=25, seed=0):
     """Draws far apart from four chains, and the chains."""
     state = LinearProblem(constraints, record.headers)
     problem = RowProblem.of(state, record.flat, read_prior(prior))
@@ -105,22 +108,24 @@ def walk(constraints, record, prior="flat", count=3000, thin=25, seed=0):
     return chains.run(count, thin).reshape(-1, constraints.cells.n), chains
 
 
+@pytest.mark.parametrize("count", LENGTHS)
 @pytest.mark.parametrize("law", LAWS)
-def test_chains_have_the_posterior_of_every_law(law, rng):
+def test_chains_have_the_posterior_of_every_law(law, count, rng):
     cells = table(2, 2)
     record = measured(cells, np.array([0, 3, 2, 6]), crossing(cells, LAWS[law]), rng)
     constraints = Constraints(cells, tuple(h.margin for h in record.headers))
     tables, masses = brute_force(constraints, record, "flat", 22)
-    assert p_value(walk(constraints, record, seed=rng)[0], tables, masses) > FALSE_ALARM
+    assert p_value(walk(constraints, record, count=count, seed=rng)[0], tables, masses) > FALSE_ALARM
 
 
+@pytest.mark.parametrize("count", LENGTHS)
 @pytest.mark.parametrize("prior", PRIORS)
-def test_chains_have_the_posterior_of_every_prior(prior, rng):
+def test_chains_have_the_posterior_of_every_prior(prior, count, rng):
     cells = table(2, 2)
     record = measured(cells, np.array([0, 3, 2, 3]), crossing(cells, LAWS["discrete-laplace"]), rng)
     constraints = Constraints(cells, tuple(h.margin for h in record.headers))
     tables, masses = brute_force(constraints, record, PRIORS[prior], 20)
-    drawn = walk(constraints, record, PRIORS[prior], seed=rng)[0]
+    drawn = walk(constraints, record, PRIORS[prior], count, seed=rng)[0]
     assert p_value(drawn, tables, masses) > FALSE_ALARM
 
 
@@ -158,12 +163,13 @@ def ruled(name, rng):
     return Constraints(cells, tuple(laws), **rules), record
 
 
+@pytest.mark.parametrize("count", LENGTHS)
 @pytest.mark.parametrize("name", RULES)
-def test_chains_keep_every_rule_and_have_the_posterior(name, rng):
+def test_chains_keep_every_rule_and_have_the_posterior(name, count, rng):
     constraints, record = ruled(name, rng)
     prior = {"name": "bounded", "upper": 5}
     tables, masses = brute_force(constraints, record, prior, 5, RULES[name][1])
-    drawn, _ = walk(constraints, record, prior, seed=rng)
+    drawn, _ = walk(constraints, record, prior, count, seed=rng)
     assert p_value(drawn, tables, masses) > FALSE_ALARM
 
 
@@ -180,6 +186,23 @@ def test_few_tables_are_enumerated(name, rng):
     assert posterior.drawn.independent
     assert posterior.drawn.stats["tables"] == len(tables)
     assert p_value(posterior.draws[0], tables, masses) > FALSE_ALARM
+    for margin in {h.margin for h in record.headers} | {constraints.cells.finest}:
+        counts, exact = constraints.cells.sum(tables, margin), posterior.drawn.marginals[margin]
+        for group, column in enumerate(counts.T):
+            below = [masses[column <= count].sum() for count in range(20)]
+            assert [exact.cdf(count)[group] for count in range(20)] == pytest.approx(below, abs=1e-12)
+    table = posterior.summary(level=0.8)
+    assert table["mean"] == pytest.approx(masses @ tables)
+    assert not table["mcse"].any()
+
+
+def test_few_tables_far_apart_have_draws_but_no_windows(rng, monkeypatch):
+    constraints, record = ruled("equality", rng)
+    monkeypatch.setattr(listed, "MOST_MASSES", 9)
+    posterior = infer(constraints, record, LatticeMoves(prior={"name": "bounded", "upper": 3}))
+    assert posterior.drawn.independent
+    assert not posterior.drawn.marginals.get(constraints.cells.finest)
+    assert posterior.summary()["mcse"].any()
 
 
 def slow_walk(tables, masses, rng, count, mistake=""):
@@ -205,7 +228,7 @@ def test_a_wrong_step_is_rejected(mistake, rng):
     counts = np.arange(40)
     masses = np.exp(-0.25 * np.abs(counts - 6.0))
     masses /= masses.sum()
-    drawn = slow_walk(counts[:, None], masses, rng, 200_000, mistake)
+    drawn = slow_walk(counts[:, None], masses, rng, 50_000, mistake)
     assert (p_value(drawn, counts[:, None], masses) > FALSE_ALARM) == (not mistake)
 
 
@@ -291,7 +314,7 @@ def test_the_record_says_how_it_mixed_and_draws_come_from_the_digest(rng):
 
 def test_what_has_not_converged_is_refused(rng):
     cells, laws, record = histogram(rng)
-    with pytest.raises(ConvergenceError, match="effective size"):
+    with pytest.raises(ConvergenceError, match="allow more sweeps"):
         infer(Constraints(cells, tuple(laws)), record, LatticeMoves(sweeps=250))
 
 
@@ -301,7 +324,8 @@ def test_an_interruption_before_convergence_is_no_posterior(rng):
     def stop(done, of):
         raise KeyboardInterrupt
 
-    with pytest.raises(ConvergenceError, match="did not converge"):
+    said = r"interrupted after 25 of 250 draws in each of 4 chains: run it again"
+    with pytest.raises(ConvergenceError, match=said):
         infer(Constraints(cells, tuple(laws)), record, progress=stop)
 
 
@@ -355,11 +379,11 @@ def transforms(rng, replicates, shift=0, draws=400):
 
 
 def test_posteriors_are_calibrated(rng):
-    assert min(map(uniform_p, transforms(rng, 120))) > FALSE_ALARM
+    assert min(map(uniform_p, transforms(rng, 60))) > FALSE_ALARM
 
 
 def test_calibration_rejects_shifted_noise(rng):
-    assert min(map(uniform_p, transforms(rng, 120, shift=2))) < FALSE_ALARM
+    assert min(map(uniform_p, transforms(rng, 60, shift=2))) < FALSE_ALARM
 
 
 @pytest.mark.slow

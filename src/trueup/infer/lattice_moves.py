@@ -11,12 +11,15 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, DataError, InfeasibleError
+from trueup.infer.listed import every_table, weigh
 from trueup.infer.method import Method, Progress, in_blocks
 from trueup.infer.on_rows import RowProblem, form
 from trueup.infer.table_moves import exact_lattice, known_to_connect, table_moves
 from trueup.kernel.diagnostics import diagnose, r_hat_by_chance, tail_sizes
+from trueup.model.cells import Margin
 from trueup.model.constraints import STRUCTURES, Constraints
 from trueup.model.measurements import Measured
+from trueup.model.nested import canonical
 from trueup.model.posterior import Drawn
 from trueup.model.prior import FLAT, AnyPrior, settle_priors
 from trueup.reconcile.on_linear import LinearProblem
@@ -33,7 +36,7 @@ MOST_WATCHED = 4000
 class LatticeMoves(Method):
     """The posterior of counts under crossing margins, invariants, bounds and linear rules.
 
-    Where few tables satisfy what is exact, all are listed and weighed: independent draws from exact masses. Else
+    Where few tables satisfy what is exact, all are listed and weighed: exact marginals, independent draws. Else
     Markov chains from dispersed starts walk the whole-number tables by steps of one cell, moves between two
     cells, exchanges among four, and a lattice basis of the invariants. Runs are doubled until every count and every
     measured sum passes the diagnostics, else refused: draws that have not converged are no posterior.
@@ -87,35 +90,15 @@ class LatticeMoves(Method):
         problem.refuse_improper(state.cells.label)
         if (problem.box[0] > problem.box[1]).any():
             raise _infeasible(state, values)
-        tables = self._listed(problem)
+        tables = every_table(problem, self.enumerate) if self.enumerate else None
         if tables is not None:
-            return self._weighed(state, values, problem, tables, draws, rng, progress)
+            drawn = weigh(problem, state.cells, _margins(state), tables, draws, rng)
+            if drawn is None:
+                raise _infeasible(state, values)
+            progress(draws, draws)
+            return drawn
         walk = _Walk.of(state, values, problem, rng.spawn(self.chains))
         return self._converge(walk, draws, progress)
-
-    def _listed(self, problem: RowProblem) -> NDArray | None:
-        from trueup.kernel.lattice.rows import enumerate_fibre
-
-        if not self.enumerate:
-            return None
-        matrix, low, high = problem.limits
-        return enumerate_fibre(
-            matrix, low - 1e-6, high + 1e-6, (problem.box[0], problem.box[1]), self.enumerate
-        )
-
-    def _weighed(self, state, values, problem, tables, draws, rng, progress) -> Drawn:
-        """Independent draws from all tables by their masses."""
-        from trueup.kernel.lattice.rows import log_densities
-
-        logs = log_densities(problem.rows, tables) if len(tables) else np.zeros(0)
-        if not np.isfinite(logs).any():
-            raise _infeasible(state, values)
-        masses = np.exp(logs - logs.max())
-        below = np.cumsum(masses / masses.sum())
-        at = np.minimum(np.searchsorted(below, rng.random(draws), side="right"), len(tables) - 1)
-        progress(draws, draws)
-        stats = {"draws": draws, "tables": len(tables), "interrupted": False}
-        return Drawn(tables[at][None], independent=True, mode=tables[np.argmax(logs)], stats=stats)
 
     def _converge(self, walk: _Walk, draws: int, progress: Progress) -> Drawn:
         """Double the run, tuning again, until it passes; what came before is warm-up."""
@@ -135,10 +118,23 @@ class LatticeMoves(Method):
             thin *= 2
             walk.tune()
         status = found.pop("status")
+        if status != "solved":
+            status += (
+                "; allow more sweeps, or measure more"
+                if whole
+                else f"; it was interrupted after {run.shape[1]:,} of {kept:,} draws in each of {self.chains} chains: "
+                "run it again and let it finish"
+            )
         stats = {"draws": draws, "interrupted": not whole, "chains": self.chains, **found}
         each = -(-draws // self.chains)
         chosen = np.linspace(0, run.shape[1] - 1, min(each, run.shape[1])).round().astype(int)
         return Drawn(run[:, chosen], independent=False, status=status, stats=stats)
+
+
+def _margins(state: LinearProblem) -> list[Margin]:
+    """Measured margins, then the finest cells."""
+    measured = (canonical(state.cells, h.margin) for h in state.headers)
+    return list(dict.fromkeys([*measured, state.cells.finest]))
 
 
 def _scaled(progress: Progress, kept: int, draws: int) -> Progress:
@@ -243,7 +239,7 @@ class _Walk:
         good = r_hat.max() <= limit and ess.min() >= ESS and tails.min() >= ESS / 4
         found["status"] = "solved" if good else (
             f"after {self.sweeps:,} sweeps R-hat is {r_hat.max():.3f} (at most {limit:.3f} is asked for) and the "
-            f"smallest effective size {ess.min():.0f} (at least {ESS:.0f}); allow more sweeps, or measure more"
+            f"smallest effective size {ess.min():.0f} (at least {ESS:.0f})"
         )  # fmt: skip
         return found
 
