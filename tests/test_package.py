@@ -52,6 +52,47 @@ def test_parts_of_scipy_load_only_when_a_method_needs_them():
     assert not heavy & set(loaded.split())
 
 
+LIGHT_RELEASE = """
+import sys
+from trueup.cli import main
+try:
+    main()
+except SystemExit:
+    print(*sys.modules)
+"""
+
+
+def test_a_lattice_release_loads_only_what_it_needs(tmp_path):
+    """The command takes seconds in all: other tables, engines, methods of inference and figures stay out."""
+    areas = [
+        f"{state:02d},{state:02d}{county:03d},{40 + county}" for state in range(2) for county in range(3)
+    ]
+    (tmp_path / "areas.csv").write_text("state,county,pop\n" + "\n".join(areas) + "\n")
+    spec = (ROOT / "examples" / "us-counties-lattice.toml").read_text()
+    labels = ('label = "state_name"\n', 'label = "county_name"\n')
+    for label in labels:
+        spec = spec.replace(label, "")
+    (tmp_path / "spec.toml").write_text(spec)
+    given = ["release", "spec.toml", "--data", "areas.csv", "--out", "out", "--json"]
+    run = subprocess.run(
+        [sys.executable, "-c", LIGHT_RELEASE, *given],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert (tmp_path / "out" / "public" / "report.html").exists()
+    loaded = set(run.stdout.splitlines()[-1].split())
+    tables = {"pandas", "pyarrow", "polars", "narwhals", "pyspark"}
+    science = {f"scipy.{part}" for part in ("optimize", "stats", "signal", "special", "interpolate")}
+    own = {
+        f"trueup.{part}" for part in ("infer", "assess", "synth", "by_blocks.start", "run.local", "run.spark")
+    }
+    assert "trueup.kernel.lattice.sums" in loaded
+    unneeded = tables | science | own | {"matplotlib", "cvxpy", "highspy"}
+    assert sorted(loaded & unneeded) == []
+
+
 def test_entropy_is_fetched_in_one_place_only():
     fetchers = {"urandom", "RAND_bytes", "getrandom", "secrets", "SystemRandom"}
     for path in SOURCE.rglob("*.py"):
