@@ -6,15 +6,17 @@ from unittest.mock import patch
 
 import pytest
 from tests.by_blocks.bad_input import Interrupted, interrupted, release
+from tests.by_blocks.state import write_state
 
 from trueup.by_blocks.folder import RunFolder
-from trueup.by_blocks.run import resume
+from trueup.by_blocks.run import release_by_blocks, resume
 from trueup.by_blocks.start import _new, run_path
 from trueup.check import check_bundle
 from trueup.errors import BudgetError, BundleError
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
 from trueup.run.local import LocalPool
+from trueup.workflow import read_release
 
 
 def account(folder):
@@ -75,10 +77,6 @@ def test_a_run_begun_at_a_relative_path_is_found_from_elsewhere(tmp_path, monkey
 
 
 def test_begun_at_a_relative_path_tasks_are_told_an_absolute_one(tmp_path, monkeypatch):
-    from tests.by_blocks.state import write_state
-
-    from trueup.by_blocks.run import release_by_blocks
-
     monkeypatch.chdir(tmp_path)
     with patch("trueup.by_blocks.run._carry_on") as carried:
         release_by_blocks(**write_state(tmp_path), out="out", executor=LocalPool(1))
@@ -120,3 +118,24 @@ def test_a_task_that_outlives_its_run_does_not_bring_the_folder_back(tmp_path):
     with pytest.raises(BundleError, match="cannot write part 'measured'"):
         RunFolder(run).measured.commit("2-00000", lambda path: path.write_text("late"))
     assert not run.exists()
+
+
+def test_a_folder_may_have_a_pattern_for_a_name(tmp_path):
+    place = tmp_path / "wave[1]*"
+    place.mkdir()
+    release(place)
+    assert all(check.holds for check in check_bundle(place / "out"))
+    assert read_release(place / "out").counts.any()
+
+
+def test_an_interruption_says_how_to_go_on(tmp_path, capsys):
+    from trueup.cli.release import _by_blocks
+
+    paths = write_state(tmp_path)
+    given = paths["spec_path"], str(paths["data"]), tmp_path / "out", paths["geography"], None
+    with (
+        patch("trueup.by_blocks.tasks.draw", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        _by_blocks(*given, "local", None, 4 * 10**9, 1, quiet=True)
+    assert f"continue with: trueup release --resume {tmp_path / 'out.run'}" in capsys.readouterr().err

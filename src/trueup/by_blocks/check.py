@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from glob import escape
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,7 @@ class _Files:
             self._view(f"place {i}", f"SELECT DISTINCT {label[i]} AS place, {parent} AS parent FROM {places}")
         self._domain()
         for i, entry in enumerate(self.manifest["counts"]):
-            files = f"read_parquet({literal(str(self.public / entry['files']))})"
+            files = self._parquet(entry["files"])
             keys = self._key_names(i, held)
             text = " || '/' || ".join(map(quoted, keys)) if keys else literal(self._names[i])
             named = "".join(f" AND t.{quoted(a.name)} = d.{quoted(a.name)}" for a in self.spec.attributes)
@@ -134,9 +135,11 @@ class _Files:
                 f"count {i}",
                 f"SELECT {text} AS place, d.cell AS cell, t.count AS count FROM {files} t LEFT JOIN domain d ON true{named}",
             )
-        self._view(
-            "measured", f"SELECT * FROM read_parquet({literal(str(self.public / 'measurements/*.parquet'))})"
-        )
+        self._view("measured", f"SELECT * FROM {self._parquet('measurements/*.parquet')}")
+
+    def _parquet(self, pattern: str) -> str:
+        """The files of a pattern, in a folder whose own name is none."""
+        return f"read_parquet({literal(f'{escape(str(self.public))}/{pattern}')})"
 
     def _domain(self) -> None:
         shape = [len(a.values) for a in self.spec.attributes]

@@ -120,7 +120,7 @@ def begin(
         "memory": settings.memory,
         "workers": settings.workers,
     }
-    with _new(run_path(out.absolute())) as folder:  # absolute: workers may stand elsewhere
+    with _new(run_path(out)) as folder:
         _write_branches(folder, spec_text, cells, cut)
         folder.write_plan(spec_text, document)
     return folder
@@ -135,6 +135,7 @@ def _address(data: Any) -> str | None:
 
 def run_path(out: Path) -> Path:
     """Where the run towards a target keeps its folder."""
+    out = out.absolute()  # workers may stand elsewhere
     return out.with_name(f"{out.name}.run")
 
 

@@ -99,7 +99,7 @@ def register(app: typer.Typer) -> None:
                 infer=True if infer == "default" else infer,
                 infer_replicates=infer_replicates,
                 level=level,
-                thresholds=dict(_threshold(text) for text in threshold or []),
+                thresholds=_thresholds(threshold or []),
                 public_truth=public_truth,
                 seed=seed,
                 workers=workers,
@@ -129,6 +129,15 @@ def _method(text: str) -> Any:
     if bad := [name_ for name_, equals, _ in pairs if not equals]:
         raise SpecError(f"the parameter '{bad[0]}' of method '{name}' has no value", needed="PARAMETER=VALUE")
     return name, {name_.strip(): value.strip() for name_, _, value in pairs}
+
+
+def _thresholds(texts: list[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, limit in map(_threshold, texts):
+        if name in found:
+            raise SpecError(f"two thresholds are on '{name}'", needed="one for each table")
+        found[name] = limit
+    return found
 
 
 def _threshold(text: str) -> tuple[str, float]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -120,8 +123,13 @@ def _in_memory(spec, data, out, geography, account, *, quiet: bool) -> None:
 
 def _by_blocks(spec, data, out, geography, account, engine, master, memory, workers, *, quiet: bool) -> None:
     from trueup.by_blocks.run import release_by_blocks
+    from trueup.by_blocks.start import run_path
 
-    with _executor(engine, master, workers) as executor, progress_by_level(quiet=quiet) as watch:
+    with (
+        _saying_how_to_go_on(run_path(out)),
+        _executor(engine, master, workers) as executor,
+        progress_by_level(quiet=quiet) as watch,
+    ):
         released = release_by_blocks(
             spec,
             data,
@@ -139,11 +147,23 @@ def _resume(folder, engine, master, workers, given, *, quiet: bool) -> None:
     from trueup.by_blocks.run import resume
 
     with (
+        _saying_how_to_go_on(folder),
         _executor(engine or "local", master, workers) as executor,
         progress_by_level(quiet=quiet) as watch,
     ):
         released = resume(folder, executor=executor, watch=watch, **given)
     show_release(released, released.folder, as_json=quiet)
+
+
+@contextmanager
+def _saying_how_to_go_on(run: Path) -> Iterator[None]:
+    """Where an interruption leaves a run that has begun, say how to continue it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if run.exists():
+            print(f"continue with: trueup release --resume {run}", file=sys.stderr)
+        raise
 
 
 def _executor(engine: str, master: str | None, workers: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def _table(connection: Any, folder: Path, entry: Mapping[str, Any], cells: Cells
         tables.append(f"{quoted(name)} USING ({quoted(attribute.name)})")
         position = f"({position}) * {attribute.size} + {quoted(at)}"
     query = f"SELECT {position} AS position, count FROM read_parquet($1) JOIN {' JOIN '.join(tables)}"
-    rows = connection.execute(query, [str(folder / "public" / entry["files"])]).fetchnumpy()
+    rows = connection.execute(query, [f"{escape(str(folder))}/public/{entry['files']}"]).fetchnumpy()
     table = np.zeros(cells.tree.sizes[level] * (cells.n // cells.shape[0]), dtype=np.int64)
     table[rows["position"]] = rows["count"]
     return table
