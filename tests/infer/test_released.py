@@ -146,12 +146,15 @@ def test_three_parts_with_shuffled_ties_follow_the_enumerated_posterior(rng, k):
 @pytest.mark.parametrize("algorithm", [1, 2])
 @pytest.mark.parametrize("k", [(1, 1, 1), pytest.param((0, 3, 1), marks=pytest.mark.slow)])
 def test_three_parts_behind_a_draw_follow_the_enumerated_posterior(rng, algorithm, k):
-    """The chain knows both algorithms, and the split of noisy counts that are all zero."""
+    """The chain knows both algorithms, and the split of noisy counts that are all zero.
+
+    At a third of the draws the wrong laws have p values below 1e-80; at a sixth, 1e-9.
+    """
     laws = {1: redrawn, 2: None}
     ranges = {a: enumerate_posterior(k, [alpha(ONE)] * 3, alpha(ONE), 15, evenly(draw_release), law)
               for a, law in laws.items()}  # fmt: skip
     problem = ReleasedSum(np.array(k), (ONE,) * 3, ONE, algorithm=algorithm)
-    draws = draw_posterior(problem, 2, DRAWS, rng).reshape(-1, 3)[::4]
+    draws = draw_posterior(problem, 2, DRAWS // 3, rng).reshape(-1, 3)[::4]
     inside = draws[(draws < 15).all(axis=1)]
     assert len(inside) > 0.97 * len(draws)
     assert p_value(inside, ranges[algorithm]) > 1e-6
