@@ -51,10 +51,10 @@ def test_result_is_feasible_and_keeps_its_claims(kind, structure, rng):
     assert solution.status == "solved"
     assert solution.values.shape == (BATCH, structure.constraints.cells.n)
     for row, measured in zip(solution.values, values):
-        _assert_feasible(kind(), structure, row, measured)
+        assert_feasible(kind(), structure, row, measured)
 
 
-def _assert_feasible(method: Method, structure: Structure, row, measured) -> None:
+def assert_feasible(method: Method, structure: Structure, row, measured) -> None:
     tolerance = 0 if method.integer else 1e-6
     if method.integer:
         assert row.dtype.kind == "i"

@@ -102,9 +102,12 @@ def test_laws_for_analysis_are_no_mechanisms():
         _plan(SPEC.replace('name = "total"', 'name = "total", noise = "laplace"'))
 
 
-def test_noise_that_vanishes_is_refused():
-    with pytest.raises(SpecError, match="so large a budget that its noise vanishes"):
-        _plan(SPEC.replace('county = "1/2"', 'county = "1000"'))
+@pytest.mark.parametrize(
+    "epsilon", ["250", "740", "1000"]
+)  # a variance of 5e-109, one in denormal numbers, 0
+def test_noise_that_vanishes_is_refused(epsilon):
+    with pytest.raises(SpecError, match="query 'total' has so large a budget that its noise vanishes"):
+        _plan(SPEC.replace('county = "1/2"', f'county = "{epsilon}"'))
 
 
 def test_planning_without_lattice_noise_loads_none_of_its_code():

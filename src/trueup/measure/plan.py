@@ -118,11 +118,6 @@ def _law(query: Query, budget: Fraction, reach: Contribution, neighbours: Relati
             f"query '{query.name}' gives a budget in {query.currency}, but '{query.noise}' is priced in {currency}",
             remedy=f"write `{currency} = ...`, or choose another noise",
         )
-    if not law.variance > 0:
-        raise SpecError(
-            f"query '{query.name}' has so large a budget that its noise vanishes",
-            remedy="lower it, or declare the counts an invariant, which is what they would be",
-        )
     return law
 
 

@@ -10,11 +10,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.errors import SpecError
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound
 from trueup.model.guarantee import Guarantee
 from trueup.noise.exact import Exact
 from trueup.noise.law import Law
+
+VANISHING = 1e-100
+"""Variance (counts squared) below which noise is none: one draw in 10^100 would differ from 0, and weights
+1 / variance, of which methods form sums and products, would leave double precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +36,24 @@ class Measured:
         The law of the noise; `exact` for an invariant.
     groups
         Which groups of the margin were measured; None for all of them, in order.
+
+    Raises
+    ------
+    SpecError
+        If the noise vanishes; it names the query.
     """
 
     query: str
     margin: Margin
     law: Law
     groups: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.exact and not self.law.variance >= VANISHING:
+            raise SpecError(
+                f"query '{self.query}' has so large a budget that its noise vanishes",
+                remedy="lower it, or declare the counts an invariant, which is what they would be",
+            )
 
     @property
     def exact(self) -> bool:

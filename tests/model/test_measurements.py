@@ -1,0 +1,44 @@
+"""Headers of measurements: noise that vanishes is none, and says so whoever asks."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from trueup.errors import SpecError
+from trueup.model.cells import Margin
+from trueup.model.measurements import VANISHING, Measured
+from trueup.noise import DiscreteGaussian, DiscreteLaplace, Exact, Gaussian, Laplace
+
+NARROWEST = DiscreteLaplace(Fraction(230))
+"""Just accepted: its variance is 2.6e-100."""
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        DiscreteLaplace(Fraction(250)),
+        DiscreteLaplace(Fraction(740)),  # a variance in denormal numbers, whose inverse is infinite
+        DiscreteLaplace(Fraction(2000)),  # a variance of 0
+        DiscreteGaussian(Fraction(1, 1000)),
+        DiscreteGaussian(Fraction(1, 10_000)),
+    ],
+    ids=str,
+)
+def test_noise_that_vanishes_is_refused_by_the_query_s_name(law):
+    with pytest.raises(SpecError, match="query 'people' has so large a budget that its noise vanishes"):
+        Measured("people", Margin("all"), law)
+
+
+@pytest.mark.parametrize(
+    "law", [NARROWEST, DiscreteGaussian(Fraction(1, 400)), Laplace("1"), Gaussian("4"), Exact()]
+)
+def test_noise_and_invariants_are_taken(law):
+    assert Measured("people", Margin("all"), law).law == law
+
+
+def test_weights_of_the_narrowest_noise_stay_finite():
+    assert 1 < NARROWEST.variance / VANISHING < 10
+    assert np.isfinite((1 / VANISHING) ** 3)
