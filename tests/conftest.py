@@ -9,8 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-SPARK = {"spark.ui.enabled": "false", "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1])}
-"""Executors find the tests' tasks."""
+SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),
+    "spark.io.encryption.enabled": "false",
+}
+"""Executors find the tests' tasks; PySpark's encrypted broadcasts leave sockets open, a warning that would fail a test."""
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ _SETTINGS = {
     "spark.app.name": "trueup",
     "spark.task.maxFailures": str(ATTEMPTS),
     "spark.ui.showConsoleProgress": "false",
+    "spark.io.encryption.enabled": "true",  # what Spark spills while it counts rows is confidential
     # The executors share their machines' cores: one thread each for linear algebra.
     **{
         f"spark.executorEnv.{name}": "1"
@@ -113,7 +114,9 @@ class SparkCluster:
         """Count equal rows where the data live; see `Executor.grouped`."""
         if not is_address(source) and not (isinstance(source, str | Path) and _is_parquet(Path(source))):
             return False  # text is read by the driver, which holds it to the header's dialect
-        read, name = self._session.read, str(source)
+        # A bare path would be looked for in the cluster's default file system.
+        name = str(source) if is_address(source) else f"file://{Path(source).absolute()}"
+        read = self._session.read
         with _told("reading the table by Spark"):
             table = (
                 read.table(name.removeprefix(TABLE))
