@@ -71,6 +71,6 @@ def marginals(counts: NDArray[np.int64], masses: NDArray[np.float64]) -> Margina
     start = np.concatenate([[0], np.cumsum(counts.max(axis=0) - low + 1)])
     if start[-1] > MOST_MASSES:
         return None
-    added = np.zeros(start[-1])
-    np.add.at(added, start[:-1] + counts - low, masses[:, None])
+    at = start[:-1] + counts - low
+    added = np.bincount(at.ravel(), np.repeat(masses, len(low)), int(start[-1])).astype(np.float64)
     return Marginals(start, low, added)
