@@ -67,10 +67,10 @@ class _Run:
         self.state, self.spent = state, {"noise": 0.0, "up": 0.0, "top": 0.0, "down": 0.0}
         plan, tree = segment_plan(state.constraints, state.headers), state.tree
         last = len(tree.levels) - 1
-        self.top = plan.segment(tree, 0, last if whole else CUT, 0, 1)
+        self.top = plan.segment(state.constraints, 0, last if whole else CUT, 0, 1)
         edges = _edges(tree.leaf_ptr(CUT))
         runs = [] if whole else pairwise(edges)
-        self.rest = [plan.segment(tree, CUT, last, a, b) for a, b in runs]
+        self.rest = [plan.segment(state.constraints, CUT, last, a, b) for a, b in runs]
 
     def sweep(self, keep: bool = True) -> NDArray[np.int64]:
         """The blocks' tables, or only the last segment's."""

@@ -118,6 +118,22 @@ def where_something_stands(folder: Path):
     return release(folder)
 
 
+LIMITED = SPEC.replace(
+    "lower = 1 }]",
+    'lower = 1 },\n  { level = "block", attributes = ["race"], where = { race = "r0" }, lower = "homes" }]',
+)
+"""The state of which every block holds at least so many of r0 as it has homes."""
+
+
+def limited(folder: Path, homes: str = "", *, spec: str = LIMITED, **more):
+    """Release the state with limits by block: those of one block, then none."""
+    paths = write_state(folder, spec=spec)
+    header, first, *others = paths["geography"].read_text().split()
+    rows = [f"{header},homes", f"{first},{homes}", *(f"{block}," for block in others)]
+    paths["geography"].write_text("\n".join(rows) + "\n")
+    return release_by_blocks(**paths, out=folder / "out", executor=LocalPool(1), places=MOST, **more)
+
+
 NO_ATTRIBUTES = (
     SPEC[: SPEC.index("attribute = ")]
     + SPEC[SPEC.index("\n[[query]]") : SPEC.index('\n[[query]]\nname = "race"')]
@@ -140,6 +156,24 @@ BAD = [
      DataError, "outside the domain of 'race'"),
     ("a record that cannot exist", lambda f: release(f, data="000,r2,young\n"),
      InfeasibleError, "structural zero"),
+    ("limits in a column that the list of places lacks", lambda f: release(f, spec=LIMITED),
+     DataError, "no column 'homes'"),
+    ("limits that are negative", lambda f: limited(f, "-1"), DataError, "row 1 holds a negative number"),
+    ("limits that are fractions", lambda f: limited(f, "1.5"),
+     DataError, "row 1 holds text that is not a whole number"),
+    ("a lower limit above the upper one",
+     lambda f: limited(f, "3", spec=LIMITED.replace('lower = "homes"', 'lower = "homes", upper = 2')),
+     InfeasibleError, "has its lower limit above its upper one at '000'"),
+    ("limits that differ within a tract",
+     lambda f: limited(f, "1", spec=LIMITED.replace('"block", attributes', '"tract", attributes')),
+     DataError, "gives tract '00' two limits"),
+    ("limits without a list of places",
+     lambda f: release(f, spec=LIMITED.replace('kind = "records"', 'kind = "counts", count = "n", keys = "public"')),
+     SpecError, "the column 'homes' of the public list of places"),
+    ("counts below the limit of a place", lambda f: limited(f, "99"),
+     InfeasibleError, "the confidential counts break bound at 000, race=r0"),
+    ("a limit above what an invariant counts", lambda f: limited(f, "999999"),
+     InfeasibleError, "the confidential counts break bound at 000, race=r0"),
     ("a run towards a target that another was interrupted towards", begun_twice,
      BundleError, "a run was interrupted"),
     ("a run beside whose target something of its folder's name stands", where_something_stands,

@@ -20,7 +20,7 @@ from trueup.noise import DiscreteGaussian
 from trueup.noise.exact import Exact
 from trueup.reconcile import on_segments
 from trueup.reconcile.histogram_tree import HistogramTree
-from trueup.reconcile.on_segments import Summary, down, segment_plan, tie_seed, up
+from trueup.reconcile.on_segments import SegmentPlan, Summary, down, segment_plan, tie_seed, up
 
 HISTOGRAMS = [s for s in STRUCTURES if s.constraints.structure() == "histogram"]
 
@@ -46,7 +46,7 @@ def by_segments(constraints, headers, values, seed, boundaries, size, **options)
     parts = split(values, headers, cells)
     edges = [0, *boundaries, len(cells.tree.levels) - 1]
     rows = [
-        [plan.segment(cells.tree, *pair, *run) for run in runs(cells.tree.sizes[pair[0]], size)]
+        [plan.segment(constraints, *pair, *run) for run in runs(cells.tree.sizes[pair[0]], size)]
         for pair in pairwise(edges)
     ]
     below: list = [None] * len(rows)
@@ -192,14 +192,87 @@ def test_lower_bounds_bind_where_noise_would_break_them(rng):
     assert (inside > 4).any()
 
 
+def limited_by_place(rng, least, more, features="everything"):
+    """A problem whose lower bounds differ from place to place, on two levels; some places have none."""
+    constraints, headers, values = deep_problem(rng, FEATURES[features])
+    sizes = constraints.cells.tree.sizes
+    leaves = rng.integers(least, least + more, sizes[4]).astype(float)  # the truth has 4 everywhere
+    leaves[rng.random(leaves.size) < 0.2] = -np.inf
+    bounds = (
+        Bound(Margin("l4", ("quarters",)), np.repeat(leaves, 4), where=(("quarters", "prison"),)),
+        Bound(
+            Margin("l3", ("kind",)), np.repeat(rng.integers(0, 5.0, sizes[3]), 3), where=(("kind", "inside"),)
+        ),
+    )
+    return replace(constraints, bounds=bounds), headers, values
+
+
+@pytest.mark.parametrize("case", range(4))
+def test_lower_bounds_that_differ_from_place_to_place_under_any_cutting(case, rng):
+    constraints, headers, values = limited_by_place(rng, 0, 5)
+    whole = whole_tree(constraints, headers, values, 3)
+    assert not violations(constraints, whole)
+    for boundaries, size in (([], 1), ([1 + case % 3], 1), ([1, 3], 2), ([1, 2, 3], 1)):
+        cut = by_segments(constraints, headers, values, seed(3), boundaries, size)
+        np.testing.assert_array_equal(cut, whole)
+
+
+def test_bounds_of_the_wrong_places_or_of_one_level_alone_are_found_out(rng, monkeypatch):
+    """The mutants: limits counted from a segment's first place, and limits that do not reach the segments above."""
+    constraints, headers, values = limited_by_place(rng, 2, 3, "bounds")
+    values -= 6  # so that limits bind on every level
+    whole = whole_tree(constraints, headers, values, 3)
+    cut = by_segments(constraints, headers, values, seed(3), [2], 1)
+    np.testing.assert_array_equal(cut, whole)
+    every = SegmentPlan.bounds
+    shifted = lambda plan, given: tuple(  # noqa: E731
+        tuple(np.roll(t, 1, axis=0) for t in level) for level in every(plan, given)
+    )
+    monkeypatch.setattr(SegmentPlan, "bounds", shifted)
+    assert (by_segments(constraints, headers, values, seed(3), [2], 1) != whole).any()
+    monkeypatch.setattr(SegmentPlan, "bounds", every)
+    heard = up
+    deaf = lambda s, *given: replace(heard(s, *given), bounds=tuple(0 * b for b in heard(s, *given).bounds))  # noqa: E731
+    monkeypatch.setitem(by_segments.__globals__, "up", deaf)
+    assert (by_segments(constraints, headers, values, seed(3), [2], 1) != whole).any()
+
+
+def test_bounds_by_place_have_tables_exactly_where_some_table_keeps_them(rng):
+    """Brute force over all small tables: invariants by place and kind, bounds by place under them."""
+    tree = Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}])
+    cells = Cells(tree, (Attribute("sex", ("f", "m")),))
+    margins = (Margin("all", ("sex",)), Margin("area", ("sex",)))
+    headers = (
+        *(Measured("q", m, DiscreteGaussian(4)) for m in margins),
+        Measured("invariant", Margin("area"), Exact()),
+    )
+    every = np.stack(np.meshgrid(*[np.arange(5)] * 4, indexing="ij"), axis=-1).reshape(-1, 4)
+    found = []
+    for _ in range(60):
+        lower, totals = rng.integers(-1, 4, 4).astype(float), rng.integers(0, 5, 2)
+        bound = Bound(Margin("area", ("sex",)), np.where(lower < 0, -np.inf, lower))
+        constraints = Constraints(cells, margins, invariants=(Margin("area"),), bounds=(bound,))
+        keep = (every >= lower).all(axis=1) & (every.reshape(-1, 2, 2).sum(axis=2) == totals).all(axis=1)
+        values = np.concatenate([rng.integers(-3, 6, 6), totals])
+        method = HistogramTree()
+        found.append(bool(keep.any()))
+        state = method.prepare(constraints, headers)
+        if not keep.any():
+            with pytest.raises(InfeasibleError, match=r"cannot hold together.*the bound on"):
+                method.apply(state, values, np.random.default_rng(1))
+            continue
+        table = method.apply(state, values, np.random.default_rng(1)).values
+        assert not violations(constraints, table)
+        np.testing.assert_array_equal(cells.sum(table, Margin("area")), totals)
+    assert 5 < sum(found) < 55
+
+
 def test_what_segments_cannot_keep_is_refused_in_words(rng):
     constraints, headers, _ = deep_problem(rng, {})
-    cells, places = constraints.cells, constraints.cells.tree.sizes[4]
-    by_place = Bound(Margin("l4", ("quarters",)), lower=tuple(range(4 * places)))
+    cells = constraints.cells
     crossing = (Bound(Margin("l4", ("quarters",)), lower=1), Bound(Margin("l4", ("race",)), lower=1))
     zero = ({"quarters": "prison", "race": "a"},)
     for features, match in (
-        ({"bounds": (by_place,)}, "differ from place to place"),
         ({"bounds": (Bound(Margin("l4"), upper=3),)}, "no upper bounds"),
         ({"bounds": crossing}, "crosses another"),
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from glob import escape
 from itertools import pairwise
@@ -20,11 +20,11 @@ from trueup.io.block_tables import query_label
 from trueup.io.table import connect, literal, quoted
 from trueup.kernel.anova import cell_groups
 from trueup.measure import plan_measurements
-from trueup.model.build import build_cells, local_constraints
+from trueup.model.build import build_cells, local_constraints, no_limits
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.measurements import Measured
-from trueup.model.spec import Spec
+from trueup.model.spec import BoundPart, Spec
 from trueup.model.tree import Tree
 
 MEMORY = "2GB"
@@ -88,7 +88,7 @@ class _Files:
         """Look at every rule."""
         self._views()
         sizes = [self._one(f"SELECT count(*) FROM {quoted(f'place {i}')}") for i in self._levels]
-        cells = build_cells(self.spec, _tree_of(self._names, sizes))
+        cells = build_cells(self.spec, _tree_of(self.spec, sizes))
         yield "the places are as many as stated", sizes == [e["places"] for e in self.manifest["levels"]], ()
         headers, guarantee = plan_measurements(self.spec, cells)
         stated = bundle.guarantee_in(self.manifest["guarantee"])
@@ -106,8 +106,9 @@ class _Files:
             yield self._sums(above, below)
         for header in (h for h in headers if h.exact):
             yield self._invariant(header)
-        for bound in local_constraints(self.spec, self._one_place).bounds:
-            yield self._bounded(bound)
+        bounds = local_constraints(self.spec, self._one_place).bounds
+        for bound, part in zip(bounds, self.spec.constraints.bounds, strict=True):
+            yield self._bounded(bound, part)
 
     @property
     def _names(self) -> list[str]:
@@ -118,13 +119,20 @@ class _Files:
         return range(len(self.spec.levels))
 
     def _views(self) -> None:
-        """Make `place i` (place, parent), `domain` (cell, attributes), `count i` (place, cell, count), `measured`."""
+        """Make `place i` (place, parent, limits), `domain` (cell, attributes), `count i` (place, cell, count), `measured`."""
         places = f"read_parquet({literal(str(self.public / 'places.parquet'))})"
         held = [c[0] for c in self.connection.execute(f"DESCRIBE SELECT * FROM {places}").fetchall()]
         label = [self._label(level, held) for level in self._levels]
         for i in self._levels:
             parent = label[i - 1] if i else "NULL"
-            self._view(f"place {i}", f"SELECT DISTINCT {label[i]} AS place, {parent} AS parent FROM {places}")
+            limits = (
+                f", {quoted(bundle.limit_column(self._names[i], name))} AS {quoted(f'limit {name}')}"
+                for name in self.spec.limit_columns[i]
+            )
+            self._view(
+                f"place {i}",
+                f"SELECT DISTINCT {label[i]} AS place, {parent} AS parent{''.join(limits)} FROM {places}",
+            )
         self._domain()
         for i, entry in enumerate(self.manifest["counts"]):
             files = self._parquet(entry["files"])
@@ -212,7 +220,7 @@ class _Files:
     @cached_property
     def _one_place(self) -> Cells:
         """The cells of one place on every level."""
-        return build_cells(self.spec, _tree_of(self._names, [1] * len(self._names)))
+        return build_cells(self.spec, _tree_of(self.spec, [1] * len(self._names)))
 
     def _zeros(self) -> str:
         """The cells that are structural zeros."""
@@ -243,16 +251,14 @@ class _Files:
         )
         return self._found(f"the invariant '{header.margin}' is as enumerated", differ)
 
-    def _bounded(self, bound: Bound) -> Finding:
-        """The groups of a margin against their limits, those that are not listed included."""
-        lower, upper = Constraints(self._one_place, ()).bound_values(bound)
-        self.connection.register(
-            "given_limits", {"grp": np.arange(lower.size) + 1, "low": lower, "high": upper}
-        )
-        level = self._names.index(bound.margin.level)
+    def _bounded(self, bound: Bound, part: BoundPart) -> Finding:
+        """The groups of a margin against their limits, those that are not listed included; null is no limit."""
+        every = Constraints(self._one_place, ()).bound_values(replace(bound, lower=0))[0]
+        self.connection.register("given_bounded", {"grp": np.flatnonzero(every == 0) + 1})
+        level, (low, high) = self._names.index(bound.margin.level), map(_limit_sql, (part.lower, part.upper))
         outside = (
-            f"SELECT place FROM (SELECT place FROM {quoted(f'place {level}')}) p CROSS JOIN given_limits "
-            f"LEFT JOIN ({self._margin(bound.margin)}) m USING (place, grp) "
+            f"SELECT place FROM (SELECT place, {low} AS low, {high} AS high FROM {quoted(f'place {level}')}) p "
+            f"CROSS JOIN given_bounded LEFT JOIN ({self._margin(bound.margin)}) m USING (place, grp) "
             "WHERE coalesce(count, 0) < low OR coalesce(count, 0) > high"
         )
         return self._found(f"the bounds on '{bound.margin}' hold", outside)
@@ -269,11 +275,18 @@ class _Files:
         return f"SELECT place, grp, sum(count) AS count FROM {counts} JOIN given_groups USING (cell) GROUP BY ALL"
 
 
-def _tree_of(names: Sequence[str], sizes: Sequence[int]) -> Tree:
+def _limit_sql(limit: int | str | None) -> str:
+    if isinstance(limit, str):
+        return quoted(f"limit {limit}")
+    return "CAST(NULL AS BIGINT)" if limit is None else str(limit)
+
+
+def _tree_of(spec: Spec, sizes: Sequence[int]) -> Tree:
     """Some tree with so many places on every level: what laws and losses depend on."""
     level_ptr = np.append(0, np.cumsum(sizes))
     counts = [
         np.bincount(np.arange(below) * above // below, minlength=above) for above, below in pairwise(sizes)
     ]
     every = np.concatenate([*counts, np.zeros(sizes[-1], np.int64)])
-    return Tree(tuple(names), sizes[0] + np.append(0, np.cumsum(every)), level_ptr)
+    names, child_ptr = tuple(level.name for level in spec.levels), sizes[0] + np.append(0, np.cumsum(every))
+    return Tree(names, child_ptr, level_ptr, limits=no_limits(spec, sizes))

@@ -175,7 +175,9 @@ class RunFolder:
         held = load_arrays(self.places.path(str(bundle)))
         keys = tuple(_named(held, f"key {i} ") for i in range(len(levels)))
         names = tuple(held.get(f"name {i}") for i in range(len(levels)))
-        return Branch(Tree(tuple(levels), held["child_ptr"], held["level_ptr"], keys, names), held["starts"])
+        limits = tuple(_named(held, f"limit {i} ") for i in range(len(levels)))
+        tree = Tree(tuple(levels), held["child_ptr"], held["level_ptr"], keys, names, limits)
+        return Branch(tree, held["starts"])
 
     def write_branch(self, tree: Tree, stage: Stage, bundle: Bundle) -> None:
         """Write the places of a bundle."""
@@ -185,7 +187,10 @@ class RunFolder:
         keys = {f"key {i} {name}": col for i, held in enumerate(part.keys) for name, col in held.items()}
         names = {f"name {i}": col for i, col in enumerate(part.names) if col is not None}
         arrays = {"child_ptr": part.child_ptr, "level_ptr": part.level_ptr, "starts": np.array(starts)}
-        self.places.commit(str(bundle), lambda path: save_arrays(path, arrays | keys | names))
+        limits = {
+            f"limit {i} {name}": col for i, held in enumerate(part.limits) for name, col in held.items()
+        }
+        self.places.commit(str(bundle), lambda path: save_arrays(path, arrays | keys | names | limits))
 
     def cells(self, branch: Branch) -> Cells:
         """The finest cells of a bundle."""

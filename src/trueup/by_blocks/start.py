@@ -21,7 +21,7 @@ from trueup.io.staging import refuse_occupied, writing
 from trueup.io.table import is_address
 from trueup.ledger.account import Account
 from trueup.measure import entropy, plan_measurements, public_cells
-from trueup.model.build import build_cells, build_constraints
+from trueup.model.build import build_cells, build_constraints, no_limits
 from trueup.model.cells import Cells
 from trueup.model.measurements import Measured
 from trueup.model.spec import Spec, parse_spec, read_spec_text
@@ -181,12 +181,15 @@ def _write_branches(folder: RunFolder, spec_text: str, cells: Cells, cut: Cut) -
 
 
 def digest_of(tree: Tree) -> str:
-    """SHA-256 of public places and their keys."""
+    """SHA-256 of public places with their keys and limits."""
     whole = hashlib.sha256("|".join(tree.levels).encode())
     whole.update(np.ascontiguousarray(tree.child_ptr, dtype="<i8").tobytes())
     for name, column in (item for keys in tree.keys for item in keys.items()):
         whole.update(name.encode())
         whole.update(np.char.encode(column, "utf-8").tobytes())
+    for name, column in (item for limits in tree.limits for item in limits.items()):
+        whole.update(name.encode())
+        whole.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
     return whole.hexdigest()
 
 
@@ -219,4 +222,5 @@ def _skeleton(spec: Spec) -> Cells:
     depth = len(spec.levels)
     child_ptr = np.append(np.arange(1, depth + 1), depth)
     names = tuple(level.name for level in spec.levels)
-    return build_cells(spec, Tree(names, child_ptr, np.arange(depth + 1)))
+    limits = no_limits(spec, [1] * depth)
+    return build_cells(spec, Tree(names, child_ptr, np.arange(depth + 1), limits=limits))

@@ -123,7 +123,9 @@ class _Reconciling(Task):
         """What both ways are given: the places, what was measured there, and what is known from below."""
         branch, stage = folder.branch(bundle), folder.cut.stages[bundle.stage]
         spine = Spine(branch.tree.child_ptr, branch.tree.sizes[0])
-        segment = Segment(self.plan, stage.top, stage.bottom, spine, tuple(branch.starts.tolist()))
+        bounds = self.plan.bounds(local_constraints(folder.spec, folder.cells(branch)))
+        firsts = tuple(branch.starts.tolist())
+        segment = Segment(self.plan, stage.top, stage.bottom, spine, firsts, bounds)
         below = [_summary(folder, b) for b in folder.cut.below(bundle)]
         return branch, segment, _answers(folder, bundle, branch), Summary.join(below) if below else None
 

@@ -2,7 +2,7 @@
 
 public/manifest.json      what was done, exactly, with the digest of every other public file
 public/spec.toml          the spec as it was given
-public/places.parquet     the public places of the last level with all their keys
+public/places.parquet     the public places of the last level with all their keys, names and limits
 public/measurements/*     one table per noisy margin (and per invariant, labelled so)
 public/counts/*           one table per published margin
 public/report.html        the report
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from trueup.errors import BundleError, PrivacyError
 from trueup.io.columns import write_parquet
 from trueup.io.table import connect, open_table
+from trueup.io.whole import whole_limits
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Charge, Guarantee
@@ -274,6 +275,8 @@ def write_places(path: Path, cells: Cells, connection: Any = None) -> None:
         columns |= {f"{name}.{key}": column[at] for key, column in keys.items()}
         if tree.names and (readable := tree.names[level]) is not None:
             columns[f"{name}@name"] = readable[at]
+        for limit, column in (tree.limits[level] if tree.limits else {}).items():
+            columns[limit_column(name, limit)] = np.ma.masked_less(column[at], 0)
     write_parquet(path, columns or {"place": np.array(["all"])}, connection)
 
 
@@ -284,7 +287,16 @@ def read_places(path: Path, spec: Spec) -> Tree:
     levels = [level.name for level in spec.levels]
     keys = [_of_level(columns, f"{level}.") for level in levels]
     names = [columns.get(f"{level}@name") for level in levels]
-    return Tree.from_columns(levels, keys, whole_code=[True] * len(levels), names=names)
+    limits = [
+        {name: whole_limits(columns[limit_column(level, name)], name) for name in held}
+        for level, held in zip(levels, spec.limit_columns)
+    ]
+    return Tree.from_columns(levels, keys, whole_code=[True] * len(levels), names=names, limits=limits)
+
+
+def limit_column(level: str, name: str) -> str:
+    """Column of the places' file with the limits of a level that the spec calls by a name."""
+    return f"{level}@limit {name}"
 
 
 def _of_level(columns: Mapping[str, NDArray], prefix: str) -> dict[str, NDArray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError
 from trueup.io.table import Columns, open_table, select
-from trueup.model.spec import Level, Spec
+from trueup.io.whole import whole_limits
+from trueup.model.spec import Level, Parents, Spec
 from trueup.model.tree import Tree, is_missing
 
 
@@ -27,7 +29,7 @@ def read_tree(spec: Spec, source: Any) -> Tree:
     Raises
     ------
     DataError
-        If a column or a key is missing, a place is listed twice or has two parents.
+        If a column or a key is missing, a place is listed twice or has two parents, or a limit is no whole number.
 
     Examples
     --------
@@ -44,20 +46,39 @@ def read_tree(spec: Spec, source: Any) -> Tree:
     >>> read_tree(spec, pandas.DataFrame({"GEOID": ["0011", "0012", "0021"]})).sizes
     (1, 2, 3)
     """
+    limited = sorted({column for columns in spec.limit_columns for column in columns})
     if spec.parents is not None:
-        rows = select(open_table(source), [spec.parents.id, spec.parents.parent])
-        names = [level.name for level in spec.levels]
-        return Tree.from_parents(rows[spec.parents.id], rows[spec.parents.parent], names)
+        return _from_parents(
+            spec, spec.parents, select(open_table(source), [spec.parents.id, spec.parents.parent, *limited])
+        )
     columns = [c for level in spec.levels for c in (level.column, level.label) if c]
-    given = select(open_table(source), columns) if columns else {}
-    rows = {name: _as_text(given.pop(name)) for name in list(given)}
+    given = select(open_table(source), [*columns, *limited]) if columns else {}
+    limits = {name: whole_limits(given[name], name) for name in limited}
+    rows = {name: _as_text(given.pop(name)) for name in dict.fromkeys(columns)}
     if rows and spec.attributes and not spec.table.cells:
-        rows = _distinct(rows)
+        first = _distinct(rows, limits)
+        rows, limits = ({name: col[first] for name, col in held.items()} for held in (rows, limits))
     return Tree.from_columns(
         [level.name for level in spec.levels],
         [key_columns(level, rows) for level in spec.levels],
         whole_code=[level.prefix is not None or is_whole(spec, level) for level in spec.levels],
         names=[None if level.label is None else rows[level.label].astype(str) for level in spec.levels],
+        limits=[{name: limits[name] for name in columns} for columns in spec.limit_columns],
+    )
+
+
+def _from_parents(spec: Spec, pointers: Parents, rows: Columns) -> Tree:
+    """Read parent pointers; every place has a row of its own, so that it has limits of its own."""
+    tree = Tree.from_parents(rows[pointers.id], rows[pointers.parent], [level.name for level in spec.levels])
+    ids = _as_text(rows[pointers.id]).astype(str)
+    order = np.argsort(ids)
+    at = [order[np.searchsorted(ids, keys["id"], sorter=order)] for keys in tree.keys]
+    return replace(
+        tree,
+        limits=tuple(
+            {name: whole_limits(rows[name], name)[place] for name in columns}
+            for columns, place in zip(spec.limit_columns, at)
+        ),
     )
 
 
@@ -103,8 +124,7 @@ def _prefix(codes: NDArray, level: Level) -> NDArray:
     return text.astype(f"U{level.prefix}")
 
 
-def _distinct(rows: Columns) -> Columns:
+def _distinct(rows: Columns, limits: Columns) -> NDArray[np.int64]:
     """One row per place of a long table, in which places repeat for every attribute value."""
-    text = np.rec.fromarrays([column.astype(str) for column in rows.values()])
-    _, first = np.unique(text, return_index=True)
-    return {name: column[first] for name, column in rows.items()}
+    text = np.rec.fromarrays([*(column.astype(str) for column in rows.values()), *limits.values()])
+    return np.unique(text, return_index=True)[1]

@@ -90,4 +90,5 @@ def whole_limits(values: NDArray, column: str) -> NDArray[np.int64]:
     if values.dtype.kind in "iu":
         return whole_counts(values, column)
     missing = np.array([is_missing(value) for value in values], dtype=bool)
-    return np.where(missing, -1, whole_counts(np.where(missing, 0, values), column))
+    held = values if values.dtype.kind == "f" else values.astype(object)
+    return np.where(missing, -1, whole_counts(np.where(missing, 0, held), column))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from trueup.errors import SpecError
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError, InfeasibleError, SpecError
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Bound, Constraints, LinearRule, name_mask
 from trueup.model.linear import parse_linear
@@ -62,6 +67,13 @@ def local_constraints(spec: Spec, cells: Cells) -> Constraints:
     return Constraints(cells, (), nonnegative=part.nonnegative, zeros=part.zeros, bounds=bounds)
 
 
+def no_limits(spec: Spec, sizes: Sequence[int]) -> tuple[dict[str, NDArray[np.int64]], ...]:
+    """The limits of places (so many a level) that stand for any others: none, wherever a bound names a column."""
+    return tuple(
+        {column: np.full(size, -1) for column in columns} for columns, size in zip(spec.limit_columns, sizes)
+    )
+
+
 def _bound(cells: Cells, part: BoundPart) -> Bound:
     margin = canonical(cells, Margin(part.level, part.attributes))
     outside = [name for name in part.where if not cells.contains(Margin(part.level, (name,)), margin)]
@@ -70,7 +82,37 @@ def _bound(cells: Cells, part: BoundPart) -> Bound:
             f"a bound on '{margin}' has a condition on '{min(outside)}'",
             remedy="name the attribute among the bound's attributes",
         )
-    return Bound(margin, part.lower, part.upper, tuple(part.where.items()))
+    lower, upper = _limit(cells, margin, part.lower, -np.inf), _limit(cells, margin, part.upper, np.inf)
+    _refuse_crossed(cells, margin, lower, upper)
+    return Bound(margin, lower, upper, tuple(part.where.items()))
+
+
+def _limit(cells: Cells, margin: Margin, given: int | str | None, none: float):
+    """The limit of every group of a margin, where a column gives one for each place; else the number itself."""
+    if not isinstance(given, str):
+        return given
+    limits = cells.tree.limits[cells.tree.level(margin.level)] if cells.tree.limits else {}
+    if given not in limits:
+        raise DataError(
+            f"the places of level '{margin.level}' were read without the column '{given}', which a bound names",
+            needed="places that were read for this spec",
+        )
+    held = limits[given]
+    return np.repeat(np.where(held < 0, none, held), cells.size(margin) // held.size)
+
+
+def _refuse_crossed(cells: Cells, margin: Margin, lower, upper) -> None:
+    if lower is None or upper is None:
+        return
+    groups = cells.size(margin)
+    crossed = np.flatnonzero(np.broadcast_to(np.greater(lower, upper), groups))
+    if crossed.size:
+        place = int(crossed[0]) * cells.tree.sizes[cells.tree.level(margin.level)] // groups
+        raise InfeasibleError(
+            f"the bound on '{margin}' has its lower limit above its upper one at "
+            f"'{cells.tree.label(margin.level, place)}'",
+            remedy="correct one of them",
+        )
 
 
 def _refuse_overlap(cells: Cells, margin: Margin) -> None:

@@ -23,12 +23,12 @@ class Bound:
     """Lower and upper limits (counts) on every group of a margin; None where there is no limit.
 
     `where` restricts the bound to groups with the given attribute values. A limit for each group may
-    be infinite.
+    be infinite. Many are kept as an array: a nation's would not fit in memory as a tuple.
     """
 
     margin: Margin
-    lower: tuple[float, ...] | int | None = None
-    upper: tuple[float, ...] | int | None = None
+    lower: tuple[float, ...] | NDArray[np.float64] | int | None = None
+    upper: tuple[float, ...] | NDArray[np.float64] | int | None = None
     where: tuple[tuple[str, str], ...] = ()
 
 

@@ -41,6 +41,10 @@ Budget = Annotated[
 """An exact amount for every level that the query names, or one amount per level."""
 
 
+Limit = int | Annotated[str, Field(min_length=1)] | None
+"""A limit of all groups of a margin, or the name of a public column with one for each place."""
+
+
 class Part(BaseModel):
     """A part of the spec: frozen, and unknown keys are refused."""
 
@@ -207,9 +211,16 @@ class MarginPart(Part):
 class BoundPart(MarginPart):
     """Limits on every group of a margin, or on those with the given attribute values."""
 
-    lower: int | None = None
-    upper: int | None = None
+    lower: Limit = Field(
+        None, description="a number, or the column of the geography file that holds one a place"
+    )
+    upper: Limit = Field(None, description="likewise")
     where: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the geography file that hold its limits."""
+        return tuple(limit for limit in (self.lower, self.upper) if isinstance(limit, str))
 
 
 class LinearPart(Part):
@@ -270,6 +281,14 @@ class Spec(Part):
         default_factory=dict, description="method, prior, and ratios of the posterior"
     )
 
+    @property
+    def limit_columns(self) -> tuple[tuple[str, ...], ...]:
+        """For each level, the columns of the geography file that hold limits of its places."""
+        held = [(b.level, column) for b in self.constraints.bounds for column in b.columns]
+        return tuple(
+            tuple(dict.fromkeys(column for at, column in held if at == level.name)) for level in self.levels
+        )
+
     @model_validator(mode="after")
     def _names_agree(self):
         _refuse_twins("level", [level.name for level in self.levels])
@@ -280,6 +299,7 @@ class Spec(Part):
         _refuse_alike("attribute", views)
         self._levels_have_columns()
         self._parents_have_a_file()
+        self._limits_have_a_file()
         self._columns_are_free()
         for where, margin in self._margins():
             _known(margin[0], [level.name for level in self.levels], "level", where)
@@ -300,6 +320,14 @@ class Spec(Part):
         if self.parents and self.table.keys == "public":
             raise ValueError(
                 "parent pointers name inner places, which a table of counts does not hold: give a geography"
+            )
+
+    def _limits_have_a_file(self) -> None:
+        columns = [column for level in self.limit_columns for column in level]
+        if columns and (self.table.keys == "public" or len(self.levels) == 1):
+            raise ValueError(
+                f"a bound takes its limits from the column '{columns[0]}' of the public list of places, which is "
+                "not the confidential table: keep keys confidential, give a geography"
             )
 
     def _columns_are_free(self) -> None:

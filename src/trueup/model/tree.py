@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -35,6 +35,8 @@ class Tree:
         For each level its key columns, one value per node. Empty where places have no names.
     names
         For each level a readable name per node, or None.
+    limits
+        For each level public whole numbers that bounds name, one per node; -1 where a node has none.
 
     Examples
     --------
@@ -49,6 +51,7 @@ class Tree:
     level_ptr: NDArray[np.int64]
     keys: tuple[Keys, ...] = ()
     names: tuple[NDArray | None, ...] = field(default=())
+    limits: tuple[Keys, ...] = ()
 
     @classmethod
     def from_columns(
@@ -58,6 +61,7 @@ class Tree:
         *,
         whole_code: Sequence[bool] | None = None,
         names: Sequence[Sequence | NDArray | None] | None = None,
+        limits: Sequence[Mapping[str, NDArray]] = (),
     ) -> Tree:
         """Build the tree from one row per place of the last level.
 
@@ -72,11 +76,13 @@ class Tree:
             number within a state does not).
         names
             For each level a column of readable names, or None.
+        limits
+            For each level columns of whole numbers, -1 where there is none, each constant within a place.
 
         Raises
         ------
         DataError
-            If a place is listed twice, or a whole code has two parents.
+            If a place is listed twice or has two limits, or a whole code has two parents.
         """
         whole = whole_code or [False] * len(levels)
         keys = _full_keys(columns, whole)
@@ -97,7 +103,12 @@ class Tree:
             None if col is None else np.asarray(col)[order][s]
             for col, s in zip(names or [None] * len(levels), starts)
         ]
-        return cls(tree.levels, tree.child_ptr, tree.level_ptr, tree.keys, tuple(readable))
+        held = [{name: col[order] for name, col in level.items()} for level in limits]
+        for level, columns_held in enumerate(held):
+            tree._refuse_two_limits(level, columns_held, starts[level])
+        return replace(
+            tree, names=tuple(readable), limits=tuple(_at(level, s) for level, s in zip(held, starts))
+        )
 
     @classmethod
     def from_parents(
@@ -182,6 +193,7 @@ class Tree:
             np.append(0, np.cumsum(sizes)),
             tuple({k: col[s] for k, col in keys.items()} for keys, s in zip(self.keys[top:], within)),
             tuple(None if col is None else col[s] for col, s in zip(self.names[top:], within)),
+            tuple({k: col[s] for k, col in held.items()} for held, s in zip(self.limits[top:], within)),
         )
 
     def _children(self, level: int) -> NDArray[np.int64]:
@@ -202,6 +214,18 @@ class Tree:
             f"the geography lists a place of level '{self.levels[-1]}' more than once",
             needed="each place of the last level in exactly one row",
         )
+
+    def _refuse_two_limits(self, level: int, limits: Keys, starts: NDArray) -> None:
+        for name, column in limits.items():
+            whole = np.repeat(column[starts], np.diff(np.append(starts, column.size)))
+            if (differ := np.flatnonzero(column != whole)).size:
+                place = int(np.searchsorted(starts, differ[0], "right")) - 1
+                label = self.label(self.levels[level], place)
+                raise DataError(
+                    f"column '{name}' gives {self.levels[level]} '{label}' two limits",
+                    needed=f"one number for each {self.levels[level]}, the same in all of its rows",
+                    remedy=f"correct the geography file, or bound the level '{self.levels[-1]}'",
+                )
 
     def _refuse_two_parents(self, level: int) -> None:
         codes = _codes(self.keys[level])

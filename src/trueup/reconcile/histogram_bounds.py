@@ -34,10 +34,22 @@ def level_bounds(
         mine = constraints.cells.marginal(bound.margin.attributes)
         at = next(i for i, m in enumerate(marginals) if _same(m, fold.marginal(mine)))
         if bound.margin.level == level:
-            least = _least(constraints.cells, bound)
-            _refuse_impossible(bound, least, fold.columns(mine))
-            tables[at] = np.maximum(tables[at], least[:, fold.columns(mine)])
+            least = _least(constraints.cells, bound)[:, fold.columns(mine)]
+            tables[at] = np.maximum(tables[at], least)
     return tables
+
+
+def refuse_impossible_bounds(constraints: Constraints, fold: Fold) -> None:
+    """Refuse bounds that ask for counts where structural zeros allow none.
+
+    Raises
+    ------
+    InfeasibleError
+        Naming the bound's margin.
+    """
+    for bound in constraints.bounds:
+        mine = constraints.cells.marginal(bound.margin.attributes)
+        _refuse_impossible(bound, _least(constraints.cells, bound), fold.columns(mine))
 
 
 def _least(cells: Cells, bound: Bound) -> NDArray[np.int64]:
@@ -45,8 +57,9 @@ def _least(cells: Cells, bound: Bound) -> NDArray[np.int64]:
         marginalise(cells.where(dict(bound.where)).reshape(1, -1), cells.marginal(bound.margin.attributes))
         > 0
     )
-    lower = np.asarray(bound.lower or 0)
-    return np.where(inside, np.maximum(lower.reshape(-1, inside.size) if lower.ndim else lower, 0), 0)
+    lower = np.maximum(0 if bound.lower is None else bound.lower, 0)
+    least = np.ceil(lower.reshape(-1, inside.size) if lower.ndim else lower).astype(np.int64)
+    return np.where(inside, least, 0)
 
 
 def _same(one: Marginal, other: Marginal) -> bool:

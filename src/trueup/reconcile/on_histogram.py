@@ -20,7 +20,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured, split
 from trueup.model.release import Solution
-from trueup.reconcile.histogram_bounds import bounded_marginals, level_bounds
+from trueup.reconcile.histogram_bounds import bounded_marginals, level_bounds, refuse_impossible_bounds
 from trueup.reconcile.on_linear import LinearProblem
 
 CONFLICT = 1e-6  # an invariant missed by more than this share of the largest is contradicted by another
@@ -223,6 +223,7 @@ def histogram_problem(
         refuse_undetermined(domain, plan[level], cells, levels[level])
     tree = HistogramTree.prepare(domain, Spine(cells.tree.child_ptr), plan, upward=upward)
     zeros = _zeros(constraints, tree.spine) if fold.trivial else ()
+    refuse_impossible_bounds(constraints, fold)
     marginals = bounded_marginals(constraints, fold)
     own = [level_bounds(constraints, fold, marginals, level) for level in levels] if marginals else []
     lower = close_bounds(tree.spine, marginals, own) if marginals else ()

@@ -14,8 +14,8 @@ arrays, so a task needs nothing but its arguments. The upward pass of a segment 
 less than to keep its estimates.
 
     plan = segment_plan(constraints, headers)
-    root = plan.segment(tree, 0, 2, 0, 1)
-    rest = [plan.segment(tree, 2, 5, start, stop) for start, stop in pairwise(edges)]
+    root = plan.segment(constraints, 0, 2, 0, 1)
+    rest = [plan.segment(constraints, 2, 5, start, stop) for start, stop in pairwise(edges)]
     below = Summary.join([up(s, answers_of(s)) for s in rest])
     top = down(root, answers_of(root), below, None, seed)
     for s in rest:
@@ -40,8 +40,7 @@ from trueup.kernel.settle import chain, node_keys, settle
 from trueup.kernel.spine import Spine
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured
-from trueup.model.tree import Tree
-from trueup.reconcile.histogram_bounds import bounded_marginals, level_bounds
+from trueup.reconcile.histogram_bounds import bounded_marginals, level_bounds, refuse_impossible_bounds
 from trueup.reconcile.on_histogram import (
     CONFLICT,
     FUSED_CODES,
@@ -56,6 +55,8 @@ from trueup.reconcile.on_histogram import (
 
 Answers = Sequence[Sequence[NDArray]]
 """Per level of `Segment.measured` and per header of that level, in the headers' order: `(places, groups)` counts."""
+Bounds = tuple[tuple[NDArray[np.int64], ...], ...]
+"""Per level and bounded marginal `(places, groups)` counts, or `(1, groups)` if they are the same at every place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +78,8 @@ class SegmentPlan:
         Per level, the nested marginals to settle, and the shorter chain if these leave no room.
     nonnegative, integer
         Whether counts below zero are refused; whether to round.
-    bounded, bounds
-        Marginals with lower bounds, and per level and such marginal the bounds `(1, groups)` of every place.
+    bounded
+        Marginals with lower bounds.
     """
 
     levels: tuple[str, ...]
@@ -91,16 +92,22 @@ class SegmentPlan:
     nonnegative: bool
     integer: bool
     bounded: tuple[Marginal, ...]
-    bounds: tuple[tuple[NDArray[np.int64], ...], ...]
 
     @property
     def cells(self) -> int:
         """Number of cells of a histogram, structural zeros included."""
         return int(np.prod(self.fold.sizes))
 
-    def segment(self, tree: Tree, top: int, bottom: int, start: int, stop: int) -> Segment:
+    def bounds(self, constraints: Constraints) -> Bounds:
+        """Lower bounds on the places of constraints, whose tree may be a branch of the whole one."""
+        return tuple(
+            tuple(level_bounds(constraints, self.fold, self.bounded, name)) if self.bounded else ()
+            for name in constraints.cells.tree.levels
+        )
+
+    def segment(self, constraints: Constraints, top: int, bottom: int, start: int, stop: int) -> Segment:
         """The places `start` to `stop` of level `top` and all below them down to level `bottom`."""
-        counts, firsts = [], [start]
+        tree, counts, firsts = constraints.cells.tree, [], [start]
         first, last = tree.level_ptr[top] + start, tree.level_ptr[top] + stop
         for level in range(top, bottom):
             counts.append(np.diff(tree.child_ptr[first : last + 1]))
@@ -108,7 +115,13 @@ class SegmentPlan:
             firsts.append(int(first - tree.level_ptr[level + 1]))
         counts.append(np.zeros(last - first, np.int64))
         child_ptr = stop - start + np.append(0, np.cumsum(np.concatenate(counts)))
-        return Segment(self, top, bottom, Spine(child_ptr, stop - start), tuple(firsts))
+        spine, bounds = Spine(child_ptr, stop - start), self.bounds(constraints)[top : bottom + 1]
+        within = [np.arange(f, f + spine.size(i)) for i, f in enumerate(firsts)]
+        own = tuple(
+            tuple(table if len(table) == 1 else table[rows] for table in tables)
+            for tables, rows in zip(bounds, within, strict=True)
+        )
+        return Segment(self, top, bottom, spine, tuple(firsts), own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +139,8 @@ class Segment:
     firsts
         Per level of the segment, the position of its first place within the level of the whole tree; its places are
         neighbours there, so that those of level `top + i` are `firsts[i] : firsts[i] + spine.size(i)`.
+    bounds
+        Lower bounds on its places; see `SegmentPlan.bounds`.
     """
 
     plan: SegmentPlan
@@ -133,6 +148,7 @@ class Segment:
     bottom: int
     spine: Spine
     firsts: tuple[int, ...]
+    bounds: Bounds
 
     @property
     def lowest(self) -> bool:
@@ -262,12 +278,7 @@ def segment_plan(
             needed=f"at most {FUSED_CODES} combinations of the attributes that the zeros name",
             remedy="reconcile the whole tree at once with the method 'histogram-tree'",
         )
-    if not all(b.lower is None or isinstance(b.lower, int) for b in constraints.bounds):
-        raise SpecError(
-            "lower bounds that differ from place to place",
-            needed="one bound for all places of a level",
-            remedy="reconcile the whole tree at once with the method 'histogram-tree'",
-        )
+    refuse_impossible_bounds(constraints, fold)
     plans = level_plans(constraints, headers, fold)
     domain = domain_of(cells, fold, plans)
     refuse_undetermined(domain, plans[-1], cells, cells.tree.levels[-1])
@@ -288,7 +299,6 @@ def segment_plan(
         constraints.nonnegative,
         integer,
         tuple(bounded),
-        tuple(tuple(level_bounds(constraints, fold, bounded, name)) for name in cells.tree.levels),
     )
 
 
@@ -389,8 +399,8 @@ def _tree(segment: Segment, below: Summary | None) -> HistogramTree:
 def _lower(segment: Segment, below: Summary | None) -> tuple[Lower, ...]:
     if not segment.plan.bounded:
         return ()
-    own = segment.plan.bounds[segment.top : segment.bottom + 1]
-    return close_bounds(segment.spine, segment.plan.bounded, own, () if below is None else below.bounds)
+    known = () if below is None else below.bounds
+    return close_bounds(segment.spine, segment.plan.bounded, segment.bounds, known)
 
 
 def _estimates(
