@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from trueup.errors import SpecError
+from trueup.io.bundle import header_in, header_out
 from trueup.model.cells import Margin
 from trueup.model.measurements import VANISHING, Measured
-from trueup.noise import DiscreteGaussian, DiscreteLaplace, Exact, Gaussian, Laplace
+from trueup.noise import DiscreteGaussian, DiscreteLaplace, Exact, Gaussian, Laplace, law_named
 
 NARROWEST = DiscreteLaplace(Fraction(230))
 """Just accepted: its variance is 2.6e-100."""
@@ -42,3 +43,9 @@ def test_noise_and_invariants_are_taken(law):
 def test_weights_of_the_narrowest_noise_stay_finite():
     assert 1 < NARROWEST.variance / VANISHING < 10
     assert np.isfinite((1 / VANISHING) ** 3)
+
+
+def test_a_joint_law_is_read_without_its_lattice():
+    """Its variance is that of a lattice, which a manifest does not hold."""
+    header = Measured("people", Margin("all"), law_named("lattice-l2-laplace")("1"))
+    assert header_in(header_out(header)).law == header.law
