@@ -160,7 +160,8 @@ def test_fast_convolutions_agree_with_direct_ones(rng):
     assert solved.dropped <= 1e-9
     share = np.full(len(solved.plan.left), 1e-18)
     direct = messages.upward(solved.plan, solved.tilted, share, 1 << 30)
-    by_terms = messages.downward(solved.plan, solved.tilted, direct, 1 << 30)
+    down = messages.downward(solved.plan, solved.tilted, direct, direct=1 << 30)
+    by_terms = messages.products(direct.masses, direct.offset, down, 41)
     start, offset, masses = marginals(solved)
     for v in range(41):
         ours = masses[start[v] : start[v + 1]] @ (offset[v] + np.arange(start[v + 1] - start[v]))

@@ -33,6 +33,7 @@ Chosen = Annotated[
         "--chosen", help="Label of a count that the report's pictures show; repeat it.", show_default=False
     ),
 ]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes that share a large tree.")]
 Show = Annotated[int, typer.Option("--show", help="Rows to print of each table.")]
 
 
@@ -50,6 +51,7 @@ def register(app: typer.Typer) -> None:
         as_csv: AsCsv = False,
         chosen: Chosen = None,
         show: Show = 20,
+        workers: Workers = 1,
         as_json: AsJson = False,
     ) -> None:
         """Draw the posterior of the true counts from a bundle or from published measurements."""
@@ -71,6 +73,7 @@ def register(app: typer.Typer) -> None:
                 draws=draws,
                 level=level,
                 progress=lambda k, of: tell(f"{k:,} of {of:,} draws"),
+                workers=workers,
             )
         if out is not None:
             shown = replace(posterior, chosen=_known(posterior, chosen or []))

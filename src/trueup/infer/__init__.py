@@ -6,6 +6,7 @@ A method is a frozen dataclass in a file of its own, listed once in `METHODS`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import fields
 from typing import Any
 
@@ -27,6 +28,8 @@ from trueup.model.posterior import Posterior, Ratio, refuse_level
 from trueup.model.registry import describe
 from trueup.model.release import Release
 from trueup.model.spec import Spec
+from trueup.run.executor import Executor
+from trueup.run.local import LocalPool
 from trueup.verb import make_verb
 
 METHODS: tuple[type[Method], ...] = (
@@ -46,6 +49,8 @@ def infer(
     draws: int = 1000,
     level: float = 0.9,
     progress: Progress | None = None,
+    workers: int = 1,
+    executor: Executor | None = None,
 ) -> Posterior:
     """Say what the true counts may be, given measurements (or a release made from them).
 
@@ -63,11 +68,15 @@ def infer(
         Probability of the intervals in the tables.
     progress
         Called as `progress(done, draws)`; an interruption keeps finished blocks of draws.
+    workers
+        Processes that share the work on a large tree; `tree-exact` alone takes more than one.
+    executor
+        What carries out the work in their place, such as a `trueup.run.spark.SparkCluster`.
 
     Returns
     -------
     Posterior
-        Equal sources give equal draws.
+        Equal sources give equal draws, whatever the workers.
 
     Raises
     ------
@@ -106,13 +115,28 @@ def infer(
     ratios = tuple(_quantity(part) for part in entry.pop("quantity", ()))
     chosen = method or choose(entry, constraints, measured)
     registry.refuse(chosen, misfit(chosen, constraints, measured))
+    _refuse_workers(chosen, workers, executor)
     state = chosen.prepare(constraints, measured.headers)
-    drawn = chosen.apply(state, _values(chosen, source), draws, measured.rng(), progress or _silent)
+    values, tell = _values(chosen, source), progress or _silent
+    with nullcontext(executor) if executor else LocalPool(workers) as engine:
+        more = {"executor": engine} if chosen.parallel else {}
+        drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more)
     if drawn.status != "solved":
         raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.status}")
     noisy = None if chosen.released else _finest_values(measured)
     released = source.counts if isinstance(source, Release) else None
     return Posterior(measured.cells, drawn, describe(chosen), measured.digest, level, ratios, noisy, released)
+
+
+def _refuse_workers(method: Method, workers: int, executor: Executor | None) -> None:
+    if workers < 1:
+        raise SpecError(f"{workers} workers are asked for", needed="at least 1")
+    if (workers > 1 or executor) and not method.parallel:
+        raise SpecError(
+            f"method '{method.name}' runs in one process",
+            needed="one worker",
+            remedy="leave out the workers or the executor",
+        )
 
 
 def _values(method: Method, source: Measurements | Release) -> NDArray:

@@ -31,6 +31,8 @@ class Method(ABC):
     released
         Whether its values are released counts `(n,)` of the finest cells, whose noisy originals
         are unknown, instead of the `q` measured values.
+    parallel
+        Whether `apply` also takes an `executor`, which carries out its tasks.
     """
 
     name: ClassVar[str]
@@ -38,6 +40,7 @@ class Method(ABC):
     structures: ClassVar[frozenset[str]]
     beyond: ClassVar[Mapping[str, str]] = {}
     released: ClassVar[bool] = False
+    parallel: ClassVar[bool] = False
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Say why this problem is beyond it although its structure is not; None if fine."""

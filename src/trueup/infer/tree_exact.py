@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.infer.factors import FactorTable
 from trueup.infer.method import Method, Progress, in_blocks
+from trueup.infer.tree_bundles import ByBundles, Top
 from trueup.kernel.messages import Solved, joint_draws, marginals, mode, solve
+from trueup.kernel.pieces import Cut, cut_tree, spread
 from trueup.kernel.pmf import OPEN, Factors, reach_all
 from trueup.kernel.saddle import bounds
 from trueup.model.constraints import Constraints
@@ -22,12 +24,20 @@ from trueup.model.posterior import Drawn, Marginals
 from trueup.model.prior import FLAT, AnyPrior, Prior, settle_priors
 from trueup.noise.lattice import LatticeL2Laplace
 from trueup.reconcile.on_tree import TreeProblem, tree_problem
+from trueup.run.executor import Executor
+from trueup.run.local import LocalPool
+
+Outcome = TypeVar("Outcome", Solved, Top)
 
 DEPTHS = (60.0, 240.0, 960.0, 3840.0, 15360.0, 61440.0, 245760.0)
 """Log mass, below its peak, at which a law's table ends; the next is tried when measurements disagree."""
 
 MOST_ENTRIES = 1 << 28
 BLOCK = 1000
+LARGE = 1 << 14
+"""Nodes of the largest tree that is worked on whole."""
+BUNDLE = 1 << 12
+"""Nodes of a bundle of a larger one."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,7 @@ class TreeExact(Method):
     name: ClassVar[str] = "tree-exact"
     title: ClassVar[str] = "exact marginals and independent draws on nested margins"
     structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
+    parallel: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         settle_priors(self)
@@ -66,16 +77,32 @@ class TreeExact(Method):
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State:
         """Lay laws, bounds and the prior on the nodes of the tree."""
-        return _State(tree_problem(constraints, headers), self.prior)
+        problem = tree_problem(constraints, headers)
+        nested = problem.nested
+        cut = cut_tree(nested.child_ptr, nested.level_ptr, BUNDLE) if nested.level_ptr[-1] > LARGE else None
+        return _State(problem, self.prior, cut)
 
     def apply(
-        self, state: _State, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
+        self,
+        state: _State,
+        values: NDArray,
+        draws: int,
+        rng: np.random.Generator,
+        progress: Progress,
+        executor: Executor | None = None,
     ) -> Drawn:
         """Draw the counts, and give exact marginals of every margin of the tree."""
-        solved, depth = self._solve(state, values)
+        if state.cut is None or self.mode:  # a most probable vector is searched for in the whole tree
+            return self._whole(state, values, draws, rng, progress)
+        return self._by_bundles(state, state.cut, values, draws, rng, progress, executor or LocalPool())
+
+    def _whole(
+        self, state: _State, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
+    ) -> Drawn:
         nested = state.problem.nested
         leaves = nested.nodes[-1]
-        counts, whole = in_blocks(
+        solved, depth = self._solve(state, values, lambda f: solve(nested.child_ptr, f, self.tolerance))
+        counts, complete = in_blocks(
             lambda k: np.ascontiguousarray(joint_draws(solved, k, rng)[:, leaves]), draws, BLOCK, progress
         )
         return Drawn(
@@ -83,22 +110,40 @@ class TreeExact(Method):
             independent=True,
             marginals=_by_margin(nested, *marginals(solved)),
             mode=mode(solved)[leaves] if self.mode else None,
-            stats={
-                "dropped_mass": solved.dropped,
-                "table_depth": depth,
-                "draws": len(counts),
-                "interrupted": not whole,
-            },
+            stats=_stats(solved.dropped, depth, len(counts), interrupted=not complete),
         )
 
-    def _solve(self, state: _State, values: NDArray) -> tuple[Solved, float]:
+    def _by_bundles(
+        self,
+        state: _State,
+        cut: Cut,
+        values: NDArray,
+        draws: int,
+        rng: np.random.Generator,
+        progress: Progress,
+        executor: Executor,
+    ) -> Drawn:
+        nested = state.problem.nested
+        bundles = ByBundles(nested.child_ptr, cut, self.tolerance, executor)
+        top, depth = self._solve(state, values, bundles.up)
+        exact, counts = bundles.down(top, draws, rng, progress)
+        return Drawn(
+            counts[None, :, nested.nodes[-1] - nested.level_ptr[-2]],
+            independent=True,
+            marginals=_by_margin(nested, *exact),
+            stats=_stats(top.dropped, depth, draws, interrupted=False),
+        )
+
+    def _solve(
+        self, state: _State, values: NDArray, solve: Callable[[Factors], Outcome]
+    ) -> tuple[Outcome, float]:
         """Deepen the laws' tables until the dropped mass is within the tolerance."""
         state.refuse_impossible(values)
         for depth in DEPTHS:
             factors = state.factors(values, depth)
             if factors is None:
                 break
-            solved = solve(state.problem.child_ptr, factors, self.tolerance)
+            solved = solve(factors)
             if solved.dropped <= self.tolerance:
                 return solved, depth
         raise ConvergenceError(
@@ -110,10 +155,11 @@ class TreeExact(Method):
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """A tree problem with its prior."""
+    """A tree problem with its prior, and where a large tree is cut."""
 
     problem: TreeProblem
     prior: Prior
+    cut: Cut | None
 
     def hard_bounds(self, values: NDArray) -> tuple[NDArray, NDArray]:
         """Bounds and invariants `(nodes,)`, as integers."""
@@ -154,10 +200,13 @@ class _State:
         factors = table.build()
         low, high = bounds(problem.child_ptr, *reach_all(factors))
         self._refuse_improper(low, high)
-        leaves = problem.nested.nodes[-1]
-        if (high[leaves] - low[leaves] + 1).clip(0).sum() > MOST_ENTRIES:
-            return None
-        return factors
+        return factors if self._entries(low, high) <= MOST_ENTRIES else None
+
+    def _entries(self, low: NDArray, high: NDArray) -> int:
+        """Most entries of the leaves' tables that are held at once."""
+        edges = self.cut.leaves if self.cut else self.problem.nested.level_ptr[-2:]
+        before = np.concatenate([[0], np.cumsum((high - low + 1).clip(0))])
+        return int(np.diff(before[edges]).max())
 
     def _refuse_improper(self, low: NDArray, high: NDArray) -> None:
         if (open_ended := np.flatnonzero((low <= -OPEN) | (high >= OPEN))).size:
@@ -170,12 +219,15 @@ class _State:
             )
 
 
+def _stats(dropped: float, depth: float, draws: int, *, interrupted: bool) -> dict:
+    return {"dropped_mass": dropped, "table_depth": depth, "draws": draws, "interrupted": interrupted}
+
+
 def _by_margin(nested: NestedTree, start: NDArray, offset: NDArray, masses: NDArray) -> dict:
     """Cut the nodes' marginals into those of each margin, in the order of its groups."""
     result = {}
     for margin, nodes in zip(nested.margins, nested.nodes):
         sizes = np.diff(start)[nodes]
         begin = np.concatenate([[0], np.cumsum(sizes)])
-        at = np.arange(begin[-1]) + np.repeat(start[nodes] - begin[:-1], sizes)
-        result[margin] = Marginals(begin, offset[nodes], masses[at])
+        result[margin] = Marginals(begin, offset[nodes], masses[spread(start[nodes], sizes)])
     return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numba import njit
 from numba.typed import List
@@ -56,7 +58,7 @@ def _start_down(masses):
 
 
 @njit(cache=True)
-def _products(masses, offset, down, n):
+def products(masses, offset, down, n):
     """Return marginals of the first `n` nodes end to end: starts, offsets, masses."""
     start = np.zeros(n + 1, np.int64)
     for v in range(n):
@@ -68,15 +70,22 @@ def _products(masses, offset, down, n):
     return start, offset[:n].copy(), out
 
 
-def downward(plan: Plan, tilted: Tilted, messages: Messages, direct: int = DIRECT):
-    """Return exact marginals of all `n` nodes: `start` (n + 1,), `offset` (n,), `masses` end to end."""
+def downward(
+    plan: Plan, tilted: Tilted, messages: Messages, roots: Sequence[Reals] = (), direct: int = DIRECT
+) -> List:
+    """Return what all nodes outside a subtree give to its root's count, for every node, on its message's window.
+
+    `roots` holds that of the first nodes, where what is above them was worked out elsewhere.
+    """
     down = _start_down(messages.masses)
-    above_evidence = above(plan, messages.evidence)
+    for v, weights in enumerate(roots):
+        down[v] = weights
+    above_evidence = above(plan, messages.evidence, np.zeros(1))
     position = len(plan.order) - 1
     while True:
         position = _sweep_down(position, plan, tilted, messages, down, direct)
         if position < 0:
-            return _products(messages.masses, messages.offset, down, len(tilted.low))
+            return down
         v = plan.order[position]
         a, b = plan.left[v], plan.right[v]
         weights = _weights(tilted, v, messages, down[v])

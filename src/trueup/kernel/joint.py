@@ -45,19 +45,27 @@ def _split_all(plan, v, messages, totals, rng):
 
 
 @njit(cache=True)
-def draw(plan, messages, n, draws, rng):
-    """Draw counts of all `n` nodes, `(n, draws)`: independent, joint, additive, never negative."""
-    out = np.empty((n, draws), np.int64)
+def draw_root(messages, draws, rng):
+    """Draw counts of the root `(1, draws)` from its mass."""
+    out = np.empty((1, draws), np.int64)
     running = np.cumsum(messages.masses[0])
     for d in range(draws):
         out[0, d] = messages.offset[0] + min(
             np.searchsorted(running, rng.random() * running[-1], side="right"), len(running) - 1
         )
+    return out
+
+
+@njit(cache=True)
+def draw_below(plan, messages, roots, n, rng):
+    """Draw counts of all `n` nodes, `(n, draws)`, given those of the first ones: joint, additive, never negative."""
+    out = np.empty((n, roots.shape[1]), np.int64)
+    out[: len(roots)] = roots
     for v in range(n):
         if plan.left[v] < 0:
             continue
         first = plan.family[v]
-        inner = np.empty((plan.family[v + 1] - first, draws), np.int64)
+        inner = np.empty((plan.family[v + 1] - first, roots.shape[1]), np.int64)
         for place in range(len(inner), -1, -1):
             node = v if place == len(inner) else first + place
             totals = out[v] if node == v else inner[place]

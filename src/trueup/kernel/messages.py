@@ -16,13 +16,14 @@ children's message. The sum over nodes is reported, and windows are widened unti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.downward import downward
-from trueup.kernel.joint import draw
+from trueup.kernel.downward import downward, products
+from trueup.kernel.joint import draw_below, draw_root
 from trueup.kernel.max_product import best_counts, narrow
 from trueup.kernel.pairs import Plan, plan_pairs
 from trueup.kernel.pmf import Factors, reach_all
@@ -31,10 +32,11 @@ from trueup.kernel.upward import DIRECT, Messages, Tilted, above, empty_messages
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
+NOTHING_ABOVE = np.zeros(1)
 
 
 class Solved(NamedTuple):
-    """A tree whose messages are known: what `marginals`, `draw` and `mode` read.
+    """A tree whose messages are known: what `marginals`, `joint_draws` and `mode` read.
 
     `dropped` bounds the posterior mass that windows and rounding may have removed.
     """
@@ -73,25 +75,44 @@ def solve(child_ptr: Integers, factors: Factors, tolerance: float = 1e-9) -> Sol
     >>> float(np.round(masses[:start[1]] @ (offset[0] + np.arange(start[1])), 2))
     9.67
     """
-    tilted = _tilt(child_ptr, factors)
-    plan = plan_pairs(child_ptr)
+    return settle(plan_pairs(child_ptr), tilt(child_ptr, factors), tolerance)
+
+
+def settle(
+    plan: Plan, tilted: Tilted, tolerance: float, surprise: Reals = NOTHING_ABOVE, lost: Reals | float = 0.0
+) -> Solved:
+    """Pass messages up a tree whose tilts are known, or up a row of trees that are parts of one.
+
+    Parameters
+    ----------
+    plan, tilted
+        The tree; the first `k` nodes are roots.
+    tolerance
+        As `solve` has it.
+    surprise
+        (k,) log evidence of what is above each root.
+    lost
+        (n,) fraction of each leaf's factor that was left out when its table was made.
+    """
+    n = len(tilted.low)
     if np.any(tilted.low > tilted.high):
         return Solved(plan, tilted, empty_messages(len(plan.left)), 1.0)
     share = np.full(len(plan.left), 1e-18)
     for direct in (DIRECT, DIRECT, 1 << 20):
         messages = upward(plan, tilted, share, direct)
-        surprise = above(plan, messages.evidence)
-        if not np.isfinite(surprise).all():
+        messages.lost[:n] += lost
+        every = above(plan, messages.evidence, surprise)
+        if not np.isfinite(every).all():
             return Solved(plan, tilted, messages, 1.0)
         with np.errstate(over="ignore"):
-            dropped = float(np.sum(messages.lost * np.exp(-surprise)))
+            dropped = float(np.sum(messages.lost * np.exp(-every)))
         if dropped <= tolerance:
             break
-        share = np.minimum(share, 0.1 * tolerance / len(share) * np.exp(surprise))
+        share = np.minimum(share, 0.1 * tolerance / len(share) * np.exp(every))
     return Solved(plan, tilted, messages, min(dropped, 1.0))
 
 
-def _tilt(child_ptr: Integers, factors: Factors) -> Tilted:
+def tilt(child_ptr: Integers, factors: Factors) -> Tilted:
     """Choose windows and tilts."""
     n = len(child_ptr) - 1
     lowest, highest = reach_all(factors)
@@ -107,15 +128,25 @@ def _tilt(child_ptr: Integers, factors: Factors) -> Tilted:
     )
 
 
-def marginals(solved: Solved) -> tuple[Integers, Integers, Reals]:
-    """Return the exact marginal of every node: `start` (n + 1,), `offset` (n,), masses end to end."""
-    return downward(*solved[:3])
+def marginals(solved: Solved, roots: Sequence[Reals] = ()) -> tuple[Integers, Integers, Reals]:
+    """Return the exact marginal of every node: `start` (n + 1,), `offset` (n,), masses end to end.
+
+    `roots` holds what is above each root gives to its count, where that was worked out elsewhere.
+    """
+    messages = solved.messages
+    down = downward(*solved[:3], roots)
+    return products(messages.masses, messages.offset, down, len(solved.tilted.low))
 
 
-def joint_draws(solved: Solved, draws: int, rng: np.random.Generator) -> Integers:
-    """Return `(draws, n)` independent draws of all nodes: integers, additive, inside all bounds."""
-    n = len(solved.tilted.low)
-    return draw(solved.plan, solved.messages, n, draws, rng).T
+def joint_draws(
+    solved: Solved, draws: int, rng: np.random.Generator, roots: Integers | None = None
+) -> Integers:
+    """Return `(draws, n)` independent draws of all nodes: integers, additive, inside all bounds.
+
+    `roots` `(k, draws)` holds the counts of the roots, where they were drawn elsewhere.
+    """
+    given = draw_root(solved.messages, draws, rng) if roots is None else roots
+    return draw_below(solved.plan, solved.messages, given, len(solved.tilted.low), rng).T
 
 
 def mode(solved: Solved, cut: float = 1e-6) -> Integers:

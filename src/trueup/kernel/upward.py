@@ -197,12 +197,24 @@ def rounding_error(a: Reals, b: Reals) -> float:
 
 
 @njit(cache=True)
-def above(plan, evidence):
-    """Return, for each node of the plan, the log evidence of all nodes above it."""
+def above(plan, evidence, roots):
+    """Return, for each node of the plan, the log evidence of all nodes above it; `roots` (k,) is known of the first k."""
     out = np.zeros(len(evidence))
+    out[: len(roots)] = roots
     for place in range(len(plan.order) - 1, -1, -1):
         v = plan.order[place]
         for c in (plan.left[v], plan.right[v]):
             if c >= 0:
                 out[c] = out[v] + evidence[v]
+    return out
+
+
+@njit(cache=True)
+def lost_below(plan, messages):
+    """Return, for each node, what was left out of its message or of any below it, as a fraction of its message."""
+    out = messages.lost.copy()
+    for v in plan.order:
+        for c in (plan.left[v], plan.right[v]):
+            if c >= 0:
+                out[v] += np.exp(-messages.evidence[v]) * out[c]
     return out
