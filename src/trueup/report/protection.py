@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from math import exp
 
-from trueup.model.guarantee import Charge, Guarantee
 from trueup.model.by_blocks import ReleaseByBlocks
+from trueup.model.guarantee import Charge, Guarantee
 from trueup.model.measurements import Measurements
 from trueup.noise import law_named
 from trueup.report.blocks import Block, Column, Facts, Notice, Section, Table, Text
