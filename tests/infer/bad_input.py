@@ -88,7 +88,7 @@ BAD = [
     ("a prior for another number of cells", SpecError, "3 values of 'mean'",
      lambda: parts(noisy(), [[9], [4, 5]], TreeExact(prior={"name": "poisson", "mean": [1, 2, 3]}))),  # pyright: ignore[reportArgumentType]
     ("measurements that contradict each other beyond any table", ConvergenceError, "disagree",
-     lambda: parts(noisy(DiscreteLaplace(Fraction(300))), [[2_000_000], [5, 5]])),
+     lambda: parts(noisy(DiscreteLaplace(Fraction(100))), [[2_000_000], [5, 5]])),
     ("an unknown law in a published file", DataError, "'Cauchy' is unknown", lambda: sdhc("Discrete Gaussian", "Cauchy")),
     ("a variance of zero in a published file", DataError, "VARIANCE '0'", lambda: sdhc("|144", "|0")),
     ("a missing variance in a published file", DataError, "VARIANCE", lambda: sdhc("|144", "|")),
