@@ -119,7 +119,7 @@ def _newton(child_ptr, informs, tau, parent_tau, mean, variance):
     """Solve the tree's least-squares problem for the tilt below every inner node."""
     n = len(tau)
     value, spread = mean.copy(), variance.copy()
-    below_mean, below_var = np.zeros(n), np.zeros(n)
+    below_mean, below_var, widest = np.zeros(n), np.zeros(n), np.zeros(n)
     for v in range(n - 1, -1, -1):
         first, last = child_ptr[v], child_ptr[v + 1]
         if first == last:
@@ -128,6 +128,7 @@ def _newton(child_ptr, informs, tau, parent_tau, mean, variance):
         for c in range(first, last):
             below_mean[v] += value[c]
             below_var[v] += spread[c]
+            widest[v] = max(widest[v], spread[c])
         if informs[v]:
             own = mean[v] + variance[v] * (tau[v] - parent_tau[v])
             weight = below_var[v] / max(below_var[v] + variance[v], 1e-300)
@@ -141,6 +142,11 @@ def _newton(child_ptr, informs, tau, parent_tau, mean, variance):
         estimate = value[v] + spread[v] * parent[v]
         informed = informs[v] and below_var[v] > 1e-9
         fresh[v] = (estimate - below_mean[v]) / below_var[v] if informed else parent[v]
+        if informed:
+            # A tilt by more than one standard deviation of a part leaves the range where the model holds: among many
+            # nodes a few such steps would shorten the step of all.
+            reach = 1.0 / np.sqrt(widest[v])
+            fresh[v] = min(max(fresh[v], tau[v] - reach), tau[v] + reach)
         for c in range(child_ptr[v], child_ptr[v + 1]):
             parent[c] = fresh[v]
     return fresh
