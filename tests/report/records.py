@@ -88,7 +88,7 @@ RECORDS = {
     "release of real numbers": lambda: released(PLAIN, TreeTopDown(rounding="none")),
     "release without closed form": lambda: released(PLAIN, MultinomialMode()),
     "release with noise too small to see": lambda: released(
-        PLAIN.replace('"1/10"', "300").replace('"2/5"', "300").replace('"1/2"', "300")
+        PLAIN.replace('"1/10"', "100").replace('"2/5"', "100").replace('"1/2"', "100")
     ),
     "release with a hostile title": lambda: _hostile(),
     "assessment": lambda: assessed(),
