@@ -131,15 +131,19 @@ class Outcome:
 def outcome(item: Item, setting: Setting) -> Outcome:
     """Run one item, or say what it needs, or what was wrong with what it was given."""
     start = time.perf_counter()
-    status, needs, found = *(missing(item, setting) or ("", "")), Found(())
-    if not status:
-        try:
-            found = item.run(setting)
-            status = found.status
-        except TrueupError as error:  # the other items still run
-            status, needs = "error", str(error)
+    status, needs, found = _run(item, setting)
     seconds = round(time.perf_counter() - start, 2)
     return Outcome(item.name, item.paper, item.place, item.shows, status, found, seconds, needs)
+
+
+def _run(item: Item, setting: Setting) -> tuple[Status, str, Found]:
+    if lacks := missing(item, setting):
+        return *lacks, Found(())
+    try:
+        found = item.run(setting)
+        return found.status, "", found
+    except TrueupError as error:  # the other items still run
+        return "error", str(error), Found(())
 
 
 def missing(item: Item, setting: Setting) -> tuple[Status, str] | None:
