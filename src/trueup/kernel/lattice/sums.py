@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from trueup.kernel.lattice.tape import POSITION, RUNNING, START, STATUS, TRIES, below, invert
+from trueup.kernel.lattice.tape import LOW, POSITION, RUNNING, START, STATUS, TRIES, digits, invert
 
 
 @njit(cache=True)
@@ -28,7 +28,7 @@ def draw_sums(tape, notes, state, sizes, scratch, out, done):
     return done
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def zero_sum(tape, notes, state, sizes, scratch, out):
     """Overwrite `out` by one vector that sums to zero."""
     k = invert(tape, notes, state, sizes, 0)
@@ -42,24 +42,39 @@ def zero_sum(tape, notes, state, sizes, scratch, out):
 def compose(tape, state, k, sign, scratch, out):
     """Add `sign` times a uniform weak composition of `k` to `out`: `n - 1` bars among `k` stars.
 
-    Floyd's algorithm marks a uniform subset of places, bars or stars, whichever are fewer.
+    Floyd's algorithm marks a uniform subset of places, bars or stars, whichever are fewer; it reads one word for as many
+    marks as the ranges of their uniforms allow.
     """
     places, bars = k + out.size - 1, out.size - 1
-    marks = min(bars, k)
     if places > 64 * scratch.size:
         scratch = np.zeros(places // 64 + 1, np.uint64)
-    for j in range(places - marks, places):
-        t = below(tape, state, j + 1)
-        if scratch[t >> 6] >> np.uint64(t & 63) & np.uint64(1):
-            t = j
-        scratch[t >> 6] |= np.uint64(1) << np.uint64(t & 63)
+    place = places - min(bars, k)
+    while place < places:
+        end, ranges = place + 1, np.uint64(place + 1)
+        while end < places and ranges * np.uint64(end + 1) <= LOW:
+            end += 1
+            ranges *= np.uint64(end)
+        bits = digits(tape, state, ranges)
+        while place < end:
+            bits *= np.uint64(place + 1)
+            _mark(scratch, np.int64(bits >> np.uint64(32)), place)
+            bits &= LOW
+            place += 1
     if bars <= k:
         _between_bars(places, sign, scratch, out)
     else:
         _at_stars(places, sign, scratch, out)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
+def _mark(marks, place, other):
+    """Mark a place, or the other one if it is marked."""
+    if marks[place >> 6] >> np.uint64(place & 63) & np.uint64(1):
+        place = other
+    marks[place >> 6] |= np.uint64(1) << np.uint64(place & 63)
+
+
+@njit(cache=True, inline="always")
 def _between_bars(places, sign, scratch, out):
     """Add the numbers of places between marks; clear the marks."""
     cell, before = 0, -1
@@ -75,7 +90,7 @@ def _between_bars(places, sign, scratch, out):
     out[cell] += sign * (places - before - 1)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _at_stars(places, sign, scratch, out):
     """Add one in the cell of each mark, the number of unmarked places before it; clear the marks."""
     stars = 0

@@ -23,6 +23,7 @@ Settle = Callable[[int, int, int, int, Words], int]
 
 POSITION, STATUS, START, TRIES, PLACE, FAMILY, ROW, COIN = range(8)
 RUNNING, EXHAUSTED, OPEN = range(3)
+LOW = np.uint64(0xFFFFFFFF)
 FIRST_CHUNK, LARGEST_CHUNK = 1 << 10, 1 << 17
 
 
@@ -148,16 +149,26 @@ def word(tape, state):
 
 
 @njit(cache=True, inline="always")
-def below(tape, state, n):
-    """Draw uniformly from `0 .. n-1`, `n < 2^32`, exactly (Lemire 2019: multiply, reject the short end)."""
-    limit = np.uint64(n)
-    mask = np.uint64(0xFFFFFFFF)
-    product = (word(tape, state) >> np.uint64(32)) * limit
-    if (product & mask) < limit:
+def digits(tape, state, ranges):
+    """Draw 32 bits that are uniform digits in mixed radix, exactly; `ranges` is the product of the radices, below 2^32.
+
+    The product w r1 = u1 2^32 + w1 shows the first digit u1 and leaves w1; w1 r2 shows the next, and so on, because
+    w r1 r2 = (u1 r2 + u2) 2^32 + w2. All digits are one uniform below r1 r2 ... once the short end of the last remainder
+    is rejected (Lemire 2019; several at a time: Brackett-Rozinsky and Lemire 2024).
+    """
+    limit = np.uint64(ranges)
+    bits = word(tape, state) >> np.uint64(32)
+    if (bits * limit) & LOW < limit:
         short = (np.uint64(1 << 32) - limit) % limit
-        while (product & mask) < short and state[STATUS] == RUNNING:
-            product = (word(tape, state) >> np.uint64(32)) * limit
-    return np.int64(product >> np.uint64(32))
+        while (bits * limit) & LOW < short and state[STATUS] == RUNNING:
+            bits = word(tape, state) >> np.uint64(32)
+    return bits
+
+
+@njit(cache=True, inline="always")
+def below(tape, state, n):
+    """Draw uniformly from `0 .. n-1`, `n < 2^32`, exactly."""
+    return np.int64((digits(tape, state, n) * np.uint64(n)) >> np.uint64(32))
 
 
 @njit(cache=True)
@@ -173,7 +184,7 @@ def noted(notes, state, family, row, k):
     return np.int64(0)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def invert(tape, notes, state, steps, row):
     """Draw `min {k : F(k) > U}` from cdf `row`."""
     u = word(tape, state)
@@ -186,7 +197,7 @@ def invert(tape, notes, state, steps, row):
     return steps.low[row] + i
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def coin(tape, notes, state, coins, row, k):
     """Flip coin `k` of family `row`; True is success."""
     if k == 0:
