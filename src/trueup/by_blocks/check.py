@@ -16,7 +16,7 @@ import numpy as np
 
 from trueup.errors import BundleError
 from trueup.io import bundle
-from trueup.io.block_tables import query_label
+from trueup.io.block_tables import label_sql, query_label
 from trueup.io.table import connect, literal, quoted
 from trueup.kernel.anova import cell_groups
 from trueup.measure import plan_measurements
@@ -137,7 +137,7 @@ class _Files:
         for i, entry in enumerate(self.manifest["counts"]):
             files = self._parquet(entry["files"])
             keys = self._key_names(i, held)
-            text = " || '/' || ".join(map(quoted, keys)) if keys else literal(self._names[i])
+            text = label_sql(keys) if keys else literal(self._names[i])
             named = "".join(f" AND t.{quoted(a.name)} = d.{quoted(a.name)}" for a in self.spec.attributes)
             self._view(
                 f"count {i}",
@@ -161,8 +161,8 @@ class _Files:
         return [name.removeprefix(prefix) for name in held if name.startswith(prefix)]
 
     def _label(self, level: int, held: Sequence[str]) -> str:
-        keys = [quoted(f"{self._names[level]}.{name}") for name in self._key_names(level, held)]
-        return " || '/' || ".join(keys) if keys else literal(self._names[level])
+        keys = [f"{self._names[level]}.{name}" for name in self._key_names(level, held)]
+        return label_sql(keys) if keys else literal(self._names[level])
 
     def _view(self, name: str, query: str) -> None:
         self.connection.execute(f"CREATE VIEW {quoted(name)} AS {query}")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from trueup.errors import BundleError
 from trueup.io.bundle import place_keys
 from trueup.io.columns import write_parquet
-from trueup.io.table import connect
+from trueup.io.table import connect, quoted
 from trueup.model.cells import Cells
 from trueup.model.measurements import Measured
 from trueup.model.tree import Tree
@@ -91,22 +91,35 @@ def write_counts(
 
 
 def labels(tree: Tree, level: str) -> NDArray:
-    """The key of every place of a level as one text.
+    """The key of every place of a level as one text: a JSON pointer (RFC 6901), so that no two places share one.
 
     Examples
     --------
-    >>> tree = Tree.from_columns(["all", "area"], [{}, {"state": ["1", "1"], "area": ["a", "b"]}])
+    >>> tree = Tree.from_columns(["all", "area"], [{}, {"state": ["1", "1/2"], "area": ["2/3", "3"]}])
     >>> labels(tree, "area").tolist(), labels(tree, "all").tolist()
-    (['1/a', '1/b'], ['all'])
+    (['1/2~13', '1~12/3'], ['all'])
     """
     at = tree.level(level)
     columns = list(tree.keys[at].values()) if tree.keys and tree.keys[at] else []
     if not columns:
         return np.array([tree.label(level, place) for place in range(tree.sizes[at])])
-    text = columns[0]
+    text = _escaped(columns[0])
     for column in columns[1:]:
-        text = np.char.add(np.char.add(text, "/"), column)
+        text = np.char.add(np.char.add(text, "/"), _escaped(column))
     return text
+
+
+def label_sql(columns: Sequence[str]) -> str:
+    """The same text of key columns as an expression of DuckDB."""
+    return " || '/' || ".join(f"replace(replace({quoted(c)}, '~', '~0'), '/', '~1')" for c in columns)
+
+
+def _escaped(keys: NDArray) -> NDArray:
+    """Keys without a slash: `~1` stands for one, and `~0` for the tilde."""
+    for plain, escape in (("~", "~0"), ("/", "~1")):
+        # NumPy cuts a Python text to the width of the keys: texts of its own keep theirs.
+        keys = np.char.replace(keys, np.str_(plain), np.str_(escape))
+    return keys
 
 
 def _fetched(connection: Any, query: str, path: Path) -> Mapping[str, NDArray]:

@@ -1,0 +1,84 @@
+"""Keys of places are any text: no two places are taken for one, and no file or column takes its name from a key."""
+
+import csv
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import trueup
+from trueup.by_blocks.run import release_by_blocks
+from trueup.check import check_bundle
+from trueup.io.block_tables import label_sql, labels
+from trueup.model.cells import Margin
+from trueup.model.tree import Tree
+from trueup.run.local import LocalPool
+
+SPEC = """
+format = 1
+title = "Places of awkward names"
+table = { name = "small", kind = "records", counts = "person" }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [
+  { name = "nation" }, { name = "state", column = "state" }, { name = "county", column = "county" },
+]
+attribute = [{ name = "sex", values = ["f", "m"] }]
+
+[[query]]
+name = "detailed"
+attributes = ["sex"]
+noise = "discrete-gaussian"
+rho = { nation = "1/100", state = "1/100", county = "1/100" }
+
+[constraints]
+invariants = [{ level = "county" }]
+"""
+AWKWARD = {
+    "slashes that move": [("a/b", "c"), ("a", "b/c"), ("a/b/c", "d"), ("a", "b/c/d")],
+    "slashes alone": [("/", "//"), ("//", "/"), ("///", "x"), ("/", "/")],
+    "what stands for a slash": [("a~1b", "c"), ("a", "b~1c"), ("a/b", "c"), ("a~01b", "c"), ("~", "~0")],
+    "spaces": [(" ", "a b"), ("  ", " "), (" a", "b "), ("a ", " b"), ("a", "b")],
+    "percents": [("%2F", "a%20b"), ("%", "%%"), ("a/", "%2F")],
+    "beyond ASCII": [("é", "Ä/ß"), ("e\u0301", "日本"), ("\U0001f4a1", "\u200b"), ("é/Ä", "ß")],
+    "leading dots": [(".", ".."), ("..", "."), ("../..", "x"), (".a", "b")],
+    "partitions": [("state=1", "county=2"), ("state=1/county=2", "3"), ("=", "==")],
+    "patterns and quotes": [("*", "[a]"), ("?", '"q"'), ("'s'", "a,b"), ("\\", "$1"), ("a\nb", "\t")],
+}
+
+
+def places_and_people(folder, keys):
+    """Write spec, places and records: the place at position `i` holds `i + 1` persons."""
+    people = [(*key, "fm"[n % 2]) for i, key in enumerate(keys) for n in range(i + 1)]
+    for name, header, rows in (
+        ("places", ("state", "county"), keys),
+        ("people", ("state", "county", "sex"), people),
+    ):
+        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([header, *rows])
+    (folder / "spec.toml").write_text(SPEC)
+    return folder / "spec.toml", folder / "people.csv", folder / "out"
+
+
+@pytest.mark.parametrize("keys", AWKWARD.values(), ids=AWKWARD)
+def test_awkward_keys_are_released_checked_and_read(tmp_path, keys):
+    given = places_and_people(tmp_path, keys)
+    release_by_blocks(*given, geography=tmp_path / "places.csv", executor=LocalPool(1), places=6)
+    assert [check for check in check_bundle(tmp_path / "out") if not check.holds] == []
+    released = trueup.read_release(tmp_path / "out")
+    county = released.cells.tree.keys[-1]
+    found = dict(zip(zip(county["state"], county["county"]), released.table(Margin("county"))))
+    assert found == {key: i + 1 for i, key in enumerate(keys)}, "the invariant names other places"
+
+
+@given(st.lists(st.tuples(*[st.text("a/~01", min_size=1, max_size=4)] * 2), min_size=1, unique=True))
+def test_labels_tell_places_apart_and_are_those_of_the_database(keys):
+    state, county = (np.array(column) for column in zip(*keys))
+    tree = Tree.from_columns(["all", "state", "county"], [{}, {"state": state}, {"county": county}])
+    found = labels(tree, "county")
+    assert len(set(found)) == len(keys)
+    with duckdb.connect() as connection:
+        connection.register("t", dict(tree.keys[-1]))
+        rows = connection.execute(f"SELECT {label_sql(['state', 'county'])} FROM t").fetchall()
+    assert [text for (text,) in rows] == found.tolist()
