@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,13 @@ from trueup.io import bundle
 from trueup.measure import plan_measurements
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
-from trueup.model.constraints import violations
+from trueup.model.constraints import Constraints, slack, violations
 from trueup.model.guarantee import Guarantee
 from trueup.model.measurements import Measured, Measurements
+from trueup.model.registry import entry_of
 from trueup.model.spec import Spec
+from trueup.reconcile import build
+from trueup.reconcile.method import Method
 
 Tables = dict[Margin, NDArray]
 
@@ -38,6 +42,8 @@ def check_bundle(folder: str | Path) -> list[Check]:
     list of Check
         Digests, no unlisted file, laws and losses that follow from the spec, and for a release: whole
         numbers, sums of every table, nonnegativity, structural zeros, bounds, linear rules, invariants.
+        Where the release declares a method of continuous counts, or one that lets them fall below zero,
+        that is said in place of the rule, and what is left holds to within the method's accuracy.
 
     Raises
     ------
@@ -55,7 +61,8 @@ def check_bundle(folder: str | Path) -> list[Check]:
     (True, 'the noise and the guarantee are those of the spec')
     """
     source = Path(folder)
-    if bundle.read_manifest(source).get("layout") == bundle.BLOCKS:
+    manifest = bundle.read_manifest(source)
+    if manifest.get("layout") == bundle.BLOCKS:
         from trueup.by_blocks.check import check_blocks
 
         return [Check(*finding) for finding in check_blocks(source)]
@@ -67,15 +74,14 @@ def check_bundle(folder: str | Path) -> list[Check]:
     ]
     _, spec = bundle.read_spec(source)
     checks.append(_promised(spec, measurements))
-    if bundle.read_manifest(source)["kind"] == "measurements":
+    if manifest["kind"] == "measurements":
         return checks
+    method = _declared(manifest["method"])
     constraints = build_constraints(spec, measurements.cells)
     tables = bundle.read_counts(source, measurements.cells)
     finest = tables[measurements.cells.finest]
-    checks += [_whole(tables), *_sums(measurements.cells, tables, finest)]
-    broken = violations(constraints, finest)
-    checks.append(Check("no negative count, and every constraint holds", not broken, tuple(broken)))
-    return [*checks, *_invariants(measurements, finest)]
+    checks += [_whole(method, tables), *_sums(measurements.cells, tables, finest)]
+    return [*checks, _constraints(method, constraints, finest), *_invariants(measurements, finest)]
 
 
 def _promised(spec: Spec, measurements: Measurements) -> Check:
@@ -96,9 +102,26 @@ def _laws(headers: Sequence[Measured]) -> list[tuple]:
     return [(h.query, h.margin, h.law.name, h.law.parameters()) for h in headers]
 
 
-def _whole(tables: Tables) -> Check:
+def _declared(entry: Mapping[str, Any]) -> Method:
+    """The method that a release declares: what it does not promise is not held against the counts."""
+    name, parameters = entry_of(entry)
+    return build(name or "", parameters)
+
+
+def _whole(method: Method, tables: Tables) -> Check:
+    if not method.integer:
+        return Check(f"the counts are those of '{method.name}': they need not be whole", True)
     broken = [str(margin) for margin, counts in tables.items() if counts.dtype.kind not in "iu"]
     return Check("all counts are whole numbers", not broken, tuple(broken))
+
+
+def _constraints(method: Method, constraints: Constraints, finest: NDArray) -> Check:
+    rule = "no negative count, and every constraint holds"
+    if constraints.nonnegative and not method.nonnegative:
+        rule = f"every constraint holds, but that '{method.name}' lets counts fall below zero"
+        constraints = replace(constraints, nonnegative=False)
+    broken = violations(constraints, finest)
+    return Check(rule, not broken, tuple(broken))
 
 
 def _sums(cells: Cells, tables: Tables, finest: NDArray) -> list[Check]:
@@ -124,5 +147,5 @@ def _invariants(measurements: Measurements, finest: NDArray) -> list[Check]:
 
 
 def _equal(rule: str, cells: Cells, margin: Margin, left: NDArray, right: NDArray) -> Check:
-    differs = np.flatnonzero(left != right)
+    differs = np.flatnonzero(np.abs(left - right) > slack(left))
     return Check(rule, not differs.size, tuple(cells.margin_label(margin, int(g)) for g in differs[:3]))

@@ -153,6 +153,17 @@ linear = ["yes >= no"]
         build_constraints(parse_spec(RECODE + attribute), cells)
 
 
+def test_rules_hold_for_real_counts_to_within_their_accuracy_and_for_whole_ones_exactly():
+    spec = parse_spec(RECODE + '[constraints]\nlinear = ["2 * yes <= 3 * no"]\n')
+    cells = build_cells(spec, Tree.from_columns(["all", "area"], [{}, {"area": ["a"]}]))
+    constraints = build_constraints(spec, cells)
+    broken = ["'2 * yes <= 3 * no' at a"]
+    assert violations(constraints, np.array([1.0, 0.9, 0.9])) == broken  # 3.6 > 3; truncated: 2 <= 3
+    assert not violations(constraints, np.array([1.9, 1.0, 1.85 + 1e-9]))  # 5.7 = 5.7; truncated: 4 > 3
+    assert violations(constraints, np.array([2**53, 0, 3 * 2**52 + 1])) == broken
+    assert not violations(constraints, np.array([2**53, 0, 3 * 2**52]))
+
+
 def test_all_mistakes_are_told_at_once():
     with pytest.raises(SpecError) as caught:
         parse_spec(SPEC.replace('unit = "person"', "").replace('all = "0.1"', 'all = "0"'))

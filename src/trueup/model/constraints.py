@@ -130,9 +130,10 @@ class Constraints:
 
 
 def violations(constraints: Constraints, counts: NDArray) -> list[str]:
-    """Name every rule that integer cell counts `(n,)` break; labels only, never a count.
+    """Name every rule that cell counts `(n,)` break; labels only, never a count.
 
-    Invariants are not rules about one table and are checked where both tables are known.
+    Whole numbers are held to the rules exactly, real ones to within their `slack`. Invariants are not rules
+    about one table and are checked where both tables are known.
 
     Examples
     --------
@@ -141,26 +142,39 @@ def violations(constraints: Constraints, counts: NDArray) -> list[str]:
     >>> violations(Constraints(cells, ()), np.array([3, -1]))
     ['nonnegativity at b']
     """
-    cells = constraints.cells
+    cells, off = constraints.cells, slack(counts)
     found = []
     if constraints.nonnegative:
-        found += [f"nonnegativity at {cells.label(i)}" for i in np.flatnonzero(counts < 0)[:3]]
-    held = np.flatnonzero(constraints.zero_cells & (counts != 0))[:3]
+        found += [f"nonnegativity at {cells.label(i)}" for i in np.flatnonzero(counts < -off)[:3]]
+    held = np.flatnonzero(constraints.zero_cells & (np.abs(counts) > off))[:3]
     found += [f"structural zero at {cells.label(i)}" for i in held]
     for bound in constraints.bounds:
         lower, upper = constraints.bound_values(bound)
         table = cells.sum(counts, bound.margin)
-        outside = np.flatnonzero((table < lower) | (table > upper))[:3]
+        outside = np.flatnonzero((table < lower - off) | (table > upper + off))[:3]
         found += [f"bound at {cells.margin_label(bound.margin, int(g))}" for g in outside]
     for rule in constraints.linear:
         found += _broken_rows(cells, rule, counts)
     return found
 
 
+def slack(counts: NDArray) -> float:
+    """By how much counts may miss a rule that they keep: not at all if whole, else what solvers leave and sums round.
+
+    Continuous methods stop at residuals of 1e-9 of the largest sum, once polished.
+    """
+    if counts.dtype.kind in "iub":
+        return 0
+    return 1e-6 + 1e-9 * float(np.abs(counts).sum())
+
+
 def _broken_rows(cells: Cells, rule: LinearRule, counts: NDArray) -> list[str]:
-    tables = {name: name_values(cells, name, rule.level, counts) for name in rule.linear.coefficients}
-    places = range(cells.tree.sizes[cells.tree.level(rule.level)])
-    broken = (p for p in places if not rule.linear.holds({n: int(t[p]) for n, t in tables.items()}))
+    tables = {
+        name: name_values(cells, name, rule.level, counts).tolist() for name in rule.linear.coefficients
+    }
+    off = slack(counts)
+    rows = (dict(zip(tables, row)) for row in zip(*tables.values()))
+    broken = (p for p, row in enumerate(rows) if not rule.linear.holds(row, off))
     return [f"'{rule.linear.text}' at {cells.tree.label(rule.level, p)}" for p, _ in zip(broken, range(3))]
 
 

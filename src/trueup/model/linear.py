@@ -36,10 +36,11 @@ class Linear:
     sense: Sense
     bound: Fraction
 
-    def holds(self, values: Mapping[str, int]) -> bool:
-        """Whether the row holds exactly for integer values of its names."""
-        left = sum((c * values[name] for name, c in self.coefficients.items()), Fraction(0))
-        return {"==": left == self.bound, "<=": left <= self.bound, ">=": left >= self.bound}[self.sense]
+    def holds(self, values: Mapping[str, float], slack: float = 0) -> bool:
+        """Whether the row holds for values of its names, each known to within `slack`; exactly for whole ones."""
+        gap = sum((c * values[name] for name, c in self.coefficients.items()), -self.bound)
+        reach = slack * sum(map(abs, self.coefficients.values()))
+        return {"==": abs(gap) <= reach, "<=": gap <= reach, ">=": gap >= -reach}[self.sense]
 
 
 def parse_linear(text: str) -> Linear:
