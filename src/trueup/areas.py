@@ -12,7 +12,17 @@ import numpy as np
 from trueup.errors import BundleError, DataError, SpecError
 from trueup.io import bundle
 from trueup.io.staging import writing
-from trueup.io.table import Relation, Source, connect, literal, open_table, quiet_duckdb, quoted, require
+from trueup.io.table import (
+    Relation,
+    Source,
+    connect,
+    literal,
+    open_table,
+    parquet,
+    quiet_duckdb,
+    quoted,
+    require,
+)
 from trueup.io.tabulate_sql import text_sql
 from trueup.model.build import build_cells
 from trueup.model.cells import Attribute, Cells, Recode
@@ -152,7 +162,7 @@ def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec) -> str:
     named = [name for name in manifest["files"] if Path(name).match(pattern)]
     wanted = [*named, "places.parquet", "spec.toml"]
     bundle.refuse_altered(folder, {"files": {name: manifest["files"][name] for name in wanted}})
-    return f"read_parquet([{', '.join(literal(str(folder / 'public' / name)) for name in named)}])"
+    return parquet(folder / "public" / name for name in named)
 
 
 def _register_places(connection: Any, folder: Path, spec: Spec) -> list[str]:
@@ -163,8 +173,8 @@ def _register_places(connection: Any, folder: Path, spec: Spec) -> list[str]:
     if not keys:
         raise BundleError(f"'{folder}' has one place alone, so that there are no areas to sum")
     columns = ", ".join(f"{quoted(prefix + key)} AS {quoted(key)}" for key in keys)
-    file = literal(str(folder / "public" / "places.parquet"))
-    connection.execute(f"CREATE TABLE places AS SELECT {columns} FROM read_parquet({file})")
+    file = parquet([folder / "public" / "places.parquet"])
+    connection.execute(f"CREATE TABLE places AS SELECT {columns} FROM {file}")
     return keys
 
 

@@ -61,15 +61,53 @@ def places_and_people(folder, keys):
     return folder / "spec.toml", folder / "people.csv", folder / "out"
 
 
-@pytest.mark.parametrize("keys", AWKWARD.values(), ids=AWKWARD)
-def test_awkward_keys_are_released_checked_and_read(tmp_path, keys):
-    given = places_and_people(tmp_path, keys)
-    release_by_blocks(*given, geography=tmp_path / "places.csv", executor=LocalPool(1), places=6)
-    assert [check for check in check_bundle(tmp_path / "out") if not check.holds] == []
-    released = trueup.read_release(tmp_path / "out")
+def by_blocks(folder, keys):
+    """Release by blocks."""
+    given = places_and_people(folder, keys)
+    release_by_blocks(*given, geography=folder / "places.csv", executor=LocalPool(1), places=6)
+
+
+def in_memory(folder, keys):
+    """Release in memory."""
+    trueup.release(*places_and_people(folder, keys), geography=folder / "places.csv")
+
+
+def assert_as_enumerated(out, keys):
+    """Every rule holds, and the invariant counts of the places stand under their own keys."""
+    assert [check for check in check_bundle(out) if not check.holds] == []
+    released = trueup.read_release(out)
     county = released.cells.tree.keys[-1]
     found = dict(zip(zip(county["state"], county["county"]), released.table(Margin("county"))))
-    assert found == {key: i + 1 for i, key in enumerate(keys)}, "the invariant names other places"
+    assert found == {key: i + 1 for i, key in enumerate(keys)}
+
+
+@pytest.mark.parametrize("keys", AWKWARD.values(), ids=AWKWARD)
+def test_awkward_keys_are_released_checked_and_read(tmp_path, keys):
+    by_blocks(tmp_path, keys)
+    assert_as_enumerated(tmp_path / "out", keys)
+
+
+@pytest.mark.parametrize("release", [by_blocks, in_memory])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "state=a",
+        "place=1",
+        "cell=2",
+        "count=9",
+        "value=3",
+        "level=state",
+        "bundle=1",
+        "state.state=a",
+        "a %2F*",
+    ],
+)
+def test_the_name_of_a_folder_is_taken_for_no_column(tmp_path, release, name):
+    """DuckDB would read `state=a` as a column of all files in that folder, in the place of their own."""
+    (tmp_path / name).mkdir()
+    keys = [("a", "b"), ("a", "c"), ("b", "b")]
+    release(tmp_path / name, keys)
+    assert_as_enumerated(tmp_path / name / "out", keys)
 
 
 @given(st.lists(st.tuples(*[st.text("a/~01", min_size=1, max_size=4)] * 2), min_size=1, unique=True))

@@ -330,3 +330,26 @@ def test_rows_that_do_not_fit_in_memory_are_not_spilled_where_anybody_reads_them
     with connect(memory_limit="20MB", threads=1, temp_directory=str(tmp_path / "own")) as connection:
         connection.execute(rows)
         assert list((tmp_path / "own").iterdir())  # else the test has no power
+
+
+def test_folders_above_what_a_path_names_are_no_columns(tmp_path):
+    """DuckDB would put `state=99` in the place of the column of that name."""
+    folder = tmp_path / "state=99"
+    (folder / "people").mkdir(parents=True)
+    frame = polars.DataFrame(FRAME)
+    frame.write_parquet(folder / "people" / "areas.parquet")
+    frame.write_csv(folder / "areas.csv")
+    for path in ("people/areas.parquet", "people", "people/*.parquet", "areas.csv"):
+        table = open_table(folder / path)
+        assert table.columns() == ["state", "county", "n"]
+        assert table.select(["state"])["state"].tolist() == FRAME["state"]
+
+
+def test_folders_below_what_a_path_names_are_columns_of_text(tmp_path):
+    for state, rows in polars.DataFrame(FRAME).group_by("state"):
+        folder = tmp_path / "people" / f"state={state[0]}"
+        folder.mkdir(parents=True)
+        rows.drop("state").write_parquet(folder / "areas.parquet")
+    for path in ("people", "people/*/areas.parquet", "people/state=*/*.parquet"):
+        assert sorted(open_table(tmp_path / path).select(["state"])["state"]) == ["01", "01", "02"]
+    assert "state" not in open_table(tmp_path / "people" / "state=01").columns()

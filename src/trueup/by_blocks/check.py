@@ -17,7 +17,7 @@ import numpy as np
 from trueup.errors import BundleError
 from trueup.io import bundle
 from trueup.io.block_tables import label_sql, query_label
-from trueup.io.table import connect, literal, quoted
+from trueup.io.table import connect, literal, parquet, quoted
 from trueup.kernel.anova import cell_groups
 from trueup.measure import plan_measurements
 from trueup.model.build import build_cells, local_constraints, no_limits
@@ -120,7 +120,7 @@ class _Files:
 
     def _views(self) -> None:
         """Make `place i` (place, parent, limits), `domain` (cell, attributes), `count i` (place, cell, count), `measured`."""
-        places = f"read_parquet({literal(str(self.public / 'places.parquet'))})"
+        places = parquet([self.public / "places.parquet"])
         held = [c[0] for c in self.connection.execute(f"DESCRIBE SELECT * FROM {places}").fetchall()]
         label = [self._label(level, held) for level in self._levels]
         for i in self._levels:
@@ -147,7 +147,7 @@ class _Files:
 
     def _parquet(self, pattern: str) -> str:
         """The files of a pattern, in a folder whose own name is none."""
-        return f"read_parquet({literal(f'{escape(str(self.public))}/{pattern}')})"
+        return parquet([f"{escape(str(self.public))}/{pattern}"])
 
     def _domain(self) -> None:
         shape = [len(a.values) for a in self.spec.attributes]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trueup.errors import BundleError
 from trueup.io import bundle
 from trueup.io.block_tables import labels, query_label
-from trueup.io.table import connect, quiet_duckdb, quoted
+from trueup.io.table import connect, parquet, quiet_duckdb, quoted
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.measurements import Measurements
@@ -36,15 +36,15 @@ def read_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements
     cells = build_cells(spec, bundle.read_places(folder / "public" / "places.parquet", spec))
     refuse_large(folder, cells)
     headers = tuple(bundle.header_in(entry) for entry in manifest["headers"])
-    files = [str(folder / "public" / "measurements" / f"part-{name}.parquet") for name in manifest["parts"]]
+    parts = parquet(folder / "public" / "measurements" / f"part-{name}.parquet" for name in manifest["parts"])
     with connect(threads=1) as connection, quiet_duckdb(f"'{folder}'"):  # one thread keeps the rows in order
-        values = tuple(_values(connection, files, cells, header) for header in headers)
+        values = tuple(_values(connection, parts, cells, header) for header in headers)
     return Measurements(cells, headers, values, bundle.guarantee_in(manifest["guarantee"]))
 
 
-def _values(connection: Any, files: list[str], cells: Cells, header: Any) -> NDArray[np.int64]:
-    rows = "FROM read_parquet($1) WHERE level = $2 AND query = $3"
-    given = [files, header.margin.level, query_label(header)]
+def _values(connection: Any, parts: str, cells: Cells, header: Any) -> NDArray[np.int64]:
+    rows = f"FROM {parts} WHERE level = $1 AND query = $2"
+    given = [header.margin.level, query_label(header)]
     places = connection.execute(f"SELECT place {rows}", given).fetchnumpy()["place"]
     if not np.array_equal(places.astype(str), labels(cells.tree, header.margin.level)):
         raise BundleError(
@@ -73,8 +73,9 @@ def _table(connection: Any, folder: Path, entry: Mapping[str, Any], cells: Cells
         connection.register(name, {attribute.name: np.array(attribute.values), at: np.arange(attribute.size)})
         tables.append(f"{quoted(name)} USING ({quoted(attribute.name)})")
         position = f"({position}) * {attribute.size} + {quoted(at)}"
-    query = f"SELECT {position} AS position, count FROM read_parquet($1) JOIN {' JOIN '.join(tables)}"
-    rows = connection.execute(query, [f"{escape(str(folder))}/public/{entry['files']}"]).fetchnumpy()
+    files = parquet([f"{escape(str(folder))}/public/{entry['files']}"])
+    query = f"SELECT {position} AS position, count FROM {files} JOIN {' JOIN '.join(tables)}"
+    rows = connection.execute(query).fetchnumpy()
     table = np.zeros(cells.tree.sizes[level] * (cells.n // cells.shape[0]), dtype=np.int64)
     table[rows["position"]] = rows["count"]
     return table

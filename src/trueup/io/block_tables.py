@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from trueup.errors import BundleError
 from trueup.io.bundle import place_keys
 from trueup.io.columns import write_parquet
-from trueup.io.table import connect, quoted
+from trueup.io.table import connect, parquet, quoted
 from trueup.model.cells import Cells
 from trueup.model.measurements import Measured
 from trueup.model.tree import Tree
@@ -66,7 +66,7 @@ def read_measured(path: Path, cells: Cells, headers: Sequence[Measured]) -> tupl
         If the file does not hold what the headers announce.
     """
     with connect(threads=1) as connection:
-        query = "SELECT unnest(value)::BIGINT AS value FROM read_parquet($1)"
+        query = f"SELECT unnest(value)::BIGINT AS value FROM {parquet([path])}"
         flat = _fetched(connection, query, path)["value"]
     sizes = [cells.size(h.margin) for h in headers]
     if flat.size != sum(sizes):
@@ -126,6 +126,6 @@ def _fetched(connection: Any, query: str, path: Path) -> Mapping[str, NDArray]:
     import duckdb
 
     try:
-        return connection.execute(query, [str(path)]).fetchnumpy()
+        return connection.execute(query).fetchnumpy()
     except duckdb.Error:
         raise BundleError(f"'{path.name}' cannot be read: it is truncated or damaged") from None

@@ -8,9 +8,10 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -148,16 +149,33 @@ def _open_file(path: Path, connection: Any) -> Source:
     files, name = files_of(path), f"'{path.name}'"
     with quiet_duckdb(name):
         if all(map(is_parquet, files)):
-            return Relation(name, connection.sql(f"SELECT * FROM {_parquet_files(files)}"))
+            return Relation(name, connection.sql(f"SELECT * FROM {_parquet_files(files, path)}"))
         if files == [path] and path.name.lower().endswith(_CSV):
             return _open_csv(path, connection)
     wanted = _CSV + _PARQUET if files == [path] else _PARQUET
     raise DataError(f"{name} has an unknown ending", needed=f"one of {', '.join(wanted)}")
 
 
-def _parquet_files(files: Sequence[Path]) -> str:
-    """Read the files as one table; a column that folders spell (`state=01`) is text."""
-    return f"read_parquet([{', '.join(literal(str(file)) for file in files)}], hive_types_autocast = false)"
+def parquet(files: Iterable[str | Path], options: str = "hive_partitioning = false") -> str:
+    """Parquet files, or patterns of them, as a table of SQL, with the columns that they hold themselves.
+
+    Unless told otherwise DuckDB puts the names of all folders above a file (`state=01`) in the place of its columns.
+    """
+    return f"read_parquet([{', '.join(literal(str(file)) for file in files)}], {options})"
+
+
+def _parquet_files(files: Sequence[Path], path: Path) -> str:
+    """Read the files as one table; a column that folders below the path spell (`state=01`) is text."""
+    folders = {part for file in files for part in file.relative_to(_named(path)).parts[:-1]}
+    spelled = any("=" in folder for folder in folders)
+    return parquet(files, "hive_types_autocast = false") if spelled else parquet(files)
+
+
+def _named(path: Path) -> Path:
+    """The folder that a path names in full: itself, or the one that a file or the first wildcard is in."""
+    if path.is_dir() or path.is_file():
+        return path if path.is_dir() else path.parent
+    return Path(*takewhile(lambda part: not set(part) & set("*?["), path.parts))
 
 
 def _open_csv(path: Path, connection: Any) -> Source:
@@ -183,6 +201,7 @@ def _open_csv(path: Path, connection: Any) -> Source:
         auto_detect=False,
         null_padding=False,
         strict_mode=True,
+        hive_partitioning=False,
     )
     return Relation(f"'{path.name}'", relation)
 

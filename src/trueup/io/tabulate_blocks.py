@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 from trueup.io.sparse import SparseCounts
 from trueup.io.staging import staged
-from trueup.io.table import Relation, Source, connect, literal, open_table, quiet_duckdb, quoted, require
+from trueup.io.table import (
+    Relation,
+    Source,
+    connect,
+    literal,
+    open_table,
+    parquet,
+    quiet_duckdb,
+    quoted,
+    require,
+)
 from trueup.io.tabulate import (
     cell_index,
     cells_named,
@@ -152,10 +162,10 @@ class _Tabulation:
     def _copied(self, table: Relation) -> Relation:
         """Copy what is needed from a relation of another connection, whose memory is not ours to bound."""
         needed = _needed(self.spec)
-        path = str(self.spill / "given.parquet")
+        path = self.spill / "given.parquet"
         require(table, needed)
-        table.relation.project(", ".join(map(quoted, needed))).write_parquet(path)
-        return Relation(table.name, self.connection.read_parquet(path))
+        table.relation.project(", ".join(map(quoted, needed))).write_parquet(str(path))
+        return Relation(table.name, self.connection.sql(f"FROM {parquet([path])}"))
 
     def _count_rows(self, table: Relation) -> None:
         """Count the rows of every cell in one pass; look again only if a row is at fault."""
@@ -189,10 +199,12 @@ class _Tabulation:
 
     def _spill(self, query: str) -> None:
         """Write the counts of all named cells, sorted by bundle, place and cell, and call them `counted`."""
-        file = literal(str(self.spill / "counted.parquet"))
+        file = self.spill / "counted.parquet"
         ordered = f"{query} GROUP BY ALL ORDER BY bundle, place, cell"
-        self.connection.execute(f"COPY ({ordered}) TO {file} (FORMAT parquet, COMPRESSION zstd)")
-        self.connection.execute(f"CREATE VIEW counted AS SELECT * FROM read_parquet({file})")
+        self.connection.execute(
+            f"COPY ({ordered}) TO {literal(str(file))} (FORMAT parquet, COMPRESSION zstd)"
+        )
+        self.connection.execute(f"CREATE VIEW counted AS FROM {parquet([file])}")
 
     def _refuse_stray(self, table: Relation, stray: str) -> None:
         if not self._first("SELECT 1 FROM counted WHERE place IS NULL OR cell IS NULL LIMIT 1"):
