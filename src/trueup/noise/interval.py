@@ -107,7 +107,8 @@ class Powers:
             # A new list, swapped in whole: threads share samplers, and must not append to one list in turns.
             known = [*known]
             ratio = exp_neg(self.rate, bits)
-            while j >= len(known):
+            # Twice as long each time, or copies would cost the square of the length.
+            while len(known) <= max(j, 2 * len(self._known.get(bits, ()))):
                 known.append(known[-1] * ratio)
             self._known[bits] = known
         return known[j]

@@ -75,10 +75,11 @@ def _mirrored(rows: int, columns: int, epsilon: Fraction) -> Choice:
 def _rows(piece: Piece, rows: int, columns: int, epsilon: Fraction, turned: bool) -> Choice:
     @lru_cache(maxsize=1)
     def tables():
-        from trueup.noise.lattice_tables import Decisions, laplace_pairs, sizes
+        from trueup.noise.lattice_pairs import laplace_pairs
+        from trueup.noise.lattice_tables import Decisions, sizes
 
         decisions = Decisions()
-        return decisions, sizes(decisions, columns, epsilon), laplace_pairs(decisions, [epsilon])
+        return decisions, sizes(decisions, columns, epsilon), laplace_pairs(decisions, epsilon)
 
     def draw(count: int, words: Words):
         from trueup.kernel.lattice.tables import draw_tables
@@ -95,7 +96,7 @@ def _rows(piece: Piece, rows: int, columns: int, epsilon: Fraction, turned: bool
     factor = laplace_factor(epsilon)
     target = log_mass(piece.invariants, [factor] * (rows * columns))
     row = log_mass(np.ones((1, columns), np.int64), [factor] * columns)
-    tries = tries_for(target - (rows - 2) * row - (columns - 1) * pair_mass(epsilon))
+    tries = tries_for(target - (rows - 2) * row - (columns - 2) * pair_mass(epsilon) - pair_mass(2 * epsilon))
     return Choice("rows", "integer", tries, tries * (rows - 2) * columns * ROW / 2, draw)
 
 

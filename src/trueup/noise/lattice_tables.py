@@ -15,7 +15,6 @@ from functools import lru_cache
 import numpy as np
 
 from trueup.kernel.lattice.free import Lumps
-from trueup.kernel.lattice.tables import Pairs
 from trueup.kernel.lattice.tape import Coins, Steps
 from trueup.noise.gaussian_table import GaussianTable
 from trueup.noise.geometric import FirstDigit
@@ -48,26 +47,26 @@ class Decisions:
         return Steps.of(len(self._families) - 1, tables, self.bits)
 
     def coins(
-        self, chances: Sequence[Chance], *, fades: bool = True, peaks: Sequence[int] | None = None
+        self, chances: Sequence[Chance], *, count: int = 0, peaks: Sequence[int] | None = None
     ) -> Coins:
-        """Tabulate families of coins, until their chances fade below `2^-bits` (or as far as 1,024 coins).
+        """Tabulate families of coins: so many, or, if 0, until their chances fade below `2^-bits`.
 
-        Chances fall from coin 0 on, or from the coins `peaks` on.
+        Chances that fade fall from coin 0 on, or from the coins `peaks` on.
         """
         self._families.append(list(chances))
         rows = [
-            self._floors(chance, fades, peak) for chance, peak in zip(chances, peaks or [0] * len(chances))
+            self._floors(chance, count, peak) for chance, peak in zip(chances, peaks or [0] * len(chances))
         ]
-        width = max(map(len, rows)) if fades else min(map(len, rows))
+        width, fades = max(map(len, rows)), not count
         stack = np.array([np.pad(row[:width], (0, max(0, width - len(row)))) for row in rows])
         return Coins(stack, fades, len(self._families) - 1, 64 - self.bits)
 
-    def _floors(self, chance: Chance, fades: bool, peak: int) -> np.ndarray:
+    def _floors(self, chance: Chance, count: int, peak: int) -> np.ndarray:
         floors = [0]
-        while fades or len(floors) < 1024:
+        while len(floors) < count or not count:
             k = len(floors)
             floors.append(decided(lambda bits, k=k: chance(k, bits).floor(self.bits), self.bits + 64))
-            if fades and k > peak and floors[-1] == 0:
+            if not count and k > peak and floors[-1] == 0:
                 break
         return np.array(floors, dtype=np.uint64)
 
@@ -154,17 +153,6 @@ def laplace_steps(decisions: Decisions, epsilons: Sequence[Fraction]) -> Steps:
     return decisions.steps([(law.cdf, law.support(decisions.bits)) for law in laws])
 
 
-def laplace_pairs(decisions: Decisions, epsilons: Sequence[Fraction]) -> Pairs:
-    """Tabulate what splits a sum between two cells, for each epsilon."""
-    splits = [_Split(epsilon) for epsilon in epsilons]
-    return Pairs(
-        decisions.coins([split.cell for split in splits]),
-        decisions.coins([split.pair for split in splits]),
-        decisions.coins([split.inside for split in splits], fades=False),
-        decisions.steps([(split.beyond, split.reach(decisions.bits)) for split in splits]),
-    )
-
-
 def gaussian_steps(decisions: Decisions, variances: Sequence[Fraction]) -> Steps:
     """Tabulate discrete Gaussian laws."""
     laws = [GaussianTable(variance, word_bits=decisions.bits) for variance in variances]
@@ -242,40 +230,6 @@ class _Lump:
 
 def _times(x: Interval, numerator: int, denominator: int) -> Interval:
     return Interval(x.lo * numerator // denominator, -(-x.hi * numerator // denominator), x.bits)
-
-
-class _Split:
-    """Weights of one and two cells at `a = exp(-epsilon)`, `x = a^2` (see `kernel.lattice.tables`)."""
-
-    def __init__(self, epsilon: Fraction) -> None:
-        self.epsilon = epsilon
-        self._guard = 16 + 2 * int(1 / epsilon).bit_length()
-
-    def cell(self, k: int, bits: int) -> Interval:
-        return _exp_neg(k * self.epsilon, bits)
-
-    def pair(self, k: int, bits: int) -> Interval:
-        one, x = self._one_and_x(bits)
-        slope = (one - x) / (one + x)
-        return _exp_neg(k * self.epsilon, one.bits) * (one + Interval.exact(k, one.bits) * slope)
-
-    def inside(self, k: int, bits: int) -> Interval:
-        one, x = self._one_and_x(bits)
-        places = Interval.exact(k, one.bits)
-        return places / (places + (x + x) / (one - x))
-
-    def beyond(self, k: int, bits: int) -> Interval:
-        if k < 1:
-            return Interval.exact(0, bits)
-        return Interval.exact(1, bits) - _exp_neg(2 * k * self.epsilon, bits)
-
-    def reach(self, bits: int) -> range:
-        """Every k whose cdf is between 0 and `1 - 2^-bits`, and one more."""
-        return range(1, int(bits / (2 * self.epsilon)) + 2)
-
-    def _one_and_x(self, bits: int) -> tuple[Interval, Interval]:
-        bits += self._guard
-        return Interval.exact(1, bits), _exp_neg(2 * self.epsilon, bits)
 
 
 _exp_neg = lru_cache(maxsize=1 << 14)(exp_neg)

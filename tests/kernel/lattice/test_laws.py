@@ -9,6 +9,7 @@ import pytest
 from tests.reference.lattice import law_of, p_value, points, slow_free, table_margins, three_crossing_sums
 
 from trueup.errors import SpecError
+from trueup.kernel.lattice import tables
 from trueup.kernel.lattice.free import draw_free
 from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.lattice.sums import draw_sums
@@ -16,11 +17,11 @@ from trueup.kernel.lattice.tables import draw_tables
 from trueup.kernel.lattice.tape import run
 from trueup.noise import lattice_integer
 from trueup.noise.lattice import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
+from trueup.noise.lattice_pairs import laplace_pairs
 from trueup.noise.lattice_tables import (
     Decisions,
     HalfNorm,
     laplace_lumps,
-    laplace_pairs,
     laplace_steps,
     sizes,
 )
@@ -179,16 +180,22 @@ def test_rounding_and_missing_acceptance_are_rejected(mistake, rng):
     assert fits == (not mistake)
 
 
-@pytest.mark.parametrize("family", ["cells", "sums"])
-def test_a_table_without_acceptance_is_rejected(family, rng):
-    decisions, epsilon = Decisions(), Fraction(3, 2)
-    law, pairs = sizes(decisions, 3, epsilon), laplace_pairs(decisions, [epsilon])
-    sure = np.full((1, 4096), 2**64 - 1, np.uint64)
-    pairs = pairs._replace(**{family: getattr(pairs, family)._replace(floors=sure)})
+@pytest.mark.parametrize(
+    "mistake",
+    ["none", "CELL sure", "SUM sure", "GAP sure", "END sure", "TAIL never", "SHARE sure", "SHARE never"],
+)
+def test_a_table_with_a_wrong_coin_is_rejected(mistake, rng):
+    decisions, epsilon = Decisions(), Fraction(3, 5)
+    law, pairs = sizes(decisions, 3, epsilon), laplace_pairs(decisions, epsilon)
+    if mistake != "none":
+        name, outcome = mistake.split()
+        family = "lasting" if name in ("TAIL", "SHARE") else "fading"
+        getattr(pairs, family).floors[getattr(tables, name), 1:] = 2**64 - 1 if outcome == "sure" else 0
     arguments = (3, 3, law, np.zeros(64, np.uint64), pairs)
-    drawn = run(draw_tables, arguments, (DRAWS, 9), rng.bytes, decisions.settle).vectors
-    vectors = points(TABLE, [2, 5, 6, 7, 8], 6)
-    assert p_value(drawn, vectors, law_of(vectors, l1(1.5))) < FALSE_ALARM
+    drawn = run(draw_tables, arguments, (4 * DRAWS, 9), rng.bytes, decisions.settle).vectors
+    vectors = points(TABLE, [2, 5, 6, 7, 8], 12)
+    fits = p_value(drawn, vectors, law_of(vectors, l1(0.6))) > FALSE_ALARM
+    assert fits == (mistake == "none")
 
 
 @pytest.mark.parametrize("bits", [11, 12])
@@ -200,7 +207,7 @@ def test_open_decisions_are_settled_exactly(bits, rng):
         settled.append(case[0])
         return decisions.settle(*case)
 
-    law, pairs = sizes(decisions, 3, epsilon), laplace_pairs(decisions, [epsilon])
+    law, pairs = sizes(decisions, 3, epsilon), laplace_pairs(decisions, epsilon)
     draws = 40_000
     drawn = run(
         draw_tables, (3, 3, law, np.zeros(64, np.uint64), pairs), (draws, 9), rng.bytes, settle

@@ -28,7 +28,7 @@ def draw_sums(tape, notes, state, sizes, scratch, out, done):
     return done
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, forceinline=True)
 def zero_sum(tape, notes, state, sizes, scratch, out):
     """Overwrite `out` by one vector that sums to zero."""
     k = invert(tape, notes, state, sizes, 0)
@@ -66,7 +66,7 @@ def compose(tape, state, k, sign, scratch, out):
         _at_stars(places, sign, scratch, out)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, forceinline=True)
 def _mark(marks, place, other):
     """Mark a place, or the other one if it is marked."""
     if marks[place >> 6] >> np.uint64(place & 63) & np.uint64(1):
@@ -74,7 +74,7 @@ def _mark(marks, place, other):
     marks[place >> 6] |= np.uint64(1) << np.uint64(place & 63)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, forceinline=True)
 def _between_bars(places, sign, scratch, out):
     """Add the numbers of places between marks; clear the marks."""
     cell, before = 0, -1
@@ -90,7 +90,7 @@ def _between_bars(places, sign, scratch, out):
     out[cell] += sign * (places - before - 1)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, forceinline=True)
 def _at_stars(places, sign, scratch, out):
     """Add one in the cell of each mark, the number of unmarked places before it; clear the marks."""
     stars = 0
@@ -103,7 +103,7 @@ def _at_stars(places, sign, scratch, out):
             stars += 1
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, forceinline=True)
 def _lowest(marks):
     """Return the place of the lowest set bit: a de Bruijn sequence times it shows it in the top six bits."""
     return _PLACES[np.int64(((marks & (~marks + np.uint64(1))) * _DE_BRUIJN) >> np.uint64(58))]
