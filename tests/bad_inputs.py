@@ -1,7 +1,6 @@
-"""Lines of `docs/bad-input.md` for what costs, caps, ledgers and plans refuse, and what assess refuses.
+"""Lines of `docs/bad-input.md` for what specs, costs, caps, ledgers and plans, assessments and others refuse.
 
-`python -m tests.bad_inputs` prints them; `test_bad_input.py` in `tests/ledger` and `tests/assess` hold the page to
-them.
+`python -m tests.bad_inputs` prints them; the files `test_bad_input.py` hold the page to them.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from tests.by_blocks.bad_input import BAD as BAD_BY_BLOCKS
 from tests.infer.bad_input import BAD as BAD_INFER
 from tests.ledger.bad_input import BAD
 from tests.ledger.helpers import ledger_at, release
+from tests.model.bad_input import BAD as BAD_SPECS
 
 from trueup.errors import TrueupError
 
@@ -46,6 +46,11 @@ def assess_rows() -> list[str]:
     return [row(what, call) for what, call, *_ in BAD_ASSESSMENTS]
 
 
+def spec_rows() -> list[str]:
+    """All lines of the table of specs."""
+    return [row(what, call) for what, call in BAD_SPECS]
+
+
 def infer_rows() -> list[str]:
     """All lines of the table of posteriors."""
     return [row(what, call) for what, _, _, call in BAD_INFER]
@@ -63,4 +68,4 @@ def row_by_blocks(what, call) -> str:
 
 
 if __name__ == "__main__":
-    print("\n".join([*rows(), *assess_rows(), *infer_rows(), *rows_by_blocks()]))
+    print("\n".join([*spec_rows(), *rows(), *assess_rows(), *infer_rows(), *rows_by_blocks()]))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
+from tests.model.bad_input import SPEC
 
 from trueup.errors import SpecError
 from trueup.model.build import build_cells, build_constraints
@@ -18,36 +20,6 @@ from trueup.model.tree import Tree
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
-
-SPEC = """
-format = 1
-title = "Areas"
-[table]
-name = "areas"
-kind = "counts"
-counts = "person"
-count = "n"
-keys = "public"
-[privacy]
-unit = "person"
-neighbours = "add-remove"
-[[level]]
-name = "all"
-[[level]]
-name = "area"
-column = "area"
-[[attribute]]
-name = "sex"
-values = ["female", "male"]
-[[query]]
-name = "total"
-epsilon = { all = "0.1", area = "1/3" }
-[[query]]
-name = "by sex"
-attributes = ["sex"]
-levels = ["area"]
-epsilon = 1
-"""
 
 
 def test_budgets_are_exact():
@@ -162,6 +134,16 @@ def test_rules_hold_for_real_counts_to_within_their_accuracy_and_for_whole_ones_
     assert not violations(constraints, np.array([1.9, 1.0, 1.85 + 1e-9]))  # 5.7 = 5.7; truncated: 4 > 3
     assert violations(constraints, np.array([2**53, 0, 3 * 2**52 + 1])) == broken
     assert not violations(constraints, np.array([2**53, 0, 3 * 2**52]))
+
+
+@pytest.mark.parametrize("wrong", ["1", "1.5", "true", '"x"', "[]", "[1]", "{}", "{ x = 1 }", "1979-05-27"])
+@pytest.mark.parametrize("key", ["table", "privacy", "level", "query", "attribute", "constraints", "title"])
+def test_no_message_is_in_the_words_of_the_library(key, wrong):
+    parts = {"format": "1", "title": '"T"', "table": "3", "privacy": "3", "level": "3", "query": "3"}
+    text = "\n".join(f"{k} = {v}" for k, v in {**parts, key: wrong}.items())
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text)
+    assert not re.search(r"Input|instance|valid|dict|tuple|\bstr\b", str(caught.value))
 
 
 def test_all_mistakes_are_told_at_once():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -71,9 +72,16 @@ def parse_linear(text: str) -> Linear:
         raise reader.error("does not parse", error.offset or 1, _FORM) from None
     except ValueError:
         raise reader.error("holds a null character", 1, _FORM) from None
+    except (RecursionError, MemoryError):
+        raise reader.error("is nested too deeply", 1, _FORM) from None
     if not isinstance(body, ast.Compare) or len(body.ops) != 1 or type(body.ops[0]) not in _SENSES:
         raise reader.error("is not one comparison", body.col_offset + 1, _FORM)
-    terms = _add(reader.terms(body.left), reader.terms(body.comparators[0]), -1)
+    try:
+        terms = _add(reader.terms(body.left), reader.terms(body.comparators[0]), -1)
+    except RecursionError:
+        raise reader.error("is nested too deeply", 1, _FORM) from None
+    if any(max(abs(c.numerator), c.denominator) > _LARGEST for c in terms.values()):
+        raise reader.error("holds a number beyond 2^62", 1, "numbers that counts can reach")
     bound = -terms.pop(_CONSTANT, Fraction(0))
     coefficients = {name: c for name, c in terms.items() if c}
     if not coefficients:
@@ -100,6 +108,8 @@ def parse_sum(text: str) -> dict[str, Fraction]:
     return dict(row.coefficients)
 
 
+_LARGEST = 2**62
+_VAST = re.compile(r"e[+-]?\d{4,}$", re.IGNORECASE)  # Fraction("1e1000000000") would fill the memory
 _FORM = "a linear comparison with ==, <= or >=, such as 'under18 + over18 >= 2 * families'"
 
 
@@ -131,6 +141,10 @@ class _Reader:
 
     def _number(self, node: ast.expr) -> Fraction:
         written = (ast.get_source_segment(self.text, node) or "").replace("_", "")
+        if _VAST.search(written):
+            raise self.error(
+                "holds a number beyond 2^62", node.col_offset + 1, "numbers that counts can reach"
+            )
         try:
             return Fraction(written)
         except ValueError:

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from trueup.errors import SpecError
+from trueup.model.faults import fault_text
 
 
 class Named(Protocol):
@@ -55,7 +56,7 @@ def make(kinds: Sequence[type[M]], noun: str, name: str, parameters: Mapping[str
         first = error.errors()[0]
         if isinstance(cause := first.get("ctx", {}).get("error"), SpecError):
             raise cause from None
-        raise SpecError(": ".join([f"method '{name}'", *map(str, first["loc"][:1]), first["msg"]])) from None
+        raise SpecError(f"method '{name}': {fault_text({**first, 'loc': first['loc'][:1]})}") from None
 
 
 def entry_of(entry: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:

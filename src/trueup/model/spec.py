@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.json_schema import WithJsonSchema
 
 from trueup.errors import SpecError
+from trueup.model.faults import fault_text, innermost
 from trueup.model.linear import parse_linear, parse_sum
 from trueup.noise import law_named
 from trueup.noise.cost import Currency
@@ -41,7 +42,11 @@ Budget = Annotated[
 """An exact amount for every level that the query names, or one amount per level."""
 
 
-Limit = int | Annotated[str, Field(min_length=1)] | None
+Name = Annotated[str, Field(pattern=r"\S")]
+"""A name that can be seen."""
+_LARGEST = 2**62
+"""What a count may be at most; see `trueup.io.whole`."""
+Limit = Annotated[int, Field(ge=-_LARGEST, le=_LARGEST)] | Name | None
 """A limit of all groups of a margin, or the name of a public column with one for each place."""
 
 
@@ -54,32 +59,32 @@ class Part(BaseModel):
 class Level(Part):
     """One level of the hierarchy; the first is the root and has no column."""
 
-    name: str
-    column: str | None = None
+    name: Name
+    column: Name | None = None
     prefix: int | None = Field(None, gt=0, description="take this many leading characters of the column")
-    label: str | None = Field(None, description="column with readable names of the places")
+    label: Name | None = Field(None, description="column with readable names of the places")
 
 
 class Parents(Part):
     """A hierarchy given by parent pointers, with one row for every place."""
 
-    id: str
-    parent: str
+    id: Name
+    parent: Name
 
 
 class RecodePart(Part):
     """A named grouping of an attribute's values."""
 
-    name: str
+    name: Name
     groups: dict[str, tuple[str, ...]] = Field(description="for every group, the values it holds")
 
 
 class AttributePart(Part):
     """An attribute with its public domain."""
 
-    name: str
+    name: Name
     values: tuple[str, ...] = Field(min_length=1)
-    column: str | None = Field(None, description="column of the table; by default the attribute's name")
+    column: Name | None = Field(None, description="column of the table; by default the attribute's name")
     partition: bool = Field(True, description="each unit falls under exactly one value")
     recodes: tuple[RecodePart, ...] = Field((), alias="recode", description="groupings that margins may name")
 
@@ -127,10 +132,10 @@ class CellColumn(Part):
 class Table(Part):
     """The confidential table."""
 
-    name: str = Field(description="the dataset's declared name; budgets are kept under it")
+    name: Name = Field(description="the dataset's declared name; budgets are kept under it")
     kind: Literal["counts", "records"]
-    counts: str = Field(description="what one count stands for: person, household, ...")
-    count: str | None = Field(None, description="the column of counts of a long table")
+    counts: Name = Field(description="what one count stands for: person, household, ...")
+    count: Name | None = Field(None, description="the column of counts of a long table")
     cells: tuple[CellColumn, ...] = Field((), alias="cell", description="the columns of a wide table")
     keys: Literal["public", "confidential"] = "confidential"
     file: str | None = None
@@ -152,21 +157,21 @@ class Table(Part):
 class Contribution(Part):
     """How far one unit of privacy reaches into the groups of a query."""
 
-    cells: int = Field(gt=0, description="how many groups one unit can touch")
-    each: int = Field(1, gt=0, description="by how much it can change each of them")
+    cells: int = Field(gt=0, le=_LARGEST, description="how many groups one unit can touch")
+    each: int = Field(1, gt=0, le=_LARGEST, description="by how much it can change each of them")
 
 
 class Privacy(Part):
     """The unit of privacy and the neighbour relation."""
 
-    unit: str
+    unit: Name
     neighbours: Literal["add-remove", "replace"]
 
 
 class Query(Part):
     """One marginal, measured at one or more levels, each with its own exact budget."""
 
-    name: str
+    name: Name
     attributes: tuple[str, ...] = ()
     noise: str = "discrete-laplace"
     levels: tuple[str, ...] = ()
@@ -179,7 +184,8 @@ class Query(Part):
     def _budgeted(self):
         if (self.epsilon is None) == (self.rho is None):
             raise ValueError("give either `epsilon` or `rho`")
-        if isinstance(self.epsilon or self.rho, dict) == bool(self.levels):
+        amount = self.rho if self.epsilon is None else self.epsilon
+        if amount == {} or isinstance(amount, dict) == bool(self.levels):
             raise ValueError(
                 "name the levels once: `levels = [...]` with one budget, or a budget for each level"
             )
@@ -217,6 +223,12 @@ class BoundPart(MarginPart):
     upper: Limit = Field(None, description="likewise")
     where: dict[str, str] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _limited(self):
+        if self.lower is None and self.upper is None:
+            raise ValueError("a bound gives neither `lower` nor `upper`")
+        return self
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the geography file that hold its limits."""
@@ -245,7 +257,7 @@ class ConstraintsPart(Part):
 
     nonnegative: bool = True
     invariants: tuple[MarginPart, ...] = ()
-    zeros: tuple[dict[str, str], ...] = ()
+    zeros: tuple[Annotated[dict[str, str], Field(min_length=1)], ...] = ()
     bounds: tuple[BoundPart, ...] = ()
     linear: tuple[LinearPart, ...] = ()
 
@@ -306,6 +318,7 @@ class Spec(Part):
             self._refuse_misnamed(margin[1], where)
         self._conditions_are_known()
         self._cells_cover()
+        self._parameters_have_a_method()
         return self
 
     def _levels_have_columns(self) -> None:
@@ -373,6 +386,11 @@ class Spec(Part):
         for name, value in (pair for condition in every for pair in condition.items()):
             _known(value, list(domains[name]), f"value of '{name}'", "a condition")
 
+    def _parameters_have_a_method(self) -> None:
+        if self.reconcile and "method" not in self.reconcile:
+            name = next(iter(self.reconcile))
+            raise ValueError(f"[reconcile] gives '{name}' without the method that it is a parameter of")
+
     def _cells_cover(self) -> None:
         if not self.table.cells:
             return
@@ -401,7 +419,7 @@ def parse_spec(text: str) -> Spec:
         raise SpecError(f"the spec is not TOML: {error}") from None
     except ValidationError as error:
         raise SpecError(
-            "the spec has mistakes: " + "; ".join(_describe(e) for e in _innermost(error.errors())),
+            "the spec has mistakes: " + "; ".join(map(fault_text, innermost(error.errors()))),
             remedy="correct them; `trueup schema` lists every key",
         ) from None
 
@@ -431,24 +449,6 @@ def read_spec_text(path: str | Path) -> str:
         raise SpecError(f"cannot read the spec '{path}': {error.strerror}") from None
     except UnicodeDecodeError:
         raise SpecError(f"the spec '{path}' is not text") from None
-
-
-def _innermost(errors: list[Any]) -> list[Any]:
-    """Drop an error of a part where an error inside that part caused it."""
-    places = [error["loc"] for error in errors]
-    return [e for e in errors if not any(p != e["loc"] and p[: len(e["loc"])] == e["loc"] for p in places)]
-
-
-def _describe(error: Any) -> str:
-    where = ".".join(str(part) for part in error["loc"]) or "spec"
-    if error["type"] == "extra_forbidden":
-        return f"{where} is not a key of the spec"
-    if error["type"] == "missing":
-        return f"{where} is missing" + _CHOICES.get(where, "")
-    return f"{where}: {str(error['msg']).removeprefix('Value error, ').rstrip('.')}"
-
-
-_CHOICES = {"privacy.neighbours": ": write 'add-remove' or 'replace'"}
 
 
 def _refuse_alike(what: str, names: list[str]) -> None:
