@@ -6,7 +6,8 @@ interior-point solvers PIQP up to about 10,000 variables and Clarabel above. Lea
 numbers go to HiGHS. A whole-number fit with a convex loss is a mixed-integer linear program: the loss is replaced by
 its increments between integers in a window around the continuous solution, which is exact at integers.
 
-No solver's word is taken for it: the residual of every row is recomputed from the returned point.
+No solver's word is taken for it: the residual of every row is recomputed from the returned point, least squares are
+finished by `active_set`, which proves the optimum, and what branch and bound claims is held against its lower bound.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import numpy as np
 import scipy  # its parts load when first used
 
 from trueup.errors import TrueupError
+from trueup.kernel.active_set import optimum_near
+from trueup.kernel.fit import Fit
 from trueup.kernel.polyhedron import Polyhedron, between, box
 
 PIQP_VARIABLES = 10_000
@@ -28,29 +31,11 @@ Loss = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Fit:
-    """Measured sums of n counts: matrix (q, n), values (q,), weights 1 / variance (q,)."""
-
-    matrix: scipy.sparse.csr_array
-    values: np.ndarray
-    weights: np.ndarray
-
-    def objective(self, x: np.ndarray) -> float:
-        """Weighted sum of squared deviations."""
-        return float(self.weights @ (self.matrix @ x - self.values) ** 2)
-
-    def shuffled(self, order: np.ndarray, rng: np.random.Generator) -> Fit:
-        """The same in another order: cell `order[i]` comes i-th, and measured sums come at random."""
-        rows = rng.permutation(self.values.size)
-        return Fit(self.matrix[rows][:, order], self.values[rows], self.weights[rows])
-
-
-@dataclass(frozen=True)
 class Answer:
     """A point, its status ("solved" or the reason why not) and its recomputed residual (counts).
 
     `gap` is the proved relative distance from the optimum of the program that was solved (0 where it is exact,
-    None where the solver proved nothing), `objective` that program's value at the point.
+    None where nothing was proved), `objective` that program's value at the point, with weights relative to the least.
     """
 
     x: np.ndarray
@@ -108,8 +93,10 @@ def least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
     >>> least_squares(p, fit).x.round(6) + 0.0
     array([3., 0.])
     """
-    n, q = polyhedron.cells, fit.values.size
-    cost = scipy.sparse.diags_array(np.concatenate([np.zeros(n), fit.weights]), format="csc")
+    n, q, fit = polyhedron.cells, fit.values.size, fit.relative()
+    # The solvers end where the narrowest noise is settled, so its weight is 1; what they leave, `optimum_near` does.
+    loss = fit.weights / fit.weights.max(initial=1.0)
+    cost = scipy.sparse.diags_array(np.concatenate([np.zeros(n), loss]), format="csc")
     equal = scipy.sparse.block_array(
         [[polyhedron.equal, None], [fit.matrix, -scipy.sparse.eye_array(q)]], format="csc"
     )
@@ -119,55 +106,12 @@ def least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
     )
     floor = np.concatenate([np.full(n, 0.0 if polyhedron.nonnegative else -np.inf), np.full(q, -np.inf)])
     point, said = _interior_point(cost, equal, right, ranged, polyhedron.lower, polyhedron.upper, floor)
-    x = point[:n] if said else _polished(polyhedron, fit, point[:n])
-    residual = polyhedron.residual(x)
-    return Answer(x, _status(residual, polyhedron, said), residual, fit.objective(x))
-
-
-def _polished(polyhedron: Polyhedron, fit: Fit, x: np.ndarray) -> np.ndarray:
-    """The exact optimum on the constraints that an interior point nearly touches, if it is feasible and no worse.
-
-    An interior point stops about the square root of its tolerance short of a bound whose multiplier vanishes.
-    """
-    value, rows, (low, high) = fit.objective(x), polyhedron.matrix, polyhedron.bounds
-    cells = scipy.sparse.csr_array(scipy.sparse.eye_array(x.size))
-    for width in (1e-8, 1e-6, 1e-4, 1e-3):
-        near = width * polyhedron.scale
-        at_low, at_high = rows @ x - low <= near, high - rows @ x <= near
-        empty = (x <= near) & polyhedron.nonnegative
-        active = scipy.sparse.csr_array(scipy.sparse.vstack([rows[at_low | at_high], cells[empty]]))
-        sides = np.concatenate([np.where(at_low, low, high)[at_low | at_high], np.zeros(empty.sum())])
-        trial = _on_face(fit, active, sides, x.size)
-        if trial is None:
-            continue
-        worse = fit.objective(trial) - value > 1e-9 * (1 + value)
-        if not worse and polyhedron.residual(trial) <= 1e-9 * polyhedron.scale:
-            return trial
-    return x
-
-
-def _on_face(fit: Fit, active: scipy.sparse.csr_array, sides: np.ndarray, n: int) -> np.ndarray | None:
-    """Least squares of a fit on `active x = sides`: its optimality system, slightly regularised, then refined."""
-    q, m = fit.values.size, sides.size
-    weight = scipy.sparse.diags_array(1 / fit.weights)
-    system = scipy.sparse.block_array(
-        [
-            [None, fit.matrix.T, active.T],
-            [fit.matrix, -weight, None],
-            [active, None, scipy.sparse.csr_array((m, m))],
-        ],
-        format="csc",
-    )
-    regular = scipy.sparse.diags_array(np.concatenate([np.full(n, 1e-9), np.zeros(q), np.full(m, -1e-9)]))
-    right = np.concatenate([np.zeros(n), fit.values, sides])
-    try:
-        factor = scipy.sparse.linalg.splu(scipy.sparse.csc_matrix(system + regular))
-    except RuntimeError:
-        return None
-    point = np.zeros(right.size)
-    for _ in range(6):
-        point += factor.solve(right - system @ point)
-    return point[:n] if np.isfinite(point).all() else None
+    near = point[:n]
+    best = optimum_near(polyhedron, fit, near) if np.isfinite(near).all() else None
+    if best is not None:
+        return Answer(best, "solved", polyhedron.residual(best), fit.objective(best))
+    residual = polyhedron.residual(near)
+    return Answer(near, _status(residual, polyhedron, said), residual, fit.objective(near), None)
 
 
 def _status(residual: float, polyhedron: Polyhedron, said: str = "") -> str:
@@ -257,6 +201,7 @@ def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
     >>> least_absolute(p, fit).x.round(6)
     array([2., 1.])
     """
+    fit = fit.relative()
     vertex, optima = _absolute_vertex(polyhedron, fit)
     if vertex.status != "solved":
         return vertex
@@ -302,9 +247,9 @@ def _optima(polyhedron: Polyhedron, fit: Fit, answer, below: np.ndarray, above: 
     """All optima of a linear program, from one optimal dual."""
     n = polyhedron.cells
     price = answer.eqlin.marginals[polyhedron.sums.size :]
-    slack = 1e-7 * max(1.0, float(fit.weights.max()))
-    low = fit.values + np.where(price >= fit.weights - slack, -np.inf, 0.0)
-    high = fit.values + np.where(price <= slack - fit.weights, np.inf, 0.0)
+    slack = 1e-7  # the least weight is 1
+    low = fit.values + np.where(price >= (1 - slack) * fit.weights, -np.inf, 0.0)
+    high = fit.values + np.where(price <= (slack - 1) * fit.weights, np.inf, 0.0)
     lower, upper = polyhedron.lower.copy(), polyhedron.upper.copy()
     active = np.abs(answer.ineqlin.marginals) > slack
     lower[above] = np.where(active[: above.sum()], upper[above], lower[above])
@@ -396,10 +341,16 @@ def whole_fit(
         return Answer(np.full(n, np.nan), empty, np.inf, np.inf, None)
     x = np.rint(answer.x[:n])
     residual = polyhedron.residual(x)
-    gap = float(answer.mip_gap) if answer.mip_gap is not None else 0.0
-    said = "" if answer.status == 0 else f"HiGHS stopped early with a relative gap of {gap:.2g}"
     total = float(loss(fit.matrix @ x - fit.values).sum())
+    gap = _gap(total, float(loss(base).sum()) + float(answer.mip_dual_bound))
+    said = "" if answer.status == 0 else f"HiGHS stopped early with a relative gap of {gap:.2g}"
     return Answer(x, _status(residual, polyhedron, said), residual, total, gap)
+
+
+def _gap(total: float, bound: float) -> float:
+    """How far a loss may be above its lower bound, relative to it or to a loss of 1; rounding aside."""
+    gap = (total - bound) / max(1.0, abs(bound))
+    return gap if gap > 1e-8 else 0.0
 
 
 def whole_widening(
@@ -446,6 +397,8 @@ def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) ->
     >>> whole_nearest(p, fit).x
     array([2., 1., 3.])
     """
+
+    fit = fit.relative()
 
     def absolute(d: np.ndarray) -> np.ndarray:
         return fit.weights * np.abs(d)

@@ -18,9 +18,10 @@ import numpy as np
 import scipy  # its parts load when first used
 from numba import njit
 
+from trueup.kernel.fit import Fit
 from trueup.kernel.margins import Margin, residual
 from trueup.kernel.polyhedron import Polyhedron, between, box, margins_polyhedron
-from trueup.kernel.programs import Answer, Fit, whole_widening
+from trueup.kernel.programs import Answer, whole_widening
 from trueup.kernel.transport import SNAP, round_children
 
 EXACT_CELLS = 1000

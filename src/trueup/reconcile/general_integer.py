@@ -8,8 +8,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel.fit import Fit
 from trueup.kernel.polyhedron import Polyhedron
-from trueup.kernel.programs import Answer, Fit, Loss, in_any_order, least_squares, whole_widening
+from trueup.kernel.programs import Answer, Loss, in_any_order, least_squares, whole_widening
 from trueup.model.constraints import STRUCTURES
 from trueup.reconcile.on_linear import LinearMethod, LinearProblem
 

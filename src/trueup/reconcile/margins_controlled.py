@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel.fit import Fit
 from trueup.kernel.margins import margin_of, nearest
 from trueup.kernel.polyhedron import margins_polyhedron
-from trueup.kernel.programs import Answer, Fit, whole_widening
+from trueup.kernel.programs import Answer, whole_widening
 from trueup.kernel.transport import SNAP, round_children
 from trueup.kernel.whole_tables import EXACT_CELLS, whole_table
 from trueup.model.release import Solution

@@ -12,14 +12,16 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.fit import Fit
 from trueup.kernel.polyhedron import Polyhedron
-from trueup.kernel.programs import Answer, Fit
+from trueup.kernel.programs import Answer
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, LinearRule, name_mask
 from trueup.model.measurements import Measured, split
 from trueup.model.nested import canonical
 from trueup.model.release import Solution
 from trueup.reconcile.method import Method
+from trueup.reconcile.span import OF_PROGRAMS, refuse_wide_span
 
 INTEGER_CONFLICT_ROWS = 400  # above this, a conflict of whole numbers alone is not narrowed down
 
@@ -59,11 +61,11 @@ class LinearProblem:
         )
 
     def fit(self, values: NDArray) -> Fit:
-        """The measured sums of one row of values `(q,)`, weighted by 1 / variance."""
+        """The measured sums of one row of values `(q,)`, weighted by 1 / variance relative to the widest noise."""
         pairs = [(h, v) for h, v in zip(self.headers, self._split(values), strict=True) if not h.exact]
         measured = np.concatenate([np.zeros(0), *(v for _, v in pairs)])
         weights = np.concatenate([np.zeros(0), *(np.full(len(v), 1 / h.law.variance) for h, v in pairs)])
-        return Fit(self.fit_matrix, measured, weights)
+        return Fit(self.fit_matrix, measured, weights).relative()
 
     def polyhedron(self, values: NDArray) -> Polyhedron:
         """The constraints, with the exact values of one row `(q,)`."""
@@ -172,6 +174,7 @@ class LinearMethod(Method):
         """Write everything as rows."""
         problem = LinearProblem(constraints, tuple(headers))
         refuse_unmeasured(problem)
+        refuse_wide_span(headers, OF_PROGRAMS)
         return problem
 
     @abstractmethod
