@@ -170,8 +170,8 @@ def render_bundle(folder: str | Path, *, publish: bool = False) -> str:
 
 
 def _render_public(source: Path) -> str:
-    _, spec = bundle.read_spec(source)
     manifest = bundle.read_manifest(source)
+    _, spec = bundle.read_spec(source)
     if manifest.get("layout") == bundle.BLOCKS:
         return report.render(read_manifest(manifest, str(source)), spec, ledger=manifest["ledger"])
     read = bundle.read_measurements if manifest["kind"] == "measurements" else read_release

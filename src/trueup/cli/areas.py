@@ -39,7 +39,6 @@ def register(app: typer.Typer) -> None:
         if as_json:
             print_json({"out": str(out), "areas": made})
             return
-        print(
-            f"{made:,} areas, summed from released counts: nothing was measured for them, and it costs no privacy."
-        )
+        areas = "one area" if made == 1 else f"{made:,} areas"
+        print(f"Summed from released counts for {areas}: nothing was measured, and it costs no privacy.")
         print(f"Table: {out}")

@@ -89,7 +89,9 @@ def _say_error(text: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    Console(stderr=True, highlight=False).print(Text("error: ", style="bold red") + Text(text))
+    console = Console(stderr=True, highlight=False)
+    # A log is searched line by line, so off the terminal a message is one line.
+    console.print(Text("error: ", style="bold red") + Text(text), soft_wrap=not console.is_terminal)
 
 
 def print_json(value: Any) -> None:

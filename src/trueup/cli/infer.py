@@ -34,7 +34,7 @@ Chosen = Annotated[
     ),
 ]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes that share a large tree.")]
-Show = Annotated[int, typer.Option("--show", help="Rows to print of each table.")]
+Show = Annotated[int, typer.Option("--show", min=0, help="Rows to print of each table.")]
 
 
 def register(app: typer.Typer) -> None:

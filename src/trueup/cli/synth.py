@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -60,9 +61,7 @@ def register(app: typer.Typer) -> None:
                 {"out": str(out), "table": table, "units": people, "places": places, "regions": len(made)}
             )
             return
-        print(
-            f"Synthetic: {people:,} units in {places:,} places, {len(made)} region(s). None of them exists."
-        )
-        print(
-            f"To release: trueup release {spec} --data {out / table} --geography {out / 'places'} --out NEW"
-        )
+        regions = "one region" if len(made) == 1 else f"{len(made)} regions"
+        print(f"Synthetic: {people:,} units in {places:,} places, {regions}. None of them exists.")
+        given = (str(spec), "--data", str(out / table), "--geography", str(out / "places"))
+        print(f"To release: trueup release {shlex.join(given)} --out NEW")

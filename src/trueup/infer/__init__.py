@@ -81,7 +81,7 @@ def infer(
     Raises
     ------
     SpecError
-        If the method does not fit, the posterior is improper, or the level is no probability.
+        If the method does not fit, the posterior is improper, the level is no probability, or nothing is to be drawn.
     InfeasibleError
         If no counts satisfy the constraints; it names labels.
     ConvergenceError
@@ -109,6 +109,7 @@ def infer(
     ([2.0, 4.5], (1, 1000, 2))
     """
     refuse_level(level)
+    _refuse_draws(draws)
     measured = source.measurements if isinstance(source, Release) else source
     entry = dict(spec.infer) if isinstance(spec, Spec) else {}
     constraints = build_constraints(spec, measured.cells, measured.bounds) if isinstance(spec, Spec) else spec
@@ -126,6 +127,11 @@ def infer(
     noisy = None if chosen.released else _finest_values(measured)
     released = source.counts if isinstance(source, Release) else None
     return Posterior(measured.cells, drawn, describe(chosen), measured.digest, level, ratios, noisy, released)
+
+
+def _refuse_draws(draws: int) -> None:
+    if draws < 1:
+        raise SpecError(f"{draws} draws are asked for", needed="at least 1")
 
 
 def _refuse_workers(method: Method, workers: int, executor: Executor | None) -> None:

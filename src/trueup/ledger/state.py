@@ -131,7 +131,7 @@ class State:
             raise BudgetError(
                 f"analyst '{request.analyst}' has no cap on dataset '{request.dataset}'",
                 needed=f"one of {', '.join(analysts)}",
-                remedy="give the analyst a cap with `trueup budget init --analyst`",
+                remedy="give the analyst a cap with `trueup budget init --analyst-cap`",
             )
 
     def _open(self, entry: Entry) -> None:

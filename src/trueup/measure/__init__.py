@@ -95,10 +95,13 @@ def public_cells(spec: Spec, data: Any = None, geography: Any = None) -> Cells:
     """
     places = geography if geography is not None else data if spec.table.keys == "public" else None
     if places is None and len(spec.levels) > 1:
+        public = spec.table.keys == "public"
         raise DataError(
-            "no public geography is given, and the spec does not declare the keys of the table public",
+            "no public geography is given"
+            + ("" if public else ", and the spec does not declare the keys of the table public"),
             needed="the list of all places",
-            remedy='give --geography FILE, or write keys = "public" under [table] for a table of counts',
+            remedy="give --geography FILE"
+            + ("" if public else ', or write keys = "public" under [table] for a table of counts'),
         )
     return build_cells(spec, places if isinstance(places, Tree) else read_tree(spec, places))
 

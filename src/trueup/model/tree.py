@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import DataError
+from trueup.errors import DataError, SpecError
 
 Keys = dict[str, NDArray]
 
@@ -145,7 +145,9 @@ class Tree:
         return tuple(int(size) for size in np.diff(self.level_ptr))
 
     def level(self, name: str) -> int:
-        """Return the position of a level by its name."""
+        """Return the position of a level by its name; SpecError if there is none of that name."""
+        if name not in self.levels:
+            raise SpecError(f"there is no level '{name}'", needed=f"one of {', '.join(self.levels)}")
         return self.levels.index(name)
 
     @cached_property

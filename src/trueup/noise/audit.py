@@ -16,6 +16,7 @@ from trueup.noise.base import IntegerLaw
 from trueup.noise.base import draws as checked_draws
 from trueup.noise.cost import Sensitivity
 from trueup.noise.first_words import FirstWords, check_first_words
+from trueup.noise.lattice import OnLattice
 from trueup.noise.law import Integers, Reals, Words
 
 _BLOCK = 1 << 22
@@ -135,6 +136,8 @@ def audit(
 def _refuse_unsuitable(law: Any, size: int, delta: float | None, confidence: float) -> None:
     if not isinstance(law, IntegerLaw) or law.support == (0, 0):
         raise SpecError(f"law {law.name!r} draws nothing", needed="a law on the integers that adds noise")
+    if isinstance(law, OnLattice):
+        raise SpecError(f"law {law.name!r} draws vectors that keep invariants", needed="a law of one count")
     if checked_draws(size) < 1000:
         raise SpecError(f"{size} draws are asked for", needed="at least 1,000")
     if not 0.5 < confidence < 1 or not 0 <= (delta or 0) < 1:

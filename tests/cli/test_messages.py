@@ -1,0 +1,86 @@
+"""What commands say after natural mistakes: one line off the terminal, with a remedy that works."""
+
+from __future__ import annotations
+
+import shlex
+
+import numpy as np
+import pytest
+from tests.areas import SPEC, write_areas
+from tests.cli.test_commands import run
+
+import trueup
+from trueup import Margin
+from trueup.errors import SpecError
+from trueup.measure import public_cells, simulate
+from trueup.measure.plan import plan_measurements
+
+
+@pytest.fixture(scope="module")
+def areas(tmp_path_factory):
+    """Return a spec, a table and the folder they are in, whose name holds a space and no ASCII."""
+    folder = tmp_path_factory.mktemp("a folder with 'é")
+    return *write_areas(folder), folder
+
+
+def test_off_the_terminal_a_message_is_one_line(areas):
+    spec, _, folder = areas
+    done = run("release", spec, "--data", folder / ("x" * 100 + ".csv"), "--out", folder / "out")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "x" * 100 in done.stderr
+
+
+def test_the_line_that_synth_prints_is_a_command(areas):
+    spec, _, folder = areas
+    done = run(
+        "synth",
+        spec,
+        *["--state", "Wyoming", "--blocks", "6", "--persons", "90", "--out"],
+        folder / "made up",
+    )
+    assert done.returncode == 0, done.stderr
+    line = done.stdout.split("To release: trueup ")[1].strip()
+    assert run(*shlex.split(line.replace("NEW", shlex.quote(str(folder / "out"))))).returncode == 0
+
+
+def test_explain_names_the_option_that_is_missing_and_no_key_that_is_there(areas):
+    done = run("explain", areas[0])
+    assert done.returncode == 2
+    assert "give --geography FILE." in done.stderr
+    assert "keys" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["areas.csv", "."])
+def test_a_report_of_something_else_says_that_it_is_no_bundle(areas, name):
+    folder = areas[2]
+    done = run("report", folder / name, "--out", folder / "page.html")
+    assert done.returncode == 2
+    assert "is not a bundle" in done.stderr
+
+
+def test_an_analyst_without_a_cap_is_told_the_option_that_gives_one(areas):
+    spec, table, folder = areas
+    caps = ("--cap", "epsilon=2", "--analyst-cap", "ana:epsilon=1")
+    assert run("budget", "init", folder / "l.db", "--dataset", "areas", *caps).returncode == 0
+    asked = ("--data", table, "--out", folder / "never", "--ledger", folder / "l.db", "--analyst", "bob")
+    done = run("release", spec, *asked)
+    assert done.returncode == 2
+    assert "`trueup budget init --analyst-cap`" in done.stderr
+
+
+def test_a_law_on_a_lattice_is_not_audited_count_by_count():
+    done = run("audit", "lattice-laplace", "--epsilon", "1")
+    assert done.returncode == 2
+    assert "draws vectors that keep invariants" in done.stderr
+
+
+def test_tables_and_draws_that_cannot_be_are_refused_by_name(areas):
+    spec = trueup.parse_spec(SPEC)
+    cells = public_cells(spec, areas[1])
+    noisy = simulate(cells, np.zeros(3, np.int64), *plan_measurements(spec, cells), np.random.default_rng(0))
+    with pytest.raises(SpecError, match="no level 'tract'"):
+        trueup.reconcile(spec, noisy).table(Margin("tract"))
+    for draws in (0, -1):
+        with pytest.raises(SpecError, match="draws are asked for"):
+            trueup.infer(spec, noisy, draws=draws)
