@@ -36,7 +36,7 @@ def test_a_made_up_country_is_released_and_summed_over_areas(tmp_path):
         "areas", tmp_path / "out", "--map", tmp_path / "map.csv", "--by", "", "--out", tmp_path / "sum.csv"
     )
     assert summed.returncode == 0, summed.stderr
-    assert "1 areas" in summed.stdout
+    assert "for one area:" in summed.stdout
     counts = polars.read_parquet(tmp_path / "out" / "public" / "counts" / "all.parquet")["count"].to_list()
     assert polars.read_csv(tmp_path / "sum.csv").rows() == [("everything", counts[0])]
 
