@@ -1,5 +1,9 @@
 """Worker processes: every item once in the answers, whatever happens to a worker."""
 
+import re
+import subprocess
+import sys
+
 import pytest
 from tests.run import tasks
 
@@ -52,3 +56,45 @@ def test_twins_of_one_task_publish_one_draw(pool, tmp_path):
     for attempt in range(10):
         draws = {answer for _, answer in pool.map(tasks.Draw(tmp_path / str(attempt)), range(4))}
         assert len(draws) == 1
+
+
+SCRIPT = """
+import sys
+{before}
+from trueup.run.local import LocalPool
+with LocalPool({workers}) as pool:
+    print(sorted(pool.map(abs, [-1, -2, -3])))
+"""
+
+
+def ran(folder, **parts):
+    """What a script without a guard says of itself."""
+    (folder / "script.py").write_text(SCRIPT.format(**{"before": "", "workers": 2} | parts))
+    return subprocess.run([sys.executable, folder / "script.py"], capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",  # every worker comes to the pool itself
+        "if __name__ != '__main__': raise KeyError('whatever else goes wrong there')",
+        "if __name__ != '__main__': sys.exit(0)",
+    ],
+)
+def test_a_script_without_a_guard_is_told_to_have_one(tmp_path, before):
+    run = ran(tmp_path, before=before)
+    assert run.returncode == 1
+    last = run.stderr.strip().splitlines()[-1]
+    assert re.match(
+        r"trueup\.errors\.TrueupError: the worker of task 'abs' on bundle [12] of 3 ended \([01]\)", last
+    )
+    assert 'under `if __name__ == "__main__":`' in last
+    assert "give 1 worker" in last
+
+
+def test_a_worker_says_so_before_the_script_does_anything_twice(tmp_path):
+    assert "TrueupError: a worker process reads the script that it was started from" in ran(tmp_path).stderr
+
+
+def test_a_script_without_a_guard_may_have_one_worker(tmp_path):
+    assert ran(tmp_path, workers=1).stdout == "[(0, 1), (1, 2), (2, 3)]\n"

@@ -25,7 +25,13 @@ class LocalPool:
     """Worker processes of this machine; a single worker is this process itself.
 
     Workers are spawned, not forked: libraries with threads do not survive a fork. A worker that is killed is
-    noticed by the end of its pipe, and its item is given to another one.
+    noticed by the end of its pipe, and its item is given to another one. A spawned process reads the script that it was
+    started from, so a script that wants several workers does its work under `if __name__ == "__main__":`.
+
+    Raises
+    ------
+    TrueupError
+        In a worker that is itself about to read such a script without that line.
 
     Examples
     --------
@@ -37,6 +43,10 @@ class LocalPool:
     name = "local"
 
     def __init__(self, workers: int = 1, attempts: int = ATTEMPTS) -> None:
+        if workers > 1 and getattr(multiprocessing.current_process(), "_inheriting", False):
+            raise _unguarded(
+                "a worker process reads the script that it was started from, and would start workers"
+            )
         self.workers, self.attempts = workers, attempts
         self._pool: list[_Worker] = []
 
@@ -86,9 +96,11 @@ class LocalPool:
                 except (EOFError, OSError):
                     self._pool.remove(worker)
                     deaths[at] += 1
-                    ended = worker.end()
+                    ended, label = worker.end(), _label(task, at, len(items))
+                    if ended is not None and ended >= 0:  # of its own accord, which none does that has begun
+                        raise _unguarded(f"the worker of {label} ended ({ended}) without an answer") from None
                     if deaths[at] >= self.attempts:
-                        raise _lost(_label(task, at, len(items)), ended, self.attempts) from None
+                        raise _killed(label, ended, self.attempts) from None
                     waiting.appendleft(at)
                     continue
                 if isinstance(answer, TrueupError):
@@ -167,11 +179,16 @@ def _label(task: Callable, at: int, items: int) -> str:
     return f"task '{name}' on bundle {at + 1} of {items}"
 
 
-def _lost(label: str, exitcode: int | None, attempts: int) -> TrueupError:
-    killed = exitcode is not None and exitcode < 0
-    how = f"was killed by {signal.Signals(-exitcode).name}" if killed and exitcode else f"ended ({exitcode})"
+def _killed(label: str, exitcode: int | None, attempts: int) -> TrueupError:
+    how = signal.Signals(-exitcode).name if exitcode else "a signal"
     return out_of_memory(
-        f"the worker of {label} {how}, {attempts} times; the system does this where memory runs out"
-        if killed
-        else f"the worker of {label} {how}, {attempts} times"
+        f"the worker of {label} was killed by {how}, {attempts} times; the system does this where memory runs out"
+    )
+
+
+def _unguarded(what: str) -> TrueupError:
+    return TrueupError(
+        what,
+        needed='a script that does its work under `if __name__ == "__main__":`, since every worker reads it anew',
+        remedy="move the call under that line, or give 1 worker",
     )
