@@ -40,11 +40,14 @@ class Stopping(LocalPool):
             yield at, task(item)
 
 
-def release(folder: Path, *, spec: str = SPEC, executor=None, account=None, geography="", data="", **more):
+def release(
+    folder: Path, *, spec=SPEC, executor=None, account=None, geography="", data="", data_path=None, **more
+):
     """Release the small state; `geography` and `data` are added to its files."""
     paths = write_state(folder, spec=spec)
     for name, added in (("geography", geography), ("data", data)):
         paths[name].write_text(paths[name].read_text() + added)
+    paths["data"] = data_path or paths["data"]
     options = {"places": MOST, **more}
     return release_by_blocks(
         **paths, out=folder / "out", executor=executor or LocalPool(1), account=account, **options
@@ -92,11 +95,27 @@ def failing(name: str, error: BaseException):
     return fail
 
 
-def charged_then_not(folder: Path):
-    """Begin a run with a ledger, and go on without."""
-    Ledger.create(str(folder / "ledger.db")).init("small", {"invariant": {"rho": "10"}})
-    run = interrupted(folder, account=Account.open(str(folder / "ledger.db"), "ana", None))
-    return resume(run, executor=LocalPool(1))
+def account(folder: Path, name: str = "ledger.db", analyst: str = "ana", key: str | None = None) -> Account:
+    """An account of a ledger that is made when it is first asked for."""
+    url = str(folder / name)
+    Ledger.create(url).init("small", {"invariant": {"rho": "10"}})
+    return Account.open(url, analyst, key)
+
+
+def charged_then(folder: Path, began: Account | None, given: Account | None):
+    """Begin a run with an account, and go on with another."""
+    return resume(interrupted(folder, account=began), executor=LocalPool(1), account=given)
+
+
+def taken_meanwhile(folder: Path):
+    """Go on towards a target in which something stands by now; it is taken away afterwards."""
+    run = interrupted(folder)
+    (folder / "out").mkdir()
+    (folder / "out" / "thesis.txt").touch()
+    try:
+        return resume(run, executor=Stopping(0))  # no task is carried out
+    finally:
+        shutil.rmtree(folder / "out")
 
 
 def begun_twice(folder: Path):
@@ -150,6 +169,8 @@ BAD = [
     ("no attribute by blocks", lambda f: release(f, spec=NO_ATTRIBUTES), SpecError, "declares no attribute"),
     ("a block without a parent", lambda f: release(f, geography="0\n"),
      DataError, "shorter than the 2 characters"),
+    ("records in a file that there is not", lambda f: release(f, data_path=f / "persons.csv"),
+     DataError, "there is no file"),
     ("a record of an unknown block", lambda f: release(f, data="999,r0,old\n"),
      DataError, "names the place '999'"),
     ("a record of an unknown race", lambda f: release(f, data="000,r9,old\n"),
@@ -193,13 +214,26 @@ BAD = [
      DataError, "the data are not those"),
     ("going on towards another target", lambda f: going_on(f, out=f / "other"),
      BundleError, "the run goes to"),
-    ("going on without the ledger that was charged", charged_then_not,
+    ("going on towards a target in which something stands by now", taken_meanwhile,
+     BundleError, "move away what stands there"),
+    ("going on without the ledger that was charged", lambda f: charged_then(f, account(f), None),
      BudgetError, "was charged to a ledger"),
+    ("going on with a ledger where there was none", lambda f: charged_then(f, None, account(f)),
+     BudgetError, "began without a ledger"),
+    ("going on with another ledger", lambda f: charged_then(f, account(f), account(f, "other.db")),
+     BudgetError, "was charged to another ledger"),
+    ("going on as another analyst", lambda f: charged_then(f, account(f), account(f, analyst="ben")),
+     BudgetError, "was charged to the analyst 'ana', and 'ben' is given"),
+    ("going on with a key where there was none", lambda f: charged_then(f, account(f), account(f, key="second")),
+     BudgetError, "began without a key, and 'second' is given"),
     ("a truncated part of the places", lambda f: going_on(f, truncated("places/1-00000.[0-9a-f]*")),
      BundleError, "truncated or altered"),
     ("a truncated part of the confidential sums",
      lambda f: going_on(f, truncated("confidential/sums/2-00000.[0-9a-f]*"), after=14),
      BundleError, "truncated or altered"),
+    ("a truncated file of the tabulated counts",
+     lambda f: going_on(f, truncated("confidential/counts/part-*.parquet"), after=13),
+     BundleError, "the tabulated counts of bundle 0"),
     ("a truncated part of the measurements", lambda f: going_on(f, truncated("measured/2-*.parquet")),
      BundleError, "truncated or altered"),
     ("a disk that is full", failing("trueup.by_blocks.tasks.write_measured", OSError(28, "No space left on device")),

@@ -5,7 +5,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from tests.by_blocks.bad_input import Interrupted, interrupted, release
+from tests.by_blocks.bad_input import Interrupted, account, interrupted, release
 from tests.by_blocks.state import write_state
 
 from trueup.by_blocks.folder import RunFolder
@@ -13,17 +13,8 @@ from trueup.by_blocks.run import release_by_blocks, resume
 from trueup.by_blocks.start import _new, run_path
 from trueup.check import check_bundle
 from trueup.errors import BudgetError, BundleError
-from trueup.ledger.account import Account
-from trueup.ledger.ledger import Ledger
 from trueup.run.local import LocalPool
 from trueup.workflow import read_release
-
-
-def account(folder):
-    """An account of a ledger that is made when it is first asked for."""
-    url = str(folder / "ledger.db")
-    Ledger.create(url).init("small", {"invariant": {"rho": "10"}})
-    return Account.open(url, "ana", None)
 
 
 def test_what_a_killed_beginning_left_is_not_taken_for_the_next_one(tmp_path):

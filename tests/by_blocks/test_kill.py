@@ -121,7 +121,7 @@ def copy_of(run: Path, place: Path) -> Path:
     copied = run_path(place / "undisturbed")
     shutil.copytree(run, copied)
     plan = json.loads((copied / PLAN).read_text())
-    (copied / PLAN).write_text(json.dumps(plan | {"out": str(place / "undisturbed"), "charged": False}))
+    (copied / PLAN).write_text(json.dumps(plan | {"out": str(place / "undisturbed"), "account": None}))
     return copied
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.by_blocks.cut import Bundle, Cut, Stage
-from trueup.errors import BundleError
+from trueup.errors import BundleError, DataError
 from trueup.io.bundle import header_in, read_places
-from trueup.io.sparse import SparseCounts
+from trueup.io.sparse import Occupied, SparseCounts
 from trueup.io.staging import holding, replace_whole
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells
@@ -25,7 +25,7 @@ from trueup.model.spec import Spec, parse_spec
 from trueup.model.tree import Tree
 from trueup.run.parts import Parts
 
-FORMAT = 1
+FORMAT = 2
 PLAN = "plan.json"
 
 
@@ -163,6 +163,37 @@ class RunFolder:
     def counts(self) -> SparseCounts:
         """The tabulated counts of the last stage's bundles."""
         return SparseCounts(self.confidential / "counts", self.cut.stages[-1].bundles)
+
+    @property
+    def tabulated(self) -> bool:
+        """Whether the confidential table was read."""
+        return self.counts.folder.exists()
+
+    @property
+    def checked(self) -> bool:
+        """Whether all confidential counts are in order: the sums of the top bundle come last."""
+        return self.sums.find(str(self.cut.bundles[0][0])) is not None
+
+    def top_of(self, bundles: Sequence[Bundle]) -> str:
+        """The level at the top of a stage's bundles."""
+        return self.spec.levels[self.cut.stages[bundles[0].stage].top].name
+
+    def occupied(self, number: int) -> Occupied:
+        """Read the tabulated counts of a bundle of the last stage.
+
+        Raises
+        ------
+        BundleError
+            If they are damaged: the disk is at fault then, and not the data.
+        """
+        try:
+            return self.counts.read(number)
+        except DataError:
+            raise BundleError(
+                f"the tabulated counts of bundle {number} in '{self.confidential}' are missing or damaged",
+                needed="the file that was written",
+                remedy="restore it, then continue with --resume",
+            ) from None
 
     def tree(self) -> Tree:
         """Read all public places."""

@@ -15,42 +15,26 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from trueup.by_blocks.cut import Bundle
+from trueup.by_blocks.data import check_data, refuse_other_data
 from trueup.by_blocks.folder import RunFolder
+from trueup.by_blocks.log import Log, Watch, quiet
 from trueup.by_blocks.publish import published_by, read_published, write_bundle
-from trueup.by_blocks.start import Settings, begin, digest_of, plan_of, run_path
-from trueup.by_blocks.tasks import Down, Measure, Task, Total, Up, Work
-from trueup.errors import BudgetError, BundleError, DataError, InfeasibleError, SpecError
+from trueup.by_blocks.start import Settings, begin, plan_of
+from trueup.by_blocks.tasks import Down, Measure, Up
+from trueup.by_blocks.unchanged import refuse_changes, refuse_taken, same_account
+from trueup.errors import BudgetError
 from trueup.io.bundle import guarantee_in
-from trueup.io.geography import read_tree
-from trueup.io.staging import replace_whole, staged
-from trueup.io.table import COUNT
-from trueup.io.tabulate import row_columns
-from trueup.io.tabulate_blocks import tabulate_blocks
+from trueup.io.staging import staged
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Reservation
-from trueup.measure.fingerprint import fingerprint
-from trueup.model.build import build_cells
 from trueup.model.by_blocks import ReleaseByBlocks
-from trueup.model.spec import read_spec_text
 from trueup.reconcile.on_segments import tie_seed
 from trueup.run.executor import Executor
-
-Watch = Callable[[str, int, int], None]
-"""Hears what is being done, how many bundles of it are done, and how many there are."""
-
-
-def quiet(what: str, done: int, of: int) -> None:
-    """Hear nothing."""
 
 
 def release_by_blocks(
@@ -95,12 +79,7 @@ def release_by_blocks(
     folder = begin(spec_path, data, out, geography, account, Settings(memory, executor.workers, places))
     if folder is None:
         return read_published(out)
-    try:
-        return _carry_on(folder, data, account, executor, watch)
-    except (DataError, InfeasibleError, SpecError):
-        if not folder.measured.names():  # nothing was drawn, and what is at fault is not the run
-            shutil.rmtree(folder.path, ignore_errors=True)
-        raise
+    return _carry_on(folder, data, account, executor, watch)
 
 
 def resume(
@@ -132,45 +111,12 @@ def resume(
         If something differs from what the run began with, or another process works on it.
     """
     run = RunFolder(Path(folder).absolute())  # workers may stand elsewhere
-    _refuse_changes(run, spec_path, geography, out, account)
-    if account:
+    refuse_changes(run, spec_path, geography, out)
+    if account := same_account(run, account):
         account.ledger.recover()
-    if data is not None and run.counts.folder.exists():
-        _refuse_other_data(run, data)
+    if data is not None and run.tabulated:
+        refuse_other_data(run, data)
     return _carry_on(run, run.plan["data"] if data is None else data, account, executor, watch)
-
-
-@dataclass
-class _Log:
-    """What a run took, by what was done: internal, since it depends on the data."""
-
-    watch: Watch
-    entries: list[dict[str, Any]] = field(default_factory=list)
-
-    def map(self, what: str, task: Task, bundles: list[Bundle], executor: Executor) -> None:
-        """Carry out a task on the bundles for which it was not done before, and take note."""
-        folder = RunFolder(task.path)
-        left = [b for b in bundles if not task.done(folder, b)]
-        start, done, before = time.perf_counter(), [], len(bundles) - len(left)
-        self.watch(what, before, len(bundles))
-        for _, work in executor.map(task, left):
-            done.append(work)
-            self.watch(what, before + len(done), len(bundles))
-        self.note(what, time.perf_counter() - start, done)
-
-    def note(self, what: str, seconds: float, done: Iterable[Work] = ()) -> None:
-        """Write down what was done."""
-        done = list(done)
-        self.entries.append(
-            {
-                "what": what,
-                "bundles": len(done),
-                "seconds": seconds,
-                "worker seconds": sum(w.seconds for w in done),
-                "core seconds": sum(w.core_seconds for w in done),
-                "peak bytes": max((w.peak for w in done), default=0),
-            }
-        )
 
 
 def _carry_on(
@@ -178,91 +124,27 @@ def _carry_on(
 ) -> ReleaseByBlocks:
     with folder.held():
         if (done := published_by(folder)) is None:
-            done = _all_stages(folder, data, account, executor, _Log(watch))
+            refuse_taken(folder)
+            done = _all_stages(folder, data, account, executor, Log(watch))
         shutil.rmtree(folder.path)
         return done
 
 
 def _all_stages(
-    folder: RunFolder, data: Any, account: Account | None, executor: Executor, log: _Log
+    folder: RunFolder, data: Any, account: Account | None, executor: Executor, log: Log
 ) -> ReleaseByBlocks:
     stages = folder.cut.bundles
-    unmeasured = [b for bundles in stages for b in bundles if folder.measured.find(str(b)) is None]
-    if unmeasured:
-        _tabulate(folder, data, executor, log)
-        for bundles in reversed(stages):
-            log.map(f"checking {_level(folder, bundles)}", Total(folder.path), bundles, executor)
+    check_data(folder, data, executor, log)
     reservation = _reserved(folder, account)
-    if unmeasured:
-        log.map("measuring", Measure(folder.path), unmeasured, executor)
+    log.map("measuring", Measure(folder.path), [b for bundles in stages for b in bundles], executor)
     digest = measurements_digest(folder)
     plan = plan_of(folder.spec, folder.headers)
     for bundles in stages[:0:-1]:
-        log.map(f"up to {_level(folder, bundles)}", Up(folder.path, plan), bundles, executor)
+        log.map(f"up to {folder.top_of(bundles)}", Up(folder.path, plan), bundles, executor)
     seed = int(tie_seed(np.random.default_rng(int(digest, 16))))
     for bundles in stages:
-        log.map(f"down from {_level(folder, bundles)}", Down(folder.path, plan, seed), bundles, executor)
+        log.map(f"down from {folder.top_of(bundles)}", Down(folder.path, plan, seed), bundles, executor)
     return _publish(folder, digest, reservation, executor, log)
-
-
-def _level(folder: RunFolder, bundles: list[Bundle]) -> str:
-    return folder.spec.levels[folder.cut.stages[bundles[0].stage].top].name
-
-
-def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: _Log) -> None:
-    """Tabulate the confidential table by bundle, unless that was done."""
-    if folder.counts.folder.exists():
-        return
-    if data is None:
-        raise DataError(
-            "the run has not read all its data yet", needed="the confidential table", remedy="give --data"
-        )
-    start = time.perf_counter()
-    log.watch("tabulating", 0, 1)
-    _refuse_other_data(folder, data)
-    with _grouped(folder, data, executor) as (source, rows):
-        tabulate_blocks(
-            folder.spec,
-            build_cells(folder.spec, folder.tree()),
-            source,
-            folder.counts.folder,
-            folder.cut.bundle_of_leaf(),
-            memory=f"{folder.plan['memory'] // 2_000_000}MB",
-            threads=folder.plan["workers"],
-            rows=rows,
-        )
-    log.watch("tabulating", 1, 1)
-    log.note("tabulating", time.perf_counter() - start)
-
-
-@contextmanager
-def _grouped(folder: RunFolder, data: Any, executor: Executor) -> Iterator[tuple[Any, str | None]]:
-    """Records whose equal rows the engine has counted where they live, if it can; else the data themselves."""
-    target = folder.confidential / "grouped"
-    shutil.rmtree(target, ignore_errors=True)  # of an attempt that was killed
-    columns = row_columns(folder.spec)
-    try:
-        if folder.spec.table.kind == "records" and executor.grouped(data, columns, COUNT, target):
-            yield target, COUNT
-        else:
-            yield data, None
-    finally:
-        shutil.rmtree(target, ignore_errors=True)
-
-
-def _refuse_other_data(folder: RunFolder, data: Any) -> None:
-    """Keep a keyed fingerprint of the data with the run; refuse data with another one."""
-    path = folder.confidential / "fingerprint"
-    key = bytes.fromhex((folder.confidential / "key").read_text())
-    found = fingerprint(data, key)
-    if found is None:
-        return
-    if not path.exists():
-        replace_whole(path, found["hmac-sha256"])
-    elif path.read_text() != found["hmac-sha256"]:
-        raise DataError(
-            "the data are not those that the run began with", remedy="give the same file, or start a new run"
-        )
 
 
 def _reserved(folder: RunFolder, account: Account | None) -> Reservation | None:
@@ -288,7 +170,7 @@ def measurements_digest(folder: RunFolder) -> str:
 
 
 def _publish(
-    folder: RunFolder, digest: str, reservation: Reservation | None, executor: Executor, log: _Log
+    folder: RunFolder, digest: str, reservation: Reservation | None, executor: Executor, log: Log
 ) -> ReleaseByBlocks:
     out = Path(folder.plan["out"])
     log.watch("publishing", 0, 1)
@@ -302,35 +184,3 @@ def _publish(
     done = published_by(folder)
     assert done is not None, "what was published stands in place"
     return done
-
-
-def _refuse_changes(
-    folder: RunFolder,
-    spec_path: str | Path | None,
-    geography: Any,
-    out: str | Path | None,
-    account: Account | None,
-) -> None:
-    plan, home = folder.plan, run_path(Path(folder.plan["out"]))
-    if not (home.exists() and home.samefile(folder.path)):
-        raise BundleError(
-            f"'{folder.path}' is a copy, or was moved: its run began in '{home}'",
-            needed="the folder that the run began in; from a copy noise would be drawn a second time",
-            remedy="give that folder, or move this one back if it is the only one",
-        )
-    if hashlib.sha256(folder.spec_text.encode()).hexdigest() != plan["spec"]:
-        raise BundleError(f"the spec in '{folder.path}' was altered", remedy="restore it")
-    if spec_path is not None and read_spec_text(spec_path) != folder.spec_text:
-        raise SpecError(
-            "the spec is not the one that the run began with", remedy="give the same spec, or start a new run"
-        )
-    if geography is not None and digest_of(read_tree(folder.spec, geography)) != plan["places"]:
-        raise DataError(
-            "the places are not those that the run began with",
-            remedy="give the same file, or start a new run",
-        )
-    if out is not None and str(Path(out).absolute()) != plan["out"]:
-        raise BundleError(f"the run goes to '{plan['out']}'", remedy="give that folder as --out, or none")
-    if plan["charged"] != (account is not None):
-        was = "was charged to a ledger" if plan["charged"] else "began without a ledger"
-        raise BudgetError(f"the run {was}", remedy="give --ledger and --analyst as before")

@@ -18,7 +18,7 @@ from trueup.by_blocks.folder import PLAN, RunFolder
 from trueup.errors import BundleError, SpecError
 from trueup.io.bundle import guarantee_out, header_out, write_places
 from trueup.io.staging import refuse_occupied, writing
-from trueup.io.table import is_address
+from trueup.io.table import files_of, is_address
 from trueup.ledger.account import Account
 from trueup.measure import entropy, plan_measurements, public_cells
 from trueup.model.build import build_cells, build_constraints, no_limits
@@ -92,7 +92,8 @@ def begin(
     Raises
     ------
     TrueupError
-        If spec, places, method or memory are at fault, or the target or its run folder is occupied.
+        If spec, places, method or memory are at fault, the data's file is missing, or the target or its run folder is
+        occupied.
     """
     spec_text = read_spec_text(spec_path)
     spec = parse_spec(spec_text)
@@ -109,7 +110,7 @@ def begin(
         "run": uuid.uuid4().hex,
         "out": str(out.absolute()),
         "data": _address(data),
-        "charged": account is not None,
+        "account": None if account is None else account_out(account),
         "spec": hashlib.sha256(spec_text.encode()).hexdigest(),
         "places": digest_of(cells.tree),
         "sizes": list(cells.tree.sizes),
@@ -127,10 +128,16 @@ def begin(
 
 
 def _address(data: Any) -> str | None:
-    """Where the data are, from any folder; None for a table in memory."""
-    if is_address(data):
-        return data
-    return str(Path(data).absolute()) if isinstance(data, str | Path) else None
+    """Where the data are, from any folder; None for a table in memory, DataError for a file that there is not."""
+    if is_address(data) or not isinstance(data, str | Path):
+        return data if is_address(data) else None
+    files_of(Path(data))
+    return str(Path(data).absolute())
+
+
+def account_out(account: Account) -> dict[str, str | None]:
+    """Who is charged and where: the ledger by its identifier, since its address may hold a password."""
+    return {"ledger": account.ledger.state().ledger, "analyst": account.analyst, "key": account.key}
 
 
 def run_path(out: Path) -> Path:

@@ -195,7 +195,7 @@ class Down(_Reconciling):
 def _exact(folder: RunFolder, bundle: Bundle, branch: Branch) -> NDArray[np.int64]:
     """Confidential counts of all cells of a bundle's last level."""
     if bundle.stage == len(folder.cut.stages) - 1:
-        parts = [folder.counts.read(bundle.number)]
+        parts = [folder.occupied(bundle.number)]
     else:
         parts = [Occupied(**load_arrays(folder.sums.path(str(b)))) for b in folder.cut.below(bundle)]
     return _dense(parts, int(branch.starts[-1]), folder.cells(branch).shape).ravel()

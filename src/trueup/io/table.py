@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import DataError
+from trueup.errors import DataError, TrueupError
 
 Columns = dict[str, NDArray]
 COUNT = "trueup_count"
@@ -245,8 +245,8 @@ def _damaged(name: str) -> DataError:
     )
 
 
-def _too_large(name: str) -> DataError:
-    return DataError(
+def _too_large(name: str) -> TrueupError:
+    return TrueupError(
         f"{name} needs more memory, or more disk for what does not fit in memory, than there is",
         remedy="allow more memory, or free space beside the output",
     )

@@ -84,7 +84,9 @@ def tabulate_blocks(
     Raises
     ------
     DataError
-        As `read_counts`; if memory and disk do not suffice. No message holds a count.
+        As `read_counts`. No message holds a count.
+    TrueupError
+        If memory and disk do not suffice.
     BundleError
         If the folder is occupied, or the disk refuses.
     SpecError
