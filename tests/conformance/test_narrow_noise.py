@@ -15,9 +15,10 @@ from tests.conformance.test_methods import METHODS, assert_feasible
 from tests.infer.test_conformance import KINDS
 from tests.model.test_measurements import NARROWEST
 
-from trueup.errors import SpecError, TrueupError
+from trueup.errors import ConvergenceError, SpecError, TrueupError
 from trueup.infer import misfit as cannot_infer
 from trueup.infer.lattice_moves import LatticeMoves
+from trueup.infer.tree_exact import TreeExact
 from trueup.io.sdhc import PUBLISHED
 from trueup.model.constraints import violations
 from trueup.model.measurements import Measurements, split
@@ -121,3 +122,23 @@ def test_counts_are_inferred(structure, rng):
                 continue
             for row in drawn.draws.reshape(-1, structure.constraints.cells.n)[:10]:
                 assert violations(structure.constraints, row.astype(np.int64)) == []
+
+
+@pytest.mark.parametrize("epsilon", [10, 40, 230])
+@pytest.mark.parametrize("structure", LAID)
+def test_values_that_contradict_each_other_have_a_posterior_or_an_error(structure, epsilon, rng):
+    """Noise a thousand times wider than its law says."""
+    narrow = _narrow(structure, 1, DiscreteLaplace(Fraction(epsilon)))
+    cells, method = narrow.constraints.cells, TreeExact()
+    values = narrow.noisy_values(narrow.true_counts(rng), rng)[0]
+    record = Measurements(
+        cells, narrow.headers, tuple(split(values, narrow.headers, cells)), PUBLISHED, simulation=True
+    )
+    if cannot_infer(method, narrow.constraints, record) is None:
+        state = method.prepare(narrow.constraints, narrow.headers)
+        try:
+            drawn = method.apply(state, values, 10, rng, lambda done, of: None)
+        except ConvergenceError:
+            return
+        assert drawn.stats["dropped_mass"] <= method.tolerance
+        assert violations(narrow.constraints, drawn.draws[0, 0]) == []

@@ -250,3 +250,17 @@ def test_the_mass_beyond_a_prior_is_bounded(size, depth):
         if size < 1 and not measured:
             bent = tilted._replace(factors=factors._replace(open_ended=np.ones(len(factors.open_ended))))
             assert actual > beyond(bent, 1)[0]
+
+
+PAIRS = np.array([1, 3, 5, 7, 7, 7, 7, 7])
+"""A root with two children of two children each."""
+
+
+@pytest.mark.parametrize("values", [[30, 0, 0, 16, 0, 1, 0], [34, 14, 0, 16, 0, 1, 0], [6, 3, 9, 8, 0, 1, 0]])
+def test_narrow_laws_that_contradict_each_other(values):
+    """Less probable above a node than any double, with nothing lost below: 0 times infinity is nothing lost."""
+    law = law_named("discrete-laplace")("40")
+    measured = {v: [(law, value)] for v, value in enumerate(values)}
+    factors = build(PAIRS, measured, depth=960.0)
+    leaves = [range(22), range(8), range(22), range(8)]
+    agree(PAIRS, factors, logs(measured), leaves)

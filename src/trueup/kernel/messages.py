@@ -104,8 +104,10 @@ def settle(
         every = above(plan, messages.evidence, surprise)
         if not np.isfinite(every).all():
             return Solved(plan, tilted, messages, 1.0)
-        with np.errstate(over="ignore"):
-            dropped = float(np.sum(messages.lost * np.exp(-every)))
+        with np.errstate(
+            over="ignore", divide="ignore"
+        ):  # in logs: nothing lost stays nothing, however unlikely
+            dropped = float(np.exp(np.log(messages.lost) - every).sum())
         if dropped <= tolerance:
             break
         share = np.minimum(share, 0.1 * tolerance / len(share) * np.exp(every))

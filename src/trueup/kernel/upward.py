@@ -215,6 +215,6 @@ def lost_below(plan, messages):
     out = messages.lost.copy()
     for v in plan.order:
         for c in (plan.left[v], plan.right[v]):
-            if c >= 0:
+            if c >= 0 and out[c] > 0.0:  # nothing lost stays nothing, however unlikely what is above
                 out[v] += np.exp(-messages.evidence[v]) * out[c]
     return out
