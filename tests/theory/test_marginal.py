@@ -103,6 +103,27 @@ def test_variance_and_kurtosis_are_those_of_the_distribution_function(law):
     assert fourth / second**2 == pytest.approx(error.kurtosis, rel=slack)
 
 
+@pytest.mark.parametrize("n", [2, 15, 40])
+def test_each_atom_counts_whole_at_itself_and_not_at_all_just_below(n):
+    """Against the convolution; a tolerance that grows with the bound took atoms in part at -4 - 1e-9."""
+    law = DiscreteLaplace("1/2")
+    mass = law.pmf(np.arange(-100, 101))
+    rest = np.array([1.0])
+    for _ in range(n - 1):
+        rest = np.convolve(rest, mass)
+    own = np.zeros((n - 1) * 200 + 1)
+    own[:: n - 1] = mass
+    atoms = np.convolve(own, rest)  # of n times the error, from -2 (n - 1) 100 on
+    below = np.cumsum(atoms)
+    middle = len(atoms) // 2
+    at = np.array([-9 * n, -4 * n - 1, -4 * n, -1, 0, 1, 4 * n, 7 * n + 1])
+    error = projected_error(law, n)
+    for nudge in (0.0, 1e-9, 1e-7):
+        np.testing.assert_allclose(error.cdf(at / n + nudge), below[middle + at], atol=1e-10)
+    for nudge in (1e-9, 1e-7):
+        np.testing.assert_allclose(error.cdf(at / n - nudge), below[middle + at - 1], atol=1e-10)
+
+
 def test_unequal_noise_against_draws(rng):
     laws = [DiscreteLaplace("1/2"), DiscreteLaplace("1"), DiscreteGaussian("7"), DiscreteLaplace("1/2")]
     variances = np.array([law.variance for law in laws])

@@ -37,6 +37,8 @@ Reals = NDArray[np.float64]
 
 GRID = 2**17
 """Points of the grid on which distribution functions of continuous errors are computed."""
+ROUNDING = 64 * np.finfo(float).eps
+"""By how much the terms of a bound may be off, relative to them: the share and two products."""
 
 
 @dataclass(frozen=True)
@@ -141,13 +143,13 @@ class MarginalError:
         k = np.arange(-reach(self.own), reach(self.own) + 1)
         mass = self.own.pmf(k)
         pieces = np.array_split(x[:, None], 1 + len(x) * len(k) // 2**22)
-        found = [self._others_at_least(((1 - self.share) * k - part) / self.share) @ mass for part in pieces]
-        return np.concatenate(found)
+        return np.concatenate([self._others_at_least((1 - self.share) * k, part) @ mass for part in pieces])
 
-    def _others_at_least(self, bound: Reals) -> Reals:
-        """`P(R >= bound)`; a bound that is whole but for rounding is taken as whole."""
+    def _others_at_least(self, own: Reals, x: Reals) -> Reals:
+        """`P(R >= (own - x) / w)`; a bound that is whole but for the rounding of its terms is taken as whole."""
         first, upper = self._others_tail
-        at = np.ceil(bound - 1e-9 * np.maximum(1.0, np.abs(bound))) - first
+        rounding = ROUNDING * (np.abs(own) + np.abs(x))
+        at = np.ceil((own - x - rounding) / self.share) - first
         return upper[np.clip(at, 0, len(upper) - 1).astype(np.int64)]
 
     @cached_property
