@@ -156,11 +156,20 @@ def test_a_total_of_zero_has_an_exact_posterior(release):
     assert posterior.draws.sum(axis=-1).mean() == pytest.approx(3 * q / (1 - q), rel=0.12)
 
 
-def test_algorithm_1_needs_a_total_of_its_own():
-    headers = [Measured("q", Margin("area"), ONE)]
-    constraints, release = released([8, 3], MultinomialSample(algorithm=1), headers=headers)
-    with pytest.raises(SpecError, match="drawn given the sum of the noisy parts"):
-        infer(constraints, release, ReleasedMultinomial(release="sample", algorithm=1))
+@pytest.mark.parametrize("total_law", [None, ONE])
+def test_algorithm_1_may_draw_its_total_given_the_noisy_parts(total_law):
+    headers = None if total_law else [Measured("q", Margin("area"), ONE)]
+    constraints, release = released([8, 3], MultinomialSample(algorithm=1, total="summed"), headers=headers)
+    method = ReleasedMultinomial(release="sample", algorithm=1, total="summed")
+    posterior = infer(constraints, release, method, draws=2000)
+    assert posterior.draws.min() >= 0
+    assert 8 < posterior.draws.sum(axis=-1).mean() < 16
+
+
+def test_simulated_laws_of_sums_are_refused():
+    constraints, release = released([8, 3], MultinomialMode(total="summed", monte_carlo=10_000))
+    with pytest.raises(SpecError, match="monte_carlo = 10000"):
+        infer(constraints, release, ReleasedMultinomial(total="summed"))
 
 
 def test_trees_of_several_sums_are_refused_with_the_reason():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import cache, reduce
 from itertools import permutations, product
 from math import factorial
 
@@ -120,3 +120,44 @@ def enumerate_summed(
 def _lower_middle(log: NDArray) -> int:
     plateau = np.flatnonzero(log >= log.max() - 1e-9)
     return int(plateau[(plateau.size - 1) // 2])
+
+
+def enumerate_redrawn(
+    k: Sequence[int], alpha: float, alpha_total: float | None, counts: int, noise: int = 14
+) -> NDArray[np.float64]:
+    """As above for two parts and Algorithm 1 whose total was drawn given n* (and n, unless alpha_total is None)."""
+    m, true = sum(k), np.arange(counts)
+    noisy, drawn = np.arange(-noise, counts + noise), np.arange(counts + 2 * noise)
+    posterior = alpha ** np.abs(drawn - noisy[:, None]).astype(float)
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    released = np.array([[evenly(draw_release)((int(a), int(b)), tuple(k)) for b in drawn] for a in drawn])
+    split = posterior @ released @ posterior.T
+    own = np.arange(m - 3 * noise, m + 3 * noise + 1) if alpha_total else np.zeros(1, int)
+    out = np.zeros((counts, counts))
+    totals = true[:, None] + true[None, :]
+    for i, j in product(range(noisy.size), repeat=2):
+        chance = [_total_drawn(m, int(noisy[i] + noisy[j]), int(n), alpha, alpha_total) for n in own]
+        likelihood = np.ones(2 * counts - 1) * chance[0]
+        if alpha_total:
+            likelihood = np.array(
+                [alpha_total ** np.abs(own - n).astype(float) @ chance for n in range(2 * counts - 1)]
+            )
+        given = np.multiply.outer(*(alpha ** np.abs(noisy[x] - true).astype(float) for x in (i, j)))
+        out += split[i, j] * likelihood[totals] * given
+    return out / out.sum()
+
+
+@cache
+def _total_drawn(m: int, noisy_sum: int, noisy: int, alpha: float, alpha_total: float | None) -> float:
+    """Probability that m is drawn from the posterior of a total given n* and perhaps n."""
+    every = np.arange(0, 400)
+    mass = np.array([_sum_of_two(abs(noisy_sum - int(x)), alpha) for x in every])
+    if alpha_total:
+        mass = mass * alpha_total ** np.abs(noisy - every).astype(float)
+    return float(mass[m] / mass.sum())
+
+
+@cache
+def _sum_of_two(distance: int, alpha: float) -> float:
+    """Mass of two noises that sum to `distance`, up to a constant."""
+    return sum(alpha ** (abs(j) + abs(distance - j)) for j in range(-60, distance + 61))

@@ -91,6 +91,8 @@ class ReleasedMultinomial(Method):
         for name in ("total", "empty", "ties" if self.release == "mode" else "algorithm"):
             if method.get(name) != getattr(self, name):
                 return f"they were released with {name} = {method.get(name)!r}, not {getattr(self, name)!r}"
+        if simulated := method.get("monte_carlo"):
+            return f"their law of summed noise was simulated (monte_carlo = {simulated}), and other draws give another"
         informed = [p for p in ("prior", "prior_total") if dict(method.get(p, {})).get("name") != "flat"]
         return f"they were released with a {informed[0]} of their own" if informed else None
 

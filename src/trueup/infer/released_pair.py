@@ -41,6 +41,8 @@ def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, I
     """
     if len(problem.laws) != 2 or problem.trials == 0:
         raise SpecError("an exact table", needed="two parts with a positive total")
+    if problem.redrawn:
+        raise SpecError("an exact table", needed="a total that was not drawn given the noisy parts' sum")
     radius = problem.radius()
     total = problem.likelihood(np.zeros(1), radius)
     reach = max(problem.width(law) for law in problem.every_law()) + 2 + max(radius, 0)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.infer.released_problem import ReleasedSum
+from trueup.infer.released_redrawn import redrawn_tables
 from trueup.kernel.released_draw import gibbs
 from trueup.kernel.released_events import Events, find_events
 from trueup.kernel.released_mode import draw
@@ -54,9 +55,7 @@ class ModePosterior:
             If the laws are not supported.
         """
         refuse_zero(problem)
-        radius = problem.radius()
-        tables = problem.tables(on_sum=radius >= 0)
-        total = problem.likelihood(tables.tilt, radius)
+        tables, total = _tables(problem)
         uniform = problem.empty == "uniform"
         events = find_events(
             problem.counts, tables, total, problem.reach, uniform, problem.ties == "shuffled"
@@ -83,10 +82,15 @@ def draw_posterior(
         If the laws are not supported.
     """
     refuse_zero(problem)
+    tables, total = redrawn_tables(problem) if problem.redrawn else _tables(problem)
+    return gibbs(problem.counts, tables, total, chains, draws, rng, problem.empty == "uniform")
+
+
+def _tables(problem: ReleasedSum) -> tuple[Tables, Total]:
+    """Tabulate the parts and the total."""
     radius = problem.radius()
     tables = problem.tables(on_sum=radius >= 0)
-    total = problem.likelihood(tables.tilt, radius)
-    return gibbs(problem.counts, tables, total, chains, draws, rng, problem.empty == "uniform")
+    return tables, problem.likelihood(tables.tilt, radius)
 
 
 def refuse_zero(problem: ReleasedSum) -> None:

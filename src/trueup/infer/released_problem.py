@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
+from trueup.kernel.released_redrawn import tabulate_redrawn
 from trueup.kernel.released_tables import Tables, Total, tabulate, tilts
 from trueup.model.prior import FLAT, CountPrior, Flat
 from trueup.noise import DiscreteLaplace
-from trueup.reconcile.sums import convolved
+from trueup.reconcile.sums import Table, convolved
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -70,11 +71,6 @@ class ReleasedSum:
             raise SpecError("released counts out of range", needed="counts from 0 to 2^31")
         if not isinstance(self.prior, Flat) and not isinstance(self.prior_total, Flat):
             raise SpecError("priors on both the parts and the total", needed="one of them")
-        if self.algorithm == 1 and (self.total_law is None or self.summed):
-            raise SpecError(
-                "an Algorithm 1 whose total was drawn given the sum of the noisy parts",
-                needed="a total that was measured, and total = 'independent'",
-            )
         for law in {self.total_law, *self.laws} - {None}:
             if not law.discrete:
                 raise SpecError(f"law '{law.name}' is continuous", needed="a law on the integers")
@@ -83,6 +79,11 @@ class ReleasedSum:
                     f"noise of law '{law.name}' reaches too far to tabulate",
                     needed=f"at most {WIDEST} counts",
                 )
+        if self.algorithm == 1 and max(map(self.width, self.kinds[0]), default=0) > WIDEST_DRAWN:
+            raise SpecError(
+                "noise too wide to tabulate draws from posteriors of it",
+                needed=f"at most {WIDEST_DRAWN} counts",
+            )
 
     @property
     def trials(self) -> int:
@@ -95,6 +96,11 @@ class ReleasedSum:
         return self.total_law is not None and self.total == "summed" and self.total_law.variance > 0
 
     @property
+    def redrawn(self) -> bool:
+        """Whether the released total was drawn given the sum of the noisy parts."""
+        return self.algorithm == 1 and (self.total_law is None or self.summed)
+
+    @property
     def kinds(self) -> tuple[list, Integers]:
         """Distinct laws of the parts, and which one each part has."""
         distinct = list(dict.fromkeys(self.laws))
@@ -105,6 +111,11 @@ class ReleasedSum:
         """Standard deviation of the sum of the parts' noise, and of what a draw adds (counts)."""
         twice = 2 if self.algorithm == 1 else 1
         return float(np.sqrt(twice * sum(law.variance for law in self.laws) + 0.25))
+
+    def sum_of_noise(self, distance: int) -> Table:
+        """Log masses of the sum of the parts' noise, right in relative terms out to `distance` (counts)."""
+        distinct, kind = self.kinds
+        return convolved({((law, 0),): int(n) for law, n in zip(distinct, np.bincount(kind))}, distance)
 
     @property
     def reach(self) -> float:
@@ -122,16 +133,15 @@ class ReleasedSum:
             return 0
         if not self.summed:
             return -1
-        distinct, kind = self.kinds
+        distinct, _ = self.kinds
         if not all(isinstance(law, DiscreteLaplace) for law in (self.total_law, *distinct)):
             raise SpecError("a summed total with other laws than discrete-laplace", needed="discrete-laplace")
         if self.total_law.epsilon >= min(law.epsilon for law in distinct):
             return -1  # the law of the sum is nowhere steeper than the total's: the mode is n itself
-        shapes = {((law, 0),): int(count) for law, count in zip(distinct, np.bincount(kind))}
         far = 64
         while True:
             # the released total given n far above n*: the mode of log p(n - N) + log p(n* - N)
-            log = convolved(shapes, far).at(np.arange(far)) + float(self.total_law.epsilon) * np.arange(far)
+            log = self.sum_of_noise(far).at(np.arange(far)) + float(self.total_law.epsilon) * np.arange(far)
             plateau = np.flatnonzero(log >= log.max() - 1e-9)
             if plateau[-1] < far - 1:
                 return int(plateau[(plateau.size - 1) // 2])
@@ -140,30 +150,38 @@ class ReleasedSum:
     def tables(self, *, on_sum: bool) -> Tables:
         """Tilted masses of the parts."""
         distinct, kind = self.kinds
-        slowest = min(
-            -(law.logpmf(half_width(law)) - law.logpmf(half_width(law) - 1)) for law in self._slopes()
-        )
-        prior, largest = None, 0
-        if not isinstance(self.prior, Flat):
-            window = self.prior.window()
-            assert window is not None
-            high = max(window[1], int(self.counts.max() + self.reach))
-            prior = np.exp(self.prior.logpmf(np.arange(high + 1)))
-            largest = high + max(self.width(law) for law in distinct)
-        tilt = tilts(self.spread, float(slowest))
+        prior, largest = self._prior_masses()
+        tilt = self.tilts()
         if self.algorithm == 2:
             pmfs = [law.pmf(np.arange(half_width(law) + 1)) for law in distinct]
             return tabulate(pmfs, kind, tilt, prior, largest, on_sum)
         width = max(self.width(law) for law in distinct)
-        if width > WIDEST_DRAWN:
-            raise SpecError(
-                "noise too wide to tabulate draws from posteriors of it",
-                needed=f"at most {WIDEST_DRAWN} counts",
-            )
         far, true, drawn = 3 * width, np.arange(2 * width + 1), np.arange(width + 1)
         pmfs = [redrawn(law, np.array([far]), far + drawn)[0] for law in distinct]
         edge = [redrawn(law, true, drawn).T for law in distinct]
         return tabulate(pmfs, kind, tilt, prior, largest, on_sum, edge)
+
+    def tables_of_noisy(self, tilt: Reals, lean: Reals) -> Tables:
+        """Tilted masses of the parts, with their noisy counts in play (`redrawn`)."""
+        distinct, kind = self.kinds
+        pmfs = [law.pmf(np.arange(half_width(law) + 1)) for law in distinct]
+        return tabulate_redrawn(pmfs, kind, tilt, *self._prior_masses(), lean)
+
+    def tilts(self) -> Reals:
+        """Tilts to choose from, per count."""
+        slowest = min(
+            -(law.logpmf(half_width(law)) - law.logpmf(half_width(law) - 1)) for law in self._slopes()
+        )
+        return tilts(self.spread, float(slowest))
+
+    def _prior_masses(self) -> tuple[Reals | None, int]:
+        """Masses of the prior of each part, None if flat, and the largest weight that can be asked for."""
+        if isinstance(self.prior, Flat):
+            return None, 0
+        window = self.prior.window()
+        assert window is not None
+        high = max(window[1], int(self.counts.max() + self.reach))
+        return np.exp(self.prior.logpmf(np.arange(high + 1))), high + max(map(self.width, self.kinds[0]))
 
     def _slopes(self) -> list:
         return [law for law in self.every_law() if half_width(law) > 1]
@@ -174,8 +192,6 @@ class ReleasedSum:
 
     def likelihood(self, tilt: Reals, radius: int) -> Total:
         """Likelihood, and prior, of the true total."""
-        from scipy.special import gammaln
-
         m, law = self.trials, self.total_law
         width = int(self.reach) + max(radius, 0)
         low = max(m - width, 0)
@@ -188,13 +204,19 @@ class ReleasedSum:
                 rows[0] = redrawn(law, counts, np.array([m]))[:, 0]
         with np.errstate(divide="ignore"):
             log = np.log(rows[:1] if radius < 0 else rows)
-        log = log + self.prior_total.logpmf(counts)
-        if not isinstance(self.prior_total, Flat):  # all ways to split a total are equally likely
-            n = len(self.laws)
-            log = log - (gammaln(counts + n) - gammaln(counts + 1.0) - gammaln(n))
+        log = log + self.log_prior_of_split(counts)
         on_total = (log[0] - np.multiply.outer(tilt, counts - m)).max(axis=1)
         ceiling = on_total if radius < 0 else log.max() + np.abs(tilt) * radius
         return Total(log, low, radius, ceiling)
+
+    def log_prior_of_split(self, total: Integers) -> Reals:
+        """Log prior of one way to split a total, all being equally likely; 0 if it is flat."""
+        from scipy.special import gammaln
+
+        log, n = self.prior_total.logpmf(total), len(self.laws)
+        if isinstance(self.prior_total, Flat):
+            return log
+        return log - (gammaln(total + n) - gammaln(total + 1.0) - gammaln(n))
 
 
 def half_width(law) -> int:

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from trueup.errors import InfeasibleError
 from trueup.infer.factors import FactorTable
 from trueup.infer.released_problem import ReleasedSum, half_width
+from trueup.kernel.log_product import log_product
 from trueup.kernel.messages import Solved, joint_draws, solve
 from trueup.model.prior import Bounded, Flat, Masses, NegativeBinomial, Poisson
-from trueup.reconcile.sums import convolved
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -152,34 +152,37 @@ def _impossible() -> InfeasibleError:
 def log_likelihood(problem: ReleasedSum, last: int) -> Reals:
     """Log of T at 0..last, right in relative terms however small.
 
-    With independent totals n <= 0 is released as zero (Algorithm 1: a draw given n that is zero); with
+    With independent totals n <= 0 is released as zero (Algorithm 1: a draw that is zero); with
     summed ones, where m is n clipped to n* - K .. n* + K, both n <= 0 and n* <= K, or n* <= -K.
     """
     totals, law = np.arange(last + 1), problem.total_law
     if law is None:
-        return _log_at_most(_log_of_sum(problem, last), -totals)
+        of_sum = _log_of_sum(problem, last)
+        if problem.redrawn:
+            return _log_drawn_zero(of_sum, totals)
+        return log_at_most(of_sum, -totals)
     log = law.logpmf(np.arange(last + 2 * half_width(law)))
+    if problem.redrawn:
+        return _log_drawn_zero_of_both(problem, totals)
     if problem.algorithm == 1 and law.variance > 0:
         return _log_drawn_zero(log, totals)
-    below = _log_at_most(log, -totals)
+    below = log_at_most(log, -totals)
     if (radius := problem.radius()) < 0:
         return below
     of_sum = _log_of_sum(problem, last + radius)
     return np.logaddexp(
-        below + _log_at_most(of_sum, radius - totals),
-        _log_complement(below) + _log_at_most(of_sum, -radius - totals),
+        below + log_at_most(of_sum, radius - totals),
+        _log_complement(below) + log_at_most(of_sum, -radius - totals),
     )
 
 
 def _log_of_sum(problem: ReleasedSum, last: int) -> Reals:
     """Log mass of the sum of the parts' noise at 0, 1, ..., past `last`."""
-    distinct, kind = problem.kinds
-    shapes = {((law, 0),): int(count) for law, count in zip(distinct, np.bincount(kind))}
-    far = last + int(12 * problem.spread) + 2 * max(map(half_width, distinct))
-    return convolved(shapes, far).at(np.arange(far))
+    far = last + int(12 * problem.spread) + 2 * max(map(half_width, problem.kinds[0]))
+    return problem.sum_of_noise(far).at(np.arange(far))
 
 
-def _log_at_most(log: Reals, noise: Integers) -> Reals:
+def log_at_most(log: Reals, noise: Integers) -> Reals:
     """Log probability of noise of at most `noise`, from the log masses at 0, 1, ... of a symmetric law."""
     tail = np.logaddexp.accumulate(log[::-1])[::-1]  # of at least 0, 1, ...
     small = tail[np.maximum(-noise, 0)]
@@ -196,6 +199,19 @@ def _log_drawn_zero(log: Reals, totals: Integers) -> Reals:
     """Log of `sum_n p(n - N) p(0 - n) / P(noise <= n)`: a draw from the posterior given n is zero."""
     width = log.size - totals.size
     noisy = np.arange(-width // 2, totals[-1] + width // 2)
-    zero = log[np.abs(noisy)] - _log_at_most(log, noisy)
+    zero = log[np.abs(noisy)] - log_at_most(log, noisy)
     rows = [np.logaddexp.reduce(log[np.minimum(np.abs(noisy - n), log.size - 1)] + zero) for n in totals]
     return np.array(rows)
+
+
+def _log_drawn_zero_of_both(problem: ReleasedSum, totals: Integers) -> Reals:
+    """Log of `sum p(n - N) eta(n* - N) P(a draw given n and n* is zero)` over n and n*."""
+    law, last = problem.total_law, int(totals[-1])
+    width, far = half_width(law), int(12 * problem.spread) + max(map(half_width, problem.kinds[0]))
+    own, noisy = np.arange(-width, last + width + 1), np.arange(-far, last + far + 1)
+    drawn = np.arange(last + 2 * width + 1)
+    eta = problem.sum_of_noise(2 * (last + width + far))
+    mass = log_product(law.logpmf(own[:, None] - drawn), eta.at(noisy - drawn[:, None]))
+    zero = law.logpmf(own)[:, None] + eta.at(noisy) - mass
+    given_total = law.logpmf(own[:, None] - totals) + log_product(zero, eta.at(noisy[:, None] - totals))
+    return np.logaddexp.reduce(given_total, axis=0)

@@ -64,6 +64,13 @@ def gibbs(
     return out
 
 
+def least_bound(k: Integers, tables: Tables, total: Total) -> float:
+    """Return the log bound on the mass at a typical u, minimised over the tilt: the less, the more is accepted."""
+    u = k.sum() / np.maximum(k, 1).sum()
+    t = _least_tilt(k, tables, total.ceiling, u, tables.tilt.size // 2)
+    return float(_log_bound(k, tables, u, t) + total.ceiling[t])
+
+
 @njit(cache=True)
 def _gibbs(k, tables, total, scale, burn, uniform, rng, out):
     """Alternate u and (a, N); False if proposals die."""

@@ -34,6 +34,10 @@ class Tables(NamedTuple):
         (kinds, P) prior masses; an empty axis for flat.
     kind
         (n,) kind of each part.
+    noise, middle, lean
+        Where noisy counts n stay in play beside a (`trueup.kernel.released_redrawn`): (kinds, 2 w + 1) masses of
+        noise; (tilts, kinds, H) of n = -w, ..., over the mass of draws from its posterior; (tilts,) the tilt on
+        N - n. Else empty.
     """
 
     tilt: Reals
@@ -44,6 +48,9 @@ class Tables(NamedTuple):
     total: Reals
     prior: Reals
     kind: Integers
+    noise: Reals = np.zeros((1, 0))
+    middle: Reals = np.zeros((1, 1, 0))
+    lean: Reals = np.zeros(0)
 
 
 class Total(NamedTuple):
@@ -51,13 +58,16 @@ class Total(NamedTuple):
 
     `log[i]` is the log likelihood (plus log prior) at `low, low + 1, ...`: row 0 where n = m, rows
     1 and 2 where n is at least, at most m. `radius` is K, or -1 where the total ignores n*.
-    `ceiling` is log M for each tilt.
+    `ceiling` is log M for each tilt. Where the total was drawn given n*, `joint[N - low, n* - low_sum]` stands
+    for all rows (one row if it is the same for every N).
     """
 
     log: Reals
     low: int
     radius: int
     ceiling: Reals
+    joint: Reals = np.zeros((1, 0))
+    low_sum: int = 0
 
 
 def tilts(spread: float, slowest: float) -> Reals:
@@ -174,6 +184,8 @@ def noisy_mass(tables, t, kind, a):
 @njit(cache=True)
 def log_total(total, true_sum, noisy_sum, m):
     """Log likelihood of the published total."""
+    if total.joint.size > 0:
+        return _log_joint(total, true_sum - total.low, noisy_sum - total.low_sum)
     row = 0
     if total.radius >= 0:
         if abs(noisy_sum - m) > total.radius:
@@ -186,3 +198,11 @@ def log_total(total, true_sum, noisy_sum, m):
             row = 2
     at = true_sum - total.low
     return total.log[row, at] if 0 <= at < total.log.shape[1] else -np.inf
+
+
+@njit(cache=True)
+def _log_joint(total, i, j):
+    """Log likelihood of both sums; none beyond the table."""
+    rows, columns = total.joint.shape
+    i = 0 if rows == 1 else i
+    return total.joint[i, j] if 0 <= i < rows and 0 <= j < columns else -np.inf

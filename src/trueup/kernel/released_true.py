@@ -13,11 +13,16 @@ def draw_true(tables, t, noisy, rng, true, with_noisy):
     """Draw true counts given noisy ones; returns the sums of true and (if asked for) noisy counts."""
     true_sum = noisy_sum = 0
     for r in range(noisy.size):
-        true[r] = _draw_part(tables, t, tables.kind[r], noisy[r], rng)
+        kind, n = tables.kind[r], noisy[r]
+        if tables.noise.shape[1] > 0:
+            n = _draw_between(tables, t, kind, n, rng)
+            true[r] = _draw_behind(tables, t, kind, n, rng)
+        else:
+            true[r] = _draw_part(tables, t, kind, n, rng)
+            if with_noisy and n == 0:
+                n -= _draw_below_zero(tables, t, kind, true[r], rng)
         true_sum += true[r]
-        noisy_sum += noisy[r]
-        if with_noisy and noisy[r] == 0:
-            noisy_sum -= _draw_below_zero(tables, t, tables.kind[r], true[r], rng)
+        noisy_sum += n
     return true_sum, noisy_sum
 
 
@@ -72,3 +77,30 @@ def _draw_below_zero(tables, t, kind, true, rng):
             return below
         factor *= step
     return width - true
+
+
+@njit(cache=True)
+def _draw_between(tables, t, kind, a, rng):
+    """Draw the noisy count from whose posterior `a` was drawn."""
+    width, last = tables.noise.shape[1] // 2, tables.middle.shape[2] - 1
+    left, best = rng.random() * noisy_mass(tables, t, kind, a), 0
+    for j in range(-width, width + 1):
+        share = tables.noise[kind, j + width] * np.exp(tables.tilt[t] * j)
+        share *= tables.middle[t, kind, min(a + j + width, last)]
+        best = j if share > 0 else best
+        left -= share
+        if left < 0:
+            break
+    return a + best
+
+
+@njit(cache=True)
+def _draw_behind(tables, t, kind, n, rng):
+    """Draw the true count behind a noisy one, with the lean on it."""
+    width = tables.noise.shape[1] // 2
+    share = np.empty(2 * width + 1)
+    for j in range(-width, width + 1):
+        prior = prior_mass(tables.prior, kind, n + j) if n + j >= 0 else 0.0
+        share[j + width] = tables.noise[kind, j + width] * np.exp(tables.lean[t] * j) * prior
+    running = np.cumsum(share)
+    return n - width + np.searchsorted(running, rng.random() * running[-1], side="right")
