@@ -31,6 +31,20 @@ def test_off_the_terminal_a_message_is_one_line(areas):
     assert "x" * 100 in done.stderr
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(130), RuntimeError("Query interrupted")])
+def test_an_interruption_says_that_nothing_was_published(error, capsys):
+    """Whether it came to us, to typer or to DuckDB."""
+    from trueup.cli.console import run_app
+
+    def app():
+        raise error
+
+    with pytest.raises(SystemExit) as end:
+        run_app(app)
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "error: interrupted; nothing was published\n"
+
+
 def test_the_line_that_synth_prints_is_a_command(areas):
     spec, _, folder = areas
     done = run(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -74,15 +74,25 @@ def run_app(app: Callable[[], Any]) -> None:
         _say_error(str(error))
         sys.exit(FAILURE if isinstance(error, ConvergenceError) else BAD_INPUT)
     except KeyboardInterrupt:
-        _say_error("interrupted; nothing was published")
-        sys.exit(INTERRUPTED)
+        _leave_interrupted()
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer leaves without a word
+            _leave_interrupted()
+        raise
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(FAILURE)
     except Exception as error:
+        if str(error) == "Query interrupted":  # what DuckDB makes of an interruption
+            _leave_interrupted()
         # The message of an unforeseen error may quote data: name its type and place alone.
         _say_error(f"internal error {type(error).__name__} at {place_of(error)}; please report it")
         sys.exit(FAILURE)
+
+
+def _leave_interrupted() -> NoReturn:
+    _say_error("interrupted; nothing was published")
+    sys.exit(INTERRUPTED)
 
 
 def _say_error(text: str) -> None:
