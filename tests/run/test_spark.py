@@ -1,5 +1,6 @@
 """A small Spark cluster on this machine: every item once in the answers, whatever happens to an executor."""
 
+import shutil
 import sys
 
 import pandas
@@ -7,6 +8,7 @@ import pytest
 from tests.run import tasks
 
 from trueup.errors import BundleError, DataError, SpecError, TrueupError
+from trueup.io.table import open_table
 from trueup.run import spark
 
 
@@ -102,3 +104,15 @@ def test_a_table_that_is_not_in_the_catalogue_is_said(cluster, tmp_path):
 def test_text_files_are_left_to_the_driver(cluster, tmp_path):
     (tmp_path / "people.csv").write_text("area\na\n")
     assert not cluster.grouped(str(tmp_path / "people.csv"), ["area"], "rows", tmp_path / "grouped")
+
+
+@pytest.mark.parametrize("name", ["a b%20", "area=9", "w[1]{2}*?"])
+def test_folders_may_have_any_name(cluster, tmp_path, name):
+    people = tmp_path / name / "people"
+    people.mkdir(parents=True)
+    pandas.DataFrame({"area": ["a", "b", "a"]}).to_parquet(tmp_path / "part.parquet")
+    shutil.copy(tmp_path / "part.parquet", people)  # PyArrow itself takes some of these names for patterns
+    for source, target in ((people, "first"), (people / "part.parquet", "second")):
+        assert cluster.grouped(source, ["area"], "rows", tmp_path / name / target)
+        found = open_table(tmp_path / name / target).select(["area", "rows"])
+        assert sorted(zip(found["area"], found["rows"])) == [("a", 2), ("b", 1)]

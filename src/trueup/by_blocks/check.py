@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from glob import escape
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -147,7 +146,7 @@ class _Files:
 
     def _parquet(self, pattern: str) -> str:
         """The files of a pattern, in a folder whose own name is none."""
-        return parquet([f"{escape(str(self.public))}/{pattern}"])
+        return parquet(sorted(self.public.glob(pattern)))
 
     def _domain(self) -> None:
         shape = [len(a.values) for a in self.spec.attributes]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +72,7 @@ def _table(connection: Any, folder: Path, entry: Mapping[str, Any], cells: Cells
         connection.register(name, {attribute.name: np.array(attribute.values), at: np.arange(attribute.size)})
         tables.append(f"{quoted(name)} USING ({quoted(attribute.name)})")
         position = f"({position}) * {attribute.size} + {quoted(at)}"
-    files = parquet([f"{escape(str(folder))}/public/{entry['files']}"])
+    files = parquet(sorted((folder / "public").glob(entry["files"])))
     query = f"SELECT {position} AS position, count FROM {files} JOIN {' JOIN '.join(tables)}"
     rows = connection.execute(query).fetchnumpy()
     table = np.zeros(cells.tree.sizes[level] * (cells.n // cells.shape[0]), dtype=np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import shutil
 import sys
 import warnings
@@ -114,8 +115,7 @@ class SparkCluster:
         """Count equal rows where the data live; see `Executor.grouped`."""
         if not is_address(source) and not (isinstance(source, str | Path) and _is_parquet(Path(source))):
             return False  # text is read by the driver, which holds it to the header's dialect
-        # A bare path would be looked for in the cluster's default file system.
-        name = str(source) if is_address(source) else f"file://{Path(source).absolute()}"
+        name = str(source) if is_address(source) else _address(_plain(Path(source)))
         read = self._session.read
         with _told("reading the table by Spark"):
             table = (
@@ -129,7 +129,7 @@ class SparkCluster:
             )
         with _told("tabulating by Spark"):
             rows = table.groupBy(*columns).count().withColumnRenamed("count", count)
-            rows.write.parquet(folder.absolute().as_uri())
+            rows.write.parquet(_address(folder))
         return True
 
     def _refuse_other_release(self) -> None:
@@ -140,6 +140,16 @@ class SparkCluster:
                     needed="the same release on the driver and on every executor",
                     remedy="install it on the cluster's machines, or ship a packed environment with spark.archives",
                 )
+
+
+def _address(path: Path) -> str:
+    """A path of this machine: a bare one is looked for in the cluster's file system, percent signs are taken as such."""
+    return f"file://{path.absolute()}"
+
+
+def _plain(path: Path) -> Path:
+    """A path that exists, written so that Spark takes it for no pattern; a pattern as it is."""
+    return Path(re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.absolute()))) if path.exists() else path
 
 
 def _is_parquet(path: Path) -> bool:
