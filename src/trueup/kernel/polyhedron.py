@@ -7,12 +7,14 @@ every conflict but is not a row. Feasibility is decided by linear programming (H
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy  # its parts load when first used
 
+SECONDS = 10.0  # after which a system that may have no whole-number point counts as having one
+NARROWED = 400  # rows of a conflict above which it is not narrowed down
 FEASIBLE = 1e-7  # violation, relative to the right-hand sides, below which a point counts as feasible
 
 
@@ -128,6 +130,22 @@ class Polyhedron:
             self.nonnegative,
         )
 
+    def merged(self) -> Polyhedron:
+        """The same with cells that appear alike in every row taken as one, their sum: empty if and only if it was.
+
+        Examples
+        --------
+        >>> p = Polyhedron.of(4, [[1, 1, 1, 0]], [3.0], [[1, 1, 0, 0]], [-np.inf], [2.0]).merged()
+        >>> p.matrix.toarray().tolist()
+        [[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+        """
+        columns = scipy.sparse.csc_array(self.matrix)
+        columns.sort_indices()
+        ends = zip(columns.indptr[:-1], columns.indptr[1:], strict=True)
+        keys = [(columns.indices[a:b].tobytes(), columns.data[a:b].tobytes()) for a, b in ends]
+        first = np.unique(np.array([*{key: i for i, key in reversed([*enumerate(keys)])}.values()], int))
+        return replace(self, cells=first.size, equal=self.equal[:, first], ranged=self.ranged[:, first])
+
     def feasible(self, *, integer: bool = False) -> bool:
         """Whether a point (a whole-number point) satisfies every row."""
         if integer:
@@ -139,6 +157,7 @@ class Polyhedron:
                 constraints=rows,
                 bounds=(start, np.inf),
                 integrality=np.ones(self.cells),
+                options={"time_limit": SECONDS},
             )
             return answer.status != 2
         return self._least_violation()[0] <= FEASIBLE * self.scale
@@ -171,7 +190,8 @@ class Polyhedron:
         """Rows that cannot hold together, none of which can be left out; empty if all can.
 
         The multipliers of the least total violation name rows whose combination proves the contradiction
-        (Farkas); a deletion filter then drops every row that the contradiction does not need.
+        (Farkas). Of these rows one connected part is taken, which contradicts itself alone; a deletion filter then
+        drops every row that the contradiction does not need, unless they are more than `NARROWED`.
 
         Parameters
         ----------
@@ -184,14 +204,22 @@ class Polyhedron:
         """
         least, share = self._least_violation()
         if least > FEASIBLE * self.scale:
-            return self._filter(np.flatnonzero(share > 1e-9), integer=False)
+            rows = self._filter(self._first_part(np.flatnonzero(share > 1e-9)), integer=False)
+            return self._filter(rows, integer=True) if integer else rows
         if not integer or self.feasible(integer=True):
             return []
         return self._filter(np.arange(self.rows), integer=True)
 
-    def _filter(self, rows: np.ndarray, *, integer: bool) -> list[int]:
+    def _first_part(self, rows: np.ndarray) -> np.ndarray:
+        """Of rows that exclude each other the first that share counts with each other, and do so by themselves."""
+        shared = self.matrix[rows] != 0
+        _, part = scipy.sparse.csgraph.connected_components(shared.astype(int) @ shared.T.astype(int))
+        parts = (rows[part == p] for p in range(part.max() + 1))
+        return next((some for some in parts if not self.of_rows(some).feasible()), rows)
+
+    def _filter(self, rows: Sequence[int] | np.ndarray, *, integer: bool) -> list[int]:
         needed = list(rows)
-        for row in rows:
+        for row in rows if len(rows) <= NARROWED else ():
             without = [r for r in needed if r != row]
             if not self.of_rows(without).feasible(integer=integer):
                 needed = without

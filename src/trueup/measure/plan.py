@@ -41,8 +41,15 @@ def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], G
     ------
     SpecError
         If a contribution bound is neither derived nor given, or an invariant already fixes a query.
+    InfeasibleError
+        If the rules contradict each other, whatever the counts; it names them.
     """
     constraints = build_constraints(spec, cells)
+    crossing = constraints.bounds and constraints.chain is None  # nested ones are held together by their tree
+    if constraints.linear or crossing:
+        from trueup.model.rows import refuse_contradiction
+
+        refuse_contradiction(constraints)
     relation = _relation(spec, constraints)
     headers, charges, told = [], [], []
     for query in spec.queries:

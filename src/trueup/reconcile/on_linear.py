@@ -16,14 +16,13 @@ from trueup.kernel.fit import Fit
 from trueup.kernel.polyhedron import Polyhedron
 from trueup.kernel.programs import Answer
 from trueup.model.cells import Cells, Margin
-from trueup.model.constraints import Constraints, LinearRule, name_mask
+from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured, split
 from trueup.model.nested import canonical
 from trueup.model.release import Solution
+from trueup.model.rows import Block, contradiction, margin_rows, polyhedron, rule_blocks
 from trueup.reconcile.method import Method
 from trueup.reconcile.span import OF_PROGRAMS, refuse_wide_span
-
-INTEGER_CONFLICT_ROWS = 400  # above this, a conflict of whole numbers alone is not narrowed down
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +45,7 @@ class LinearProblem:
 
     def sums(self, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
         """The 0/1 matrix (groups, n) of a margin."""
-        fine = canonical(self.cells, margin)
-        group = self.cells.groups(self.cells.finest, fine)
-        n = self.cells.n
-        matrix = scipy.sparse.csr_array((np.ones(n), (group, np.arange(n))), shape=(self.cells.size(fine), n))
-        return matrix if groups is None else scipy.sparse.csr_array(matrix[groups])
+        return margin_rows(self.cells, margin, groups)
 
     @cached_property
     def fit_matrix(self) -> scipy.sparse.csr_array:
@@ -69,43 +64,11 @@ class LinearProblem:
 
     def polyhedron(self, values: NDArray) -> Polyhedron:
         """The constraints, with the exact values of one row `(q,)`."""
-        equal, sums = self._rows("==", values)
-        ranged, ends = self._rows("range", values)
-        low, high = (np.concatenate([np.zeros(0), *(e[k] for e in ends)]) for k in (0, 1))
-        nonnegative = self.constraints.nonnegative
-        right = np.concatenate([np.zeros(0), *sums])
-        return Polyhedron.of(
-            self.cells.n,
-            _stack(equal, self.cells.n),
-            right,
-            _stack(ranged, self.cells.n),
-            low,
-            high,
-            nonnegative=nonnegative,
-        )
-
-    def labels(self, values: NDArray) -> list[str]:
-        """Name every row of the polyhedron."""
-        blocks = list(self._blocks(values))
-        equal = [label for kind, _, _, labels in blocks if kind == "==" for label in labels]
-        return equal + [label for kind, _, _, labels in blocks if kind == "range" for label in labels]
+        return polyhedron(self.constraints, self._blocks(values))[0]
 
     def conflict(self, values: NDArray, *, integer: bool = False) -> InfeasibleError | None:
         """Name rows that cannot hold together, no more than needed; None if all can."""
-        polyhedron = self.polyhedron(values)
-        narrow = integer and polyhedron.rows <= INTEGER_CONFLICT_ROWS
-        rows = polyhedron.conflict(integer=narrow)
-        if rows:
-            names = self.labels(values)
-            shown = "; ".join(names[r] for r in rows[:6])
-            more = f"; and {len(rows) - 6} more" if len(rows) > 6 else ""
-            what = " in whole numbers" if narrow and polyhedron.feasible() else ""
-            sign = " with counts of at least zero" if self.constraints.nonnegative else ""
-            return InfeasibleError(
-                f"these cannot hold together{what}{sign}: {shown}{more}",
-                remedy="correct or drop one of them",
-            )
-        return None
+        return contradiction(*polyhedron(self.constraints, self._blocks(values)), integer=integer)
 
     def refused(self, answer: Answer, values: NDArray, *, integer: bool = False) -> Answer:
         """The answer, unless it is none because the constraints exclude each other: then an error that says so."""
@@ -116,55 +79,15 @@ class LinearProblem:
     def _split(self, values: NDArray) -> list[NDArray]:
         return split(values, self.headers, self.cells) if self.headers else []
 
-    def _rows(self, kind: str, values: NDArray) -> tuple[list[scipy.sparse.csr_array], list]:
-        blocks = [b for b in self._blocks(values) if b[0] == kind]
-        return [b[1] for b in blocks], [b[2] for b in blocks]
-
-    def _blocks(self, values: NDArray) -> Iterator[tuple[str, scipy.sparse.csr_array, object, list[str]]]:
-        """Blocks of rows: kind, matrix, right-hand sides (or both ends), labels."""
+    def _blocks(self, values: NDArray) -> Iterator[Block]:
+        """The rows of the invariants with their values, then those of all other rules."""
         for header, part in zip(self.headers, self._split(values), strict=True):
             if header.exact:
                 groups = range(self.cells.size(header.margin)) if header.groups is None else header.groups
                 names = [f"the invariant '{self.cells.margin_label(header.margin, int(g))}'" for g in groups]
-                yield "==", self.sums(header.margin, header.groups), part.astype(float), names
-        held = np.flatnonzero(self.constraints.zero_cells)
-        if held.size:
-            rows = scipy.sparse.csr_array(
-                (np.ones(held.size), (np.arange(held.size), held)), shape=(held.size, self.cells.n)
-            )
-            yield (
-                "==",
-                rows,
-                np.zeros(held.size),
-                [f"the structural zero '{self.cells.label(int(c))}'" for c in held],
-            )
-        for bound in self.constraints.bounds:
-            yield self._bound(bound)
-        for rule in self.constraints.linear:
-            yield self._rule(rule)
-
-    def _bound(self, bound) -> tuple[str, scipy.sparse.csr_array, object, list[str]]:
-        low, high = self.constraints.bound_values(bound)
-        limited = np.flatnonzero(np.isfinite(low) | np.isfinite(high))
-        names = [f"the bound on '{self.cells.margin_label(bound.margin, int(g))}'" for g in limited]
-        return "range", self.sums(bound.margin, limited), (low[limited], high[limited]), names
-
-    def _rule(self, rule: LinearRule) -> tuple[str, scipy.sparse.csr_array, object, list[str]]:
-        places = self.sums(Margin(rule.level))
-        weight = np.zeros(self.cells.shape)
-        for name, coefficient in rule.linear.coefficients.items():
-            weight += float(coefficient) * name_mask(self.cells, name)
-        matrix = scipy.sparse.csr_array(places.multiply(weight.ravel()[None]))
-        side = np.full(self.cells.tree.sizes[self.cells.tree.level(rule.level)], float(rule.linear.bound))
-        names = [f"'{rule.linear.text}' at {self.cells.tree.label(rule.level, p)}" for p in range(side.size)]
-        if rule.linear.sense == "==":
-            return "==", matrix, side, names
-        free = np.full(side.size, np.inf)
-        return "range", matrix, (side, free) if rule.linear.sense == ">=" else (-free, side), names
-
-
-def _stack(rows: Sequence[scipy.sparse.csr_array], n: int) -> scipy.sparse.csr_array:
-    return scipy.sparse.csr_array(scipy.sparse.vstack([scipy.sparse.csr_array((0, n)), *rows], format="csr"))
+                sides = part.astype(float)
+                yield Block(self.sums(header.margin, header.groups), sides, sides, names, equal=True)
+        yield from rule_blocks(self.constraints)
 
 
 class LinearMethod(Method):
