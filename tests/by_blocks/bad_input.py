@@ -171,6 +171,8 @@ BAD = [
      DataError, "shorter than the 2 characters"),
     ("records in a file that there is not", lambda f: release(f, data_path=f / "persons.csv"),
      DataError, "there is no file"),
+    ("records that may not be read", failing("trueup.by_blocks.data.fingerprint", PermissionError(13, "Permission denied")),
+     DataError, "the data cannot be read: Permission denied"),
     ("a record of an unknown block", lambda f: release(f, data="999,r0,old\n"),
      DataError, "names the place '999'"),
     ("a record of an unknown race", lambda f: release(f, data="000,r9,old\n"),

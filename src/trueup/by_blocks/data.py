@@ -60,7 +60,12 @@ def refuse_other_data(folder: RunFolder, data: Any) -> None:
         )
     path = folder.confidential / "fingerprint"
     key = bytes.fromhex((folder.confidential / "key").read_text())
-    found = fingerprint(data, key)
+    try:
+        found = fingerprint(data, key)
+    except OSError as error:
+        raise DataError(
+            f"the data cannot be read: {error.strerror or 'the disk refuses'}", remedy="check permissions"
+        ) from None
     if found is None:
         return
     if not path.exists():
