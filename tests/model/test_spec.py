@@ -15,7 +15,7 @@ from tests.model.bad_input import SPEC
 from trueup.errors import SpecError
 from trueup.model.build import build_cells, build_constraints
 from trueup.model.constraints import violations
-from trueup.model.spec import load_spec, parse_spec
+from trueup.model.spec import AttributePart, load_spec, parse_spec
 from trueup.model.tree import Tree
 
 ROOT = Path(__file__).parents[2]
@@ -105,6 +105,49 @@ def test_mistakes_in_recodes_are_named(old, new, message):
     assert old in RECODE
     with pytest.raises(SpecError, match=message):
         parse_spec(RECODE.replace(old, new, 1))
+
+
+AGES = f"""{AGE}
+[[attribute.recode]]
+name = "adult"
+groups = {{ no = ["0-17"], yes = ["18-64", "65+"] }}
+[[attribute.recode]]
+name = "retired"
+groups = {{ no = ["0-17", "18-64"], yes = ["65+"] }}"""
+
+
+@pytest.mark.parametrize(
+    ("ages", "named"),
+    [
+        (AGES, "'age' alone keeps apart what they do together"),
+        (AGES.replace('"0-17"', '"0-4", "5-17"'), "name one recode of 'age' with groups = "
+         '{ "no no" = ["0-4", "5-17"], "yes no" = ["18-64"], "yes yes" = ["65+"] }'),
+        (AGES.replace('"0-17"', '"0-4", "5-17"') + """
+[[attribute.recode]]
+name = "stage"
+groups = { child = ["0-4", "5-17"], adult = ["18-64"], old = ["65+"] }""", "'stage' alone keeps apart"),
+    ],
+)  # fmt: skip
+def test_two_recodes_of_one_attribute_are_told_how_to_be_one(ages, named):
+    attribute = 'name = "sex"\nvalues = ["female", "male"]'
+    assert attribute in SPEC
+    spec = SPEC.replace(attribute, f'name = "age"\n{ages}').replace('["sex"]', '["adult", "retired"]')
+    with pytest.raises(SpecError, match="'adult' and 'retired', which are the same attribute: ") as caught:
+        parse_spec(spec)
+    assert named in str(caught.value)
+
+
+def test_the_cross_of_two_recodes_of_many_values_is_not_spelt_out():
+    values = [f"v{i}" for i in range(30)]
+    recodes = [_in_threes("a", values, 0), _in_threes("b", values, 1)]
+    whole = AttributePart.model_validate({"name": "age", "values": values, "recode": recodes})
+    assert whole.crossed("a", "b").endswith("a group for each of the 20 pairs of theirs that meet")
+
+
+def _in_threes(name, values, start):
+    """Values three by three from a start, what comes before by itself."""
+    held = [values[:start], *(values[i : i + 3] for i in range(start, len(values), 3))]
+    return {"name": name, "groups": {f"g{i}": group for i, group in enumerate(held) if group}}
 
 
 def test_a_recode_may_stand_for_its_attribute():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Collection
@@ -21,6 +22,7 @@ from trueup.noise.cost import Currency
 from trueup.noise.rational import rational
 
 _VALUE_COLUMNS = ("count", "exact", "group", "noisy", "standard_error")
+_SPELT_OUT = 12  # groups of a recode that a message writes down
 FORMAT = 1
 """Version of the spec's format; grows when an old spec would be read differently."""
 
@@ -99,6 +101,27 @@ class AttributePart(Part):
         for recode in self.recodes:
             self._refuse_misgrouped(recode)
         return self
+
+    def crossed(self, first: str, second: str) -> str:
+        """How to say by one name what two of its views tell apart together."""
+        groups: dict[tuple[str, str], list[str]] = {}
+        for value in self.values:
+            groups.setdefault((self._group(first, value), self._group(second, value)), []).append(value)
+        for view, names in self.views.items():
+            pairs = {(key, self._group(view, value)) for key, held in groups.items() for value in held}
+            if len(pairs) == len(names) == len(groups):
+                return f"'{view}' alone keeps apart what they do together"
+        if len(groups) > _SPELT_OUT:
+            return f"name one recode of '{self.name}' with a group for each of the {len(groups)} pairs of theirs that meet"
+        listed = ", ".join(
+            f"{json.dumps(' '.join(key))} = {json.dumps(held)}" for key, held in groups.items()
+        )
+        return f"name one recode of '{self.name}' with groups = {{ {listed} }}"
+
+    def _group(self, view: str, value: str) -> str:
+        recodes = (recode.groups for recode in self.recodes if recode.name == view)
+        groups = next(recodes, {each: (each,) for each in self.values})
+        return next(name for name, held in groups.items() if value in held)
 
     def _refuse_misgrouped(self, recode: RecodePart) -> None:
         listed = [value for group in recode.groups.values() for value in group]
@@ -372,7 +395,10 @@ class Spec(Part):
             _known(name, [view for a in self.attributes for view in a.views], "attribute", where)
         for attribute in self.attributes:
             if len(same := [name for name in attribute.views if name in names]) > 1:
-                raise ValueError(f"{where} names '{same[0]}' and '{same[1]}', which are the same attribute")
+                raise ValueError(
+                    f"{where} names '{same[0]}' and '{same[1]}', which are the same attribute: "
+                    + attribute.crossed(same[0], same[1])
+                )
 
     def _conditions_are_known(self) -> None:
         conditions = (*self.constraints.zeros, *(b.where for b in self.constraints.bounds))
