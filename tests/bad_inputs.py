@@ -14,6 +14,7 @@ from tests.infer.bad_input import BAD as BAD_INFER
 from tests.ledger.bad_input import BAD
 from tests.ledger.helpers import ledger_at, release
 from tests.model.bad_input import BAD as BAD_SPECS
+from tests.reconcile.bad_input import BAD as BAD_RULES
 
 from trueup.errors import TrueupError
 
@@ -51,6 +52,11 @@ def spec_rows() -> list[str]:
     return [row(what, call) for what, call in BAD_SPECS]
 
 
+def rule_rows() -> list[str]:
+    """All lines of the table of rules and noise."""
+    return [row(what, call) for what, call in BAD_RULES]
+
+
 def infer_rows() -> list[str]:
     """All lines of the table of posteriors."""
     return [row(what, call) for what, _, _, call in BAD_INFER]
@@ -68,4 +74,4 @@ def row_by_blocks(what, call) -> str:
 
 
 if __name__ == "__main__":
-    print("\n".join([*spec_rows(), *rows(), *assess_rows(), *infer_rows(), *rows_by_blocks()]))
+    print("\n".join([*spec_rows(), *rule_rows(), *rows(), *assess_rows(), *infer_rows(), *rows_by_blocks()]))
