@@ -15,6 +15,8 @@ from trueup import workflow
 from trueup.model.cells import Margin
 from trueup.noise import DiscreteGaussian, DiscreteLaplace
 from trueup.reconcile.multinomial_mode import MultinomialMode
+from trueup.reconcile.tree_equality import TreeEquality
+from trueup.reconcile.tree_topdown import TreeTopDown
 from trueup.report import render
 from trueup.report.counts import SHOWN
 from trueup.report.error import noise_margin
@@ -94,6 +96,21 @@ def test_changes_are_released_minus_noisy():
     shown = [float(cell.replace("−", "-").removesuffix(" %")) for cell in rows[3][1:]]
     expected = [*np.quantile(change, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]), np.sqrt(np.mean(change**2.0))]
     np.testing.assert_allclose(shown, [*expected, 100 * np.mean(change == 0)], atol=0.06)
+
+
+def test_a_continuous_release_claims_neither_whole_counts_nor_their_sign():
+    whole = text_of(*released(PLAIN))
+    assert "and keep them whole and not negative, reconciliation" in whole
+    assert "3 of 3" in whole
+    real = text_of(*released(PLAIN, TreeTopDown(rounding="none")))
+    assert "To make the counts add up, and keep them not negative, reconciliation" in real
+    release, spec = released(PLAIN, TreeEquality())
+    release = replace(release, counts=np.append(release.counts[1:], -0.5))
+    page = text_of(release, spec)
+    assert "To make the counts add up, reconciliation" in page
+    for text in (real, page):
+        assert "not claimed: the method's counts are continuous" in text
+    assert "2 of 2" in real
 
 
 def test_enumerated_counts_are_labelled_and_the_weaker_guarantee_is_named():

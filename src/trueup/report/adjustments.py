@@ -22,13 +22,20 @@ def adjustments(release: Release, unit: str) -> Section:
         return Section("changes", heading, (Text(("Nothing: no count carries noise.",)),))
     text = Text(
         (
-            "To make the counts add up, and keep them whole and not negative, reconciliation moved them away from "
-            "the noisy counts. The change is a public quantity: it is computed from noisy and released counts only. "
+            f"To make the counts add up,{_kept(release)} reconciliation moved them away from the noisy counts. The "
+            "change is a public quantity: it is computed from noisy and released counts only. "
             "It removes noise as well, so a change is not an error.",
         )
     )
     quantiles = {name: np.quantile(change, _AT) for name, change in changes.items()}
     return Section("changes", heading, (text, _picture(quantiles, unit), _table(changes, quantiles, unit)))
+
+
+def _kept(release: Release) -> str:
+    """What else was kept; a continuous method, or one without a sign, keeps less."""
+    facts = {"whole": release.checks.get("whole numbers"), "not negative": (release.counts >= 0).all()}
+    kept = " and ".join(name for name, holds in facts.items() if holds)
+    return f" and keep them {kept}," if kept else ""
 
 
 def _changes(release: Release) -> dict[str, NDArray]:

@@ -9,7 +9,7 @@ from trueup.model.spec import Spec
 from trueup.report.blocks import Column, Page, Section, Table, Text
 from trueup.report.error import noise_margin
 from trueup.report.glossary import glossary
-from trueup.report.origin import Ledger, checks, making, origin
+from trueup.report.origin import Ledger, checks, making, origin, passed
 from trueup.report.protection import cost, protected, total_loss
 from trueup.report.words import number, numbers, plain, plural, table_name
 
@@ -37,13 +37,12 @@ def blocks_page(release: ReleaseByBlocks, spec: Spec, ledger: Ledger) -> Page:
 
 def _summary(release: ReleaseByBlocks) -> tuple[tuple[str, str], ...]:
     places = "; ".join(f"{plain(name)} ({size:,})" for name, size in release.sizes.items())
-    held = sum(release.checks.values())
     return (
         ("Places", places),
         ("Counts of each place", number(release.cells)),
         ("Protected", f"each {release.guarantee.unit}"),
         ("Privacy loss", total_loss(release.guarantee)),
-        ("Checks passed", f"{held} of {len(release.checks)}"),
+        ("Checks passed", passed(release)),
     )
 
 

@@ -12,7 +12,7 @@ from trueup.report.counts import enumerated, released_counts
 from trueup.report.error import NORMAL_90, release_error
 from trueup.report.glossary import glossary
 from trueup.report.of_measurements import warning
-from trueup.report.origin import Ledger, checks, making, origin
+from trueup.report.origin import Ledger, checks, making, origin, passed
 from trueup.report.protection import cost, protected, total_loss
 from trueup.report.words import number, plural, table_name
 
@@ -42,13 +42,12 @@ def release_page(release: Release, spec: Spec, ledger: Ledger) -> Page:
 
 def _summary(release: Release, unit: str) -> tuple[tuple[str, str], ...]:
     guarantee, cells = release.measurements.guarantee, release.cells
-    held = sum(release.checks.values())
     return (
         ("Released", "; ".join(f"{table_name(m)} ({cells.size(m):,})" for m in release.published)),
         ("Protected", f"each {guarantee.unit}"),
         ("Privacy loss", total_loss(guarantee)),
         *_typical(release, unit),
-        ("Checks passed", f"{held} of {len(release.checks)}"),
+        ("Checks passed", passed(release)),
     )
 
 
