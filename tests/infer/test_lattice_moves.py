@@ -16,7 +16,7 @@ from trueup.infer.lattice_moves import LatticeMoves, _Walk
 from trueup.infer.on_rows import RowProblem
 from trueup.infer.tree_exact import TreeExact
 from trueup.io.sdhc import PUBLISHED
-from trueup.kernel.lattice import metropolis
+from trueup.kernel.lattice import proposals
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Bound, Constraints, LinearRule
 from trueup.model.linear import parse_linear
@@ -216,14 +216,37 @@ def slow_walk(tables, masses, rng, count, mistake=""):
         chance = np.array([weight.get(int(v), 0.0) for v in window])
         if mistake == "uniform in the window":
             chance = (chance > 0) * 1.0
-        x = int(window[np.searchsorted(np.cumsum(chance), rng.random() * chance.sum(), side="right")])
+        x = int(window[slow_pick(chance, here, rng, mistake)])
         out += [x] * (i % 5 == 0)
     return np.array(out)[:, None]
 
 
-@pytest.mark.parametrize(
-    "mistake", ["", "jump by the current count", "window always upwards", "uniform in the window"]
+def slow_pick(chance, here, rng, mistake):
+    """A draw from the window: afresh, or the reflection of a uniform point of the current table's interval."""
+    ends, fresh = np.cumsum(chance), rng.random() < 0.25
+    point = rng.random() * ends[-1]
+    if not fresh:
+        within = 1.0 if mistake == "reflection of the interval's start" else rng.random()
+        point = ends[-1] - ends[here] + within * chance[here]
+    if not fresh and mistake == "reflection of places":
+        inside = np.flatnonzero(chance)
+        return inside[0] + inside[-1] - here
+    if not fresh and mistake == "half of the rest":
+        point = ends[here] + rng.random() * (ends[-1] - ends[here])
+    return min(int(np.searchsorted(ends, point, side="right")), np.flatnonzero(chance)[-1])
+
+
+MISTAKES = (
+    "jump by the current count",
+    "window always upwards",
+    "uniform in the window",
+    "reflection of the interval's start",
+    "reflection of places",
+    "half of the rest",
 )
+
+
+@pytest.mark.parametrize("mistake", ["", *MISTAKES])
 def test_a_wrong_step_is_rejected(mistake, rng):
     counts = np.arange(40)
     masses = np.exp(-0.25 * np.abs(counts - 6.0))
@@ -249,7 +272,7 @@ def test_moves_that_do_not_connect_are_refused(rng, monkeypatch):
             "start": [0, 4],
             "cell": [0, 1, 6, 7],
             "coefficient": [1, -1, -1, 1],
-            "kinds": [metropolis.LISTED],
+            "kinds": [proposals.LISTED],
         }
         return moves._replace(
             places=moves.places[:1], axes=moves.axes[:1], **{name: np.array(v) for name, v in one.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from trueup.infer.method import Method, Progress, in_blocks
 from trueup.infer.on_rows import RowProblem, form
 from trueup.infer.table_moves import exact_lattice, known_to_connect, table_moves
 from trueup.kernel.diagnostics import diagnose, r_hat_by_chance, tail_sizes
+from trueup.kernel.lattice.metropolis import Tuning, survey, walk
 from trueup.model.cells import Margin
 from trueup.model.constraints import STRUCTURES, Constraints
 from trueup.model.measurements import Measured
@@ -29,6 +31,10 @@ ESS = 400.0
 FEWEST = 1000
 """Draws that the diagnostics rest on, at least."""
 BLOCKS, WARM_UP = 10, 8
+MARGIN, LEAP = 1.25, 8
+"""Length of the next run over what the last one says is needed, and over the last one at most."""
+RAREST, FINENESS = 0.25, 4
+"""Least turns of a cell to those of an average one, and how many turns an average one has."""
 MOST_WATCHED = 4000
 
 
@@ -38,7 +44,7 @@ class LatticeMoves(Method):
 
     Where few tables satisfy what is exact, all are listed and weighed: exact marginals, independent draws. Else
     Markov chains from dispersed starts walk the whole-number tables by steps of one cell, moves between two
-    cells, exchanges among four, and a lattice basis of the invariants. Runs are doubled until every count and every
+    cells, exchanges among four, and a lattice basis of the invariants. Runs are made longer until every count and every
     measured sum passes the diagnostics, else refused: draws that have not converged are no posterior.
 
     Attributes
@@ -101,7 +107,7 @@ class LatticeMoves(Method):
         return self._converge(walk, draws, progress)
 
     def _converge(self, walk: _Walk, draws: int, progress: Progress) -> Drawn:
-        """Double the run, tuning again, until it passes; what came before is warm-up."""
+        """Make the run longer, tuning again, until it passes; what came before is warm-up."""
         kept = -(-max(draws, FEWEST) // self.chains)
         walk.warm_up()
         thin = 1
@@ -112,11 +118,12 @@ class LatticeMoves(Method):
                 -(-kept // BLOCKS),
                 _scaled(progress, kept, draws),
             )
-            found = walk.diagnosed(run, thin)
-            if found["status"] == "solved" or not whole or 2 * thin * kept > self.sweeps:
+            found, short = walk.diagnosed(run, thin)
+            longest = self.sweeps // kept
+            if found["status"] == "solved" or not whole or thin >= longest:
                 break
-            thin *= 2
-            walk.tune()
+            thin = min(thin * min(max(math.ceil(MARGIN * short), 2), LEAP), longest)
+            walk.tune(run)
         status = found.pop("status")
         if status != "solved":
             status += (
@@ -168,8 +175,6 @@ class _Walk:
     @classmethod
     def of(cls, state: LinearProblem, values: NDArray, problem: RowProblem, rngs) -> _Walk:
         """Choose moves and dispersed starts."""
-        from trueup.kernel.lattice.metropolis import survey
-
         active = np.flatnonzero(problem.box[0] < problem.box[1])
         if not len(active):
             raise DataError("the constraints fix every count", remedy="nothing is left to infer")
@@ -186,7 +191,18 @@ class _Walk:
         return cls(problem, moves, rngs, points, connected, spans, shares, np.ones(len(shares)))
 
     @property
-    def chances(self) -> NDArray:
+    def tuning(self) -> Tuning:
+        """What the kernel is told; it changes between runs alone."""
+        return Tuning(self.spans, self._turns(), self._chances())
+
+    def _turns(self) -> NDArray[np.int64]:
+        """Cells in proportion to their variances: so many more steps of one scale take to cross a wide posterior."""
+        active = self.moves.active
+        variance = self.spans[active] ** 2
+        often = np.maximum(variance / variance.mean(), RAREST)
+        return np.repeat(active, np.rint(FINENESS * often).astype(np.int64))
+
+    def _chances(self) -> NDArray:
         """Cumulative probabilities of the patterns: half by how far they went, half alike; none that breaks what is exact."""
         may = self.shares > 0
         worth = np.where(may, self.worth, 0.0)
@@ -194,32 +210,28 @@ class _Walk:
 
     def run(self, count: int, thin: int) -> NDArray[np.int64]:
         """Move every chain on; return `(chains, count, n)`."""
-        from trueup.kernel.lattice.metropolis import walk
-
-        runs, tried, gone, far = [], 1e-9, 0.0, 0.0
-        for rng, x in zip(self.rngs, self.points):
-            tables, *figures = walk(
-                rng, self.problem.rows, self.moves, self.problem.box, self.spans, self.chances, x, count, thin
-            )
-            runs.append(tables)
-            tried, gone, far = tried + figures[0], gone + figures[1], far + figures[2]
-        self.moved, self.far = float(np.sum(gone) / np.sum(tried)), far / tried
+        problem, tuning = self.problem, self.tuning
+        found = [
+            walk(rng, problem.rows, self.moves, problem.box, tuning, x, count, thin)
+            for rng, x in zip(self.rngs, self.points)
+        ]
+        tried, gone, far = np.sum([tally for _, tally in found], axis=0)
+        self.moved, self.far = float(gone.sum() / tried.sum()), far / np.maximum(tried, 1)
         self.sweeps += count * thin
-        return np.stack(runs)
+        return np.stack([tables for tables, _ in found])
 
     def warm_up(self) -> None:
         """Learn in a few short runs how far each cell may reasonably move, and which patterns move most."""
         for _ in range(WARM_UP):
-            run = self.run(25, 2)
-            self.spans = np.maximum(2 * run.astype(float).std(axis=(0, 1)), 1.0)
-            self.tune()
+            self.tune(self.run(25, 2))
 
-    def tune(self) -> None:
-        """Prefer patterns that go far for the cells that they touch."""
+    def tune(self, run: NDArray[np.int64]) -> None:
+        """Learn spans from a run, and prefer patterns that go far for the cells that they touch."""
+        self.spans = np.maximum(2 * run.astype(float).std(axis=(0, 1)), 1.0)
         self.worth = self.far / np.array([1, 2, 4, 4])[self.moves.kinds] + 1e-12
 
-    def diagnosed(self, run: NDArray[np.int64], thin: int) -> dict[str, Any]:
-        """What the record says of a run, and whether it may be called a posterior."""
+    def diagnosed(self, run: NDArray[np.int64], thin: int) -> tuple[dict[str, Any], float]:
+        """What the record says of a run, whether it may be called a posterior, and how many times too short it is."""
         watched = np.concatenate([run[:, :, self.moves.active], self._sums(run)], axis=2)
         r_hat, ess = diagnose(watched)
         tails = tail_sizes(watched)
@@ -241,7 +253,7 @@ class _Walk:
             f"after {self.sweeps:,} sweeps R-hat is {r_hat.max():.3f} (at most {limit:.3f} is asked for) and the "
             f"smallest effective size {ess.min():.0f} (at least {ESS:.0f})"
         )  # fmt: skip
-        return found
+        return found, float(max(ESS / ess.min(), ESS / 4 / tails.min()))
 
     def _sums(self, run: NDArray[np.int64]) -> NDArray:
         """Measured sums of several cells, and the total: they mix by other moves than the cells do."""

@@ -10,7 +10,7 @@ import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
-from trueup.kernel.lattice.metropolis import LISTED, PAIR, SAME, SINGLE, SQUARE, Moves
+from trueup.kernel.lattice.proposals import LISTED, PAIR, SAME, SINGLE, SQUARE, Moves
 from trueup.kernel.lattice.structure import Lattice
 from trueup.model.cells import Cells
 

@@ -1,14 +1,14 @@
 """Markov chains on integer tables by moves that keep invariants: one step costs what it touches.
 
-Cells form a grid: places, nested in levels, times attributes. A move takes a cell, another that differs from it along some
-axes, and changes one of them (a single), moves counts from one to the other (a pair, which keeps every margin without
-those axes), or exchanges part of the axes between them (a square, which keeps every margin that holds only one of
-the two parts: the basic moves of a two-way table). Listed vectors, such as a lattice basis, come alone or as sums of two.
+A step along a move takes a window of `WINDOW` tables x + jump (i - J) move, i = 0, 1, ..., where the current table has
+the uniform place J. Whatever table of the window is drawn, the same window is as likely to be proposed from there, so any
+draw that keeps the density on the window keeps it on all tables, and nothing needs to be rejected. The jump is random,
+up to the scale that the curvature of the rows allows; neither it nor the move may depend on the current table.
 
-A step along a move draws from the density on a window of `WINDOW` tables x + jump (i - J) move, i = 0, 1, ..., where the
-current table has the uniform place J. Whatever table of the window is drawn, the same window is as likely to be proposed
-from there, so the density is stationary and nothing needs to be rejected. The jump is random, up to the scale
-that the curvature of the rows allows; it may not depend on the current table.
+On the window the current table owns an interval of the cumulative density. A uniform point of it is *reflected* about
+the median, and the table that owns the image is next: a map of the uniform measure that is its own inverse, so the
+density is kept, and the chain goes from one side to the other where a fresh draw would forget where it came from (ordered
+overrelaxation, Neal 1998). One step in four draws afresh, so that every table of every window can follow.
 """
 
 from __future__ import annotations
@@ -20,239 +20,178 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from trueup.kernel.lattice.rows import CURVE, SLOPE, add_factor, log_factor, log_levels, sums
+from trueup.kernel.lattice.proposals import propose
+from trueup.kernel.lattice.rows import CENTRE, CURVE, HIGH, LOW, REACH, SLOPE, TABLED, U, log_factor, sums
 
-SINGLE, PAIR, SQUARE, LISTED = range(4)
-WINDOW, STRIDE = 8, 1.2
-SAME = -1
-"""The place does not change."""
+WINDOW, STRIDE, FRESH = 8, 1.2, 0.25
+BATCH = 256
+"""Moves drawn at a time."""
 
 
-class Moves(NamedTuple):
-    """What a chain may do.
+class Tuning(NamedTuple):
+    """What was learnt about the table before the draws that are kept.
 
     Attributes
     ----------
-    active
-        Cells that may vary, `(a,)`.
-    sizes
-        Sizes of the attributes, `(k,)`.
-    group, bounds
-        For every level and place, its group `(levels, places)`; where each level's groups start `(levels, places + 1)`.
-    kinds
-        Kind of each of p patterns `(p,)`.
-    places
-        Level within which the place changes, for the two parts of a pattern `(p, 2)`; `SAME` where it does not.
-    axes
-        Attributes that change, for the two parts `(p, 2, k)`.
-    start, cell, coefficient
-        Listed vectors end to end.
+    spans
+        `(n,)` how far each cell may reasonably move (counts).
+    turns
+        Cells that moves start from, each as often as its turn comes.
+    chances
+        `(p,)` cumulative probabilities of the patterns.
     """
 
-    active: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    group: NDArray[np.int64]
-    bounds: NDArray[np.int64]
-    kinds: NDArray[np.int64]
-    places: NDArray[np.int64]
-    axes: NDArray[np.bool_]
-    start: NDArray[np.int64]
-    cell: NDArray[np.int64]
-    coefficient: NDArray[np.int64]
+    spans: NDArray[np.float64]
+    turns: NDArray[np.int64]
+    chances: NDArray[np.float64]
+
+
+class _Paths(NamedTuple):
+    """Where moves lead: rows that change `(b, m)`, by how much a step `(b, m)`, how many `(b,)`, and scales.
+
+    `length` `(b,)` is the squared step over the spans of its cells, `reach` `(b,)` the largest reasonable jump.
+    """
+
+    row: NDArray[np.int64]
+    slope: NDArray[np.float64]
+    many: NDArray[np.int64]
+    length: NDArray[np.float64]
+    reach: NDArray[np.float64]
 
 
 @njit(cache=True)
-def walk(rng, rows, moves, box, spans, chances, x, count, thin):
+def walk(rng, rows, moves, box, tuning, x, count, thin):
     """Run one chain from table `x` `(n,)`, which is overwritten by where it ends.
 
     Parameters
     ----------
     box
         Bounds of the cells `(2, n)`.
-    spans
-        `(n,)` how far each cell may reasonably move (counts).
-    chances
-        `(p,)` cumulative probabilities of the patterns.
     count, thin
         Tables kept, and sweeps (of one proposal per active cell) between them.
 
     Returns
     -------
-    tables, tried, gone, moved
-        `(count, n)`; for each pattern how many steps were tried and went anywhere, and how far in all (squared
-        steps over the spans of their cells).
+    tables, tally
+        `(count, n)`; for each pattern how many steps were tried, how many went anywhere, and how far in all (squared
+        steps over the spans of their cells), `(3, p)`.
     """
-    n, width = x.size, max(4, 2 * np.max(moves.start[1:] - moves.start[:-1]) if moves.start.size > 1 else 4)
-    tables = np.zeros((count, n), np.int64)
-    tried, gone, moved = np.zeros(chances.size), np.zeros(chances.size), np.zeros(chances.size)
-    cells, change = np.zeros(width, np.int64), np.zeros(width, np.int64)
-    y = sums(rows, x)
-    level = log_levels(rows, y)
-    scratch = np.zeros(y.size), np.zeros(WINDOW), np.zeros(y.size, np.int64), np.zeros(y.size, np.bool_)
+    tables, tally = np.zeros((count, x.size), np.int64), np.zeros((3, tuning.chances.size))
+    y, delta = sums(rows, x), np.zeros(len(rows.factors))
     for draw in range(count):
-        for _ in range(thin * moves.active.size):
-            pattern = np.searchsorted(chances, rng.random() * chances[-1], side="right")
-            used = _propose(rng, moves, pattern, cells, change)
-            tried[pattern] += 1
-            if used:
-                far = _step(rng, rows, box, spans, x, used, cells, change, y, level, scratch)
-                gone[pattern] += far > 0
-                moved[pattern] += far
+        left = thin * moves.active.size
+        while left > 0:
+            batch = propose(rng, moves, tuning.turns, tuning.chances, min(left, BATCH))
+            paths = _paths(rows, tuning.spans, batch, delta)
+            _follow(rng.random((batch.used.size, 4)), rows, box, batch, paths, x, y, tally)
+            left -= batch.used.size
         tables[draw] = x
-    return tables, tried, gone, moved
+    return tables, tally
 
 
 @njit(cache=True)
 def survey(rng, rows, moves, fixed, tries):
     """Share of each pattern's moves that change no row in `fixed` `(r,)`."""
-    width = max(4, 2 * np.max(moves.start[1:] - moves.start[:-1]) if moves.start.size > 1 else 4)
-    cells, change = np.zeros(width, np.int64), np.zeros(width, np.int64)
-    delta, shares = np.zeros(fixed.size), np.zeros(moves.kinds.size)
+    shares, ones, delta = np.zeros(moves.kinds.size), np.ones(rows.start.size - 1), np.zeros(fixed.size)
     for pattern in range(moves.kinds.size):
-        for _ in range(tries):
-            used, keeps = _propose(rng, moves, pattern, cells, change), True
-            for turn in range(2):
-                for i in range(used):
-                    for e in range(rows.start[cells[i]], rows.start[cells[i] + 1]):
-                        r = rows.row[e]
-                        if fixed[r]:
-                            delta[r] += change[i] * rows.coefficient[e] if turn == 0 else 0.0
-                            keeps = keeps and (turn == 0 or delta[r] == 0.0)
-            for i in range(used):
-                for e in range(rows.start[cells[i]], rows.start[cells[i] + 1]):
-                    delta[rows.row[e]] = 0.0
-            shares[pattern] += (used > 0 and keeps) / tries
+        only = (np.arange(moves.kinds.size) >= pattern).astype(np.float64)
+        batch = propose(rng, moves, moves.active, only, tries)
+        paths = _paths(rows, ones, batch, delta)
+        for k in range(tries):
+            keeps = batch.used[k] > 0
+            for i in range(paths.many[k]):
+                keeps = keeps and not fixed[paths.row[k, i]]
+            shares[pattern] += keeps / tries
     return shares
 
 
-@njit(cache=True, inline="always")
-def _step(rng, rows, box, spans, x, used, cells, change, y, level, scratch):
-    """Draw where to go from `x` along a move; return how far. `y` are the rows, `level` their log factors."""
-    delta, logs, touched, seen = scratch
-    count, length, precision = 0, 0.0, 0.0
-    for i in range(used):
-        cell = cells[i]
-        length += (change[i] / spans[cell]) ** 2
-        for e in range(rows.start[cell], rows.start[cell + 1]):
-            r = rows.row[e]
-            if not seen[r]:
-                touched[count], seen[r] = r, True
-                count += 1
-            delta[r] += change[i] * rows.coefficient[e]
-    for k in range(count):
-        r = touched[k]
-        precision += delta[r] ** 2 * (0.5 * rows.factors[r, SLOPE] ** 2 + 2 * rows.factors[r, CURVE])
-    jump = 1 + int(STRIDE * rng.random() / math.sqrt(precision + length))
-    here = int(rng.random() * WINDOW)
-    first, last = 0, WINDOW - 1
-    for i in range(used):
-        if change[i] != 0:
-            ends = (
-                (box[0, cells[i]] - x[cells[i]]) / (jump * change[i]),
-                (box[1, cells[i]] - x[cells[i]]) / (jump * change[i]),
-            )
-            first = max(first, here + math.ceil(max(min(ends[0], ends[1]), -WINDOW)))
-            last = min(last, here + math.floor(min(max(ends[0], ends[1]), WINDOW)))
-    logs[:] = 0.0
-    for k in range(count):
-        r = touched[k]
-        if delta[r] != 0.0:
-            add_factor(
-                rows.factors, rows.table, r, y[r] - here * jump * delta[r], jump * delta[r], first, last, logs
-            )
-    step = (_pick(rng, logs, first, last) - here) * jump
-    for k in range(count):
-        r = touched[k]
-        if step != 0 and delta[r] != 0.0:
-            y[r] += step * delta[r]
-            level[r] = log_factor(rows.factors, rows.table, r, y[r])
-        delta[r], seen[r] = 0.0, False
-    for i in range(used):
-        x[cells[i]] += step * change[i]
-    return step * step * length
+@njit(cache=True, error_model="numpy")
+def _paths(rows, spans, batch, delta):
+    """Work out which rows moves change. `delta` `(r,)` is zero, and is left so."""
+    start, row, coefficient, factors = rows.start, rows.row, rows.coefficient, rows.factors
+    stiff = 0.5 * factors[:, SLOPE] ** 2 + 2 * factors[:, CURVE]
+    cells, change, used = batch.cells, batch.change, batch.used
+    size = used.size
+    most = cells.shape[1] * np.max(start[1:] - start[:-1])
+    at, slope, many = np.empty((size, most), np.int64), np.empty((size, most)), np.zeros(size, np.int64)
+    length, reach = np.zeros(size), np.zeros(size)
+    for k in range(size):
+        touched = 0
+        for i in range(used[k]):
+            cell = cells[k, i]
+            length[k] += (change[k, i] / spans[cell]) ** 2
+            for e in range(start[cell], start[cell + 1]):
+                if delta[row[e]] == 0.0:
+                    at[k, touched] = row[e]
+                    touched += 1
+                delta[row[e]] += change[k, i] * coefficient[e]
+        # What cancelled was touched for nothing, or is listed twice: only its first place finds a change.
+        precision = length[k]
+        for i in range(touched):
+            r = at[k, i]
+            if delta[r] != 0.0:
+                at[k, many[k]], slope[k, many[k]] = r, delta[r]
+                many[k] += 1
+                precision += delta[r] ** 2 * stiff[r]
+                delta[r] = 0.0
+        reach[k] = STRIDE / math.sqrt(precision)
+    return _Paths(at, slope, many, length, reach)
 
 
-@njit(cache=True)
-def _pick(rng, logs, first, last):
-    """Draw a place between first and last with probabilities proportional to exp(logs)."""
-    top, total = logs[first], 0.0
-    for i in range(first, last + 1):
-        top = max(top, logs[i])
-    for i in range(first, last + 1):
-        total += math.exp(logs[i] - top)
-    left, i = rng.random() * total - math.exp(logs[first] - top), first
-    while left >= 0.0 and i < last:
-        i += 1
-        left -= math.exp(logs[i] - top)
-    return i
+@njit(cache=True, error_model="numpy")
+def _follow(dice, rows, box, batch, paths, x, y, tally):
+    """Step along every move of a batch. `y` are the rows of `x`, `dice` four uniform numbers a step."""
+    factors, table = rows.factors, rows.table
+    pattern, used, cells, change = batch.pattern, batch.used, batch.cells, batch.change
+    row, slope, many, length, reach = paths.row, paths.slope, paths.many, paths.length, paths.reach
+    logs = np.zeros(WINDOW)
+    for k in range(used.size):
+        tally[0, pattern[k]] += 1
+        if not used[k]:
+            continue
+        jump, here = 1 + int(reach[k] * dice[k, 0]), int(dice[k, 1] * WINDOW)
+        logs[:] = 0.0
+        for i in range(used[k]):
+            cell, far = cells[k, i], jump * change[k, i]
+            for place in range(WINDOW):
+                value = x[cell] + (place - here) * far
+                logs[place] = logs[place] if box[0, cell] <= value <= box[1, cell] else -np.inf
+        for i in range(many[k]):
+            r, far = row[k, i], jump * slope[k, i]
+            if factors[r, U] != 0.0 or factors[r, TABLED] != 0.0:
+                for place in range(WINDOW):
+                    if logs[place] > -np.inf:
+                        logs[place] += log_factor(factors, table, r, y[r] + (place - here) * far)
+            else:
+                centre, tilt, curve = factors[r, CENTRE], factors[r, SLOPE], factors[r, CURVE]
+                low = max(factors[r, LOW], centre - factors[r, REACH])
+                high = min(factors[r, HIGH], centre + factors[r, REACH])
+                for place in range(WINDOW):
+                    value = y[r] + (place - here) * far
+                    away = abs(value - centre)
+                    logs[place] -= (tilt + curve * away) * away if low <= value <= high else np.inf
+        step = (_pick(logs, here, dice[k, 2], dice[k, 3] < FRESH) - here) * jump
+        if step != 0:
+            for i in range(many[k]):
+                y[row[k, i]] += step * slope[k, i]
+            for i in range(used[k]):
+                x[cells[k, i]] += step * change[k, i]
+            tally[1, pattern[k]] += 1
+            tally[2, pattern[k]] += step * step * length[k]
 
 
-@njit(cache=True)
-def _propose(rng, moves, pattern, cells, change):
-    """Write a random move of a pattern; return how many cells it changes, 0 if none."""
-    kind = moves.kinds[pattern]
-    if kind == LISTED:
-        return _listed(rng, moves, cells, change)
-    a = moves.active[int(rng.random() * moves.active.size)]
-    if kind == SINGLE:
-        cells[0], change[0] = a, 1
-        return 1
-    other = _elsewhere(rng, moves, moves.places[pattern], moves.axes[pattern], a, kind)
-    if other[0] == a or (kind == SQUARE and other[1] == a):
-        return 0
-    cells[0], change[0], cells[1], change[1] = a, -1, other[0], 1
-    if kind == PAIR:
-        return 2
-    cells[2], change[2], cells[3], change[3] = other[1], 1, other[2], -1
-    return 4
-
-
-@njit(cache=True)
-def _elsewhere(rng, moves, places, axes, a, kind):
-    """Draw new coordinates for the two parts of the axes: `a` with the first, with the second, with both."""
-    first, second, both = a, a, a
-    stride = 1
-    rest = a
-    for axis in range(moves.sizes.size - 1, -1, -1):
-        size = moves.sizes[axis]
-        now = rest % size
-        rest //= size
-        if axes[0, axis] or axes[1, axis]:
-            shift = (int(rng.random() * size) - now) * stride
-            first += shift if axes[0, axis] else 0
-            second += shift if axes[1, axis] else 0
-            both += shift
-        stride *= size
-    for part in range(2):
-        if places[part] != SAME:
-            level = places[part]
-            group = moves.group[level, rest]
-            begin, end = moves.bounds[level, group], moves.bounds[level, group + 1]
-            shift = (begin + int(rng.random() * (end - begin)) - rest) * stride
-            first += shift if part == 0 else 0
-            second += shift if part == 1 else 0
-            both += shift
-    return first, second, both
-
-
-@njit(cache=True)
-def _listed(rng, moves, cells, change):
-    """One listed vector, or the sum or difference of two: a cell may come twice, and then adds up to nothing or two."""
-    many = moves.start.size - 1
-    i, j = int(rng.random() * many), int(rng.random() * many)
-    used = 0
-    for e in range(moves.start[i], moves.start[i + 1]):
-        cells[used], change[used] = moves.cell[e], moves.coefficient[e]
-        used += 1
-    if i == j or rng.random() < 0.5:
-        return used
-    sign = 1 if rng.random() < 0.5 else -1
-    for e in range(moves.start[j], moves.start[j + 1]):
-        known = 0
-        while known < used and cells[known] != moves.cell[e]:
-            known += 1
-        if known == used:
-            cells[used], change[used] = moves.cell[e], 0
-            used += 1
-        change[known] += sign * moves.coefficient[e]
-    return used
+@njit(cache=True, error_model="numpy")
+def _pick(logs, here, luck, fresh):
+    """Draw the next place from probabilities proportional to exp(logs), afresh or by reflection of `here`."""
+    top, total, below = np.max(logs), 0.0, 0.0
+    for i in range(WINDOW):
+        below = total if i == here else below
+        logs[i] = math.exp(logs[i] - top)
+        total += logs[i]
+    left = total * luck if fresh else total - (below + luck * logs[here])
+    for i in range(WINDOW):
+        left -= logs[i]
+        if left < 0.0:
+            return i
+    # Rounding alone leads past the end.
+    return here
