@@ -95,22 +95,14 @@ def counties(draws: int) -> Iterator[Picture]:
 
 def records(draws: int) -> Picture:
     """Compare on 14 records with three crossing sums kept, as linear rules; `general-integer` is the default there."""
-    epsilon, truth, matrix = Fraction(EPSILON), np.arange(14) * 3, crossing()
-    sides = tuple(Attribute(name, (f"{name}_in", f"{name}_out")) for name in "abc")
-    cells = Cells(Tree.from_columns(["all"], [{}]), (*sides, Attribute("copy", ("first", "second"))))
-    names = {f"{name}_in": int(total) for name, total in zip("abc", matrix @ truth)}
-    rules = tuple(LinearRule(parse_linear(f"{name} == {total}"), "all") for name, total in names.items())
-    nobody = {f"{name}": f"{name}_out" for name in "abc"}
-    constraints = Constraints(cells, (cells.finest,), zeros=(nobody,), linear=rules)
-    # Region r of `crossing` has the sets of its binary digits; the last two cells, in no set, are the zeros.
-    order = [cell for k in (1, 2, 3, 4, 5, 6, 7) for cell in _region(k)]
+    epsilon, matrix = Fraction(EPSILON), crossing()
+    constraints, whole = fourteen()
+    order = _order()
     plain = DiscreteLaplace(epsilon).sample(14 * draws, words).reshape(draws, 14)
     joint = bind(LatticeLaplace(epsilon), matrix).draw(draws, words).vectors
     padded = [np.zeros((draws, 16), np.int64) for _ in range(2)]
     for full, noise in zip(padded, (plain, joint)):
         full[:, order] = noise
-    whole = np.zeros(16, np.int64)
-    whole[order] = truth
     law = DiscreteLaplace(epsilon)
     methods = {
         "discrete Laplace given the sums (ours)": joint,
@@ -127,6 +119,23 @@ def records(draws: int) -> Picture:
         columns=COLUMNS,
         rows=_rows(methods),
     )
+
+
+def fourteen() -> tuple[Constraints, np.ndarray]:
+    """The 14 records as a table of three sets by two copies, its crossing sums kept as linear rules, and its true counts."""
+    truth = np.zeros(16, np.int64)
+    truth[_order()] = np.arange(14) * 3
+    sides = tuple(Attribute(name, (f"{name}_in", f"{name}_out")) for name in "abc")
+    cells = Cells(Tree.from_columns(["all"], [{}]), (*sides, Attribute("copy", ("first", "second"))))
+    totals = crossing() @ truth[_order()]
+    rules = tuple(LinearRule(parse_linear(f"{n}_in == {t}"), "all") for n, t in zip("abc", totals.tolist()))
+    nobody = {f"{name}": f"{name}_out" for name in "abc"}
+    return Constraints(cells, (cells.finest,), zeros=(nobody,), linear=rules), truth
+
+
+def _order() -> list[int]:
+    """Cells of the regions of `crossing`, by the binary digits of their sets; the last two, in no set, are the zeros."""
+    return [cell for k in range(1, 8) for cell in _region(k)]
 
 
 def _region(k: int) -> list[int]:

@@ -3,23 +3,27 @@
 A histogram of places by two attributes with noisy margins at two levels. The peer proposes plus or minus one at a random
 cell, the textbook chain, from tables where ours ended. Times are seconds of processor time to an effective size of 400 of the
 slowest count, scaled from what each reached; ours include set-up and all runs that were thrown away. `difference`
-compares posterior means of two seeds of ours, in standard deviations, the largest over cells.
+compares posterior means of two seeds of ours, in standard deviations, the largest over cells. The picture gives the
+effective size of the slowest count or sum in a second of ours, for tables of several shapes.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import scipy.sparse
 
-from benchmarks.harness import Case, Harness
+from benchmarks._lattice_accuracy import fourteen
+from benchmarks.harness import Case, Harness, Picture, peak_memory
 from trueup.infer.lattice_moves import LatticeMoves
 from trueup.kernel.diagnostics import diagnose
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured
+from trueup.model.posterior import Drawn
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 from trueup.reconcile.on_linear import LinearProblem
@@ -32,28 +36,74 @@ def cases(harness: Harness) -> Iterator[Case]:
         yield _case(problem, values, steps)
 
 
+def pictures(harness: Harness) -> Iterator[Picture]:
+    """Run tables of several shapes to convergence, each once untimed."""
+    problems = {f"{size} x {size}, noisy margins": table(size) for size in (4, 10, 20)}
+    problems["20 x 20, exact margins"] = table(20, exact=("a", "b"))
+    problems["14 records, three exact crossing sums"] = records(np.random.default_rng(11))
+    rows = []
+    for name, (problem, values) in problems.items():
+        harness.progress(name)
+        run = partial(_run, problem, values, 1)
+        run()
+        begin = time.process_time()
+        size, spent = run().stats["smallest_ess"], time.process_time() - begin
+        rows.append([name, f"{size:.0f}", f"{spent:.2f}", f"{size / spent:,.0f}", f"{peak_memory(run):.0f}"])
+    yield Picture(
+        title="Effective size of the slowest count or sum, once everything has converged",
+        columns=["table", "size", "processor s", "size a second", "peak MB"],
+        rows=rows,
+    )
+
+
 def histogram(places: int, rng: np.random.Generator) -> tuple[LinearProblem, np.ndarray]:
     """Measure `places` by 4 by 25 cells, their margins by place and both attributes, and the total."""
-    attributes = tuple(
-        Attribute(name, tuple(f"{name}{k}" for k in range(size))) for name, size in (("a", 4), ("b", 25))
-    )
     names = [f"p{k:03d}" for k in range(places)]
-    cells = Cells(Tree.from_columns(["all", "place"], [{}, {"place": names}]), attributes)
-    law = law_named("discrete-laplace")("1/2")
+    cells = Cells(Tree.from_columns(["all", "place"], [{}, {"place": names}]), _attributes(a=4, b=25))
     margins = [Margin(level, kept) for level in ("all", "place") for kept in ((), ("a",), ("b",))]
-    margins.append(cells.finest)
-    truth = rng.poisson(rng.gamma(0.7, 8, cells.n))
-    values = [cells.sum(truth, m) + law.quantile(rng.random(cells.size(m))).astype(int) for m in margins]
-    headers = tuple(Measured("q", margin, law) for margin in margins)
-    return LinearProblem(Constraints(cells, tuple(margins)), headers), np.concatenate(values)
+    return _measured(Constraints(cells, (*margins, cells.finest)), rng)
+
+
+def table(size: int, exact: tuple[str, ...] = ()) -> tuple[LinearProblem, np.ndarray]:
+    """Measure `size` by `size` cells, their total, and both margins, of which some are exact."""
+    cells = Cells(Tree.from_columns(["all"], [{}]), _attributes(a=size, b=size))
+    noisy = tuple(Margin("all", (name,)) for name in "ab" if name not in exact)
+    held = tuple(Margin("all", (name,)) for name in exact)
+    margins = (cells.finest, *noisy, *(() if held else (Margin("all"),)))
+    return _measured(Constraints(cells, margins, invariants=held), np.random.default_rng(5))
+
+
+def records(rng: np.random.Generator) -> tuple[LinearProblem, np.ndarray]:
+    """Measure the cells of the 14 records whose three crossing sums are kept as linear rules."""
+    constraints, truth = fourteen()
+    return _measured(constraints, rng, truth)
+
+
+def _attributes(**sizes: int) -> tuple[Attribute, ...]:
+    return tuple(Attribute(name, tuple(f"{name}{k}" for k in range(size))) for name, size in sizes.items())
+
+
+def _measured(constraints: Constraints, rng: np.random.Generator, truth: np.ndarray | None = None):
+    """Counts of a skewed table unless they are given, every margin with noise at epsilon 1/2, and the invariants."""
+    cells, law, exact = constraints.cells, law_named("discrete-laplace")("1/2"), law_named("exact")()
+    truth = rng.poisson(rng.gamma(0.7, 8, cells.n)) if truth is None else truth
+    headers = [Measured("q", margin, law) for margin in constraints.margins]
+    headers += [Measured("invariant", margin, exact) for margin in constraints.invariants]
+    values = [cells.sum(truth, h.margin) for h in headers]
+    for k in range(len(constraints.margins)):
+        values[k] = values[k] + law.quantile(rng.random(values[k].size)).astype(int)
+    return LinearProblem(constraints, tuple(headers)), np.concatenate(values)
+
+
+def _run(problem: LinearProblem, values: np.ndarray, seed: int) -> Drawn:
+    rng = np.random.default_rng(seed)
+    return LatticeMoves(enumerate=0).apply(problem, values, 1000, rng, lambda done, of: None)
 
 
 def _case(problem: LinearProblem, values: np.ndarray, steps: int) -> Case:
-    method = LatticeMoves(enumerate=0)
-    run = lambda seed: method.apply(problem, values, 1000, np.random.default_rng(seed), lambda done, of: None)  # noqa: E731
-    first = run(0)
+    first = _run(problem, values, 0)
     begin = time.process_time()
-    second = run(1)
+    second = _run(problem, values, 1)
     ours = (time.process_time() - begin) * 400 / second.stats["smallest_ess"]
     begin = time.process_time()
     ess = metropolis(problem, values, first.draws[:, -1], steps)
