@@ -85,3 +85,31 @@ def test_a_continuous_release_keeps_rules_and_invariants_to_within_its_accuracy(
     assert done.returncode == 1
     for rule in ("'all' is the sum of its cells", "the invariant 'all' is as enumerated"):
         assert f"FAIL {rule}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda m: m.update(method=3),
+        lambda m: m.update(method={}),
+        lambda m: m["headers"][0].pop("parameters"),
+        lambda m: m.update(headers=[3]),
+        lambda m: m.pop("headers"),
+    ],
+    ids=[
+        "a method that is a number",
+        "a method without a name",
+        "a lost law",
+        "a number for a table",
+        "no table",
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "report"])
+def test_a_manifest_with_a_damaged_part_is_damaged(unbiased, damage, command, tmp_path):
+    path = unbiased / "public" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    damage(manifest)
+    path.write_text(json.dumps(manifest))
+    done = run(command, unbiased, *(["--out", tmp_path / "page.html"] if command == "report" else []))
+    assert done.returncode == 2
+    assert "is damaged" in done.stderr

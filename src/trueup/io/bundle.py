@@ -42,6 +42,7 @@ BLOCKS = "blocks"
 """The layout of a bundle that holds many places, part by part; see `docs/bundle.md`."""
 MANIFEST = Path("public/manifest.json")
 _MEASURED = {"files", "guarantee", "headers", "kind", "ledger", "measurements", "spec"}
+_HEADER = {"attributes", "law", "level", "parameters", "query"}
 _KEYS = {"measurements": _MEASURED, "release": _MEASURED | {"checks", "counts", "method", "stats"}}
 
 
@@ -118,8 +119,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         known = manifest["format"] == FORMAT
-        if known and (lost := _KEYS.get(manifest["kind"], _KEYS["release"]) - set(manifest)):
-            raise KeyError(min(lost))
+        if known:
+            _refuse_incomplete(manifest)
     except OSError:
         raise BundleError(
             f"'{folder}' is not a bundle: it has no {MANIFEST}", remedy="check the path"
@@ -129,6 +130,15 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not known:
         raise BundleError(f"'{folder}' has format {manifest['format']}", needed=f"format {FORMAT}")
     return manifest
+
+
+def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
+    """Raise KeyError or TypeError where a part that others read is not there."""
+    parts = [(manifest, _KEYS.get(manifest["kind"], _KEYS["release"]))]
+    parts += [(header, _HEADER) for header in manifest["headers"]]
+    parts += [(manifest["method"], {"method"})] if "method" in manifest else []
+    if lost := [name for part, names in parts for name in names - set(part)]:
+        raise KeyError(min(lost))
 
 
 def read_spec(folder: Path) -> tuple[str, Spec]:
