@@ -23,14 +23,11 @@ FREE = -1  # a sum that is not prescribed
 @njit(cache=True)
 def _cheapest(cost, need, taken):
     """Take the `need` cheapest of a line of cells; ties go to the lowest index. Returns what was missing."""
+    order = np.argsort(cost, kind="mergesort")
     for k in range(need):
-        best = -1
-        for i in range(cost.size):
-            if not taken[i] and cost[i] < np.inf and (best < 0 or cost[i] < cost[best]):
-                best = i
-        if best < 0:
+        if k >= cost.size or cost[order[k]] == np.inf:
             return need - k
-        taken[best] = True
+        taken[order[k]] = True
     return 0
 
 

@@ -14,7 +14,7 @@ from trueup.kernel.margins import margin_of, nearest
 from trueup.kernel.polyhedron import margins_polyhedron
 from trueup.kernel.programs import Answer, whole_widening
 from trueup.kernel.transport import SNAP, round_children
-from trueup.kernel.whole_tables import EXACT_CELLS, whole_table
+from trueup.kernel.whole_tables import EXACT_CELLS, holding, whole_table
 from trueup.model.release import Solution
 from trueup.reconcile.margins_projection import MarginsProjection, exact_margins, project
 from trueup.reconcile.on_histogram import HistogramProblem
@@ -28,7 +28,8 @@ class MarginsControlled(MarginsProjection):
 
     A two-way table rounds its total, then each margin, then the cells given both margins: every cell, row and column
     is then a floor or a ceiling, by a transportation problem that is solved exactly. Beyond two axes exact margins
-    are kept by an integer program up to 1,000 cells and by a heuristic above, whose gap is reported.
+    are kept by an integer program up to 1,000 cells; above, one or two of them exactly, more of them nearly, and how
+    nearly is proved and reported.
 
     Attributes
     ----------
@@ -65,7 +66,7 @@ class MarginsControlled(MarginsProjection):
         exact = dict(zip(margins, sums, strict=True))
         if projection.table.ndim == 2 and not {(0, 1)} & set(margins):
             return projection, _round_two_way(projection.table, exact, rng)
-        return projection, _round_many(state, projection.table, exact, self.seconds)
+        return projection, _round_many(state, projection.table, exact, self.seconds, rng)
 
 
 def _round_two_way(x: NDArray, exact: dict[Axes, NDArray], rng: np.random.Generator) -> Answer:
@@ -74,7 +75,7 @@ def _round_two_way(x: NDArray, exact: dict[Axes, NDArray], rng: np.random.Genera
     rows, columns = (exact.get((axis,), _whole_line(margin_of(x, (axis,)), total, rng)) for axis in (0, 1))
     margins: list[Axes] = [(0,), (1,)]
     closer = nearest(x, margins, [rows, columns])
-    return whole_table(closer.table, margins, [rows, columns], nudge=rng.random(x.shape))
+    return whole_table(closer.table, margins, [rows, columns], rng=rng)
 
 
 def _whole(x: float) -> int:
@@ -90,26 +91,26 @@ def _whole_line(line: NDArray, total: int, rng: np.random.Generator) -> NDArray:
     return whole[0].astype(float)
 
 
-def _round_many(state: HistogramProblem, x: NDArray, exact: dict[Axes, NDArray], seconds: float) -> Answer:
-    """Exact margins kept; up to 1,000 cells the other measured margins are kept close too."""
-    margins, sums = list(exact), list(exact.values())
-    if x.size > EXACT_CELLS and exact:
-        return whole_table(x, margins, sums, seconds=seconds)
+def _round_many(
+    state: HistogramProblem,
+    x: NDArray,
+    exact: dict[Axes, NDArray],
+    seconds: float,
+    rng: np.random.Generator,
+) -> Answer:
+    """Exact margins (or the total) kept; up to 1,000 cells the other measured margins are kept close too."""
+    zeros = state.constraints.zero_cells.reshape(x.shape)
     if x.size > EXACT_CELLS:
-        total = np.array([[_whole(x.sum())]])
-        whole, missing = round_children(x.reshape(1, -1), np.array([0, 1]), row_sums=total)
-        return Answer(
-            whole[0],
-            "solved" if not missing.any() else "no whole table",
-            0.0,
-            float(np.sum((whole - x.ravel()) ** 2)),
-        )
+        kept = exact or {(): np.array(_whole(x.sum()))}
+        return whole_table(x, list(kept), list(kept.values()), seconds=seconds, rng=rng, open_cells=~zeros)
+    margins, sums = list(exact), list(exact.values())
     measured = {_kept(state, h.margin.attributes) for h in state.headers} | {tuple(range(x.ndim))}
     noisy = sorted(measured - set(margins))
     near = margins_polyhedron(x.shape, noisy, [margin_of(x, m) for m in noisy])
     floor = np.floor(near.sums + 1e-7)
     fit = Fit(near.equal, floor, np.ones(floor.size))
     allowed = margins_polyhedron(x.shape, margins, sums, nonnegative=state.constraints.nonnegative)
+    allowed = holding(allowed, zeros.ravel(), np.zeros(x.size))
     return whole_widening(allowed, fit, lambda d: (d + floor - near.sums) ** 2, x.ravel(), seconds=seconds)
 
 
