@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -81,6 +82,9 @@ def run_app(app: Callable[[], Any]) -> None:
         raise
     except BrokenPipeError:
         sys.stderr.close()
+        sys.exit(FAILURE)
+    except OSError as error:  # those that have a cause in the data or in paths are told where they arise
+        _say_error(f"the system refused: {os.strerror(error.errno or 0)}, at {place_of(error)}")
         sys.exit(FAILURE)
     except Exception as error:
         if str(error) == "Query interrupted":  # what DuckDB makes of an interruption

@@ -16,7 +16,7 @@ from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecErro
 from trueup.model import registry
 from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
-from trueup.model.constraints import Constraints, violations
+from trueup.model.constraints import Constraints, slack, violations
 from trueup.model.measurements import Measured, Measurements
 from trueup.model.nested import canonical
 from trueup.model.registry import describe
@@ -194,7 +194,7 @@ def check(constraints: Constraints, measurements: Measurements, solution: Soluti
     """Check final counts against every rule, independently of the method that made them."""
     counts, cells = solution.values, constraints.cells
     invariants = (
-        np.array_equal(cells.sum(counts, header.margin), values)
+        (np.abs(cells.sum(counts, header.margin) - values) <= slack(counts)).all()
         for header, values in zip(measurements.headers, measurements.values)
         if header.exact
     )
