@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from tests.infer.problems import families, family_constraints, star, tree_constraints
+from tests.infer.problems import families, family_constraints, laplace_tree, star, states, tree_constraints
 
 from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
 from trueup.infer import build, infer
@@ -59,6 +59,16 @@ def behind(counts, method, by=None, headers=None):
     return infer(tree_constraints(cells), release, method, draws=10)
 
 
+def behind_tree(counts, method, by=None, *, leave_out=None):
+    """Infer the counts behind a release of two states of two counties."""
+    cells = states((2, 2))
+    headers = tuple(Measured("q", m, law) for m, law in laplace_tree(cells).items() if m.level != leave_out)
+    zeros = tuple(np.zeros(cells.size(h.margin), np.int64) for h in headers)
+    release = Release(Measurements(cells, headers, zeros, PUBLISHED), np.array(counts), describe(by or MultinomialMode()),
+                      {}, {}, (cells.finest,))  # fmt: skip
+    return infer(tree_constraints(cells), release, method, draws=10)
+
+
 def sdhc(old, new):
     """Read a noisy table with one text replaced."""
     with tempfile.TemporaryDirectory() as folder:
@@ -103,6 +113,14 @@ BAD = [
      lambda: behind([3, 4], ReleasedMultinomial(release="sample"))),
     ("a release with other parameters than stated", SpecError, "algorithm = 1, not 2",
      lambda: behind([3, 4], ReleasedMultinomial(release="sample"), MultinomialSample(algorithm=1))),
+    ("a release whose law of summed noise was simulated", SpecError, "monte_carlo = 10000",
+     lambda: behind([3, 4], ReleasedMultinomial(total="summed"), MultinomialMode(total="summed", monte_carlo=10_000))),
+    ("a released tree with summed totals", SpecError, "total = 'independent'",
+     lambda: behind_tree([3, 4, 0, 1], ReleasedMultinomial(total="summed"), MultinomialMode(total="summed"))),
+    ("a released tree with a level that was not measured", SpecError, "'state' has none",
+     lambda: behind_tree([3, 4, 0, 1], ReleasedMultinomial(), leave_out="state")),
+    ("released counts of a tree far from what the prior allows", InfeasibleError, "near the released ones",
+     lambda: behind_tree([300, 4, 0, 1], ReleasedMultinomial(prior={"name": "bounded", "upper": 9}))),  # pyright: ignore[reportArgumentType]
     ("releases that are mixed", SpecError, "no mixed releases",
      lambda: behind([3, 4], ReleasedMultinomial(), headers=[noisy()[0], noisy()[1], noisy()[1]])),
     ("measurements where released counts are needed", SpecError, "needed: a release",

@@ -10,7 +10,6 @@ import pytest
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.infer import infer
 from trueup.infer.released_multinomial import ReleasedMultinomial
-from trueup.io.sdhc import PUBLISHED
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Guarantee
@@ -170,14 +169,3 @@ def test_simulated_laws_of_sums_are_refused():
     constraints, release = released([8, 3], MultinomialMode(total="summed", monte_carlo=10_000))
     with pytest.raises(SpecError, match="monte_carlo = 10000"):
         infer(constraints, release, ReleasedMultinomial(total="summed"))
-
-
-def test_trees_of_several_sums_are_refused_with_the_reason():
-    names = {"state": ["a", "a", "b"], "area": ["1", "2", "3"]}
-    cells = Cells(Tree.from_columns(["all", "state", "area"], [{}, {"state": names["state"]}, names]))
-    headers = tuple(Measured("q", Margin(level), ONE) for level in ("all", "state", "area"))
-    constraints = Constraints(cells, tuple(h.margin for h in headers))
-    values = tuple(np.zeros(cells.size(h.margin), np.int64) for h in headers)
-    measured = Measurements(cells, headers, values, PUBLISHED)
-    with pytest.raises(SpecError, match="a part of one split and the total of another"):
-        infer(constraints, measured, ReleasedMultinomial())

@@ -161,3 +161,32 @@ def _total_drawn(m: int, noisy_sum: int, noisy: int, alpha: float, alpha_total: 
 def _sum_of_two(distance: int, alpha: float) -> float:
     """Mass of two noises that sum to `distance`, up to a constant."""
     return sum(alpha ** (abs(j) + abs(distance - j)) for j in range(-60, distance + 61))
+
+
+def enumerate_tree(
+    k: Sequence[Sequence[int]],
+    alpha: float,
+    counts: int,
+    release: Release,
+    given_true: Callable | None = None,
+) -> NDArray[np.float64]:
+    """Masses of four counts 0..counts - 1, two of either of two sums; every node measured, flat priors.
+
+    `k` holds the released counts of either sum's parts. Each split has its own table, by enumeration.
+    """
+    given_true = given_true or _given
+    tops = tuple(sum(pair) for pair in k)
+    weights = given_true(np.arange(4 * counts), alpha)
+    root = weights[:, sum(tops)][np.add.outer(*[np.arange(2 * counts - 1)] * 2)]
+    upper = _split_table(tops, weights, 2 * counts - 1, release) * root
+    lower = [_split_table(pair, weights, counts, release) for pair in k]
+    sums = np.add.outer(np.arange(counts), np.arange(counts))
+    out = np.multiply.outer(*lower) * upper[sums[:, :, None, None], sums[None, None]]
+    return out / out.sum()
+
+
+def _split_table(k: Sequence[int], weights: NDArray, counts: int, release: Release) -> NDArray:
+    """Chance of one released split given the true counts of its two parts, each 0..counts - 1."""
+    largest = counts + sum(k) + 10
+    released = np.array([[release((a, b), tuple(k)) for b in range(largest)] for a in range(largest)])
+    return weights[:counts, :largest] @ released @ weights[:counts, :largest].T

@@ -208,10 +208,7 @@ def build(name: str, parameters: Mapping[str, Any]) -> Method:
 
 def misfit(method: Method, constraints: Constraints, measured: Measurements) -> str | None:
     """Say why a method does not fit; None if it does."""
-    structure = constraints.structure()
-    if structural := registry.misfit(method, structure):
-        return method.beyond.get(structure, structural)
-    return method.refuses(constraints, measured.headers)
+    return registry.misfit(method, constraints.structure()) or method.refuses(constraints, measured.headers)
 
 
 make_verb(__name__)

@@ -26,8 +26,6 @@ class Method(ABC):
         Its name in a spec, and one line that says what it solves.
     structures
         Structures of constraints it handles; see `Constraints.structure`.
-    beyond
-        Why structures are beyond it, where more can be said than that they are.
     released
         Whether its values are released counts `(n,)` of the finest cells, whose noisy originals
         are unknown, instead of the `q` measured values.
@@ -38,7 +36,6 @@ class Method(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     structures: ClassVar[frozenset[str]]
-    beyond: ClassVar[Mapping[str, str]] = {}
     released: ClassVar[bool] = False
     parallel: ClassVar[bool] = False
 

@@ -1,4 +1,4 @@
-"""Released counts alone: the posterior behind a multinomial mode or draw of one total and its parts."""
+"""Released counts alone: the posterior behind a multinomial mode or draw of a total and its parts, or of a tree."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from trueup.infer.method import Method, Progress, in_blocks
 from trueup.infer.released_pair import two_parts
 from trueup.infer.released_posterior import ModePosterior, draw_posterior
 from trueup.infer.released_problem import ReleasedSum
+from trueup.infer.released_tree import ReleasedTree, draw_tree
 from trueup.infer.released_zero import ZeroPosterior
 from trueup.kernel.diagnostics import diagnose
+from trueup.kernel.released_tree import DRAWN, FIRST, SHUFFLED
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.measurements import Measured
@@ -23,6 +25,7 @@ from trueup.model.nested import canonical
 from trueup.model.posterior import Drawn, Marginals
 from trueup.model.prior import FLAT, AnyPrior, Bounded, CountPrior, FlatTotal, Prior, settle_priors
 from trueup.noise.law import Law
+from trueup.reconcile.on_tree import TreeProblem, tree_problem
 
 BLOCK = 1000
 CHAINS = 4
@@ -35,7 +38,8 @@ class ReleasedMultinomial(Method):
 
     Behind a mode draws are exact and independent, for any number of parts, and two parts have
     exact marginals. Behind a draw they are chains, checked for convergence. A released total of
-    zero tells of the true total alone; draws are exact and independent.
+    zero tells of the true total alone; draws are exact and independent. Behind a tree of several
+    sums draws are chains, doubled until every count of the tree has mixed.
 
     Attributes
     ----------
@@ -46,6 +50,8 @@ class ReleasedMultinomial(Method):
     prior
         Name, or name and parameters: flat, bounded, poisson, negative-binomial or masses on every
         part, or flat-total with a uniform split.
+    sweeps
+        Most steps of a chain on a tree in the run that is kept.
 
     References
     ----------
@@ -58,16 +64,12 @@ class ReleasedMultinomial(Method):
     ties: Literal["first", "shuffled"] = "first"
     algorithm: Literal[1, 2] = 2
     prior: AnyPrior = FLAT
+    sweeps: int = 32_000
 
     name: ClassVar[str] = "released-multinomial"
-    title: ClassVar[str] = "released counts alone: behind a multinomial mode or draw of one sum"
-    structures: ClassVar[frozenset[str]] = frozenset({"sum"})
+    title: ClassVar[str] = "released counts alone: behind multinomial modes or draws"
+    structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
     released: ClassVar[bool] = True
-    beyond: ClassVar[Mapping[str, str]] = {
-        "tree": "it knows one total and its parts; in a tree the true count of an inner place is a part of one split "
-        "and the total of another, so the splits are not independent given what was released, and draws sum by sum "
-        "would be wrong ('tree-exact' uses the measurements, which tell more)"
-    }
 
     def __post_init__(self) -> None:
         settle_priors(self)
@@ -78,10 +80,31 @@ class ReleasedMultinomial(Method):
             return "it knows no bounds other than zero"
         if any(header.groups is not None for header in headers):
             return "it needs margins that were measured whole"
-        finest = [h for h in headers if canonical(constraints.cells, h.margin) == constraints.cells.finest]
-        if len(finest) != 1 or len(headers) - len(finest) > 1:
-            return "it needs one noisy version of the parts and at most one of the total: no mixed releases"
-        return "the parts are invariants" if finest[0].exact else None
+        measured = [canonical(constraints.cells, h.margin) for h in headers]
+        parts = [h for h, margin in zip(headers, measured) if margin == constraints.cells.finest]
+        if constraints.structure() == "tree":
+            why = self._refuses_tree(constraints.nested.margins, measured)
+        elif len(parts) != 1 or len(headers) > 2:
+            why = "it needs one noisy version of the parts and at most one of the total: no mixed releases"
+        else:
+            why = None
+        return why or ("the parts are invariants" if parts[0].exact else None)
+
+    def _refuses_tree(self, margins: Sequence[Margin], measured: Sequence[Margin]) -> str | None:
+        """One noisy version of every level, from which the release took it alone."""
+        if self.total == "summed":
+            return (
+                "of a tree it knows releases with total = 'independent'; a summed total rests on the noisy parts below "
+                "it, which then tie each split to the next ('tree-exact' uses the measurements, where they are public)"
+            )
+        for margin in margins:
+            if (times := measured.count(margin)) != 1:
+                return (
+                    f"of a tree it needs one noisy version or invariant of every level, and '{margin}' has {times or 'none'}; "
+                    "unmeasured counts are released from noisy ones below, which tie each split to the next "
+                    "('tree-exact' uses the measurements, where they are public)"
+                )
+        return None
 
     def refuses_release(self, method: Mapping[str, Any]) -> str | None:
         """Say why counts that this method released are not what is described; None if they are."""
@@ -92,21 +115,30 @@ class ReleasedMultinomial(Method):
             if method.get(name) != getattr(self, name):
                 return f"they were released with {name} = {method.get(name)!r}, not {getattr(self, name)!r}"
         if simulated := method.get("monte_carlo"):
-            return f"their law of summed noise was simulated (monte_carlo = {simulated}), and other draws give another"
+            return f"its law of summed noise was simulated (monte_carlo = {simulated}), and other draws give another release"
         informed = [p for p in ("prior", "prior_total") if dict(method.get(p, {})).get("name") != "flat"]
         return f"they were released with a {informed[0]} of their own" if informed else None
 
-    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State:
-        """Read the laws of the parts and of the total."""
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State | TreeProblem:
+        """Read the laws of the parts and of the total, or of every level."""
+        if constraints.structure() == "tree":
+            return tree_problem(constraints, headers)
         finest = constraints.cells.finest
         laws = {canonical(constraints.cells, h.margin) == finest: h.law for h in headers}
         active = np.flatnonzero(~constraints.zero_cells)
         return _State(constraints, laws[True], laws.get(False), active)
 
     def apply(
-        self, state: _State, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
+        self,
+        state: _State | TreeProblem,
+        values: NDArray,
+        draws: int,
+        rng: np.random.Generator,
+        progress: Progress,
     ) -> Drawn:
         """Draw the true counts given released ones `(n,)`."""
+        if isinstance(state, TreeProblem):
+            return draw_tree(self._tree(state, values), draws, rng, self.sweeps, progress)
         problem = self._problem(state, values)
         if problem.trials == 0:
             return _behind_zero(problem, state, draws, rng, progress)
@@ -131,6 +163,15 @@ class ReleasedMultinomial(Method):
             _exact_marginals(problem, state) if len(state.active) == state.constraints.cells.n == 2 else {}
         )
         return Drawn(counts[None], independent=True, marginals=exact, stats=stats)
+
+    def _tree(self, problem: TreeProblem, values: NDArray) -> ReleasedTree:
+        nested = problem.nested
+        counts = np.empty(nested.level_ptr[-1], np.int64)
+        for margin, nodes in zip(nested.margins, nested.nodes):
+            counts[nodes] = nested.cells.sum(np.asarray(values).astype(np.int64), margin)
+        release = DRAWN if self.release == "sample" else SHUFFLED if self.ties == "shuffled" else FIRST
+        algorithm = self.algorithm if self.release == "sample" else 2
+        return ReleasedTree(problem, counts, self.prior, release, self.empty == "uniform", algorithm)
 
     def _problem(self, state: _State, values: NDArray) -> ReleasedSum:
         counts = np.asarray(values)[state.active].astype(np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ WIDEST = 2**16
 """Largest half width of a table (counts)."""
 
 WIDEST_DRAWN = 2**11
-"""Largest half width of a table of counts drawn from a posterior (counts)."""
+"""Largest half width of a table of counts drawn from a posterior (counts), twice that of the noise."""
 
 LARGEST = 2**31
 """Released counts stay below it, so that products of two of them fit 64 bits."""
@@ -71,19 +71,7 @@ class ReleasedSum:
             raise SpecError("released counts out of range", needed="counts from 0 to 2^31")
         if not isinstance(self.prior, Flat) and not isinstance(self.prior_total, Flat):
             raise SpecError("priors on both the parts and the total", needed="one of them")
-        for law in {self.total_law, *self.laws} - {None}:
-            if not law.discrete:
-                raise SpecError(f"law '{law.name}' is continuous", needed="a law on the integers")
-            if not law.reach(LEFT_OUT) <= WIDEST:
-                raise SpecError(
-                    f"noise of law '{law.name}' reaches too far to tabulate",
-                    needed=f"at most {WIDEST} counts",
-                )
-        if self.algorithm == 1 and max(map(self.width, self.kinds[0]), default=0) > WIDEST_DRAWN:
-            raise SpecError(
-                "noise too wide to tabulate draws from posteriors of it",
-                needed=f"at most {WIDEST_DRAWN} counts",
-            )
+        refuse_laws({self.total_law, *self.laws} - {None}, self.algorithm)
 
     @property
     def trials(self) -> int:
@@ -217,6 +205,18 @@ class ReleasedSum:
         if isinstance(self.prior_total, Flat):
             return log
         return log - (gammaln(total + n) - gammaln(total + 1.0) - gammaln(n))
+
+
+def refuse_laws(laws: Iterable, algorithm: int) -> None:
+    """Refuse laws that are not on the integers, or too wide for tables."""
+    widest = WIDEST if algorithm == 2 else WIDEST_DRAWN // 2
+    for law in laws:
+        if not law.discrete:
+            raise SpecError(f"law '{law.name}' is continuous", needed="a law on the integers")
+        if not law.reach(LEFT_OUT) <= widest:
+            raise SpecError(
+                f"noise of law '{law.name}' reaches too far to tabulate", needed=f"at most {widest} counts"
+            )
 
 
 def half_width(law) -> int:

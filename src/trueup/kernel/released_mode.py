@@ -86,7 +86,7 @@ def _draw(k, tables, total, events, running, rng, out, done, tries):
         t = tilt[e]
         _draw_noisy(k, tables, part[e], count[e], order[e], t, rng, noisy)
         if part[e] >= 0:
-            share = _share(noisy, k, order[e])
+            share = share_of_order(noisy, k, order[e])
             if share < 1.0 and rng.random() >= share:
                 continue
         true_sum, noisy_sum = draw_true(tables, t, noisy, rng, out[done], total.radius >= 0)
@@ -130,7 +130,7 @@ def _draw_between(tables, t, kind, low, high, rng):
 
 
 @njit(cache=True)
-def _share(noisy, k, order):
+def share_of_order(noisy, k, order):
     """Probability that the release is k for these noisy counts, if this is the order to keep them in; else 0."""
     enter, leave = -1, -1
     total = trials = 0
