@@ -71,7 +71,8 @@ class ReleasedSum:
             raise SpecError("released counts out of range", needed="counts from 0 to 2^31")
         if not isinstance(self.prior, Flat) and not isinstance(self.prior_total, Flat):
             raise SpecError("priors on both the parts and the total", needed="one of them")
-        refuse_laws({self.total_law, *self.laws} - {None}, self.algorithm)
+        refuse_laws(set(self.laws), self.algorithm)
+        refuse_laws({self.total_law} - {None}, 2)
 
     @property
     def trials(self) -> int:
