@@ -42,6 +42,11 @@ def _narrow(structure, every, law=NARROWEST):
 
 LAID = [s for s in STRUCTURES if not any(h.law.name.startswith("lattice") for h in s.headers)]
 NARROW = [pytest.param(_narrow(s, every), id=f"{s.name}-{every}") for s in LAID for every in (1, 2)]
+FAR_APART = [
+    pytest.param(_narrow(s, 2, DiscreteLaplace(Fraction(20))), id=s.name)
+    for s in LAID
+    if s.constraints.structure() == "histogram"
+]
 RESOLVED = [pytest.param(_narrow(s, 2, WITHIN), id=s.name) for s in LAID]
 
 
@@ -80,6 +85,15 @@ def _drawn(structure, rng):
     tables = [cells.sum(counts, h.margin) for h in structure.headers]
     noisy = (t if h.exact else t + h.law.sample(t.size, rng.bytes) for h, t in zip(structure.headers, tables))
     return np.concatenate(list(noisy))[None]
+
+
+@pytest.mark.parametrize("structure", FAR_APART)
+def test_histograms_are_reconciled_at_any_ratio_that_is_not_refused(structure, rng):
+    values = _drawn(structure, rng)
+    for method, state in _fitting(structure):
+        if method.name == "histogram-tree":
+            assert not isinstance(state, SpecError)
+            _assert_solved(structure, method, state, values)
 
 
 @pytest.mark.parametrize("structure", RESOLVED)

@@ -22,7 +22,7 @@ from trueup.model.measurements import Measured, split
 from trueup.model.release import Solution
 from trueup.reconcile.histogram_bounds import bounded_marginals, level_bounds, refuse_impossible_bounds
 from trueup.reconcile.on_linear import LinearProblem
-from trueup.reconcile.span import OF_HISTOGRAMS, refuse_wide_span
+from trueup.reconcile.span import OF_HISTOGRAMS, refuse_wide_levels
 
 CONFLICT = 1e-6  # an invariant missed by more than this share of the largest is contradicted by another
 UNSETTLED = 1e-3  # a projection off by more than this (counts) has not been solved
@@ -247,9 +247,9 @@ def level_plans(
     Raises
     ------
     SpecError
-        If only some groups of a margin were measured, or widths of noise differ too far.
+        If only some groups of a margin were measured, or widths of noise on one level differ too far.
     """
-    refuse_wide_span(headers, OF_HISTOGRAMS)
+    refuse_wide_levels(headers, OF_HISTOGRAMS)
     cells = constraints.cells
     if part := next((h for h in headers if h.groups is not None), None):
         raise SpecError(

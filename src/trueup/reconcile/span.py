@@ -9,14 +9,16 @@ from trueup.model.measurements import Measured
 
 OF_PROGRAMS = 1e8
 """Largest ratio of two variances under which optima are proved; from 10^9 on systems of equations are too poor."""
-OF_HISTOGRAMS = 1e6
-"""The same for projections of histograms, whose iterations grow with its square root: near 10^7 they do not end."""
+OF_HISTOGRAMS = 1e10
+"""The same on one level of a histogram tree; from 10^11 on the narrow noise hides whether histograms are determined."""
+OF_PASSES = 1e6
+"""The same where passes fix margins one after the other: beyond, what the first leave to the last may have no room."""
 
 
 def refuse_wide_span(headers: Sequence[Measured], most: float) -> None:
     """Raise SpecError if some noise has more than `most` times the variance of other noise.
 
-    Methods for nested margins take averages by variance, which no ratio harms, and need not ask.
+    Methods for nested margins, and histograms across levels, take averages by variance, which no ratio harms.
 
     Examples
     --------
@@ -36,3 +38,9 @@ def refuse_wide_span(headers: Sequence[Measured], most: float) -> None:
             f"that of query '{narrow.query}' on '{narrow.margin}', and the method weighs both together",
             remedy="bring the two budgets closer, or declare what the narrow noise hardly hides an invariant",
         )
+
+
+def refuse_wide_levels(headers: Sequence[Measured], most: float) -> None:
+    """The same for the noise of each level by itself."""
+    for level in {h.margin.level: None for h in headers}:
+        refuse_wide_span([h for h in headers if h.margin.level == level], most)

@@ -18,6 +18,7 @@ from trueup.model.measurements import Measured
 from trueup.model.release import Solution
 from trueup.reconcile.histogram_tree import HistogramTree
 from trueup.reconcile.on_histogram import HistogramProblem, solution
+from trueup.reconcile.span import OF_PASSES, refuse_wide_levels
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class TopDownMultipass(HistogramTree):
             if not refines(fine, coarse):
                 before, after = (list(attributes) for attributes in self.passes[at : at + 2])
                 raise SpecError(f"pass {after} does not keep the attributes of the pass {before} before it")
+        refuse_wide_levels(headers, OF_PASSES)
         return super().prepare(constraints, headers)
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
