@@ -293,6 +293,8 @@ def _start(state, values, problem: RowProblem, centre, wide, rng) -> NDArray[np.
         if found.status == 2:
             raise _infeasible(state, values)
         raise ConvergenceError(
-            "no table to start from was found in 60 s", remedy="relax a rule, or drop a bound"
+            f"no table of {n:,} counts to start from was found in 60 s",
+            needed="some thousands of counts at most where rules cross",
+            remedy="infer an area or a table of its own, or relax a rule; `trueup release` states standard errors at any size",
         )
     return np.clip(np.rint(found.x[:n]), low, high).astype(np.int64)
