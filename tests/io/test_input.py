@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 from tests.areas import SPEC, TABLE, TRUTH, write_areas
 
-from trueup.errors import BundleError, DataError, PrivacyError, SpecError
+from trueup.errors import BundleError, DataError, PrivacyError, SpecError, TrueupError
 from trueup.io.geography import read_tree
 from trueup.io.table import open_table
 from trueup.io.tabulate import read_counts
@@ -322,7 +322,7 @@ def test_rows_that_do_not_fit_in_memory_are_not_spilled_where_anybody_reads_them
     rows = "CREATE TABLE t AS SELECT hash(range)::VARCHAR || 'a confidential row' AS a FROM range(1000000)"
     with (
         connect(memory_limit="20MB", threads=1) as connection,
-        pytest.raises(DataError, match="needs more memory"),
+        pytest.raises(TrueupError, match="needs more memory"),
         quiet_duckdb("'people.csv'"),
     ):
         connection.execute(rows)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trueup.errors import BundleError, DataError, SpecError
+from trueup.errors import BundleError, DataError, SpecError, TrueupError
 from trueup.io.sparse import SparseCounts
 from trueup.io.tabulate import read_counts
 from trueup.io.tabulate_blocks import tabulate_blocks
@@ -236,7 +236,7 @@ def test_a_folder_without_tables_an_occupied_target_and_misplaced_bundles(tmp_pa
         tabulate_blocks(spec, cells, _frame([]), tmp_path / "out", BUNDLES[:4])
     with pytest.raises(BundleError, match="already holds something"):
         tabulate_blocks(spec, cells, _frame([]), tmp_path, BUNDLES)
-    with pytest.raises(DataError, match="needs more memory"):
+    with pytest.raises(TrueupError, match="needs more memory"):
         tabulate_blocks(spec, cells, _frame([("11", "f", "1", 5)]), tmp_path / "out", BUNDLES, memory="100KB")
     with pytest.raises(SpecError, match="'lots' is not a size"):
         tabulate_blocks(spec, cells, _frame([]), tmp_path / "out", BUNDLES, memory="lots")
