@@ -97,7 +97,7 @@ def _rows(piece: Piece, rows: int, columns: int, epsilon: Fraction, turned: bool
     target = log_mass(piece.invariants, [factor] * (rows * columns))
     row = log_mass(np.ones((1, columns), np.int64), [factor] * columns)
     tries = tries_for(target - (rows - 2) * row - (columns - 2) * pair_mass(epsilon) - pair_mass(2 * epsilon))
-    return Choice("rows", "integer", tries, tries * (rows - 2) * columns * ROW / 2, draw)
+    return Choice("rows", "integer", tries, tries * (rows - 2) * columns * ROW, draw)
 
 
 def _scratch(law, n: int) -> np.ndarray:
