@@ -147,7 +147,7 @@ def read_spec(folder: Path) -> tuple[str, Spec]:
     return text, parse_spec(text)
 
 
-def read_measurements(folder: Path) -> Measurements:
+def read_measurements(folder: str | Path) -> Measurements:
     """Read the measurements of a bundle.
 
     Raises
@@ -155,6 +155,7 @@ def read_measurements(folder: Path) -> Measurements:
     BundleError
         If a file is missing or is not the one that the manifest names.
     """
+    folder = Path(folder)
     manifest = read_manifest(folder)
     refuse_altered(folder, manifest)
     if manifest.get("layout") == BLOCKS:
