@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.areas import SPEC
 
 import trueup
 from trueup.errors import TrueupError
-
-SPEC = """
-format = 1
-title = "Two areas"
-table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
-privacy = { unit = "person", neighbours = "add-remove" }
-level = [{ name = "all" }, { name = "area", column = "area" }]
-query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
-"""
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from trueup.kernel.lattice.free import Lumps
 from trueup.kernel.lattice.tape import Coins, Steps
 from trueup.noise.gaussian_table import GaussianTable
 from trueup.noise.geometric import FirstDigit
-from trueup.noise.interval import Interval, decided, exp_neg
+from trueup.noise.interval import Interval, Powers, decided, exp_neg
 from trueup.noise.inversion import Enclose, Inversion
 from trueup.noise.law import Words
 
@@ -190,15 +190,15 @@ class _Lump:
     """
 
     def __init__(self, epsilon: Fraction, m: int) -> None:
-        self.epsilon, self.m = epsilon, m
+        self.epsilon, self.m, self._powers = epsilon, m, Powers(epsilon)
         self.mode = int((m - 1) / math.expm1(float(epsilon)))
 
     def sum(self, k: int, bits: int) -> Interval:
         bits += 32 + 2 * self.m
-        return _exp_neg(k * self.epsilon, bits) * (self._series(k, bits) / self._series(0, bits))
+        return self._powers(k, bits) * (self._series(k, bits) / self._series(0, bits))
 
     def _series(self, k: int, bits: int) -> Interval:
-        m, x, one = self.m, _exp_neg(2 * self.epsilon, bits), Interval.exact(1, bits)
+        m, x, one = self.m, self._powers(2, bits), Interval.exact(1, bits)
         ups, downs = [one], [one]
         for _ in range(m - 1):
             ups.append(ups[-1] * x)
@@ -212,7 +212,7 @@ class _Lump:
     def part(self, k: int, bits: int) -> Interval:
         if k < 0:
             return Interval.exact(0, bits)
-        return Interval.exact(1, bits) - _exp_neg((k + 1) * self.epsilon, bits)
+        return Interval.exact(1, bits) - self._powers(k + 1, bits)
 
     def reach(self, bits: int) -> range:
         """Every k whose cdf is between 0 and `1 - 2^-bits`, and one more."""
@@ -222,7 +222,7 @@ class _Lump:
         """Chance of a sum `k - 1`, times 98/99: the mode is found in doubles and may be one off."""
         # At the mode the power is 1: a constant such as 63/64 would lie on a threshold and never be decided.
         value, bits = k - 1, bits + 32
-        far = _exp_neg(abs(value - self.mode) * self.epsilon, bits)
+        far = self._powers(abs(value - self.mode), bits)
         power = far if value >= self.mode else Interval.exact(1, bits) / far
         ways = [math.comb(self.m - 1 + end, self.m - 1) for end in (value, self.mode)]
         return _times(power, 98 * ways[0], 99 * ways[1])
@@ -230,6 +230,3 @@ class _Lump:
 
 def _times(x: Interval, numerator: int, denominator: int) -> Interval:
     return Interval(x.lo * numerator // denominator, -(-x.hi * numerator // denominator), x.bits)
-
-
-_exp_neg = lru_cache(maxsize=1 << 14)(exp_neg)
