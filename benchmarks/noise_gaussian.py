@@ -1,6 +1,6 @@
 """Discrete Gaussian noise: vectors of 1e6 draws.
 
-Ours is exact and takes fresh random words from OpenSSL. Peers: OpenDP (exact, secure) and NumPy's rounded normal
+Ours is exact and takes fresh random words from the system's kernel. Peers: OpenDP (exact, secure) and NumPy's rounded normal
 (another law, not secure; NumPy has none for this one). The difference is that of our empirical cdf from the
 exact one.
 """

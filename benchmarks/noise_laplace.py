@@ -1,6 +1,6 @@
 """Discrete Laplace noise: vectors of 1e6 draws.
 
-Ours is exact and takes fresh random words from OpenSSL. Peers: OpenDP (exact, secure) and NumPy's difference of
+Ours is exact and takes fresh random words from the system's kernel. Peers: OpenDP (exact, secure) and NumPy's difference of
 two geometric variables (the same law in floating point, not secure). The difference is that of our empirical
 cdf from the exact one.
 """

@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import os
 
-try:  # a Python built without OpenSSL still has the operating system's generator
-    from ssl import RAND_bytes as _source
-except ImportError:  # pragma: no cover
-    _source = os.urandom
+from trueup.errors import TrueupError
 
 
 def words(count: int) -> bytes:
-    """Return `count` fresh bytes from the cryptographic generator.
+    """Return `count` fresh bytes from the operating system's kernel, read at once.
 
-    Nothing is kept between calls: a pool would be copied by `fork`, and two workers with the same noise
-    reveal the exact differences of their counts. OpenSSL's own generator reseeds itself after a fork.
+    Nothing is kept in this process between calls: two processes with the same state would draw the same noise, and
+    the difference of their answers is then that of the counts. A generator in user space (OpenSSL's, or any other
+    library's) keeps a state, and knows a fork by the process number alone, which a child in a new PID namespace or
+    with a recycled number shares with its parent.
+
+    Raises
+    ------
+    TrueupError
+        If the system gives none, or fewer than asked for.
 
     Examples
     --------
     >>> len(words(16)), words(16) == words(16)
     (16, False)
     """
-    return _source(count)
+    try:
+        fresh = os.urandom(count)
+    except (OSError, NotImplementedError) as error:
+        raise _failed(getattr(error, "strerror", None) or "the system has none") from None
+    if len(fresh) != count:
+        raise _failed(f"it gave {len(fresh)} of {count} bytes")
+    return fresh
+
+
+def _failed(why: str) -> TrueupError:
+    return TrueupError(
+        f"the operating system's source of randomness failed: {why}",
+        needed="os.urandom, from which all noise is made",
+        remedy="mend the system's source (getrandom or /dev/urandom), then run again; there is no other source",
+    )
