@@ -16,6 +16,7 @@ from trueup.io.table import (
     Relation,
     Source,
     connect,
+    files_read,
     literal,
     open_table,
     parquet,
@@ -116,7 +117,12 @@ def write_areas(
     files = _finest(folder, manifest, spec)
     with (
         tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=_parent(out)) as scratch,
-        connect(memory_limit=f"{parse_memory(memory)}B", temp_directory=scratch) as connection,
+        connect(
+            files=files_read(mapping),
+            folders=[scratch, folder / "public"],
+            memory_limit=f"{parse_memory(memory)}B",
+            temp_directory=scratch,
+        ) as connection,
     ):
         keys = _register_places(connection, folder, spec)
         _refuse_taken(column, keys, cells)

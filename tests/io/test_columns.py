@@ -24,7 +24,7 @@ def test_text_stays_text(tmp_path, text):
 
 def test_a_shared_connection_writes_the_same_bytes(tmp_path):
     first, second = {"a": np.array(["x", "y"])}, {"b": np.arange(3)}
-    with connect() as connection:
+    with connect(folders=[tmp_path]) as connection:
         write_parquet(tmp_path / "1", first, connection)
         write_parquet(tmp_path / "2", second, connection)
     write_parquet(tmp_path / "3", first)

@@ -49,7 +49,7 @@ def check_blocks(folder: Path, memory: str = MEMORY) -> Iterator[Finding]:
     _, spec = bundle.read_spec(folder)
     with (
         tempfile.TemporaryDirectory() as spill,
-        connect(memory_limit=memory, temp_directory=spill) as connection,
+        connect(folders=[folder / "public"], memory_limit=memory, temp_directory=spill) as connection,
     ):
         import duckdb
 

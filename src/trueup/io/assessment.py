@@ -115,7 +115,7 @@ def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> N
     labels, parts = _parts(assessment, margin)
     columns = ", ".join(f"k.{quoted(name)}" for name in keys)
     said = ", ".join(f"l.{name}" for name in labels)
-    with connect() as connection:
+    with connect(folders=[path.parent]) as connection:
         connection.register("k", keys | {"trueup_group": np.arange(assessment.cells.size(margin))})
         connection.register("l", labels | {"part": np.arange(len(labels["method"]))})
         connection.register("f", parts)

@@ -36,7 +36,8 @@ def read_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements
     refuse_large(folder, cells)
     headers = tuple(bundle.header_in(entry) for entry in manifest["headers"])
     parts = parquet(folder / "public" / "measurements" / f"part-{name}.parquet" for name in manifest["parts"])
-    with connect(threads=1) as connection, quiet_duckdb(f"'{folder}'"):  # one thread keeps the rows in order
+    # One thread keeps the rows in order.
+    with connect(folders=[folder / "public"], threads=1) as connection, quiet_duckdb(f"'{folder}'"):
         values = tuple(_values(connection, parts, cells, header) for header in headers)
     return Measurements(cells, headers, values, bundle.guarantee_in(manifest["guarantee"]))
 
@@ -55,7 +56,7 @@ def _values(connection: Any, parts: str, cells: Cells, header: Any) -> NDArray[n
 def read_counts(folder: Path, manifest: Mapping[str, Any], cells: Cells) -> dict[Margin, NDArray[np.int64]]:
     """Read the histogram of every level, its zeros filled in."""
     refuse_large(folder, cells)
-    with connect() as connection, quiet_duckdb(f"'{folder}'"):
+    with connect(folders=[folder / "public"]) as connection, quiet_duckdb(f"'{folder}'"):
         return {
             Margin(entry["level"], tuple(entry["attributes"])): _table(connection, folder, entry, cells)
             for entry in manifest["counts"]

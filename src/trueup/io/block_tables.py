@@ -65,7 +65,7 @@ def read_measured(path: Path, cells: Cells, headers: Sequence[Measured]) -> tupl
     BundleError
         If the file does not hold what the headers announce.
     """
-    with connect(threads=1) as connection:
+    with connect(files=[path], threads=1) as connection:
         query = f"SELECT unnest(value)::BIGINT AS value FROM {parquet([path])}"
         flat = _fetched(connection, query, path)["value"]
     sizes = [cells.size(h.margin) for h in headers]

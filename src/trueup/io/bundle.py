@@ -62,7 +62,7 @@ def write_measurements(folder: Path, spec_text: str, measurements: Measurements)
     (public / "measurements").mkdir(parents=True)
     (folder / "internal").mkdir(mode=0o700)  # others may read `public/`, nobody else this
     (public / "spec.toml").write_text(spec_text, encoding="utf-8")
-    with connect() as connection:
+    with connect(folders=[public]) as connection:
         write_places(public / "places.parquet", measurements.cells, connection)
         headers = [
             _write_header(public, i, h, v, measurements.cells, connection)
@@ -85,7 +85,7 @@ def write_release(folder: Path, release: Release) -> dict[str, Any]:
     tables = folder / "public" / "counts"
     tables.mkdir()
     cells = release.cells
-    with connect() as connection:
+    with connect(folders=[tables]) as connection:
         for margin in release.published:
             columns = margin_columns(cells, margin) | {"count": release.table(margin)}
             if (errors := release.errors.get(margin)) is not None:

@@ -20,7 +20,8 @@ def write_parquet(path: Path, columns: Mapping[str, NDArray], connection: Any = 
     path, columns
         The file and what it holds.
     connection
-        The DuckDB connection that writes, where several files are written; by default a fresh one.
+        The DuckDB connection that writes, which it must be allowed to, where several files are written; by default a
+        fresh one.
 
     Raises
     ------
@@ -36,13 +37,13 @@ def write_parquet(path: Path, columns: Mapping[str, NDArray], connection: Any = 
     >>> open_table(path).select(["area"])["area"].tolist()
     ['01', '02']
     """
-    with connection.cursor() if connection else connect() as writer:
+    with connection.cursor() if connection else connect(folders=[path.parent]) as writer:
         _write(path, columns, writer, "write_parquet", compression="zstd")
 
 
 def write_csv(path: Path, columns: Mapping[str, NDArray]) -> None:
     """Write equally long columns to one CSV file with a header row."""
-    with connect() as writer:
+    with connect(folders=[path.parent]) as writer:
         _write(path, columns, writer, "write_csv", header=True)
 
 

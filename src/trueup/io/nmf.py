@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError
 from trueup.io.sdhc import PUBLISHED
+from trueup.io.table import connect, parquet
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound
@@ -99,8 +100,6 @@ def read_nmf(spec: Spec, root: str | Path) -> Measurements:
 
 def _rows(root: Path, level: str, kind: str) -> list[Row]:
     """All rows of a level; none where constraints are absent."""
-    import duckdb
-
     files = sorted(str(p) for p in root.rglob("*.parquet") if p.is_file() and _belongs(p, level, kind))
     if not files:
         if kind == "Constraint":
@@ -108,8 +107,8 @@ def _rows(root: Path, level: str, kind: str) -> list[Row]:
         raise DataError(
             f"'{root}' has no files for level '{level}'", needed=f"{level}.parquet/{kind}/.../*.parquet"
         )
-    with duckdb.connect(":memory:") as connection:
-        relation = connection.read_parquet(files, union_by_name=True)
+    with connect(files=files) as connection:
+        relation = connection.sql(f"FROM {parquet(files, 'hive_partitioning = false, union_by_name = true')}")
         if missing := [name for name in _COLUMNS[kind] if name not in relation.columns]:
             raise DataError(f"the files of level '{level}' lack the column '{missing[0]}'")
         rows = relation.select(", ".join(_COLUMNS[kind])).fetchall()

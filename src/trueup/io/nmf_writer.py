@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.io.nmf import TOTAL
+from trueup.io.table import connect
 from trueup.model.cells import Cells, Margin
 from trueup.model.measurements import Measurements
 from trueup.model.spec import Spec
@@ -101,9 +102,7 @@ def _name(cells: Cells, margin: Margin) -> str:
 
 
 def _write_part(path: Path, rows: Sequence[tuple]) -> None:
-    import duckdb
-
-    with duckdb.connect(":memory:") as connection:
+    with connect(folders=[path.parent]) as connection:
         connection.execute(
             "CREATE TABLE part (geocode VARCHAR, query_name VARCHAR, query_shape INTEGER[], value BIGINT[], "
             "variance DOUBLE, sign VARCHAR)"

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import csv
 import gzip
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from glob import escape
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
@@ -53,10 +55,10 @@ def open_table(source: Any, connection: Any = None) -> Source:
     Parameters
     ----------
     source
-        A path may also be a folder of Parquet files (read with those of the folders in it), or a
-        pattern such as `people/*.parquet`.
+        A path may also be a folder of Parquet files (read with those of the folders in it), or, where there is
+        nothing of that name, a pattern such as `people/*.parquet`.
     connection
-        The DuckDB connection that reads files; by default a fresh one.
+        The DuckDB connection that reads files, which it must be allowed to; by default a fresh one.
 
     Raises
     ------
@@ -76,7 +78,7 @@ def open_table(source: Any, connection: Any = None) -> Source:
             remedy="give --engine spark, for records in Parquet; or a file of this machine",
         )
     if isinstance(source, str | Path):
-        return _open_file(Path(source), connection or connect())
+        return _open_file(Path(source), connection)
     if type(source).__module__.split(".")[0] in ("duckdb", "_duckdb"):
         return Relation("the DuckDB relation", source)
     return _open_frame(source)
@@ -132,21 +134,40 @@ def files_of(path: Path) -> list[Path]:
     DataError
         If there are none.
     """
-    if path.is_file():
-        return [path]
-    if path.is_dir():
-        found = filter(is_parquet, path.rglob("*"))
-        files = sorted(p for p in found if not p.name.startswith((".", "_")))
-    else:
-        files = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    try:
+        files = _found(path)
+    except (OSError, ValueError, NotImplementedError):  # a name too long, or a pattern that is none
+        files = []
     if not files:
-        what = f"no Parquet file in the folder '{path}'" if path.is_dir() else f"no file '{path}'"
+        what = f"no Parquet file in the folder '{path}'" if os.path.isdir(path) else f"no file '{path}'"
         raise DataError(f"there is {what}", remedy="check the path")
     return files
 
 
+def _found(path: Path) -> list[Path]:
+    """A path that exists is taken by the letter; only one that does not is a pattern."""
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        found = filter(is_parquet, path.rglob("*"))
+        return sorted(p for p in found if not p.name.startswith((".", "_")))
+    return sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+
+
+def files_read(source: Any) -> list[Path]:
+    """Return the files that a source consists of; none if it is an address or a table in memory.
+
+    Raises
+    ------
+    DataError
+        If it is a path that leads to no file.
+    """
+    return files_of(Path(source)) if isinstance(source, str | Path) and not is_address(source) else []
+
+
 def _open_file(path: Path, connection: Any) -> Source:
     files, name = files_of(path), f"'{path.name}'"
+    connection = connection or connect(files=files)
     with quiet_duckdb(name):
         if all(map(is_parquet, files)):
             return Relation(name, connection.sql(f"SELECT * FROM {_parquet_files(files, path)}"))
@@ -157,11 +178,11 @@ def _open_file(path: Path, connection: Any) -> Source:
 
 
 def parquet(files: Iterable[str | Path], options: str = "hive_partitioning = false") -> str:
-    """Parquet files, or patterns of them, as a table of SQL, with the columns that they hold themselves.
+    """Parquet files as a table of SQL, with the columns that they hold themselves.
 
     Unless told otherwise DuckDB puts the names of all folders above a file (`state=01`) in the place of its columns.
     """
-    return f"read_parquet([{', '.join(literal(str(file)) for file in files)}], {options})"
+    return f"read_parquet({_texts(map(_by_letter, files))}, {options})"
 
 
 def _parquet_files(files: Sequence[Path], path: Path) -> str:
@@ -192,7 +213,7 @@ def _open_csv(path: Path, connection: Any) -> Source:
             f"the header of '{path.name}' has an empty or repeated name", needed="one name per column"
         )
     relation = connection.read_csv(
-        str(path),
+        _by_letter(path),
         header=True,
         delimiter=delimiter,
         quotechar='"',
@@ -215,15 +236,67 @@ def _header(path: Path) -> str:
         raise _damaged(f"'{path.name}'") from None
 
 
-def connect(**settings: Any) -> Any:
-    """Return a fresh in-memory database: state shared between calls would not be thread-safe.
+def connect(*, files: Iterable[str | Path] = (), folders: Iterable[str | Path] = (), **settings: Any) -> Any:
+    """Return a fresh in-memory database, the one way to DuckDB: state shared between calls would not be thread-safe.
 
-    It spills to disk only where it is given a `temp_directory`: DuckDB's own choice is a folder `.tmp` wherever the
-    command stands, and everybody may read the rows there.
+    It opens no file but those named, and those in the folders named, nothing on a network, and loads no extension: what
+    a table or a spec holds can make it do nothing else. It spills to disk only where it is given a `temp_directory`:
+    DuckDB's own choice is a folder `.tmp` wherever the command stands, and everybody may read the rows there.
+
+    Parameters
+    ----------
+    files
+        What it may read.
+    folders
+        Where it may read and write.
+    settings
+        Of DuckDB, such as `threads`; none can be changed afterwards.
+
+    Examples
+    --------
+    >>> connect().sql("SELECT 1 + 1").fetchall()
+    [(2,)]
+    >>> connect().sql("FROM read_text('/etc/hostname')")
+    Traceback (most recent call last):
+    _duckdb.PermissionException: Permission Error: Cannot access file "/etc/hostname" - ...
     """
     import duckdb
 
-    return duckdb.connect(":memory:", config={"temp_directory": "", **settings})
+    connection = duckdb.connect(":memory:", config={**_ALONE, **settings})
+    connection.execute(f"SET allowed_paths = {_texts(_both_ways(files))}")
+    connection.execute(f"SET allowed_directories = {_texts(_both_ways(folders))}")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+_ALONE = {
+    "temp_directory": "",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+}
+
+
+def _both_ways(paths: Iterable[str | Path]) -> Iterator[str]:
+    """Paths as they are and as they are asked for: DuckDB holds both against what it allows."""
+    for path in map(Path, paths):
+        yield from {str(path.absolute()), _by_letter(path)}
+
+
+def _by_letter(path: str | Path) -> str:
+    """Write a path so that DuckDB takes it for no pattern, no address and no home folder."""
+    whole = str(Path(path).absolute())
+    if "\\" in whole and escape(whole) != whole:
+        raise DataError(
+            f"the path '{path}' holds a backslash beside one of * ? [, which DuckDB reads as a pattern",
+            remedy="rename the file or folder",
+        )
+    return escape(whole)
+
+
+def _texts(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(literal, texts))}]"
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from trueup.io.table import (
     Relation,
     Source,
     connect,
+    files_read,
     literal,
     open_table,
     parquet,
@@ -119,7 +120,8 @@ def tabulate_blocks(
             "temp_directory": str(spill),
             "threads": threads,
         }
-        with connect(**{name: value for name, value in settings.items() if value}) as connection:
+        settings = {name: value for name, value in settings.items() if value}
+        with connect(files=files_read(source), folders=[folder], **settings) as connection:
             _Tabulation(spec, cells, connection, spill, rows).run(source, bundle_of_place, counts)
         shutil.rmtree(spill)
     return SparseCounts(out, counts.bundles)

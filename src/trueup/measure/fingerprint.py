@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from pathlib import Path
 from typing import Any
 
-from trueup.io.table import files_of, is_address
+from trueup.io.table import files_read
 from trueup.measure import entropy
 
 
@@ -15,11 +14,11 @@ def fingerprint(source: Any, key: bytes | None = None) -> dict[str, str] | None:
 
     Without a key anyone could confirm a guess of the input, so the result belongs in `internal/`.
     """
-    if is_address(source) or not isinstance(source, str | Path):
+    if not (files := files_read(source)):
         return None
     key = key or entropy.words(32)
     keyed = hmac.new(key, digestmod="sha256")
-    for path in files_of(Path(source)):
+    for path in files:
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 keyed.update(block)

@@ -78,7 +78,9 @@ class WriteRegion:
         below = self.layout[len(self.layout) - len(plan.sizes) :]
         branch = grow(plan.sizes, [d.most for d in below], rng)
         codes = leaf_codes(branch, self.layout, int(plan.region.code), plan.before)
-        with connect(threads=1) as connection:  # one thread, so that the same rows give the same bytes
+        with connect(
+            folders=[self.folder], threads=1
+        ) as connection:  # one thread, so that the same rows give the same bytes
             self._register(connection, plan, codes, branch.weights.size)
             self._write_places(connection, plan)
             drawn = populate(self.domain, branch, plan.region.persons, rng)
