@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from glob import escape
 from itertools import takewhile
@@ -139,7 +138,7 @@ def files_of(path: Path) -> list[Path]:
     except (OSError, ValueError, NotImplementedError):  # a name too long, or a pattern that is none
         files = []
     if not files:
-        what = f"no Parquet file in the folder '{path}'" if os.path.isdir(path) else f"no file '{path}'"
+        what = f"no Parquet file in the folder '{path}'" if _is_folder(path) else f"no file '{path}'"
         raise DataError(f"there is {what}", remedy="check the path")
     return files
 
@@ -152,6 +151,12 @@ def _found(path: Path) -> list[Path]:
         found = filter(is_parquet, path.rglob("*"))
         return sorted(p for p in found if not p.name.startswith((".", "_")))
     return sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+
+
+def _is_folder(path: Path) -> bool:
+    with suppress(OSError, ValueError):
+        return path.is_dir()
+    return False
 
 
 def files_read(source: Any) -> list[Path]:
@@ -170,7 +175,7 @@ def _open_file(path: Path, connection: Any) -> Source:
     connection = connection or connect(files=files)
     with quiet_duckdb(name):
         if all(map(is_parquet, files)):
-            return Relation(name, connection.sql(f"SELECT * FROM {_parquet_files(files, path)}"))
+            return Relation(name, connection.sql(f"SELECT * FROM {_parquet_files(files, path)}"), connection)
         if files == [path] and path.name.lower().endswith(_CSV):
             return _open_csv(path, connection)
     wanted = _CSV + _PARQUET if files == [path] else _PARQUET
@@ -224,7 +229,7 @@ def _open_csv(path: Path, connection: Any) -> Source:
         strict_mode=True,
         hive_partitioning=False,
     )
-    return Relation(f"'{path.name}'", relation)
+    return Relation(f"'{path.name}'", relation, connection)
 
 
 def _header(path: Path) -> str:
@@ -328,8 +333,9 @@ def _too_large(name: str) -> TrueupError:
 class Relation:
     """A table that DuckDB reads."""
 
-    def __init__(self, name: str, relation: Any) -> None:
-        self.name, self.relation = name, relation
+    def __init__(self, name: str, relation: Any, connection: Any = None) -> None:
+        # Before DuckDB 2 a relation does not keep its connection open.
+        self.name, self.relation, self._connection = name, relation, connection
 
     def columns(self) -> list[str]:
         return list(self.relation.columns)
