@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks._trees import Instance, instance
-from trueup.kernel.nonnegative import nonnegative
-from trueup.kernel.rounding import controlled_rounding
-from trueup.kernel.topdown import topdown
-from trueup.kernel.tree import aggregate, least_squares
+from trueup.kernel.tree.least_squares import aggregate, least_squares
+from trueup.kernel.tree.nonnegative import nonnegative
+from trueup.kernel.tree.rounding import controlled_rounding
+from trueup.kernel.tree.topdown import topdown
 
 Estimate = Callable[[Instance, NDArray], NDArray]
 LEVELS = ("nation", "state", "county", "tract", "block group", "block")

@@ -11,9 +11,10 @@ from numba import njit
 from scipy.special import gammaln
 
 from benchmarks.harness import Case, Harness
-from trueup.kernel.lattice import algebra, chain
+from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.structure import Lattice
-from trueup.measure.entropy import words
+from trueup.kernel.lattice_samplers import markov_chain as chain
+from trueup.measuring.entropy import words
 
 PAIRS = 400
 """Coupled pairs: enough that 3 / PAIRS is below the total variation asked for."""

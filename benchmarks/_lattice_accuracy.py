@@ -15,17 +15,17 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from benchmarks._lattice import bind, crossing, margins
 from benchmarks.harness import Picture
 from trueup.kernel.lattice.structure import Lattice
-from trueup.measure.entropy import words
+from trueup.measuring.entropy import words
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints, LinearRule
+from trueup.model.header import Measured
 from trueup.model.linear import parse_linear
-from trueup.model.measurements import Measured
 from trueup.model.tree import Tree
-from trueup.noise.discrete_laplace import DiscreteLaplace
-from trueup.noise.exact import Exact
-from trueup.noise.lattice import LatticeL2Laplace, LatticeLaplace
-from trueup.reconcile import build, default
-from trueup.reconcile.method import Method
+from trueup.noise.lattice.laws import LatticeL2Laplace, LatticeLaplace
+from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+from trueup.noise.laws.exact import Exact
+from trueup.reconciling import build, default
+from trueup.reconciling.method import Method
 
 EPSILON = "1/4"
 CHILDREN = np.array([[15, 1, 3, 1], [20, 10, 10, 15], [3, 10, 10, 2], [12, 14, 7, 2]])

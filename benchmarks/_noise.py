@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Case, Harness, available
-from trueup.measure.entropy import words
+from trueup.measuring.entropy import words
 
 VECTOR = 1_000_000
 OPENDP_DRAWS = 50_000

@@ -14,13 +14,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.anova import marginalise
+from trueup.kernel.histogram.anova import marginalise
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Constraints
-from trueup.model.measurements import Measured
+from trueup.model.header import Measured
 from trueup.model.tree import Tree
-from trueup.noise.discrete_gaussian import DiscreteGaussian
-from trueup.noise.exact import Exact
+from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
+from trueup.noise.laws.exact import Exact
 
 LEVELS = ("nation", "state", "county", "tract", "block group", "block")
 RHO = 2.556

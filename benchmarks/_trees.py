@@ -52,7 +52,7 @@ class Instance:
 
 def instance(nodes: int, noise: float = 1.0, seed: int = 0) -> Instance:
     """Build a tree of about that many nodes; ``noise`` multiplies all scales."""
-    from trueup.kernel.tree import aggregate
+    from trueup.kernel.tree.least_squares import aggregate
 
     rng = np.random.default_rng(seed)
     sizes = SHAPES[nodes]

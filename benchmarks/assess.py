@@ -10,11 +10,13 @@ import numpy as np
 import pandas
 
 from benchmarks.harness import Case, Harness
-from trueup.assess import assess
-from trueup.measure import plan_measurements, public_cells, read_confidential, simulate
+from trueup.assessing import assess
+from trueup.measuring import read_confidential, simulate
 from trueup.model.cells import Margin
+from trueup.model.mechanism import plan_measurements
+from trueup.model.problem import public_cells
 from trueup.model.spec import Spec, load_spec, parse_spec
-from trueup.reconcile import reconcile
+from trueup.reconciling import reconcile
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 BOTH = [("multinomial-mode", {"total": total}) for total in ("independent", "summed")]

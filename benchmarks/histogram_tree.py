@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from benchmarks import _histograms
 from benchmarks._histograms import MARGINALS, Histograms
 from benchmarks.harness import Case, Harness
-from trueup.kernel.anova import Domain
-from trueup.kernel.histogram import HistogramTree
-from trueup.kernel.settle import settle
+from trueup.kernel.histogram.anova import Domain
+from trueup.kernel.histogram.least_squares import HistogramTree
+from trueup.kernel.settling.descend import settle
 
 
 def cases(harness: Harness) -> Iterator[Case]:

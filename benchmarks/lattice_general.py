@@ -15,10 +15,10 @@ import numpy as np
 from benchmarks._lattice import PAIRS, Tuned, against_chain, bind, crossing, float_free, margins
 from benchmarks._lattice_accuracy import records
 from benchmarks.harness import Case, Harness, Picture
-from trueup.kernel.lattice import chain
-from trueup.measure.entropy import words
-from trueup.noise.lattice import LatticeL2Laplace, LatticeLaplace
-from trueup.noise.lattice_integer import plan as lay_out
+from trueup.kernel.lattice_samplers import markov_chain as chain
+from trueup.measuring.entropy import words
+from trueup.noise.lattice.integer import plan as lay_out
+from trueup.noise.lattice.laws import LatticeL2Laplace, LatticeLaplace
 
 
 def cases(harness: Harness) -> Iterator[Case]:

@@ -16,9 +16,10 @@ import numpy as np
 from benchmarks._lattice import FloatSums, Tuned, against_chain, bind
 from benchmarks._lattice_accuracy import counties
 from benchmarks.harness import Case, Harness, Picture
-from trueup.kernel.lattice import algebra, chain
-from trueup.measure.entropy import words
-from trueup.noise.lattice import LatticeLaplace
+from trueup.kernel.lattice import algebra
+from trueup.kernel.lattice_samplers import markov_chain as chain
+from trueup.measuring.entropy import words
+from trueup.noise.lattice.laws import LatticeLaplace
 
 VARIANCE = 52.772
 """Exact variance of a cell at n = 102, epsilon = 0.192 (counts squared)."""

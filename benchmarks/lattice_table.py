@@ -13,9 +13,9 @@ from fractions import Fraction
 from benchmarks._lattice import Tuned, against_chain, bind, margins
 from benchmarks._lattice_accuracy import accuracy
 from benchmarks.harness import Case, Harness, Picture
-from trueup.kernel.lattice import chain
-from trueup.measure.entropy import words
-from trueup.noise.lattice import LatticeLaplace
+from trueup.kernel.lattice_samplers import markov_chain as chain
+from trueup.measuring.entropy import words
+from trueup.noise.lattice.laws import LatticeLaplace
 
 VARIANCE = 8.84
 """Exact variance of a cell of the 4 x 4 table at epsilon = 1/4 (counts squared)."""

@@ -13,9 +13,9 @@ import numpy as np
 
 from benchmarks import _margins
 from benchmarks.harness import Case, Harness, Picture, Run, available
-from trueup.kernel.margins import nearest
-from trueup.kernel.programs import Answer
-from trueup.kernel.whole_tables import _exact, whole_table
+from trueup.kernel.linear.programs import Answer
+from trueup.kernel.margins.projection import nearest
+from trueup.kernel.margins.whole import _exact, whole_table
 
 PAIRS = [(0, 1), (0, 2), (1, 2)]
 WHOLE = ((11, 11, 10), (12, 12, 12), (20, 20, 20), (40, 40, 5), (30, 30, 30))

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from benchmarks.harness import Case, Harness
-from trueup.kernel.multinomial import multinomial_mode, multinomial_mode_groups
+from trueup.kernel.multinomial.mode import multinomial_mode, multinomial_mode_groups
 
 
 def cases(harness: Harness) -> Iterator[Case]:

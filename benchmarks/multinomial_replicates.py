@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.harness import Case, Harness
-from trueup.reconcile.multinomial_mode import MultinomialMode
-from trueup.reproduce.wang_scenarios import RUNS, Integers, Scenario
-from trueup.reproduce.wangreiter_table_2 import scenarios
+from papers.wang.scenarios import RUNS, Integers, Scenario
+from papers.wangreiter.table_2 import scenarios
+from trueup.reconciling.multinomial_mode import MultinomialMode
 
 METHODS = MultinomialMode(ties="shuffled"), MultinomialMode(total="summed", ties="shuffled")
 

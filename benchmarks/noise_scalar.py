@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks._noise import distance, opendp_scalar
 from benchmarks.harness import Case, Harness, available
-from trueup.measure.entropy import words
+from trueup.measuring.entropy import words
 from trueup.noise import DiscreteGaussian, DiscreteLaplace
 
 CALLS = 500

@@ -18,15 +18,15 @@ import scipy.sparse
 
 from benchmarks._lattice_accuracy import fourteen
 from benchmarks.harness import Case, Harness, Picture, peak_memory
-from trueup.infer.lattice_moves import LatticeMoves
-from trueup.kernel.diagnostics import diagnose
+from trueup.inferring.lattice_moves import LatticeMoves
+from trueup.kernel.statistics.diagnostics import diagnose
+from trueup.layouts.linear import LinearProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
-from trueup.model.measurements import Measured
-from trueup.model.posterior import Drawn
+from trueup.model.header import Measured
+from trueup.model.records.posterior import Drawn
 from trueup.model.tree import Tree
 from trueup.noise import law_named
-from trueup.reconcile.on_linear import LinearProblem
 
 
 def cases(harness: Harness) -> Iterator[Case]:

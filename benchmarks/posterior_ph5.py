@@ -11,7 +11,13 @@ from scipy.optimize import root
 from scipy.special import log_ndtr, ndtri_exp
 
 from benchmarks.harness import Case, Harness, Run, available
-from trueup.kernel.tilted import DISCRETE_GAUSSIAN, GAUSSIAN, LAPLACE, TWO_SIDED_GEOMETRIC, draw_inequalities
+from trueup.kernel.inequalities.tilted import (
+    DISCRETE_GAUSSIAN,
+    GAUSSIAN,
+    LAPLACE,
+    TWO_SIDED_GEOMETRIC,
+    draw_inequalities,
+)
 
 PLACES, DRAWS = 510, 10_000
 ROWS = np.array([[1.0, 1.0, -2.0], [-1.0, -1.0, 10.0]])
@@ -92,7 +98,7 @@ def by_hopsy(z: NDArray[np.float64]) -> NDArray[np.float64]:
     """hopsy's Gaussian hit-and-run in units of the noise, thinned to about DRAWS effective draws."""
     import hopsy as package
 
-    from trueup.kernel.diagnostics import diagnose
+    from trueup.kernel.statistics.diagnostics import diagnose
 
     hopsy: Any = package
     matrix, bound = inequalities()

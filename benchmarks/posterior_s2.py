@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.harness import Case, Harness
-from trueup.infer.released_pair import two_parts
-from trueup.infer.released_posterior import ModePosterior
-from trueup.infer.released_problem import ReleasedSum
-from trueup.kernel.multinomial import multinomial_mode
+from trueup.inferring.released.pair import two_parts
+from trueup.inferring.released.posterior import ModePosterior
+from trueup.kernel.multinomial.mode import multinomial_mode
+from trueup.layouts.released import ReleasedSum
 from trueup.noise import DiscreteLaplace
 
 ONE = DiscreteLaplace(Fraction(1))

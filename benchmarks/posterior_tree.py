@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
 from benchmarks.harness import Case, Harness, Run
-from trueup.infer.factors import FactorTable
-from trueup.kernel.messages import joint_draws, marginals, solve
-from trueup.kernel.pmf import OPEN, Factors
+from trueup.kernel.messages.pmf import OPEN, Factors
+from trueup.kernel.messages.solve import joint_draws, marginals, solve
+from trueup.layouts.factors import FactorTable
 from trueup.model.prior import Flat
 from trueup.noise import DiscreteLaplace
 

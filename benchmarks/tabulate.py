@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import Case, Harness
-from trueup.io.sparse import SparseCounts
-from trueup.io.tabulate import read_counts
-from trueup.io.tabulate_blocks import tabulate_blocks
-from trueup.measure import public_cells
+from trueup.io.microdata.by_parts import tabulate_blocks
+from trueup.io.microdata.sparse import SparseCounts
+from trueup.io.microdata.tabulate import read_counts
 from trueup.model.cells import Cells
+from trueup.model.problem import public_cells
 from trueup.model.spec import load_spec
 from trueup.synth import synthesize
 

@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks import _solvers
 from benchmarks._trees import Instance, instance
 from benchmarks.harness import Case, Harness, Run, available
-from trueup.kernel.nonnegative import nonnegative
+from trueup.kernel.tree.nonnegative import nonnegative
 
 
 def cases(harness: Harness) -> Iterator[Case]:

@@ -12,10 +12,10 @@ from benchmarks._trees import SCALES, SHAPES, instance
 from benchmarks.harness import Case, Harness, available
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
-from trueup.model.measurements import Measured
+from trueup.model.header import Measured
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace
-from trueup.reconcile.tree_topdown import TreeTopDown
+from trueup.reconciling.tree_topdown import TreeTopDown
 
 LEVELS = ("nation", "state", "county", "tract", "block group", "block")
 

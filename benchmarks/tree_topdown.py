@@ -8,9 +8,9 @@ import numpy as np
 
 from benchmarks._trees import Instance, instance
 from benchmarks.harness import Case, Harness
-from trueup.kernel.nonnegative import nonnegative
-from trueup.kernel.rounding import controlled_rounding
-from trueup.kernel.topdown import topdown
+from trueup.kernel.tree.nonnegative import nonnegative
+from trueup.kernel.tree.rounding import controlled_rounding
+from trueup.kernel.tree.topdown import topdown
 
 
 def cases(harness: Harness) -> Iterator[Case]:

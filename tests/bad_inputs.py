@@ -8,14 +8,13 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tests.assess.bad_input import BAD as BAD_ASSESSMENTS
-from tests.by_blocks.bad_input import BAD as BAD_BY_BLOCKS
-from tests.infer.bad_input import BAD as BAD_INFER
+from tests.assessing.bad_input import BAD as BAD_ASSESSMENTS
+from tests.inferring.bad_input import BAD as BAD_INFER
 from tests.ledger.bad_input import BAD
 from tests.ledger.helpers import ledger_at, release
 from tests.model.bad_input import BAD as BAD_SPECS
-from tests.reconcile.bad_input import BAD as BAD_RULES
-
+from tests.reconciling.bad_input import BAD as BAD_RULES
+from tests.releasing.bad_input import BAD as BAD_BY_BLOCKS
 from trueup.errors import TrueupError
 
 

@@ -10,12 +10,12 @@ import pandas
 import polars
 import pytest
 
-from trueup.areas import write_areas
-from trueup.by_blocks.run import release_by_blocks
-from trueup.check import check_bundle
+from trueup.checking.bundle import check_bundle
 from trueup.errors import BundleError, DataError, SpecError
+from trueup.io.bundle.areas import write_areas
+from trueup.releasing.by_parts import release_by_blocks
+from trueup.releasing.pipeline import release
 from trueup.run.local import LocalPool
-from trueup.workflow import release
 
 PAGE = Path(__file__).parents[1] / "docs" / "bad-input.md"
 SPEC = """

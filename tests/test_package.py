@@ -46,7 +46,7 @@ def test_help_takes_less_than_half_a_second():
 
 def test_parts_of_scipy_load_only_when_a_method_needs_them():
     """Together they take longer to import than all of trueup."""
-    code = "import sys, trueup.workflow; print(*(name for name in sys.modules if name.startswith('scipy.')))"
+    code = "import sys, trueup.releasing.pipeline; print(*(name for name in sys.modules if name.startswith('scipy.')))"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     heavy = {f"scipy.{part}" for part in ("optimize", "sparse", "stats", "signal", "special", "linalg")}
     assert not heavy & set(loaded.split())
@@ -86,9 +86,10 @@ def test_a_lattice_release_loads_only_what_it_needs(tmp_path):
     tables = {"pandas", "pyarrow", "polars", "narwhals", "pyspark"}
     science = {f"scipy.{part}" for part in ("optimize", "stats", "signal", "special", "interpolate")}
     own = {
-        f"trueup.{part}" for part in ("infer", "assess", "synth", "by_blocks.start", "run.local", "run.spark")
+        f"trueup.{part}"
+        for part in ("inferring", "assessing", "synth", "releasing.start", "run.local", "run.spark")
     }
-    assert "trueup.kernel.lattice.sums" in loaded
+    assert "trueup.kernel.lattice_samplers.sums" in loaded
     unneeded = tables | science | own | {"matplotlib", "cvxpy", "highspy"}
     assert sorted(loaded & unneeded) == []
 
@@ -107,7 +108,7 @@ def test_entropy_is_fetched_in_one_place_only():
             for alias in node.names
         }
         held = fetchers & (names | attributes | imports)
-        assert not held or path == SOURCE / "measure" / "entropy.py", f"{path} fetches entropy: {held}"
+        assert not held or path == SOURCE / "measuring" / "entropy.py", f"{path} fetches entropy: {held}"
 
 
 def test_no_generator_is_unseeded():
@@ -134,10 +135,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.model.constraints import Constraints
-from trueup.model.measurements import Measured
-from trueup.model.release import Solution
-from trueup.reconcile.method import Method
-from trueup.reconcile.on_tree import tree_problem
+from trueup.model.header import Measured
+from trueup.reconciling.method import Solution
+from trueup.reconciling.method import Method
+from trueup.layouts.tree import tree_problem
 
 
 @dataclass(frozen=True)
@@ -168,12 +169,12 @@ def extended(tmp_path_factory) -> Path:
     for name in ("src", "tests", "docs"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", copy)
-    (copy / "src/trueup/reconcile/clip.py").write_text(TRIVIAL)
-    registry = copy / "src/trueup/reconcile/__init__.py"
+    (copy / "src/trueup/reconciling/clip.py").write_text(TRIVIAL)
+    registry = copy / "src/trueup/reconciling/__init__.py"
     text = registry.read_text().replace("    TreeTopDown,\n", "    TreeTopDown,\n    Clip,\n", 1)
     text = text.replace(
-        "from trueup.reconcile.method",
-        "from trueup.reconcile.clip import Clip\nfrom trueup.reconcile.method",
+        "from trueup.reconciling.method",
+        "from trueup.reconciling.clip import Clip\nfrom trueup.reconciling.method",
         1,
     )
     registry.write_text(text)
@@ -214,8 +215,8 @@ def test_a_new_method_is_held_against_the_conformance_suite(extended):
 
 
 def test_the_docs_table_of_methods_is_current():
-    from trueup import infer, reconcile
+    from trueup import inferring, reconciling
 
     text = (ROOT / "docs" / "methods.md").read_text()
-    for kind in (*reconcile.METHODS, *infer.METHODS):
+    for kind in (*reconciling.METHODS, *inferring.METHODS):
         assert f"| `{kind.name}` |" in text, "run: trueup methods --markdown > docs/methods.md"

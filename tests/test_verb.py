@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.areas import SPEC
 
 import trueup
+from tests.areas import SPEC
 from trueup.errors import TrueupError
 
 

@@ -13,42 +13,47 @@ import numpy as _numpy  # noqa: F401  (everything below needs it; loading it her
 from trueup.version import __version__
 
 _HOMES = {
-    "Assessment": "trueup.model.assessment",
+    "Assessment": "trueup.model.records.assessment",
     "Attribute": "trueup.model.cells",
     "Cells": "trueup.model.cells",
     "Constraints": "trueup.model.constraints",
     "Margin": "trueup.model.cells",
-    "Measured": "trueup.model.measurements",
-    "Measurements": "trueup.model.measurements",
-    "Posterior": "trueup.model.posterior",
-    "Release": "trueup.model.release",
+    "Measured": "trueup.model.header",
+    "Measurements": "trueup.model.records.measurements",
+    "Posterior": "trueup.model.records.posterior",
+    "Release": "trueup.model.records.release",
     "Spec": "trueup.model.spec",
     "Tree": "trueup.model.tree",
     "TrueupError": "trueup.errors",
-    "check_bundle": "trueup.check",
+    "assess": "trueup.assessing",
+    "check_bundle": "trueup.checking.bundle",
+    "explain": "trueup.releasing.explain",
+    "infer": "trueup.inferring",
     "load_spec": "trueup.model.spec",
+    "measure": "trueup.measuring",
     "parse_spec": "trueup.model.spec",
-    "read_measurements": "trueup.io.bundle",
-    "read_release": "trueup.workflow",
-    "release": "trueup.workflow",
-    "simulate": "trueup.measure",
+    "plan": "trueup.planning.plan",
+    "read_measurements": "trueup.io.bundle.read",
+    "read_release": "trueup.io.bundle.read",
+    "reconcile": "trueup.reconciling",
+    "release": "trueup.releasing.pipeline",
+    "report": "trueup.reporting",
+    "simulate": "trueup.measuring",
     "synthesize": "trueup.synth",
-    "write_areas": "trueup.areas",
+    "write_areas": "trueup.io.bundle.areas",
 }
-"""Where each public name lives. """
+"""Where each public name lives."""
 
-_VERBS = ("assess", "infer", "measure", "reconcile", "report")
-_FOLDERS = (*_VERBS, "theory")
-__all__ = ["__version__", *_FOLDERS, *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["__version__", "theory", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in _FOLDERS:
-        return import_module(f"trueup.{name}")
+    if name == "theory":
+        return import_module("trueup.theory")
     raise AttributeError(f"module 'trueup' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_FOLDERS, *_HOMES])
+    return sorted(__all__)

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from trueup import infer, reconcile
-from trueup.model.posterior import Ratio
+from trueup import inferring, reconciling
 from trueup.model.prior import PRIORS
+from trueup.model.records.posterior import Ratio
 from trueup.model.spec import FORMAT, Spec
 from trueup.noise import JOINT_LAWS, LAWS
 
@@ -26,14 +26,14 @@ def spec_schema() -> dict[str, Any]:
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["$id"] = f"trueup-spec-{FORMAT}"
     schema["$defs"]["Query"]["properties"]["noise"]["enum"] = [law.name for law in (*LAWS, *JOINT_LAWS)]
-    _add_methods(schema, "reconcile", reconcile.METHODS, {}, {"type": "object", "maxProperties": 0})
+    _add_methods(schema, "reconcile", reconciling.METHODS, {}, {"type": "object", "maxProperties": 0})
     quantities = {"quantity": {"type": "array", "items": _record_schema(Ratio)}}
     any_method = {
         "type": "object",
         "not": {"required": ["method"]},
         "description": "parameters of the first method that fits",
     }
-    _add_methods(schema, "infer", infer.METHODS, quantities, any_method)
+    _add_methods(schema, "infer", inferring.METHODS, quantities, any_method)
     return schema
 
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+
 from benchmarks.__main__ import main, names, title
 from benchmarks.harness import Harness, available, largest_difference
 

@@ -19,10 +19,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-from tests.areas import SPEC
 
-from trueup.measure import draw, entropy, plan_measurements
+from tests.areas import SPEC
+from trueup.measuring import draw, entropy
 from trueup.model.build import build_cells
+from trueup.model.mechanism import plan_measurements
 from trueup.model.spec import parse_spec
 from trueup.model.tree import Tree
 

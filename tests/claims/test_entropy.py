@@ -8,11 +8,11 @@ import subprocess
 import sys
 
 import pytest
+
 from tests.claims.forked import IMPOSSIBLE
 from tests.conftest import skip_loudly
-
 from trueup.errors import TrueupError
-from trueup.measure import entropy
+from trueup.measuring import entropy
 
 WAYS = ("namespace", "recycled")
 

@@ -9,15 +9,16 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
-from tests.areas import SPEC, TRUTH
 
+from tests.areas import SPEC, TRUTH
 from trueup.errors import DataError
-from trueup.io import table
-from trueup.io.columns import write_parquet
-from trueup.io.table import connect, files_of, literal, open_table
-from trueup.io.tabulate_blocks import tabulate_blocks
-from trueup.measure import public_cells, read_confidential
-from trueup.measure.fingerprint import fingerprint
+from trueup.files import source as table
+from trueup.files.columns import write_parquet
+from trueup.files.source import connect, files_of, literal, open_table
+from trueup.io.microdata.by_parts import tabulate_blocks
+from trueup.measuring import read_confidential
+from trueup.measuring.fingerprint import fingerprint
+from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec
 
 DECOY, KEY = "decoy", bytes(32)

@@ -7,10 +7,10 @@ import shutil
 
 import polars
 import pytest
+
 from tests.areas import SPEC, write_areas
 from tests.cli.test_commands import run
-
-from trueup.io.bundle import digest
+from trueup.io.bundle.manifest import digest
 
 RULES = """
 format = 1

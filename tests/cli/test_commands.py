@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 
 import pytest
+
 from tests.areas import SPEC, TABLE, write_areas
 
 
@@ -102,7 +103,7 @@ def test_check_trusts_no_claim_of_the_manifest(areas, tmp_path):
 
     import polars
 
-    from trueup.io.bundle import digest
+    from trueup.io.bundle.manifest import digest
 
     folder, _ = areas
     forged = tmp_path / "forged"

@@ -6,6 +6,7 @@ import json
 
 import duckdb
 import pytest
+
 from tests.areas import write_areas
 from tests.cli.test_commands import run
 

@@ -6,14 +6,15 @@ import shlex
 
 import numpy as np
 import pytest
-from tests.areas import SPEC, write_areas
-from tests.cli.test_commands import run
 
 import trueup
+from tests.areas import SPEC, write_areas
+from tests.cli.test_commands import run
 from trueup import Margin
 from trueup.errors import SpecError
-from trueup.measure import public_cells, simulate
-from trueup.measure.plan import plan_measurements
+from trueup.measuring import simulate
+from trueup.model.mechanism import plan_measurements
+from trueup.model.problem import public_cells
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import polars
+
 from tests.areas import SPEC
 from tests.cli.test_commands import run
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.conformance.structures import Structure
 
+from tests.conformance.structures import Structure
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Bound
-from trueup.model.measurements import split
+from trueup.model.header import split
 from trueup.model.tree import Tree
 
 

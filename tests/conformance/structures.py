@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from trueup.kernel.lattice.structure import Lattice
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Bound, Constraints, LinearRule
+from trueup.model.header import Measured
 from trueup.model.linear import parse_linear
-from trueup.model.measurements import Measured
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace
-from trueup.noise.exact import Exact
-from trueup.noise.lattice import LatticeLaplace
+from trueup.noise.lattice.laws import LatticeLaplace
+from trueup.noise.laws.exact import Exact
 
 SEX = Attribute("sex", ("female", "male"))
 AGE = Attribute("age", ("young", "middle", "old"))

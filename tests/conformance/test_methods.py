@@ -11,12 +11,12 @@ import random
 
 import numpy as np
 import pytest
-from tests.conformance.structures import STRUCTURES, Structure
 
+from tests.conformance.structures import STRUCTURES, Structure
 from trueup.errors import SpecError
 from trueup.model.constraints import violations
-from trueup.reconcile import METHODS, build, describe, misfit, refuse_misfit
-from trueup.reconcile.method import Method
+from trueup.reconciling import METHODS, build, describe, misfit, refuse_misfit
+from trueup.reconciling.method import Method
 
 CASES = [pytest.param(k, s, id=f"{k.name}-{s.name}") for k in METHODS for s in STRUCTURES]
 FITTING = [p for p in CASES if misfit(p.values[0](), p.values[1].constraints, p.values[1].headers) is None]

@@ -10,20 +10,21 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+
 from tests.conformance.structures import STRUCTURES
 from tests.conformance.test_methods import METHODS, assert_feasible
-from tests.infer.test_conformance import KINDS
+from tests.inferring.test_conformance import KINDS
 from tests.model.test_measurements import NARROWEST
-
 from trueup.errors import ConvergenceError, SpecError, TrueupError
-from trueup.infer import misfit as cannot_infer
-from trueup.infer.lattice_moves import LatticeMoves
-from trueup.infer.tree_exact import TreeExact
-from trueup.io.sdhc import PUBLISHED
+from trueup.inferring import misfit as cannot_infer
+from trueup.inferring.lattice_moves import LatticeMoves
+from trueup.inferring.tree_exact import TreeExact
+from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.constraints import violations
-from trueup.model.measurements import Measurements, split
+from trueup.model.header import split
+from trueup.model.records.measurements import Measurements
 from trueup.noise import DiscreteLaplace
-from trueup.reconcile import misfit
+from trueup.reconciling import misfit
 
 CLOSED = ("tree-topdown", "tree-equality", "tree-nonnegative", "tree-integer", "topdown-raw")
 """Exact at any ratio of variances; iterations and rank tests in double precision span some sixteen decimals."""

@@ -10,13 +10,13 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from tests.conformance.relabelled import relabelled, turned_values
 from tests.conformance.structures import STRUCTURES
 from tests.conformance.test_methods import STEADY
-
-from trueup.model.measurements import split
-from trueup.reconcile.general_projection import GeneralProjection
-from trueup.reconcile.tree_topdown import TreeTopDown
+from trueup.model.header import split
+from trueup.reconciling.general_projection import GeneralProjection
+from trueup.reconciling.tree_topdown import TreeTopDown
 
 BATCH = 4
 EXACT_OPTIMA = ("general-integer", "tree-integer")

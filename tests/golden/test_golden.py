@@ -23,7 +23,7 @@ def test_old_bundles_are_readable_and_whole(folder):
 
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.name)
 def test_old_measurements_still_give_the_same_integers(folder):
-    from trueup.io.bundle import read_spec
+    from trueup.io.bundle.manifest import read_spec
 
     _, spec = read_spec(folder)
     released = read_release(folder)

@@ -10,14 +10,16 @@ import pandas
 import polars
 import pyarrow
 import pytest
-from tests.areas import SPEC, TABLE, TRUTH, write_areas
 
+from tests.areas import SPEC, TABLE, TRUTH, write_areas
 from trueup.errors import BundleError, DataError, PrivacyError, SpecError, TrueupError
-from trueup.io.geography import read_tree
-from trueup.io.table import open_table
-from trueup.io.tabulate import read_counts
-from trueup.io.whole import whole_counts
-from trueup.measure import plan_measurements, public_cells, simulate
+from trueup.files.source import open_table
+from trueup.files.whole import whole_counts
+from trueup.io.microdata.tabulate import read_counts
+from trueup.measuring import simulate
+from trueup.model.geography import read_tree
+from trueup.model.mechanism import plan_measurements
+from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec
 
 FRAME = {"state": ["02", "01", "01"], "county": ["001", "003", "001"], "n": [30, 7, 0]}
@@ -280,7 +282,7 @@ def test_the_last_key_is_found_below_a_whole_code():
 
 @pytest.mark.parametrize("kept", [True, False], ids=["to an empty folder", "to nothing"])
 def test_a_link_is_refused_as_a_target_before_anything_is_done(kept, tmp_path):
-    from trueup.io.staging import staged
+    from trueup.files.staging import staged
 
     if kept:
         (tmp_path / "folder").mkdir()
@@ -290,14 +292,14 @@ def test_a_link_is_refused_as_a_target_before_anything_is_done(kept, tmp_path):
 
 
 def test_a_table_that_the_disk_refuses_is_an_error_of_the_bundle(tmp_path):
-    from trueup.io.columns import write_parquet
+    from trueup.files.columns import write_parquet
 
     with pytest.raises(BundleError, match=r"cannot write 'counts\.parquet'"):
         write_parquet(tmp_path / "no such folder" / "counts.parquet", {"count": np.array([3])})
 
 
 def test_simulated_measurements_are_never_written(tmp_path, rng):
-    from trueup.io.bundle import write_measurements
+    from trueup.io.bundle.write import write_measurements
 
     spec, frame = parse_spec(SPEC), pandas.DataFrame(FRAME)
     cells = public_cells(spec, frame)
@@ -316,7 +318,7 @@ def test_an_address_is_for_a_cluster(address):
 
 def test_rows_that_do_not_fit_in_memory_are_not_spilled_where_anybody_reads_them(tmp_path, monkeypatch):
     """DuckDB's own choice is `.tmp` in the current folder, with the rows in it for everybody."""
-    from trueup.io.table import connect, quiet_duckdb
+    from trueup.files.source import connect, quiet_duckdb
 
     monkeypatch.chdir(tmp_path)
     rows = "CREATE TABLE t AS SELECT hash(range)::VARCHAR || 'a confidential row' AS a FROM range(1000000)"

@@ -4,15 +4,15 @@ import numpy as np
 import pandas
 import pytest
 
-from trueup.by_blocks.start import digest_of
 from trueup.errors import DataError, InfeasibleError, SpecError
-from trueup.io.bundle import read_places, write_places
-from trueup.io.geography import read_tree
-from trueup.io.table import open_table
+from trueup.files.source import open_table
+from trueup.io.bundle.places import read_places, write_places
 from trueup.model.build import build_cells, build_constraints
 from trueup.model.constraints import violations
+from trueup.model.geography import read_tree
 from trueup.model.spec import parse_spec
 from trueup.model.tree import Tree
+from trueup.releasing.start import digest_of
 
 SPEC = """
 format = 1

@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from trueup.errors import DataError, InfeasibleError
-from trueup.infer import infer
-from trueup.io.nmf import read_nmf
-from trueup.io.nmf_writer import write_nmf
-from trueup.io.sdhc import PUBLISHED
-from trueup.measure import public_cells
+from trueup.inferring import infer
+from trueup.io.published.nmf import read_nmf
+from trueup.io.published.nmf_writer import write_nmf
+from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.cells import Margin
 from trueup.model.constraints import Bound
-from trueup.model.measurements import Measured, Measurements
+from trueup.model.header import Measured
+from trueup.model.problem import public_cells
+from trueup.model.records.measurements import Measurements
 from trueup.model.spec import parse_spec
 from trueup.noise import law_named
 

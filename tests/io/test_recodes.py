@@ -10,13 +10,14 @@ import pandas
 import pytest
 
 from trueup import check_bundle, read_release, release
-from trueup.io.bundle import read_counts
-from trueup.io.nmf import read_nmf
-from trueup.io.nmf_writer import write_nmf
-from trueup.io.sdhc import PUBLISHED
-from trueup.measure import public_cells
+from trueup.io.bundle.read import read_counts
+from trueup.io.published.nmf import read_nmf
+from trueup.io.published.nmf_writer import write_nmf
+from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.cells import Margin
-from trueup.model.measurements import Measured, Measurements
+from trueup.model.header import Measured
+from trueup.model.problem import public_cells
+from trueup.model.records.measurements import Measurements
 from trueup.model.spec import load_spec
 from trueup.noise import law_named
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from trueup.errors import DataError
-from trueup.infer import infer
-from trueup.io.sdhc import read_sdhc, write_estimates, write_sdhc
+from trueup.inferring import infer
+from trueup.io.published.sdhc import read_sdhc, write_estimates, write_sdhc
 from trueup.model.spec import load_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "sdhc"

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trueup.errors import BundleError, DataError, SpecError, TrueupError
-from trueup.io.sparse import SparseCounts
-from trueup.io.tabulate import read_counts
-from trueup.io.tabulate_blocks import tabulate_blocks
-from trueup.measure import public_cells
+from trueup.io.microdata.by_parts import tabulate_blocks
+from trueup.io.microdata.sparse import SparseCounts
+from trueup.io.microdata.tabulate import read_counts
+from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec
 
 COUNTS = """

@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from tests.reference.least_squares import least_squares as exhaustive
 
-from trueup.kernel import programs
-from trueup.kernel.active_set import optimum_near
-from trueup.kernel.fit import Fit
-from trueup.kernel.polyhedron import Polyhedron
+from tests.reference.least_squares import least_squares as exhaustive
+from trueup.kernel.linear import programs
+from trueup.kernel.linear.active_set import optimum_near
+from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.polyhedron import Polyhedron
 
 N = 4
 SUMS = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 1, 0]])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trueup.kernel.alike import alike
-from trueup.kernel.anova import Domain, identity, summed
-from trueup.kernel.histogram import HistogramTree
-from trueup.kernel.spine import Spine
+from trueup.kernel.histogram.anova import Domain, identity, summed
+from trueup.kernel.histogram.least_squares import HistogramTree
+from trueup.kernel.histogram.spine import Spine
+from trueup.kernel.histogram.symmetric_tree import alike
 
 TOTAL, FIRST, DETAILED = (summed(3), summed(2)), (identity(3), summed(2)), (identity(3), identity(2))
 

@@ -3,10 +3,10 @@
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
 from tests.kernel.trees import tree
 from tests.reference import trees as slow
-
-from trueup.kernel.bounds import conflict, propagate
+from trueup.kernel.tree.bounds import conflict, propagate
 
 
 @st.composite

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from tests.reference import histogram as reference
 from tests.reference.histogram import least_squares, system
-
 from trueup.errors import SpecError
-from trueup.kernel.anova import Domain, identity, marginalise, refines, shape, spread, summed
-from trueup.kernel.fold import Fold
-from trueup.kernel.histogram import HistogramTree
-from trueup.kernel.spine import Spine
-from trueup.kernel.structural_zeros import close, restrict
+from trueup.kernel.histogram.anova import Domain, identity, marginalise, refines, shape, spread, summed
+from trueup.kernel.histogram.fuse_zeros import Fold
+from trueup.kernel.histogram.least_squares import HistogramTree
+from trueup.kernel.histogram.spine import Spine
+from trueup.kernel.histogram.structural_zeros import close, restrict
 
 SPINE = Spine(np.array([1, 4, 7, 7, 9, 9, 9, 9, 9, 9]))  # a root, three children, the second of them a leaf
 SIZES = (4, 2, 3)

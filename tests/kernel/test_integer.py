@@ -3,14 +3,14 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tests.kernel.test_nonnegative import large
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
-
-from trueup.kernel.bounds import propagate
-from trueup.kernel.integer import best_move, integer_optimum
-from trueup.kernel.nonnegative import nonnegative
-from trueup.kernel.tree import aggregate
+from trueup.kernel.tree.bounds import propagate
+from trueup.kernel.tree.integer import best_move, integer_optimum
+from trueup.kernel.tree.least_squares import aggregate
+from trueup.kernel.tree.nonnegative import nonnegative
 
 TOP = 6
 

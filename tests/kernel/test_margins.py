@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, nnls
 
-from trueup.kernel.margins import equality, fixed_sum, inconsistent, margin_of, nearest, residual
-from trueup.kernel.polyhedron import margins_polyhedron
-from trueup.kernel.transport import round_children
-from trueup.kernel.whole_tables import whole_table
+from trueup.kernel.linear.polyhedron import margins_polyhedron
+from trueup.kernel.margins.projection import equality, fixed_sum, inconsistent, margin_of, nearest, residual
+from trueup.kernel.margins.whole import whole_table
+from trueup.kernel.settling.transport import round_children
 
 TWO = [(0,), (1,)]
 THREE = [(0, 1), (0, 2), (1, 2)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.stats import chisquare
-from tests.reference.posterior import enumerate_tree, marginal
 
-from trueup.infer.factors import FactorTable
-from trueup.kernel.messages import joint_draws, marginals, mode, solve
-from trueup.kernel.pmf import OPEN
-from trueup.kernel.upward import beyond
+from tests.reference.posterior import enumerate_tree, marginal
+from trueup.kernel.messages.pmf import OPEN
+from trueup.kernel.messages.solve import joint_draws, marginals, mode, solve
+from trueup.kernel.messages.upward import beyond
+from trueup.layouts.factors import FactorTable
 from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson
 from trueup.noise import law_named
 
@@ -150,7 +150,7 @@ def test_the_bound_on_dropped_mass_holds():
 
 
 def test_fast_convolutions_agree_with_direct_ones(rng):
-    from trueup.kernel import messages
+    from trueup.kernel.messages.solve import solve as messages
 
     law = law_named("discrete-laplace")("1/50")
     noisy = rng.integers(0, 400, 40)

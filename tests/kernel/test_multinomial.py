@@ -7,10 +7,10 @@ from math import lgamma, log
 
 import numpy as np
 import pytest
-from tests.reference.finucan import finucan, greedy, is_mode
 
+from tests.reference.finucan import finucan, greedy, is_mode
 from trueup.errors import DataError, InfeasibleError, SpecError
-from trueup.kernel.multinomial import (
+from trueup.kernel.multinomial.mode import (
     LARGEST_COUNT,
     multinomial_mode,
     multinomial_mode_groups,

@@ -10,9 +10,9 @@ from scipy.optimize import nnls
 from scipy.sparse import csr_array
 
 from trueup.errors import TrueupError
-from trueup.kernel import programs
-from trueup.kernel.polyhedron import Polyhedron
-from trueup.kernel.programs import (
+from trueup.kernel.linear import programs
+from trueup.kernel.linear.polyhedron import Polyhedron
+from trueup.kernel.linear.programs import (
     Fit,
     affine_projection,
     least_absolute,

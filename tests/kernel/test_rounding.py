@@ -3,13 +3,13 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tests.kernel.test_nonnegative import large, slow_sums
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
-
-from trueup.kernel.rounding import controlled_rounding
-from trueup.kernel.topdown import topdown
-from trueup.kernel.tree import aggregate
+from trueup.kernel.tree.least_squares import aggregate
+from trueup.kernel.tree.rounding import controlled_rounding
+from trueup.kernel.tree.topdown import topdown
 
 
 @given(problem(most_leaves=8, unmeasured=False), st.integers(0, 10), st.integers(0, 2**64 - 1))

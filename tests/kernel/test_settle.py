@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import piqp
 import pytest
+
 from tests.kernel.test_histogram import SPINE, case, marginals
 from tests.reference import nearest
 from tests.reference.nearest import covariances
-
-from trueup.kernel.anova import Domain, cell_groups, identity, marginalise, summed
-from trueup.kernel.few_cells import nearest_of_few
-from trueup.kernel.histogram import HistogramTree
-from trueup.kernel.nearest import Metric, nearest_nonnegative
-from trueup.kernel.settle import node_keys, settle
-from trueup.kernel.stage import Coarse, Stage
-from trueup.kernel.structural_zeros import close, restrict
+from trueup.kernel.histogram.anova import Domain, cell_groups, identity, marginalise, summed
+from trueup.kernel.histogram.least_squares import HistogramTree
+from trueup.kernel.histogram.structural_zeros import close, restrict
+from trueup.kernel.settling.descend import node_keys, settle
+from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
+from trueup.kernel.settling.nearest_sparse import nearest_of_few
+from trueup.kernel.settling.refine import Coarse, Stage
 
 
 def by_general_solver(dense, tables, children, held):

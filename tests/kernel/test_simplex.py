@@ -4,9 +4,9 @@ import daqp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reference import trees as slow
 
-from trueup.kernel.simplex import project
+from tests.reference import trees as slow
+from trueup.kernel.tree.simplex import project
 
 
 @st.composite

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueup.kernel.streaming import (
+from trueup.kernel.statistics.streaming import (
     BINS,
     Moments,
     Scatter,

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest, laplace, norm, truncnorm
-from tests.reference.posterior import enumerate_inequalities
 
-from trueup.infer.feasible import Region, feasible_point
-from trueup.kernel.chain import directions, run_chain
-from trueup.kernel.diagnostics import diagnose
-from trueup.kernel.tilted import (
+from tests.reference.posterior import enumerate_inequalities
+from trueup.kernel.inequalities.markov_chain import directions, run_chain
+from trueup.kernel.inequalities.tilted import (
     DISCRETE_GAUSSIAN,
     GAUSSIAN,
     LAPLACE,
@@ -18,6 +16,8 @@ from trueup.kernel.tilted import (
     best_tilt,
     draw_inequalities,
 )
+from trueup.kernel.linear.feasible import Region, feasible_point
+from trueup.kernel.statistics.diagnostics import diagnose
 
 ROWS = np.array([[1.0, 2.0], [3.0, -1.0]])  # x + 2 y >= 14, y <= 3 x
 BOUNDS = np.array([14.0, 0.0])

@@ -2,11 +2,11 @@
 
 import numpy as np
 from hypothesis import assume, given, settings
+
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
-
-from trueup.kernel.topdown import topdown
-from trueup.kernel.tree import aggregate, least_squares, messages, unidentified, upward
+from trueup.kernel.tree.least_squares import aggregate, least_squares, messages, unidentified, upward
+from trueup.kernel.tree.topdown import topdown
 
 
 def run(child_ptr, variance, y, **options):

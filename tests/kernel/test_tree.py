@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
+
 from tests.kernel.trees import problem, tree
 from tests.reference import trees as slow
-
-from trueup.kernel.tree import (
+from trueup.kernel.tree.least_squares import (
     aggregate,
     depths,
     leaf_ranges,

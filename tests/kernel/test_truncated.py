@@ -8,7 +8,7 @@ import pytest
 from numba import njit
 from scipy.stats import kstest, truncnorm
 
-from trueup.kernel.truncated import (
+from trueup.kernel.inequalities.truncated import (
     draw_laplace,
     draw_normal,
     laplace_moments,

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy
 
-from trueup.kernel.fit import Fit
-from trueup.kernel.margins import margin_of, nearest, residual
-from trueup.kernel.polyhedron import margins_polyhedron
-from trueup.kernel.programs import whole_fit
-from trueup.kernel.whole_near import Units, priced
-from trueup.kernel.whole_tables import _completed, _near, holding, whole_table
+from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.polyhedron import margins_polyhedron
+from trueup.kernel.linear.programs import whole_fit
+from trueup.kernel.margins.projection import margin_of, nearest, residual
+from trueup.kernel.margins.whole import _completed, _near, holding, whole_table
+from trueup.kernel.margins.whole_near import Units, priced
 
 TWO = [(0,), (1,)]
 THREE = [(0, 1), (0, 2), (1, 2)]

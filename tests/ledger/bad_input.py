@@ -9,18 +9,18 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
-from tests.ledger.helpers import epsilon, rho
 
+from tests.ledger.helpers import epsilon, rho
 from trueup.errors import BudgetError, PrivacyError, SpecError
 from trueup.ledger.account import Account
-from trueup.ledger.accountant import Loss, compose
 from trueup.ledger.caps import parse_analyst_caps, parse_caps
-from trueup.ledger.contribution import Contribution
-from trueup.ledger.conversion import delta_of, epsilon_of
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.planning import Priced, allocate
 from trueup.noise import law_named
 from trueup.noise.cost import Cost
+from trueup.planning.allocation import Priced, allocate
+from trueup.privacy.accountant import Loss, compose
+from trueup.privacy.contribution import Contribution
+from trueup.privacy.conversion import delta_of, epsilon_of
 
 HALF = Fraction(1, 2)
 PERSON = Contribution.partition()

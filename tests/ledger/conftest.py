@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+
 from tests.conftest import skip_loudly
 
 BINARIES = Path("/usr/lib/postgresql")

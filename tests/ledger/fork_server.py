@@ -9,8 +9,9 @@ import sys
 
 import duckdb  # noqa: F401  (loaded before the fork, like all that follows)
 
-from trueup import cli, report, workflow  # noqa: F401
+from trueup import cli
 from trueup.kernel.warm import warm_up
+from trueup.releasing import pipeline as workflow  # noqa: F401
 
 
 def run(arguments):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tests.bad_inputs import fresh_ledger, rows
 from tests.ledger.bad_input import BAD
 

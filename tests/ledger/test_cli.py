@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from tests.cli.test_commands import run
 
-from trueup.ledger.chain import digest
+from tests.cli.test_commands import run
+from trueup.ledger.entries import digest
 
 SPEC = """
 format = 1

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.ledger.helpers import epsilon, ledger_at, release, stage
 
+from tests.ledger.helpers import epsilon, ledger_at, release, stage
 from trueup.errors import BudgetError, BundleError
-from trueup.ledger.chain import digest
+from trueup.ledger.entries import digest
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.store import SqliteStore, Transaction
+from trueup.ledger.store import SqliteStore
+from trueup.ledger.transaction import Transaction
 from trueup.ledger.verify import verify
 
 DP = ("survey", "ana", "dp")

@@ -11,9 +11,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from tests.ledger.conftest import database
 
-from trueup.check import check_bundle
+from tests.ledger.conftest import database
+from trueup.checking.bundle import check_bundle
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.verify import verify
 

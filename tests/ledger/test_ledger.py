@@ -8,15 +8,15 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.ledger.helpers import epsilon, ledger_at, release, rho, stage
 
+from tests.ledger.helpers import epsilon, ledger_at, release, rho, stage
 from trueup.errors import BudgetError, BundleError, SpecError
-from trueup.ledger.accountant import Loss
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.request import Request
 from trueup.ledger.state import State
 from trueup.ledger.verify import verify
 from trueup.noise.cost import Cost
+from trueup.privacy.accountant import Loss
 
 DP = ("survey", "ana", "dp")
 

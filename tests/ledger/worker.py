@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 from tests.ledger.helpers import epsilon, release
-
 from trueup.errors import BudgetError
 from trueup.ledger.ledger import Ledger
 

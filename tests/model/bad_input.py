@@ -71,7 +71,7 @@ def call_of(old: str, new: str):
 
     def call() -> None:
         from trueup.model.registry import entry_of
-        from trueup.reconcile import build
+        from trueup.reconciling import build
 
         assert old in SPEC
         spec = parse_spec(SPEC.replace(old, new, 1))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.bad_inputs import spec_rows
 from tests.model.bad_input import SPEC
-
 from trueup.errors import SpecError
 from trueup.model.spec import parse_spec
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from trueup.errors import SpecError
-from trueup.io.bundle import header_in, header_out
+from trueup.io.bundle.manifest import header_in, header_out
 from trueup.model.cells import Margin
-from trueup.model.measurements import VANISHING, Measured
+from trueup.model.header import VANISHING, Measured
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, Exact, Gaussian, Laplace, law_named
 
 NARROWEST = DiscreteLaplace(Fraction(230))

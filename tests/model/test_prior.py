@@ -5,21 +5,21 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from trueup import infer, reconcile
+from trueup import inferring, reconciling
 from trueup.errors import SpecError
-from trueup.infer.released_multinomial import ReleasedMultinomial
-from trueup.infer.tree_exact import TreeExact
+from trueup.inferring.released_multinomial import ReleasedMultinomial
+from trueup.inferring.tree_exact import TreeExact
 from trueup.model.prior import FLAT, Bounded, FlatTotal, NegativeBinomial, Poisson, read_prior
 from trueup.model.registry import describe, make
-from trueup.reconcile.multinomial_mode import MultinomialMode
-from trueup.reconcile.multinomial_sample import MultinomialSample
+from trueup.reconciling.multinomial_mode import MultinomialMode
+from trueup.reconciling.multinomial_sample import MultinomialSample
 from trueup.schema import spec_schema
 
 WITH_PRIOR = [
-    (reconcile.METHODS, "multinomial-mode", MultinomialMode),
-    (reconcile.METHODS, "multinomial-sample", MultinomialSample),
-    (infer.METHODS, "tree-exact", TreeExact),
-    (infer.METHODS, "released-multinomial", ReleasedMultinomial),
+    (reconciling.METHODS, "multinomial-mode", MultinomialMode),
+    (reconciling.METHODS, "multinomial-sample", MultinomialSample),
+    (inferring.METHODS, "tree-exact", TreeExact),
+    (inferring.METHODS, "released-multinomial", ReleasedMultinomial),
 ]
 
 

@@ -11,9 +11,9 @@ from trueup.errors import InfeasibleError
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Bound, Constraints, LinearRule
 from trueup.model.linear import parse_linear
-from trueup.model.rows import refuse_contradiction
+from trueup.model.linear_system import refuse_contradiction
 from trueup.model.tree import Tree
-from trueup.workflow import release
+from trueup.releasing.pipeline import release
 
 NAMES = ("a", "b", "c")
 AREAS = Tree.from_columns(["all", "area"], [{}, {"area": ["x", "y"]}])

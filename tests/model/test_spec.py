@@ -10,8 +10,8 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
-from tests.model.bad_input import SPEC
 
+from tests.model.bad_input import SPEC
 from trueup.errors import SpecError
 from trueup.model.build import build_cells, build_constraints
 from trueup.model.constraints import violations

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.noise.bad_input import BAD
 
+from tests.noise.bad_input import BAD
 from trueup.noise.rational import rational
 
 DOCS = Path(__file__).parents[2] / "docs" / "bad-input.md"

@@ -7,10 +7,10 @@ from fractions import Fraction
 import mpmath as mp
 import numpy as np
 import pytest
-from tests.reference.noise_laws import number
 
-from trueup.noise import gaussian_wide
-from trueup.noise.gaussian_wide import GaussianWide
+from tests.reference.noise_laws import number
+from trueup.noise.samplers import gaussian_wide
+from trueup.noise.samplers.gaussian_wide import GaussianWide
 
 SIGMA2 = ["1", "7/3", "1024", "1048577", "1000000000000", "123456789123456789/1000", "72057594037927936"]
 

@@ -9,14 +9,14 @@ from itertools import pairwise
 import mpmath as mp
 import numpy as np
 import pytest
+
 from tests.noise.chi_square import p_value
 from tests.reference import noise_laws as slow
-
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, TruncatedGeometric
-from trueup.noise.gaussian_table import GaussianTable
-from trueup.noise.geometric import FirstDigit, LowDigit, TwoSidedGeometric
-from trueup.noise.inversion import Inversion
-from trueup.noise.truncated_geometric import Tail
+from trueup.noise.laws.truncated_geometric import Tail
+from trueup.noise.samplers.gaussian_table import GaussianTable
+from trueup.noise.samplers.geometric import FirstDigit, LowDigit, TwoSidedGeometric
+from trueup.noise.samplers.inversion import Inversion
 
 UNDECIDED = np.iinfo(np.int16).min
 LAWS = [

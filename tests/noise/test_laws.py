@@ -9,8 +9,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 from scipy import stats
-from tests.reference import noise_laws as slow
 
+from tests.reference import noise_laws as slow
 from trueup.errors import PrivacyError, SpecError
 from trueup.noise import (
     LAWS,
@@ -94,7 +94,7 @@ def test_the_wide_discrete_gaussian_joins_the_table_and_the_normal_law(sigma2):
 
 
 def test_both_ways_to_sum_gaussian_tails_agree_where_they_meet():
-    from trueup.noise.discrete_gaussian import TABLE_UP_TO, _wide_tail
+    from trueup.noise.laws.discrete_gaussian import TABLE_UP_TO, _wide_tail
 
     k = np.arange(1.0, 38_000.0, 111.0)
     table = DiscreteGaussian(TABLE_UP_TO).cdf(-k)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.noise.chi_square import ALPHA, p_value, power
 
+from tests.noise.chi_square import ALPHA, p_value, power
 from trueup.noise import LAWS, DiscreteGaussian, DiscreteLaplace, Exact, TruncatedGeometric
-from trueup.noise.gaussian_wide import GaussianWide
-from trueup.noise.inversion import CHUNK
+from trueup.noise.samplers.gaussian_wide import GaussianWide
+from trueup.noise.samplers.inversion import CHUNK
 
 AT_LEAST = 200_000
 NARROW = [

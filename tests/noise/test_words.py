@@ -9,14 +9,14 @@ from fractions import Fraction
 
 import pytest
 
-from trueup.measure.entropy import words
+from trueup.measuring.entropy import words
 from trueup.noise import DiscreteGaussian, DiscreteLaplace
-from trueup.noise.interval import Powers
+from trueup.noise.samplers.interval import Powers
 
 # In an interpreter of its own, since a fork of a test runner may have threads.
 FORK = """
 import os, sys
-from trueup.measure.entropy import words
+from trueup.measuring.entropy import words
 from trueup.noise import DiscreteGaussian, DiscreteLaplace
 
 pool = {pool}
@@ -96,7 +96,7 @@ def test_a_source_that_gives_too_few_bytes_is_refused(law, size):
 
 
 def test_processes_draw_different_noise():
-    program = "from trueup.measure.entropy import words; from trueup.noise import DiscreteLaplace as L; "
+    program = "from trueup.measuring.entropy import words; from trueup.noise import DiscreteLaplace as L; "
     program += "print(L('1/10').sample(40, words).tolist())"
     command = [sys.executable, "-c", program]
     drawn = {subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(3)}

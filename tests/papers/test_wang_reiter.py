@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trueup.reconcile.multinomial_mode import MultinomialMode
-from trueup.reproduce.wang_scenarios import Scenario, tabulated_counts
+from papers.wang.scenarios import Scenario, tabulated_counts
+from trueup.reconciling.multinomial_mode import MultinomialMode
 
 
 def test_the_tie_rule_favours_by_position(rng):

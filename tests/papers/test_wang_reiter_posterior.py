@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.infer.calibration import coverage_z
-from tests.infer.problems import laplace_tree, noisy, star, tree_constraints
 
-from trueup.infer import infer
-from trueup.infer.tree_exact import TreeExact
-from trueup.kernel.multinomial import multinomial_mode
-from trueup.reproduce.wang_scenarios import described_counts, tabulated_counts
+from papers.wang.scenarios import described_counts, tabulated_counts
+from tests.inferring.calibration import coverage_z
+from tests.inferring.problems import laplace_tree, noisy, star, tree_constraints
+from trueup.inferring import infer
+from trueup.inferring.tree_exact import TreeExact
+from trueup.kernel.multinomial.mode import multinomial_mode
 
 SCENARIO_1, SCENARIO_4 = described_counts(), tabulated_counts()
 

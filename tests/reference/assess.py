@@ -9,7 +9,7 @@ def every_replicate(simulation, blocks, budget=0, number=0):
     """All estimated counts `(replicates, groups)` of one method, by margin."""
     headers, estimators = simulation.scenarios[budget]
     found = {strata.margin: [] for strata in simulation.strata}
-    from trueup.assess.replicate import simulate_many
+    from trueup.assessing.replicate import simulate_many
 
     for block in blocks:
         values = simulate_many(

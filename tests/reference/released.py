@@ -9,6 +9,7 @@ from math import factorial
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tests.reference.finucan import finucan
 
 Release = Callable[[tuple[int, ...], tuple[int, ...]], float]

@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.run import tasks
 
+from tests.run import tasks
 from trueup.errors import BundleError, DataError, TrueupError
 from trueup.run.local import LocalPool
 

@@ -5,10 +5,10 @@ import sys
 
 import pandas
 import pytest
-from tests.run import tasks
 
+from tests.run import tasks
 from trueup.errors import BundleError, DataError, SpecError, TrueupError
-from trueup.io.table import open_table
+from trueup.files.source import open_table
 from trueup.run import spark
 
 

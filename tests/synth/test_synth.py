@@ -10,18 +10,18 @@ import pandas
 import pytest
 
 from trueup.errors import BundleError, DataError, SpecError, TrueupError
-from trueup.io.geography import read_tree
-from trueup.io.tabulate import read_counts
-from trueup.measure import public_cells
+from trueup.io.microdata.tabulate import read_counts
 from trueup.model.build import build_constraints
 from trueup.model.constraints import violations
+from trueup.model.geography import read_tree
+from trueup.model.problem import public_cells
 from trueup.model.spec import load_spec
+from trueup.releasing.pipeline import release
 from trueup.synth import synthesize
 from trueup.synth.people import IN_QUARTERS, KNOWN
 from trueup.synth.places import EMPTY, grow, level_sizes
 from trueup.synth.totals import sized, stated
 from trueup.synth.write import UNITS, _cut
-from trueup.workflow import release
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PL94 = EXAMPLES / "pl94.toml"

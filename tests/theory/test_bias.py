@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from trueup.errors import SpecError
-from trueup.kernel.simplex import project
-from trueup.kernel.tree import least_squares, messages, posterior_variances
+from trueup.kernel.tree.least_squares import least_squares, messages, posterior_variances
+from trueup.kernel.tree.simplex import project
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from trueup.theory import (
     error_operator,

@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Sum released counts over school districts, places or any other lists of finest places."""
-        from trueup.areas import write_areas
+        from trueup.io.bundle.areas import write_areas
 
         kept = None if by is None else [name.strip() for name in by.split(",") if name.strip()]
         with progress(quiet=as_json) as tell:

@@ -82,7 +82,7 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Simulate releases of known counts: bias, error, coverage and fairness of methods and budgets."""
-        from trueup import workflow
+        from trueup.releasing import pipeline as workflow
 
         truth = _truth(data, truth_bundle)
         warm_up(quiet=as_json, posterior=infer is not None)
@@ -115,7 +115,7 @@ def _truth(data: Path | None, bundle: Path | None) -> Any:
         raise SpecError(given, needed="one of them", remedy="give --data FILE or --truth-bundle FOLDER")
     if bundle is None:
         return data
-    from trueup.workflow import read_release
+    from trueup.io.bundle.read import read_release
 
     return read_release(bundle)
 

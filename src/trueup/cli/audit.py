@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Bound a sampler's epsilon from draws, compare adjacent log ratios, check every first word."""
-        from trueup.measure.entropy import words
+        from trueup.measuring.entropy import words
         from trueup.noise.audit import audit as audit_law
 
         given = {"epsilon": epsilon, "sigma2": sigma2, "rho": rho, "bound": bound}

@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def check(bundle: BundlePath, as_json: AsJson = False) -> None:
         """Check digests, sums, signs, invariants and every constraint of a bundle."""
-        from trueup.check import check_bundle
+        from trueup.checking.bundle import check_bundle
 
         checks = check_bundle(bundle)
         if as_json:

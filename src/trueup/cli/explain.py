@@ -22,9 +22,9 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Show cost, structure, method and expected error, from the spec and the public places."""
-        from trueup.explain import explain as explain_spec
+        from trueup.files.memory import parse_memory
         from trueup.model.spec import load_spec
-        from trueup.run.memory import parse_memory
+        from trueup.releasing.explain import explain as explain_spec
 
         plan = explain_spec(load_spec(spec), geography, method=method, memory=parse_memory(memory))
         if as_json:

@@ -55,9 +55,9 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Draw the posterior of the true counts from a bundle or from published measurements."""
-        from trueup.infer import infer as run
-        from trueup.io.posterior import write_posterior
-        from trueup.report import render
+        from trueup.inferring import infer as run
+        from trueup.io.bundle.posterior import write_posterior
+        from trueup.reporting import report
 
         spec, measurements = _read(source, sdhc or [], nmf)
         if not sdhc:  # whose tables have inequalities, not a tree
@@ -77,7 +77,7 @@ def register(app: typer.Typer) -> None:
             )
         if out is not None:
             shown = replace(posterior, chosen=_known(posterior, chosen or []))
-            write_posterior(out, posterior, as_csv=as_csv, page=render(shown, spec))
+            write_posterior(out, posterior, as_csv=as_csv, page=report(shown, spec))
         if as_json:
             print_json(_as_json(posterior))
         else:
@@ -100,23 +100,24 @@ def _known(posterior, labels: list[str]) -> tuple[str, ...]:
 def _read(source: Path, sdhc: list[Path], nmf: Path | None):
     """Return a spec and what was published, from a bundle or from published files."""
     from trueup.errors import SpecError
-    from trueup.io import bundle
+    from trueup.io.bundle.manifest import read_manifest, read_spec
+    from trueup.io.bundle.read import read_measurements, read_release
 
     if source.is_dir():
         if sdhc or nmf:
             raise SpecError("a bundle holds its own measurements", remedy="give a spec with --sdhc or --nmf")
-        released = "counts" in bundle.read_manifest(source)
-        read = bundle.read_release if released else bundle.read_measurements
-        return bundle.read_spec(source)[1], read(source)
+        released = "counts" in read_manifest(source)
+        read = read_release if released else read_measurements
+        return read_spec(source)[1], read(source)
     from trueup.model.spec import load_spec
 
     spec = load_spec(source)
     if sdhc:
-        from trueup.io.sdhc import read_sdhc
+        from trueup.io.published.sdhc import read_sdhc
 
         return spec, read_sdhc(spec, sdhc)
     if nmf:
-        from trueup.io.nmf import read_nmf
+        from trueup.io.published.nmf import read_nmf
 
         return spec, read_nmf(spec, nmf)
     raise SpecError(
@@ -125,7 +126,7 @@ def _read(source: Path, sdhc: list[Path], nmf: Path | None):
 
 
 def _as_json(posterior) -> dict:
-    from trueup.io.posterior import margins
+    from trueup.io.bundle.posterior import margins
 
     tables = {str(m): {k: v.tolist() for k, v in posterior.summary(m).items()} for m in margins(posterior)}
     quantities = {k: v.tolist() for k, v in posterior.ratio_summary().items()} if posterior.ratios else {}
@@ -134,7 +135,7 @@ def _as_json(posterior) -> dict:
 
 
 def _print(posterior, show: int, out: Path | None) -> None:
-    from trueup.io.posterior import margins
+    from trueup.io.bundle.posterior import margins
 
     for margin in margins(posterior):
         columns = posterior.summary(margin)

@@ -33,8 +33,8 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Measure with exact noise; reconcile later, or let others do it."""
-        from trueup import workflow
         from trueup.ledger.account import Account
+        from trueup.releasing import pipeline as workflow
 
         account = Account.open(ledger, analyst, key)
         with progress(quiet=as_json) as tell:

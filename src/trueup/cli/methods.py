@@ -20,11 +20,11 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def methods(as_json: AsJson = False, markdown: AsMarkdown = False) -> None:
         """List the laws of noise and the methods of reconciliation and inference with their structures."""
-        from trueup import infer, reconcile
+        from trueup import inferring, reconciling
         from trueup.noise import JOINT_LAWS, LAWS
 
         laws = [{"name": law.name, "title": law.title} for law in (*LAWS, *JOINT_LAWS)]
-        verbs = {"reconcile": _listed(reconcile.METHODS), "infer": _listed(infer.METHODS)}
+        verbs = {"reconcile": _listed(reconciling.METHODS), "infer": _listed(inferring.METHODS)}
         if as_json:
             print_json({"noise": laws, **verbs})
             return

@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
         """Divide a budget between levels so that the error after reconciliation is least."""
         from trueup.model.spec import load_spec
         from trueup.noise.rational import rational
-        from trueup.plan import plan as plan_spec
+        from trueup.planning.plan import plan as plan_spec
 
         loaded = load_spec(spec)
         planned = plan_spec(
@@ -72,11 +72,11 @@ def _number(text: str) -> tuple[str, float]:
 
 
 def _write(path: Path, planned: Any, spec: Any) -> None:
-    from trueup.report import render
+    from trueup.reporting import report
 
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(render(planned, spec))
+            file.write(report(planned, spec))
     except OSError as error:
         raise BundleError(f"cannot write '{path}': {error.strerror}", remedy="choose another --out") from None
 

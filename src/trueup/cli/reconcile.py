@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
         bundle: BundlePath, out: OutPath, method: MethodName = None, as_json: AsJson = False
     ) -> None:
         """Reconcile the measurements of a bundle; equal measurements give equal integers."""
-        from trueup import workflow
+        from trueup.releasing import pipeline as workflow
 
         warm_up(quiet=as_json)
         with progress(quiet=as_json) as tell:

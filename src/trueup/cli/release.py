@@ -71,8 +71,8 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Measure with exact noise, reconcile and report: one command, one folder."""
+        from trueup.files.memory import parse_memory
         from trueup.ledger.account import Account
-        from trueup.run.memory import parse_memory
 
         _refuse_lost_master(engine, master)
         account = Account.open(ledger, analyst, key)
@@ -102,9 +102,9 @@ def _refuse_lost_master(engine: str | None, master: str | None) -> None:
 
 def _default_engine(spec: Any, data: Any, geography: Any, memory: int) -> tuple[str, Any]:
     """Choose an engine; return it with the places, read already where the memory holds them."""
-    from trueup.by_blocks.engine import default_engine
-    from trueup.measure import public_cells
+    from trueup.model.problem import public_cells
     from trueup.model.spec import load_spec
+    from trueup.releasing.engine import default_engine
 
     parsed = load_spec(spec)
     cells = public_cells(parsed, data, geography)
@@ -113,7 +113,7 @@ def _default_engine(spec: Any, data: Any, geography: Any, memory: int) -> tuple[
 
 
 def _in_memory(spec, data, out, geography, account, *, quiet: bool) -> None:
-    from trueup import workflow
+    from trueup.releasing import pipeline as workflow
 
     warm_up(quiet=quiet)
     with progress(quiet=quiet) as tell:
@@ -122,8 +122,8 @@ def _in_memory(spec, data, out, geography, account, *, quiet: bool) -> None:
 
 
 def _by_blocks(spec, data, out, geography, account, engine, master, memory, workers, *, quiet: bool) -> None:
-    from trueup.by_blocks.run import release_by_blocks
-    from trueup.by_blocks.start import run_path
+    from trueup.releasing.by_parts import release_by_blocks
+    from trueup.releasing.start import run_path
 
     with (
         _saying_how_to_go_on(run_path(out)),
@@ -144,7 +144,7 @@ def _by_blocks(spec, data, out, geography, account, engine, master, memory, work
 
 
 def _resume(folder, engine, master, workers, given, *, quiet: bool) -> None:
-    from trueup.by_blocks.run import resume
+    from trueup.releasing.by_parts import resume
 
     with (
         _saying_how_to_go_on(folder),
@@ -168,7 +168,7 @@ def _saying_how_to_go_on(run: Path) -> Iterator[None]:
 
 def _executor(engine: str, master: str | None, workers: int) -> Any:
     """The engine that carries out a release by blocks."""
-    from trueup.by_blocks.engine import refuse_unknown
+    from trueup.releasing.engine import refuse_unknown
 
     refuse_unknown(engine)
     if engine == "spark":

@@ -21,9 +21,9 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def report(bundle: BundlePath, out: PageOut, publish: Publish = False) -> None:
         """Write the report of a bundle or an assessment anew, from its files."""
-        from trueup import workflow
-        from trueup.io.assessment import is_confidential
-        from trueup.io.staging import write_whole
+        from trueup.files.staging import write_whole
+        from trueup.io.bundle.assessment import is_confidential
+        from trueup.releasing import pipeline as workflow
 
         private = is_confidential(bundle)
         write_whole(out, workflow.render_bundle(bundle, publish=publish), private=private)

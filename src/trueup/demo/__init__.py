@@ -7,10 +7,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from trueup.demo.synthetic import synthetic_blocks
-from trueup.io.columns import write_csv
-from trueup.io.staging import refuse_occupied
-from trueup.model.release import Release
-from trueup.workflow import release
+from trueup.files.columns import write_csv
+from trueup.files.staging import refuse_occupied
+from trueup.model.records.release import Release
+from trueup.releasing.pipeline import release
 
 TABLES = ("blocks", "children")
 """Names of the demonstration's specs and tables."""

@@ -10,10 +10,10 @@ import numpy as np
 def warm_up() -> float:
     """Run every kernel of the main job once on a tree of three nodes; return the seconds it took."""
     start = time.perf_counter()
-    from trueup.kernel.multinomial import multinomial_mode_tree
-    from trueup.kernel.rounding import controlled_rounding
-    from trueup.kernel.topdown import topdown
-    from trueup.kernel.tree import messages, posterior_variances
+    from trueup.kernel.multinomial.mode import multinomial_mode_tree
+    from trueup.kernel.tree.least_squares import messages, posterior_variances
+    from trueup.kernel.tree.rounding import controlled_rounding
+    from trueup.kernel.tree.topdown import topdown
 
     child_ptr, ones = np.array([1, 3, 3, 3]), np.ones(3)
     x, _ = topdown(child_ptr, ones, np.zeros(3), np.full(3, np.inf), np.array([3.0, 1.0, 1.0]))
@@ -26,8 +26,8 @@ def warm_up() -> float:
 def warm_up_posterior() -> float:
     """Run every kernel of exact tree posteriors once on a tree of three nodes; return the seconds it took."""
     start = time.perf_counter()
-    from trueup.kernel.messages import joint_draws, marginals, solve
-    from trueup.kernel.pmf import OPEN, Factors
+    from trueup.kernel.messages.pmf import OPEN, Factors
+    from trueup.kernel.messages.solve import joint_draws, marginals, solve
 
     each = np.array([0, 1, 2, 3])
     log, same = -np.abs(np.arange(-2.0, 3.0)), np.zeros(3, np.int64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trueup.errors import BudgetError, SpecError
-from trueup.io.bundle import read_spec
+from trueup.io.bundle.manifest import read_spec
 from trueup.ledger.ledger import Ledger, Reservation
 from trueup.ledger.state import Commit
 from trueup.model.guarantee import Guarantee

@@ -8,8 +8,8 @@ from typing import Any, TypeVar, get_args
 from trueup.errors import BudgetError, SpecError
 from trueup.ledger.request import Owner
 from trueup.ledger.state import Caps, State
-from trueup.model.guarantee import Kind
 from trueup.noise.rational import rational
+from trueup.privacy.accountant import Kind
 
 T = TypeVar("T")
 CapsGiven = Mapping[str, Mapping[str, Any]]

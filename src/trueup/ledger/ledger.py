@@ -19,15 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BudgetError
-from trueup.io.staging import remove_unheld, sync
+from trueup.files.staging import remove_unheld, sync
 from trueup.ledger import publish
 from trueup.ledger.caps import CapsGiven, new_caps, read_caps
-from trueup.ledger.chain import Entry, link
+from trueup.ledger.entries import Entry, link
 from trueup.ledger.request import Request, read_arguments, read_name, write_request
 from trueup.ledger.state import Commit, State
-from trueup.ledger.store import Store, Transaction, store_at
-from trueup.model.guarantee import Kind
+from trueup.ledger.store import store_at
+from trueup.ledger.transaction import Store, Transaction
 from trueup.noise.cost import Cost
+from trueup.privacy.accountant import Kind
 
 
 class Ledger:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from trueup.errors import BudgetError
-from trueup.ledger.store import WAIT_SECONDS, Transaction, unusable
+from trueup.ledger.transaction import WAIT_SECONDS, Transaction, unusable
 
 
 class PostgresStore:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BundleError
-from trueup.io.staging import publish, refuse_occupied
+from trueup.files.staging import publish, refuse_occupied
 
 MANIFEST = Path("public", "manifest.json")
 

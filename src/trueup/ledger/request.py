@@ -9,9 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from trueup.errors import SpecError
-from trueup.ledger.accountant import Loss, compose
-from trueup.model.guarantee import Kind
 from trueup.noise.cost import Cost
+from trueup.privacy.accountant import Kind, Loss, compose
 
 Owner = tuple[str, str | None]
 """Whose cap it is: a dataset's `(name, None)`, or an analyst's share of it `(name, analyst)`."""

@@ -8,10 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from trueup.errors import BudgetError
-from trueup.ledger.accountant import Loss
-from trueup.ledger.chain import GENESIS, Entry, broken, check_links
+from trueup.ledger.entries import GENESIS, Entry, broken, check_links
 from trueup.ledger.request import Owner, Request, read_request
-from trueup.model.guarantee import Kind
+from trueup.privacy.accountant import Kind, Loss
 
 Caps = dict[str, Fraction]
 """Largest total per currency: `epsilon`, `rho`, `delta`."""

@@ -8,9 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from trueup.errors import BundleError
-from trueup.ledger.accountant import Loss
-from trueup.ledger.chain import Entry
+from trueup.ledger.entries import Entry
 from trueup.ledger.state import State, spent_in
+from trueup.privacy.accountant import Loss
 
 
 @dataclass(frozen=True)

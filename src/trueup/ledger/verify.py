@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BudgetError, BundleError
-from trueup.ledger.chain import Entry
+from trueup.ledger.entries import Entry
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.publish import MANIFEST, read_manifest
 from trueup.ledger.state import State

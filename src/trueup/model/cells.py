@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.kernel.anova import Marginal, marginalise, refines, relative
+from trueup.kernel.histogram.anova import Marginal, marginalise, refines, relative
 from trueup.model.tree import Tree
 
 
@@ -242,3 +242,8 @@ class Cells:
     def label(self, cell: int) -> str:
         """Name one finest cell."""
         return self.margin_label(self.finest, cell)
+
+
+def detailed(cells: Cells) -> Marginal:
+    """The histogram itself."""
+    return cells.marginal(cells.finest.attributes)

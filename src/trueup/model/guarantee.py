@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
 from trueup.noise.cost import Currency
-
-Kind = Literal["dp", "invariant"]
+from trueup.privacy.accountant import Kind
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def make(kinds: Sequence[type[M]], noun: str, name: str, parameters: Mapping[str
 
     Examples
     --------
-    >>> from trueup.reconcile import METHODS
+    >>> from trueup.reconciling import METHODS
     >>> make(METHODS, "reconciliation", "tree-integer", {"loss": "absolute"})
     TreeInteger(loss='absolute')
     """

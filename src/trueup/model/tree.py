@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
+from trueup.files.whole import is_missing
 
 Keys = dict[str, NDArray]
 
@@ -292,19 +292,6 @@ def _at(level: Keys, rows: NDArray) -> Keys:
 def _codes(level: Keys) -> NDArray:
     """One comparable code per place of a level."""
     return np.rec.fromarrays(list(level.values())) if len(level) > 1 else next(iter(level.values()))
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a value is None, empty text, NaN, or the NA of a dataframe library.
-
-    Examples
-    --------
-    >>> import pandas
-    >>> [is_missing(v) for v in (None, "", float("nan"), pandas.NA, 0, "0")]
-    [True, True, True, True, False, False]
-    """
-    itself = value == value  # False for NaN, and no truth value at all for NA
-    return value is None or not isinstance(itself, bool | np.bool_) or not itself or value == ""
 
 
 def _text(values: Sequence | NDArray, column: str, *, blank: bool = False) -> NDArray:

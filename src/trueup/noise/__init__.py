@@ -7,14 +7,14 @@ from typing import Any
 
 from trueup.errors import SpecError
 from trueup.noise.cost import Cost, Currency, Sensitivity
-from trueup.noise.discrete_gaussian import DiscreteGaussian
-from trueup.noise.discrete_laplace import DiscreteLaplace
-from trueup.noise.exact import Exact
-from trueup.noise.gaussian import Gaussian
-from trueup.noise.laplace import Laplace
-from trueup.noise.lattice import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
+from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 from trueup.noise.law import Law, Words
-from trueup.noise.truncated_geometric import TruncatedGeometric
+from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
+from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.gaussian import Gaussian
+from trueup.noise.laws.laplace import Laplace
+from trueup.noise.laws.truncated_geometric import TruncatedGeometric
 
 LAWS = (DiscreteLaplace, DiscreteGaussian, TruncatedGeometric, Exact, Laplace, Gaussian)
 JOINT_LAWS = (LatticeLaplace, LatticeL2Laplace, LatticeGaussian)

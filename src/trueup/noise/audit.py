@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import SpecError
-from trueup.noise.base import IntegerLaw
-from trueup.noise.base import draws as checked_draws
 from trueup.noise.cost import Sensitivity
-from trueup.noise.first_words import FirstWords, check_first_words
-from trueup.noise.lattice import OnLattice
+from trueup.noise.lattice.laws import OnLattice
 from trueup.noise.law import Integers, Reals, Words
+from trueup.noise.laws.base import IntegerLaw
+from trueup.noise.laws.base import draws as checked_draws
+from trueup.noise.samplers.first_words import FirstWords, check_first_words
 
 _BLOCK = 1 << 22
 _WIDEST = 1 << 20

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from trueup.errors import BundleError
-from trueup.io.staging import to_disk
+from trueup.files.staging import to_disk
 
 _RECORD = ".part"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import SpecError
-from trueup.io.staging import staged
+from trueup.files.staging import staged
 from trueup.model.spec import Spec, load_spec
 from trueup.run.local import LocalPool
 from trueup.synth.layout import Digits, layout, region_level

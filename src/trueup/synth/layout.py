@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trueup.errors import SpecError
-from trueup.io.geography import is_whole
+from trueup.model.geography import is_whole
 from trueup.model.spec import Spec
 
 _MOST_DIGITS = 18  # of a 64-bit integer

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
-from trueup.io.table import open_table, select
-from trueup.io.whole import whole_counts
+from trueup.files.source import open_table, select
+from trueup.files.whole import whole_counts
 
 YEARS = (2010, 2020)
 """Censuses whose populations of the 50 states and the District of Columbia come with the package."""

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.noise.base import IntegerLaw
-from trueup.noise.discrete_laplace import DiscreteLaplace
-from trueup.noise.gaussian import Gaussian
-from trueup.noise.laplace import Laplace
 from trueup.noise.law import Law
+from trueup.noise.laws.base import IntegerLaw
+from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+from trueup.noise.laws.gaussian import Gaussian
+from trueup.noise.laws.laplace import Laplace
 
 WIDEST = 2**14
 """Largest radius (counts) up to which laws without a formula are convolved."""

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import SpecError
-from trueup.noise.base import IntegerLaw
-from trueup.noise.discrete_gaussian import DiscreteGaussian
-from trueup.noise.discrete_laplace import DiscreteLaplace
-from trueup.noise.gaussian import Gaussian
-from trueup.noise.laplace import Laplace
 from trueup.noise.law import Law
+from trueup.noise.laws.base import IntegerLaw
+from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
+from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+from trueup.noise.laws.gaussian import Gaussian
+from trueup.noise.laws.laplace import Laplace
 
 Reals = NDArray[np.float64]
 DROPPED = 1e-18

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from tests.reference.lattice import table_margins, three_crossing_sums
 
+from tests.reference.lattice import table_margins, three_crossing_sums
 from trueup.errors import InfeasibleError, PrivacyError, SpecError
 from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.moves import Reach, short_vectors, smallest_moves

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.reference.lattice import law_of, p_value, points, table_margins, three_crossing_sums
 
+from tests.reference.lattice import law_of, p_value, points, table_margins, three_crossing_sums
 from trueup.errors import ConvergenceError
-from trueup.kernel.lattice import algebra, chain
+from trueup.kernel.lattice import algebra
+from trueup.kernel.lattice_samplers import markov_chain as chain
 
 SUM3 = np.ones((1, 3), np.int64)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.reference.lattice import law_of, p_value, points, table_margins
 
+from tests.reference.lattice import law_of, p_value, points, table_margins
 from trueup.errors import DataError, SpecError
-from trueup.kernel.diagnostics import diagnose
-from trueup.kernel.lattice import fibre
 from trueup.kernel.lattice.structure import Lattice
-from trueup.noise.lattice import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
-from trueup.noise.lattice_fibre import nonnegative
+from trueup.kernel.statistics.diagnostics import diagnose
+from trueup.kernel.table_walks import fibre
+from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
+from trueup.reconciling.lattice_fibre import nonnegative
 
 SUM4, TABLE = np.ones((1, 4), np.int64), table_margins(3, 3)
 CROSSED = np.array([[1, 1, 1, 0], [1, -1, 0, 1]])

@@ -7,25 +7,19 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from tests.reference.lattice import law_of, p_value, points, slow_free, table_margins, three_crossing_sums
 
+from tests.reference.lattice import law_of, p_value, points, slow_free, table_margins, three_crossing_sums
 from trueup.errors import SpecError
-from trueup.kernel.lattice import tables
-from trueup.kernel.lattice.free import draw_free
 from trueup.kernel.lattice.structure import Lattice
-from trueup.kernel.lattice.sums import draw_sums
-from trueup.kernel.lattice.tables import draw_tables
-from trueup.kernel.lattice.tape import run
-from trueup.noise import lattice_integer
-from trueup.noise.lattice import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
-from trueup.noise.lattice_pairs import laplace_pairs
-from trueup.noise.lattice_tables import (
-    Decisions,
-    HalfNorm,
-    laplace_lumps,
-    laplace_steps,
-    sizes,
-)
+from trueup.kernel.lattice_samplers import tables
+from trueup.kernel.lattice_samplers.free import draw_free
+from trueup.kernel.lattice_samplers.sums import draw_sums
+from trueup.kernel.lattice_samplers.tables import draw_tables
+from trueup.kernel.lattice_samplers.tape import run
+from trueup.noise.lattice import integer as lattice_integer
+from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
+from trueup.noise.lattice.pairs import laplace_pairs
+from trueup.noise.lattice.tables import Decisions, HalfNorm, laplace_lumps, laplace_steps, sizes
 
 DRAWS = 200_000
 FALSE_ALARM = 1e-6
@@ -244,7 +238,7 @@ def test_draws_do_not_depend_on_how_the_words_are_cut(rng, monkeypatch):
 
         return read
 
-    from trueup.kernel.lattice import tape
+    from trueup.kernel.lattice_samplers import tape
 
     bound = LatticeLaplace("1/2").on(Lattice.of(9, TABLE)).bound
     whole = bound.draw(200, words()).vectors

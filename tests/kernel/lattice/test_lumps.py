@@ -6,14 +6,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.reference.lattice import law_of, p_value, points, three_crossing_sums
 
-from trueup.kernel.lattice.free import draw_free
+from tests.reference.lattice import law_of, p_value, points, three_crossing_sums
 from trueup.kernel.lattice.structure import Lattice
-from trueup.kernel.lattice.tape import run
-from trueup.noise import lattice_integer
-from trueup.noise.lattice import LatticeLaplace
-from trueup.noise.lattice_tables import Decisions, laplace_lumps, laplace_steps
+from trueup.kernel.lattice_samplers.free import draw_free
+from trueup.kernel.lattice_samplers.tape import run
+from trueup.noise.lattice import integer as lattice_integer
+from trueup.noise.lattice.laws import LatticeLaplace
+from trueup.noise.lattice.tables import Decisions, laplace_lumps, laplace_steps
 
 DRAWS = 200_000
 FALSE_ALARM = 1e-6

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trueup.kernel.lattice.metropolis import WINDOW, _pick
-from trueup.kernel.lattice.proposals import LISTED, PAIR, SAME, SINGLE, SQUARE, Moves, propose
+from trueup.kernel.table_walks.metropolis import WINDOW, _pick
+from trueup.kernel.table_walks.proposals import LISTED, PAIR, SAME, SINGLE, SQUARE, Moves, propose
 
 GRID = 20_000
 

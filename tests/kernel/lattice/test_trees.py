@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.reference.lattice import law_of, p_value, points
-
 from trueup.kernel.lattice.trees import draw_tree
+
+from tests.reference.lattice import law_of, p_value, points
 
 # Root, two groups, two leaves each.
 PTR = np.array([1, 3, 5, 7, 7, 7, 7, 7])

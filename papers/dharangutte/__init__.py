@@ -1,0 +1,1 @@
+"""Dharangutte, Gao, Gong and Yu: integer subspace differential privacy."""

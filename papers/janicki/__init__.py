@@ -1,0 +1,1 @@
+"""Janicki et al.: constrained inference."""

@@ -1,0 +1,1 @@
+"""Wang and Reiter (2021)."""

@@ -1,0 +1,1 @@
+"""Zhu, Van Hentenryck and Fioretto (2021)."""

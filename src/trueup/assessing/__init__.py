@@ -1,0 +1,272 @@
+"""assess: true or pseudo-true counts in, what a spec's choices do to them out.
+
+Replicates of measure (simulated), reconcile and infer are made in blocks and summed up as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from trueup.assessing.flags import find_flags
+from trueup.assessing.replicate import Block, Done, Simulation
+from trueup.assessing.scenarios import Compared, compare
+from trueup.assessing.strata import SIZES, Strata, stratify
+from trueup.assessing.summary import rows, single_counts
+from trueup.assessing.tally import RANKED
+from trueup.assessing.truth import Truth, read_truth
+from trueup.errors import SpecError
+from trueup.kernel.statistics.streaming import STEPS
+from trueup.model.build import build_constraints
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.records.assessment import FIELDS, Assessment
+from trueup.model.spec import Spec
+from trueup.model.verb import takes_records
+from trueup.reconciling import published
+from trueup.run.local import LocalPool
+
+FEWEST = 40
+"""Replicates below which Monte Carlo errors cannot be told."""
+BLOCKS = 20
+"""Least number of blocks: errors of variances are told from the differences between blocks."""
+ENTRIES = 2**21
+"""Most values of one block at a time (16 MB)."""
+KEPT = 2**23
+"""Most errors kept for quantiles of single counts, for each method and table (32 MB)."""
+
+Progress = Callable[[int, int], None]
+
+
+@takes_records
+def assess(
+    spec: Spec,
+    truth: Any,
+    geography: Any = None,
+    *,
+    replicates: int = 1000,
+    methods: Sequence[Any] = (),
+    budgets: Sequence[Any] = (1,),
+    intervals: Sequence[Any] = ("least-squares",),
+    infer: Any = None,
+    infer_replicates: int = 200,
+    draws: int = 500,
+    level: float = 0.9,
+    thresholds: Mapping[str, float] | None = None,
+    sizes: Sequence[int] = SIZES,
+    public_truth: bool = False,
+    seed: int = 0,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> Assessment:
+    """Say what methods and budgets do to counts, by replicating measurement and reconciliation.
+
+    Parameters
+    ----------
+    spec
+        What is measured, under which laws; its own method and budgets are the defaults.
+    truth
+        True or pseudo-true counts: a table (a path, a dataframe, a DuckDB relation) or a Release.
+    geography
+        The public list of places; not needed where the spec declares the table's keys public, or with a release.
+    replicates
+        How many times noise is drawn; every method and budget sees the same draws.
+    methods
+        Methods of reconciliation: names, `(name, parameters)` or methods. The first one is what the others are
+        compared with; by default the spec's alone.
+    budgets
+        Multiples of the spec's budgets, exact: `1`, `"1/2"`.
+    intervals
+        Interval rules whose coverage is assessed: `least-squares`, `noise`, or rules.
+    infer
+        A method of inference, its name, or True for the spec's: its posterior means and intervals are assessed too.
+    infer_replicates, draws
+        Inference is slow: how many of the replicates it sees, and how many draws it makes where it has no
+        exact marginals.
+    level
+        Probability that intervals claim.
+    thresholds
+        Limits (counts) by table, `{"county": 50000}`: how often a count falls on the wrong side.
+    sizes
+        Lower ends of the classes of the true count.
+    public_truth
+        Declares the truth public. Otherwise the assessment is confidential: all its figures are functions of it.
+    seed
+        Of the simulated noise; equal arguments give equal figures, whatever `workers`.
+    workers
+        Processes.
+    progress
+        Called as `progress(done, replicates)`; an interruption keeps the blocks that are finished.
+
+    Returns
+    -------
+    Assessment
+        Every figure with its Monte Carlo error.
+
+    Raises
+    ------
+    TrueupError
+        For everything that `release` refuses, too few replicates, a method that does not fit, or a
+        threshold on a table that is not published. No message holds a count.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from trueup.model.spec import parse_spec
+    >>> spec = parse_spec('''
+    ... format = 1
+    ... title = "Two areas"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "area", column = "area" }]
+    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
+    ... ''')
+    >>> areas = pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})
+    >>> found = assess(spec, areas, replicates=4000, public_truth=True)
+    >>> found
+    Assessment('Two areas': 1 methods, 1 budgets, 4,000 replicates, public truth)
+    >>> value, error = found.figure("rmse", "area")
+    >>> abs(value - 2.29) < 6 * error, found.flags
+    (True, ())
+    """
+    _refuse_unusable(replicates=replicates, infer_replicates=infer_replicates, workers=workers, seed=seed)
+    if list(sizes) != sorted(set(sizes)) or min(sizes, default=0) < 1:
+        raise SpecError(
+            "the size classes do not grow", needed="lower ends from 1 upwards, such as 1, 10, 100"
+        )
+    known = read_truth(spec, truth, geography, public=public_truth)
+    constraints = build_constraints(spec, known.cells)
+    compared = compare(spec, constraints, methods, budgets, intervals, infer, draws=draws, level=level)
+    strata = [stratify(known.cells, known.counts, margin, sizes) for margin in published(constraints)]
+    simulation = Simulation(
+        known.cells,
+        known.counts,
+        [
+            (scenario.headers, estimators)
+            for scenario, estimators in zip(compared.scenarios, compared.estimators)
+        ],
+        strata,
+        _limits(thresholds or {}, strata),
+        seed,
+        {s.margin: _kept(replicates, len(s.truth)) for s in strata},
+        [min(1.0, infer_replicates / replicates) if m.verb == "infer" else 1.0 for m in compared.methods],
+    )
+    done = _carry_out(simulation, _blocks(replicates, known.cells.n), workers, progress or _silent)
+    return _record(spec, known, constraints, compared, simulation, done, replicates)
+
+
+def _refuse_unusable(**numbers: int) -> None:
+    """Refuse numbers that are too small: Monte Carlo errors cannot be told from a few replicates."""
+    least = {"workers": 1, "seed": 0}
+    for name, number in numbers.items():
+        lowest = least.get(name, FEWEST)
+        if isinstance(number, bool) or not isinstance(number, int) or number < lowest:
+            shown = str(number) if isinstance(number, int) else f"a {type(number).__name__}"
+            why = ": Monte Carlo errors cannot be told from fewer" if lowest == FEWEST else ""
+            raise SpecError(f"{name} is {shown}", needed=f"a whole number from {lowest}{why}")
+
+
+def _limits(thresholds: Mapping[str, float], strata: Sequence[Strata]) -> dict[Margin, dict[str, float]]:
+    """Look the tables of thresholds up."""
+    margins = {str(s.margin): s.margin for s in strata}
+    found: dict[Margin, dict[str, float]] = {}
+    for name, limit in thresholds.items():
+        if name not in margins:
+            raise SpecError(f"a threshold is on '{name}'", needed=f"a published table: {', '.join(margins)}")
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not isfinite(limit):
+            raise SpecError(f"the threshold on '{name}' is no number", needed="a finite count")
+        found[margins[name]] = {f"{limit:,g}": limit}
+    return found
+
+
+def _kept(replicates: int, groups: int) -> int:
+    """How many replicates' errors are kept for quantiles of single counts."""
+    number = min(replicates, KEPT // groups)
+    return number if number >= FEWEST else 0
+
+
+def _blocks(replicates: int, cells: int) -> list[Block]:
+    """Cut replicates into blocks of almost equal size, which depend on nothing but the problem's size."""
+    number = min(max(BLOCKS, -(-replicates * cells // ENTRIES)), replicates // 2)
+    edges = np.linspace(0, replicates, number + 1).astype(int).tolist()
+    return [Block(k, start, stop - start) for k, (start, stop) in enumerate(pairwise(edges))]
+
+
+def _carry_out(simulation: Simulation, blocks: Sequence[Block], workers: int, progress: Progress) -> Done:
+    """Add up the blocks in their order, whoever is ready first; an interruption keeps those before it."""
+    waiting: dict[int, Done] = {}
+    done, replicates = None, sum(block.size for block in blocks)
+    try:
+        with LocalPool(workers) as pool:
+            for at, found in pool.map(simulation, blocks):
+                waiting[at] = found
+                while (next_ := done.blocks if done else 0) in waiting:
+                    part = waiting.pop(next_)
+                    done = done + part if done else part
+                    progress(done.replicates, replicates)
+    except KeyboardInterrupt:
+        if done is None or done.blocks < 2:
+            raise
+    assert done is not None
+    return done
+
+
+def _record(
+    spec: Spec,
+    known: Truth,
+    constraints: Constraints,
+    compared: Compared,
+    simulation: Simulation,
+    done: Done,
+    replicates: int,
+) -> Assessment:
+    table = list(_rows(compared, simulation.strata, done))
+    kept = simulation.kept
+    return Assessment(
+        spec.title,
+        known.cells,
+        known.public,
+        known.sentence,
+        compared.methods,
+        tuple(s.budget for s in compared.scenarios),
+        tuple(s.margin for s in simulation.strata),
+        compared.intervals,
+        done.replicates,
+        replicates,
+        simulation.seed,
+        {name: np.array([row[name] for row in table]) for name in FIELDS},
+        {
+            (compared.methods[method].label, compared.scenarios[budget].budget.label, margin): single_counts(
+                tally, kept[margin]
+            )
+            for (budget, method, margin), tally in done.sums.items()
+        },
+        find_flags(table, compared.methods, compared.intervals, constraints.nonnegative),
+        {
+            "blocks": done.blocks,
+            "replicates behind quantiles of single counts": {str(m): kept[m] for m in kept},
+            "quantiles of classes": f"cut towards zero by at most 1/{STEPS} of their size",
+            "ranks": f"compared in tables of at most {RANKED:,} counts",
+        },
+    )
+
+
+def _rows(compared: Compared, strata: Sequence[Strata], done: Done) -> Iterator[dict[str, Any]]:
+    sorted_by = {s.margin: s for s in strata}
+    for (budget, method, margin), tally in done.sums.items():
+        place = {
+            "level": str(margin),
+            "method": compared.methods[method].label,
+            "budget": compared.scenarios[budget].budget.label,
+        }
+        versus = done.versus.get((budget, method, margin), {})
+        for row in rows(sorted_by[margin], tally, versus, compared.methods[0].label):
+            yield place | row
+
+
+def _silent(done: int, of: int) -> None:
+    pass

@@ -1,0 +1,107 @@
+"""What is assessed: a method of reconciliation, or one of inference, on a batch of simulated values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.assessing.intervals import Bounds, IntervalRule, Published
+from trueup.errors import ConvergenceError
+from trueup.inferring.method import Method as InferMethod
+from trueup.model.cells import Cells, Margin
+from trueup.model.header import Measured
+from trueup.model.records.posterior import Drawn, equal_tails
+from trueup.reconciling.method import Method
+
+POSTERIOR = "posterior"
+"""Name of the intervals of an inference method."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """Counts of a batch of `b` replicates, and intervals for them.
+
+    Attributes
+    ----------
+    tables
+        `(b, groups)` counts of every margin that is assessed.
+    intervals
+        Lower and upper ends `(b, groups)` by the rule's name and margin.
+    """
+
+    tables: Mapping[Margin, NDArray]
+    intervals: Mapping[tuple[str, Margin], Bounds]
+
+
+@dataclass(frozen=True, eq=False)
+class Reconciler:
+    """A prepared method of reconciliation with the interval rules that go with it."""
+
+    method: Method
+    state: Any
+    headers: Sequence[Measured]
+    rules: Sequence[IntervalRule]
+    errors: Mapping[Margin, NDArray] = field(default_factory=dict)
+
+    def estimate(
+        self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
+    ) -> Estimates:
+        """Reconcile values `(b, q)`."""
+        solution = self.method.apply(self.state, values, rng)
+        if solution.status != "solved":
+            raise ConvergenceError(f"method '{self.method.name}' did not solve: {solution.status}")
+        tables = {margin: cells.sum(solution.values, margin) for margin in margins}
+        published = Published(cells, self.headers, values, self.errors)
+        intervals = {
+            (rule.name, margin): bounds
+            for rule in self.rules
+            for margin, counts in tables.items()
+            if (bounds := rule.bounds(published, margin, counts)) is not None
+        }
+        return Estimates(tables, intervals)
+
+
+@dataclass(frozen=True, eq=False)
+class Inferrer:
+    """A prepared method of inference: posterior means, and equal-tailed intervals of probability `level`."""
+
+    method: InferMethod
+    state: Any
+    draws: int
+    level: float
+
+    def estimate(
+        self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
+    ) -> Estimates:
+        """Infer from each row of values `(b, q)`."""
+        drawn = [self._draw(row, rng) for row in values]
+        found = {margin: [self._describe(cells, d, margin) for d in drawn] for margin in margins}
+        tables = {margin: np.stack([mean for mean, _, _ in rows]) for margin, rows in found.items()}
+        intervals = {
+            (POSTERIOR, margin): (np.stack([r[1] for r in rows]), np.stack([r[2] for r in rows]))
+            for margin, rows in found.items()
+        }
+        return Estimates(tables, intervals)
+
+    def _draw(self, row: NDArray, rng: np.random.Generator) -> Drawn:
+        drawn = self.method.apply(self.state, row, self.draws, rng, lambda done, of: None)
+        if drawn.status != "solved":
+            raise ConvergenceError(f"method '{self.method.name}' did not converge: {drawn.status}")
+        return drawn
+
+    def _describe(self, cells: Cells, drawn: Drawn, margin: Margin) -> tuple[NDArray, NDArray, NDArray]:
+        """Mean and ends of the interval of every group."""
+        tails = (1 - self.level) / 2, (1 + self.level) / 2
+        if (exact := drawn.marginals.get(margin)) is not None:
+            return exact.mean, exact.quantile(tails[0]), exact.quantile(tails[1])
+        table = cells.sum(drawn.draws, margin)
+        draws = table.reshape(-1, table.shape[-1])
+        low, high = equal_tails(draws, self.level)
+        return draws.mean(axis=0), low, high
+
+
+Estimator = Reconciler | Inferrer

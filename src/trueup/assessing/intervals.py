@@ -1,0 +1,108 @@
+"""Intervals whose coverage is assessed: rules that turn one replicate's published counts into bounds.
+
+A rule is a class with a name; what is listed in `RULES` can be asked for by that name, and any other
+object with the same interface can be given to `assess` itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.cells import Cells, Margin
+from trueup.model.header import Measured, split
+from trueup.model.nested import canonical
+
+Bounds = tuple[NDArray, NDArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """What is public in a batch of `b` replicates, all that a rule may use.
+
+    Attributes
+    ----------
+    cells, headers
+        The cells and what was measured.
+    values
+        `(b, q)` noisy values.
+    errors
+        Standard errors (counts) that the method states, by margin.
+    """
+
+    cells: Cells
+    headers: Sequence[Measured]
+    values: NDArray
+    errors: Mapping[Margin, NDArray]
+
+    def measured(self, margin: Margin) -> tuple[Measured, NDArray] | None:
+        """Header and values `(b, groups)` of the first query that measured all of a margin."""
+        for header, values in zip(self.headers, split(self.values, self.headers, self.cells)):
+            whole = header.groups is None and not header.exact
+            if whole and canonical(self.cells, header.margin) == margin:
+                return header, values
+        return None
+
+
+class IntervalRule(ABC):
+    """A rule that states an interval for every count of a margin.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    level
+        The probability with which it claims to hold the true count.
+    """
+
+    name: ClassVar[str]
+    level: float
+
+    @abstractmethod
+    def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
+        """Return lower and upper ends `(b, groups)` for reconciled counts `(b, groups)`; None if it has none."""
+
+
+@dataclass(frozen=True)
+class LeastSquares(IntervalRule):
+    """Reconciled count plus and minus normal quantiles of the least-squares standard error.
+
+    The margin of the report. It knows nothing of nonnegativity, rounding or the law of the noise.
+    """
+
+    level: float = 0.9
+    name: ClassVar[str] = "least-squares"
+
+    def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
+        """Return the ends where the method states standard errors."""
+        from scipy.special import ndtri
+
+        if (errors := published.errors.get(margin)) is None:
+            return None
+        reach = float(ndtri(0.5 + self.level / 2)) * errors
+        return counts - reach, counts + reach
+
+
+@dataclass(frozen=True)
+class NoiseMargin(IntervalRule):
+    """Noisy count plus and minus the margin of its own noise: what its law promises, whatever the method."""
+
+    level: float = 0.9
+    name: ClassVar[str] = "noise"
+
+    def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
+        """Return the ends where the margin was measured."""
+        if (found := published.measured(margin)) is None:
+            return None
+        header, values = found
+        reach = float(np.max(header.law.quantile(0.5 + self.level / 2)))
+        return values - reach, values + reach
+
+
+RULES: tuple[type[Any], ...] = (LeastSquares, NoiseMargin)
+"""Every rule that has a name."""

@@ -1,0 +1,153 @@
+"""One block of replicates: simulate the noise once for every budget, estimate by every method, sum up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.assessing.estimators import Estimator
+from trueup.assessing.strata import Strata
+from trueup.assessing.tally import ERROR, SQUARE, Key, Tally, tally
+from trueup.kernel.statistics.streaming import Scatter
+from trueup.model.cells import Cells, Margin
+from trueup.model.header import Measured
+from trueup.noise import JOINT_LAWS
+
+
+@dataclass(frozen=True)
+class Block:
+    """Replicates `start .. start + size`; `number` seeds them, whoever carries them out."""
+
+    number: int
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Done:
+    """Sums over finished blocks: a tally for each budget, method and margin.
+
+    Attributes
+    ----------
+    replicates, blocks
+        How many.
+    sums
+        By the positions of budget and method, and by margin.
+    versus
+        Differences in class means between a method and the first one, on the same noise.
+    """
+
+    replicates: int
+    blocks: int
+    sums: Mapping[tuple[int, int, Margin], Tally]
+    versus: Mapping[tuple[int, int, Margin], Mapping[Key, Scatter]]
+
+    def __add__(self, other: Done) -> Done:
+        versus = {
+            key: {part: scatter + other.versus[key][part] for part, scatter in parts.items()}
+            for key, parts in self.versus.items()
+        }
+        sums = {key: tally + other.sums[key] for key, tally in self.sums.items()}
+        return Done(self.replicates + other.replicates, self.blocks + other.blocks, sums, versus)
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """All that a block needs; called with a block, it returns the sums.
+
+    Attributes
+    ----------
+    cells, counts
+        The cells and their `(n,)` true counts.
+    scenarios
+        For each budget, what is measured and the prepared methods.
+    strata
+        The margins, with their counts sorted.
+    thresholds
+        Limits (counts) by margin and name.
+    seed
+        Of the whole assessment.
+    kept
+        How many replicates' errors are kept for quantiles of single groups, by margin.
+    shares
+        What share of every block each method sees.
+    """
+
+    cells: Cells
+    counts: NDArray[np.int64]
+    scenarios: Sequence[tuple[Sequence[Measured], Sequence[Estimator]]]
+    strata: Sequence[Strata]
+    thresholds: Mapping[Margin, Mapping[str, float]]
+    seed: int
+    kept: Mapping[Margin, int]
+    shares: Sequence[float]
+
+    def __call__(self, block: Block) -> Done:
+        """Carry out a block; equal blocks give equal sums."""
+        sums: dict[tuple[int, int, Margin], Tally] = {}
+        versus: dict[tuple[int, int, Margin], dict[Key, Scatter]] = {}
+        for budget, (headers, estimators) in enumerate(self.scenarios):
+            values = simulate_many(self.cells, self.counts, headers, self._rng(block, 0), block.size)
+            first: dict[Margin, dict[Key, NDArray]] = {}
+            for number, estimator in enumerate(estimators):
+                rows = max(2, ceil(block.size * self.shares[number]))
+                for margin, (tally_, means) in self._tally(block, estimator, values[:rows]).items():
+                    sums[budget, number, margin] = tally_
+                    if number:
+                        versus[budget, number, margin] = _compare(means, first[margin])
+                    else:
+                        first[margin] = means
+        return Done(block.size, 1, sums, versus)
+
+    def _rng(self, block: Block, purpose: int) -> np.random.Generator:
+        """A generator for noise (0) or for methods (1): the same noise for every method and budget."""
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(block.number, purpose)))
+
+    def _tally(
+        self, block: Block, estimator: Estimator, values: NDArray
+    ) -> dict[Margin, tuple[Tally, dict[Key, NDArray]]]:
+        margins = [strata.margin for strata in self.strata]
+        found = estimator.estimate(self.cells, margins, values, self._rng(block, 1))
+        return {
+            strata.margin: tally(
+                strata,
+                found.tables[strata.margin],
+                {rule: b for (rule, margin), b in found.intervals.items() if margin == strata.margin},
+                self.thresholds.get(strata.margin, {}),
+                keep=block.start < self.kept[strata.margin],
+            )
+            for strata in self.strata
+        }
+
+
+def simulate_many(
+    cells: Cells,
+    counts: NDArray[np.int64],
+    headers: Sequence[Measured],
+    rng: np.random.Generator,
+    replicates: int,
+) -> NDArray[np.int64]:
+    """Measure `b` times with seeded noise: all `q` values of each replicate, `(b, q)`."""
+    return np.concatenate([_many(cells, counts, header, rng, replicates) for header in headers], axis=1)
+
+
+def _many(
+    cells: Cells, counts: NDArray[np.int64], header: Measured, rng: np.random.Generator, replicates: int
+) -> NDArray[np.int64]:
+    true = cells.sum(counts, header.margin)
+    true = true if header.groups is None else true[header.groups]
+    if header.exact:
+        return np.broadcast_to(true, (replicates, true.size))
+    if isinstance(header.law, JOINT_LAWS):  # drawn as whole vectors
+        return true + np.stack([header.law.sample(true.size, rng.bytes) for _ in range(replicates)])
+    return true + header.law.sample(replicates * true.size, rng.bytes).reshape(replicates, -1)
+
+
+def _compare(means: Mapping[Key, NDArray], first: Mapping[Key, NDArray]) -> dict[Key, Scatter]:
+    """Difference to the first method, replicate by replicate: noise that both share cancels."""
+    rows = len(means[ERROR])
+    return {key: Scatter.of(means[key] - first[key][:rows]) for key in (ERROR, SQUARE)}

@@ -1,0 +1,242 @@
+"""What is compared: methods by name or as objects, budgets as multiples of the spec's own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from trueup import inferring as inference
+from trueup.assessing.estimators import POSTERIOR, Estimator, Inferrer, Reconciler
+from trueup.assessing.intervals import RULES, IntervalRule
+from trueup.errors import SpecError
+from trueup.inferring.method import Method as InferMethod
+from trueup.measuring import simulate
+from trueup.model import registry
+from trueup.model.cells import Cells
+from trueup.model.constraints import Constraints
+from trueup.model.guarantee import Guarantee
+from trueup.model.header import Measured
+from trueup.model.mechanism import plan_measurements
+from trueup.model.records.assessment import Assessed, Budget
+from trueup.model.registry import describe
+from trueup.model.spec import Query, Spec
+from trueup.noise.rational import rational
+from trueup.reconciling import build, choose, refuse_misfit
+from trueup.reconciling.method import Method
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """One budget: what is measured under it, at what cost."""
+
+    budget: Budget
+    headers: tuple[Measured, ...]
+    guarantee: Guarantee
+
+
+def scenarios(spec: Spec, cells: Cells, scales: Iterable[Any]) -> tuple[Scenario, ...]:
+    """Lay out the measurements at every multiple of the spec's budgets.
+
+    Raises
+    ------
+    SpecError
+        If a scale is not an exact positive number or is given twice, or a law refuses its budget.
+    """
+    exact = [rational(scale, "the budget scale") for scale in scales]
+    _refuse_twins("budget scale", [str(scale) for scale in exact])
+    if not exact:
+        raise SpecError("no budget is given", needed="at least one multiple of the spec's own, such as 1")
+    return tuple(_scenario(spec, cells, scale) for scale in exact)
+
+
+def _scenario(spec: Spec, cells: Cells, scale: Fraction) -> Scenario:
+    headers, guarantee = plan_measurements(scaled(spec, scale), cells)
+    label = f"{guarantee.currency} = {guarantee.amount}"
+    return Scenario(Budget(label, scale, guarantee.currency, guarantee.amount), headers, guarantee)
+
+
+def scaled(spec: Spec, scale: Fraction) -> Spec:
+    """Multiply every budget of a spec.
+
+    Examples
+    --------
+    >>> from trueup.model.spec import parse_spec
+    >>> spec = parse_spec('''
+    ... format = 1
+    ... title = "Two areas"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "area", column = "area" }]
+    ... query = [{ name = "total", levels = ["all", "area"], epsilon = "1/2" }]
+    ... ''')
+    >>> str(scaled(spec, Fraction(1, 3)).queries[0].budgets["area"])
+    '1/6'
+    """
+    return spec.model_copy(update={"queries": tuple(_scaled_query(q, scale) for q in spec.queries)})
+
+
+def _scaled_query(query: Query, scale: Fraction) -> Query:
+    budgets = {level: amount * scale for level, amount in query.budgets.items()}
+    return query.model_copy(update={query.currency: budgets, "levels": ()})
+
+
+def reconcilers(spec: Spec, constraints: Constraints, methods: Sequence[Any]) -> list[Method]:
+    """Make the methods from names, `(name, parameters)` or methods; the spec's own if none is given."""
+    return [_method(entry) for entry in methods] or [choose(spec.reconcile, constraints)]
+
+
+def _method(entry: Any) -> Method:
+    if isinstance(entry, Method):
+        return entry
+    if isinstance(entry, str):
+        return build(entry, {})
+    if isinstance(entry, tuple | list) and len(entry) == 2 and isinstance(entry[1], Mapping):
+        return build(*entry)
+    raise SpecError(
+        f"a method is a {type(entry).__name__}", needed="a name, a name with its parameters, or a method"
+    )
+
+
+def inferrers(spec: Spec, constraints: Constraints, scenario: Scenario, wanted: Any) -> list[InferMethod]:
+    """Make the method of inference: none, the spec's own (True), by name, or the given one."""
+    if wanted is None or wanted is False:
+        return []
+    if isinstance(wanted, InferMethod):
+        chosen = wanted
+    else:
+        entry = {k: v for k, v in spec.infer.items() if k != "quantity"}
+        entry = {"method": wanted} if isinstance(wanted, str) and wanted != entry.get("method") else entry
+        chosen = inference.choose(entry, constraints, _header_only(constraints.cells, scenario))
+    if chosen.released:
+        raise SpecError(
+            f"inference method '{chosen.name}' works on released counts",
+            needed="a method that works on measurements",
+        )
+    return [chosen]
+
+
+def _header_only(cells: Cells, scenario: Scenario):
+    """Measurements of empty cells: which method fits depends on laws and margins alone."""
+    zeros = np.zeros(cells.n, np.int64)
+    return simulate(cells, zeros, scenario.headers, scenario.guarantee, np.random.default_rng(0))
+
+
+def rules(wanted: Sequence[Any], level: float) -> list[IntervalRule]:
+    """Make interval rules from names; rules themselves are taken as they are.
+
+    Raises
+    ------
+    SpecError
+        If a name is unknown or given twice, or the level is no probability.
+    """
+    if not 0 < level < 1:
+        raise SpecError(f"the level {level} is not a probability", needed="a level such as 0.9")
+    made = [rule if isinstance(rule, IntervalRule) else _rule(rule, level) for rule in wanted]
+    _refuse_twins("interval rule", [rule.name for rule in made])
+    return made
+
+
+def _rule(name: Any, level: float) -> IntervalRule:
+    known = {rule.name: rule for rule in RULES}
+    if not isinstance(name, str) or name not in known:
+        raise SpecError(f"interval rule '{name}' is unknown", needed=f"one of: {', '.join(known)}, or a rule")
+    return known[name](level)
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """What is compared, settled before anything is drawn.
+
+    Attributes
+    ----------
+    scenarios
+        The budgets.
+    methods
+        The methods, those of inference last.
+    estimators
+        For each budget, every method prepared.
+    intervals
+        What each interval rule claims.
+    """
+
+    scenarios: tuple[Scenario, ...]
+    methods: tuple[Assessed, ...]
+    estimators: tuple[tuple[Estimator, ...], ...]
+    intervals: dict[str, float]
+
+
+def compare(
+    spec: Spec,
+    constraints: Constraints,
+    methods: Sequence[Any],
+    budgets: Iterable[Any],
+    intervals: Sequence[Any],
+    infer: Any,
+    *,
+    draws: int,
+    level: float,
+) -> Compared:
+    """Make and prepare everything that is compared; for the arguments see `assess`.
+
+    Raises
+    ------
+    SpecError
+        If a name is unknown or given twice, or a method does not fit the constraints or the noise.
+    """
+    every = scenarios(spec, constraints.cells, budgets)
+    chosen = reconcilers(spec, constraints, methods)
+    inferring = inferrers(spec, constraints, every[0], infer)
+    asked = rules(intervals, level)
+    estimators = tuple(
+        (
+            *(_reconciler(method, constraints, scenario, asked) for method in chosen),
+            *(_inferrer(method, constraints, scenario, draws, level) for method in inferring),
+        )
+        for scenario in every
+    )
+    claims = {rule.name: rule.level for rule in asked} | ({POSTERIOR: level} if inferring else {})
+    return Compared(every, assessed(chosen, inferring), estimators, claims)
+
+
+def _reconciler(
+    method: Method, constraints: Constraints, scenario: Scenario, rules: Sequence[IntervalRule]
+) -> Reconciler:
+    refuse_misfit(method, constraints, scenario.headers)
+    state = method.prepare(constraints, scenario.headers)
+    return Reconciler(method, state, scenario.headers, rules, method.errors(state))
+
+
+def _inferrer(
+    method: InferMethod, constraints: Constraints, scenario: Scenario, draws: int, level: float
+) -> Inferrer:
+    registry.refuse(method, inference.misfit(method, constraints, _header_only(constraints.cells, scenario)))
+    return Inferrer(method, method.prepare(constraints, scenario.headers), draws, level)
+
+
+def assessed(methods: Sequence[Method], inferring: Sequence[InferMethod]) -> tuple[Assessed, ...]:
+    """Name the methods: by their parameters too where one name is assessed more than once."""
+    every = [("reconcile", m, m.nonnegative) for m in methods] + [("infer", m, True) for m in inferring]
+    names = Counter(method.name for _, method, _ in every)
+    found = [
+        Assessed(_label(m, names[m.name] > 1), describe(m), m.title, verb, kept) for verb, m, kept in every
+    ]
+    _refuse_twins("method", [a.label for a in found])
+    return tuple(found)
+
+
+def _label(method: Method | InferMethod, more: bool) -> str:
+    if not more:
+        return method.name
+    plain = type(method)()
+    own = {k: v for k, v in describe(method).items() if v != describe(plain)[k]}
+    return method.name + "".join(f", {name} {value}" for name, value in own.items())
+
+
+def _refuse_twins(what: str, names: list[str]) -> None:
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise SpecError(f"{what} '{twice[0]}' is given twice", remedy="give it once")

@@ -1,0 +1,191 @@
+"""From sums over replicates to figures with Monte Carlo errors: the long table, and single counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.assessing.strata import LEVEL, SIZE, Classing, Strata
+from trueup.assessing.tally import ABSOLUTE, ERROR, QUANTILES, SQUARE, Key, Tally, quantiles
+from trueup.kernel.statistics.streaming import Moments, Scatter
+from trueup.model.records.assessment import Figures
+
+Row = dict[str, Any]
+SHARES = {"coverage", "wrong side", "wrong rank"}
+"""Statistics that are probabilities."""
+
+
+def rows(strata: Strata, tally: Tally, versus: Mapping[Key, Scatter], first: str) -> Iterator[Row]:
+    """Figures of one method on one margin, class by class.
+
+    Parameters
+    ----------
+    strata, tally
+        The margin's classes and sums.
+    versus
+        Differences to the first method; empty for that method itself.
+    first
+        Its label.
+    """
+    begin = 0
+    variance = strata.average(tally.cells[ERROR].variance[None])[0]
+    for classing in strata.classings:
+        at = slice(begin, begin + len(classing.labels))
+        yield from _of_classes(classing, at, tally, variance)
+        yield from _against(classing, at, versus, first)
+        if classing.by not in (LEVEL, SIZE):
+            yield from _dispersion(classing, at, tally, variance)
+        begin = at.stop
+    yield from _of_quantiles(strata, tally)
+
+
+def _of_classes(classing: Classing, at: slice, tally: Tally, variance: NDArray) -> Iterator[Row]:
+    names = {ERROR: "bias", ABSOLUTE: "mean absolute error"}
+    for key, scatter in tally.classes.items():
+        value, error = scatter.mean[at], scatter.error[at]
+        if key == SQUARE:
+            yield from _rows(classing, ("rmse", ""), *_root(value, error), tally.replicates)
+            continue
+        if key[0] in SHARES:
+            error = _not_zero(error, scatter.count)
+        yield from _rows(classing, (names.get(key, key[0]), key[1]), value, error, tally.replicates)
+    error = tally.blocks["variance", ""].error
+    yield from _rows(classing, ("variance", ""), variance[at], error[at], tally.replicates)
+
+
+def _against(classing: Classing, at: slice, versus: Mapping[Key, Scatter], first: str) -> Iterator[Row]:
+    names = {ERROR: "bias difference", SQUARE: "mean squared error difference"}
+    for key, scatter in versus.items():
+        found = scatter.mean[at], scatter.error[at]
+        yield from _rows(classing, (names[key], first), *found, scatter.count)
+
+
+def _of_quantiles(strata: Strata, tally: Tally) -> Iterator[Row]:
+    values, errors = quantiles(tally)
+    for p, probability in enumerate(QUANTILES):
+        key = f"quantile {probability:g} of the error", ""
+        yield from _rows(strata.classings[0], key, values[:1, p], errors[:1, p], tally.replicates)
+        yield from _rows(strata.size, key, values[1:, p], errors[1:, p], tally.replicates)
+
+
+def _rows(classing: Classing, key: Key, values: NDArray, errors: NDArray, replicates: int) -> Iterator[Row]:
+    lowest = classing.lowest or (-1,) * len(classing.labels)
+    for label, units, low, value, error in zip(classing.labels, classing.units, lowest, values, errors):
+        yield _row(classing.by, label, int(units), key, float(value), float(error), replicates, low)
+
+
+def _row(
+    by, unit, units: int, key: Key, value: float, error: float, replicates: int, lowest: int = -1
+) -> Row:
+    return {
+        "by": by,
+        "unit": unit,
+        "units": units,
+        "statistic": key[0],
+        "about": key[1],
+        "value": value,
+        "mc_error": error,
+        "replicates": replicates,
+        "lowest": lowest,
+    }
+
+
+def _dispersion(classing: Classing, at: slice, tally: Tally, variance: NDArray) -> Iterator[Row]:
+    """How far bias and variance spread between the classes: the standard deviation over units.
+
+    With class figures v, weights w (shares of the units) and centred v' = v - w.v, the spread is D^2 = w.v'^2. Noise
+    in v with covariance S adds w.diag(C S C'), with C the centring, which is taken off; to first order the
+    variance of D^2 is g'Sg with g = 2 w v'.
+    """
+    share = classing.units / classing.units.sum()
+    centre = np.eye(len(share)) - share
+    biases, variances = tally.classes[ERROR], tally.blocks["variance", ""]
+    for name, found, scatter in (("bias", biases.mean, biases), ("variance", variance, variances)):
+        values, noise = centre @ found[at], scatter.error_covariance[at, at]
+        bias = float(share @ np.diag(centre @ noise @ centre.T))
+        square = max(float(share @ values**2) - bias, 0.0)
+        slope = 2 * share * values
+        # Where there is no spread the slope vanishes, and the noise itself is what could be mistaken for one.
+        spread = np.sqrt(max(float(slope @ noise @ slope), 2 * bias**2))
+        root, error = np.sqrt(square), np.sqrt(bias)
+        if square > 0:
+            error = min(error, spread / (2 * root))
+        units, key = int(classing.units.sum()), (f"dispersion of {name}", "")
+        yield _row(classing.by, "between all", units, key, float(root), float(error), tally.replicates)
+
+
+def _root(square: NDArray, error: NDArray) -> tuple[NDArray, NDArray]:
+    """Root of a mean square; the error of a root is half that of the square, divided by the root."""
+    root = np.sqrt(square)
+    return root, np.divide(error, 2 * root, out=np.zeros_like(root), where=root > 0)
+
+
+def _not_zero(error: NDArray, count: int) -> NDArray:
+    """The error of a share: where all replicates agree it is not zero but about one in as many."""
+    return np.where(error > 0, error, 1 / (count + 2))
+
+
+# --- single counts --------------------------------------------------------------------------------
+
+
+def single_counts(tally: Tally, kept: int) -> Figures:
+    """Figures of every single count of a margin.
+
+    Parameters
+    ----------
+    kept
+        From how many of the first replicates quantiles are taken; 0 for none.
+    """
+    found: dict[Key, tuple[NDArray, NDArray]] = {}
+    for key, moments in tally.cells.items():
+        if key == ERROR:
+            found.update(_of_errors(moments))
+        elif key[0] in SHARES:
+            found[key] = _share(moments)
+        else:
+            found[key] = moments.mean, moments.error
+    if kept:
+        found.update(_order_statistics(np.concatenate(tally.kept)[:kept]))
+    return found
+
+
+def _of_errors(moments: Moments) -> dict[Key, tuple[NDArray, NDArray]]:
+    """Bias, variance and root mean squared error from four central moments."""
+    n, bias = moments.count, moments.mean
+    two, three, four = moments.powers / n
+    variance = moments.variance
+    # Var(s^2) = (mu4 - sigma^4 (n - 3) / (n - 1)) / n; and e^2 has the variance E e^4 - (E e^2)^2.
+    of_variance = np.sqrt(np.maximum(four - variance**2 * (n - 3) / (n - 1), 0) / n)
+    square = two + bias**2
+    fourth = four + 4 * bias * three + 6 * bias**2 * two + bias**4
+    of_square = np.sqrt(np.maximum(fourth - square**2, 0) / n)
+    return {
+        ("bias", ""): (bias, moments.error),
+        ("variance", ""): (variance, of_variance),
+        ("rmse", ""): _root(square, of_square),
+    }
+
+
+def _share(moments: Moments) -> tuple[NDArray, NDArray]:
+    """A share and its error, by Laplace's rule (one more success, one more failure) so that it is never zero."""
+    n, share = moments.count, moments.mean
+    likely = (n * share + 1) / (n + 2)
+    return share, np.sqrt(likely * (1 - likely) / n)
+
+
+def _order_statistics(errors: NDArray) -> dict[Key, tuple[NDArray, NDArray]]:
+    """Quantiles of the errors `(k, groups)`; replicates are exchangeable, so the first `k` are a random sample.
+
+    The error is half the distance of the order statistics one standard error of the rank to either side.
+    """
+    ordered, k = np.sort(errors, axis=0).astype(np.float64), len(errors)
+    found = {}
+    for p in QUANTILES:
+        reach = np.sqrt(k * p * (1 - p))
+        ranks = np.ceil([k * p, k * p - reach, k * p + reach]).astype(int) - 1
+        value, low, high = ordered[np.clip(ranks, 0, k - 1)]
+        found[f"quantile {p:g} of the error", ""] = value, (high - low) / 2
+    return found

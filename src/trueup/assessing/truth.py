@@ -1,0 +1,73 @@
+"""The true or pseudo-true counts of an assessment: a table, or an earlier release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError
+from trueup.measuring import read_confidential
+from trueup.model.build import build_cells, build_constraints
+from trueup.model.cells import Cells
+from trueup.model.constraints import refuse_violations, violations
+from trueup.model.problem import public_cells
+from trueup.model.records.release import Release
+from trueup.model.spec import Spec
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """Counts that stand in for the truth.
+
+    Attributes
+    ----------
+    cells, counts
+        The cells and their `(n,)` counts.
+    public
+        Whether they are public.
+    sentence
+        What they are.
+    """
+
+    cells: Cells
+    counts: NDArray[np.int64]
+    public: bool
+    sentence: str
+
+
+def read_truth(spec: Spec, source: Any, geography: Any, *, public: bool) -> Truth:
+    """Read the truth from a table, or take it from a release.
+
+    Raises
+    ------
+    SpecError, DataError, InfeasibleError
+        If it does not fit the spec; no message holds a count.
+    """
+    if isinstance(source, Release):
+        return _of_release(spec, source, public=public)
+    cells = public_cells(spec, source, geography)
+    counts = read_confidential(spec, cells, source)
+    said = "a table that was declared public" if public else "a confidential table"
+    return Truth(cells, counts, public, said)
+
+
+def _of_release(spec: Spec, source: Release, *, public: bool) -> Truth:
+    """A release is public by nature, unless its own noise came from a seed and protects nobody."""
+    cells = build_cells(spec, source.cells.tree)
+    same = tuple(level.name for level in spec.levels) == cells.tree.levels
+    if not same or cells.attributes != source.cells.attributes:
+        raise DataError("the release has other levels or attributes than the spec", needed="one of this spec")
+    counts = np.asarray(source.counts)
+    if (counts < 0).any() or (counts != np.floor(counts)).any():
+        raise DataError(
+            "the release holds counts below zero or fractions",
+            needed="whole counts from 0",
+            remedy="reconcile it anew with a method that gives whole counts, such as 'tree-topdown'",
+        )
+    whole = counts.astype(np.int64)
+    refuse_violations(violations(build_constraints(spec, cells), whole), "the counts of the release")
+    known = public or not source.measurements.simulation
+    return Truth(cells, whole, known, "the counts of an earlier release")

@@ -1,0 +1,299 @@
+"""Check a bundle by blocks from its files alone, in bounded memory: DuckDB streams through the tables."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trueup.errors import BundleError
+from trueup.files.source import connect, literal, parquet, quoted
+from trueup.io.bundle.manifest import (
+    guarantee_in,
+    header_out,
+    read_manifest,
+    read_spec,
+    refuse_altered,
+    unlisted,
+)
+from trueup.io.bundle.part_tables import label_sql, query_label
+from trueup.io.bundle.places import limit_column
+from trueup.kernel.histogram.anova import cell_groups
+from trueup.model.build import build_cells, local_constraints, no_limits
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Bound, Constraints
+from trueup.model.header import Measured
+from trueup.model.mechanism import plan_measurements
+from trueup.model.spec import BoundPart, Spec
+from trueup.model.tree import Tree
+
+MEMORY = "2GB"
+"""What DuckDB may hold in memory; the rest goes to a temporary folder."""
+Finding = tuple[str, bool, tuple[str, ...]]
+"""A rule, whether it holds, and the first places where it does not."""
+
+
+def check_blocks(folder: Path, memory: str = MEMORY) -> Iterator[Finding]:
+    """Check every rule that the public files of a bundle by blocks must keep, trusting none of its claims.
+
+    Raises
+    ------
+    BundleError
+        If a file is missing or altered, or cannot be read.
+    """
+    manifest = read_manifest(folder)
+    refuse_altered(folder, manifest)
+    yield "every public file is the one that was written", True, ()
+    strangers = unlisted(folder)
+    yield "public/ holds no other file", not strangers, tuple(strangers)
+    yield "the measurements have the digest that the manifest states", _digested(manifest), ()
+    _, spec = read_spec(folder)
+    with (
+        tempfile.TemporaryDirectory() as spill,
+        connect(folders=[folder / "public"], memory_limit=memory, temp_directory=spill) as connection,
+    ):
+        import duckdb
+
+        try:
+            yield from _Files(folder / "public", spec, manifest, connection).findings()
+        except duckdb.Error as error:
+            raise BundleError(
+                f"the tables of '{folder}' cannot be read ({type(error).__name__})",
+                remedy="restore the bundle",
+            ) from None
+
+
+def _digested(manifest: Mapping[str, Any]) -> bool:
+    """Whether the digest of the measurements is that of their parts, and these are the public files."""
+    parts, files = manifest["parts"], manifest["files"]
+    whole = hashlib.sha256("".join(f"{name} {digest}\n" for name, digest in parts.items()).encode())
+    same = all(files.get(f"measurements/part-{name}.parquet") == digest for name, digest in parts.items())
+    listed = sum(name.startswith("measurements/") for name in files)
+    return same and listed == len(parts) and whole.hexdigest() == manifest["measurements"]
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The public files as tables of a database.
+
+    Places have one text each, as in the measurements; a histogram's cell is its position in cell order.
+    """
+
+    public: Path
+    spec: Spec
+    manifest: Mapping[str, Any]
+    connection: Any
+
+    def findings(self) -> Iterator[Finding]:
+        """Look at every rule."""
+        self._views()
+        sizes = [self._one(f"SELECT count(*) FROM {quoted(f'place {i}')}") for i in self._levels]
+        cells = build_cells(self.spec, _tree_of(self.spec, sizes))
+        yield "the places are as many as stated", sizes == [e["places"] for e in self.manifest["levels"]], ()
+        headers, guarantee = plan_measurements(self.spec, cells)
+        stated = guarantee_in(self.manifest["guarantee"])
+        laws = [
+            (h["query"], h["level"], h["attributes"], h["law"], h["parameters"])
+            for h in self.manifest["headers"]
+        ]
+        asked = [header_out(h) for h in headers]
+        same = laws == [(h["query"], h["level"], h["attributes"], h["law"], h["parameters"]) for h in asked]
+        yield "the noise and the guarantee are those of the spec", same and stated == guarantee, ()
+        yield self._complete(cells, headers)
+        for level in self._levels:
+            yield from self._table(level)
+        for above, below in pairwise(self._levels):
+            yield self._sums(above, below)
+        for header in (h for h in headers if h.exact):
+            yield self._invariant(header)
+        bounds = local_constraints(self.spec, self._one_place).bounds
+        for bound, part in zip(bounds, self.spec.constraints.bounds, strict=True):
+            yield self._bounded(bound, part)
+
+    @property
+    def _names(self) -> list[str]:
+        return [level.name for level in self.spec.levels]
+
+    @property
+    def _levels(self) -> range:
+        return range(len(self.spec.levels))
+
+    def _views(self) -> None:
+        """Make `place i` (place, parent, limits), `domain` (cell, attributes), `count i` (place, cell, count), `measured`."""
+        places = parquet([self.public / "places.parquet"])
+        held = [c[0] for c in self.connection.execute(f"DESCRIBE SELECT * FROM {places}").fetchall()]
+        label = [self._label(level, held) for level in self._levels]
+        for i in self._levels:
+            parent = label[i - 1] if i else "NULL"
+            limits = (
+                f", {quoted(limit_column(self._names[i], name))} AS {quoted(f'limit {name}')}"
+                for name in self.spec.limit_columns[i]
+            )
+            self._view(
+                f"place {i}",
+                f"SELECT DISTINCT {label[i]} AS place, {parent} AS parent{''.join(limits)} FROM {places}",
+            )
+        self._domain()
+        for i, entry in enumerate(self.manifest["counts"]):
+            files = self._parquet(entry["files"])
+            keys = self._key_names(i, held)
+            text = label_sql(keys) if keys else literal(self._names[i])
+            named = "".join(f" AND t.{quoted(a.name)} = d.{quoted(a.name)}" for a in self.spec.attributes)
+            self._view(
+                f"count {i}",
+                f"SELECT {text} AS place, d.cell AS cell, t.count AS count FROM {files} t LEFT JOIN domain d ON true{named}",
+            )
+        self._view("measured", f"SELECT * FROM {self._parquet('measurements/*.parquet')}")
+
+    def _parquet(self, pattern: str) -> str:
+        """The files of a pattern, in a folder whose own name is none."""
+        return parquet(sorted(self.public.glob(pattern)))
+
+    def _domain(self) -> None:
+        shape = [len(a.values) for a in self.spec.attributes]
+        grid = np.indices(shape).reshape(len(shape), -1) if shape else []
+        columns = {a.name: np.array(a.values)[at] for a, at in zip(self.spec.attributes, grid)}
+        self.connection.register("given", {"cell": np.arange(int(np.prod(shape, dtype=np.int64))), **columns})
+        self.connection.execute("CREATE TABLE domain AS SELECT * FROM given")
+
+    def _key_names(self, level: int, held: Sequence[str]) -> list[str]:
+        prefix = f"{self._names[level]}."
+        return [name.removeprefix(prefix) for name in held if name.startswith(prefix)]
+
+    def _label(self, level: int, held: Sequence[str]) -> str:
+        keys = [f"{self._names[level]}.{name}" for name in self._key_names(level, held)]
+        return label_sql(keys) if keys else literal(self._names[level])
+
+    def _view(self, name: str, query: str) -> None:
+        self.connection.execute(f"CREATE VIEW {quoted(name)} AS {query}")
+
+    def _one(self, query: str) -> Any:
+        return self.connection.execute(query).fetchall()[0][0]
+
+    def _found(self, rule: str, query: str) -> Finding:
+        """A rule that holds where a query finds nothing; the query names places."""
+        rows = self.connection.execute(f"SELECT DISTINCT place FROM ({query}) LIMIT 3").fetchall()
+        return rule, not rows, tuple(str(row[0]) for row in rows)
+
+    def _complete(self, cells: Cells, headers: Sequence[Measured]) -> Finding:
+        """Every place has one row for each query of its level, with a value for each group."""
+        rows = {
+            "level": np.array([h.margin.level for h in headers]),
+            "query": np.array([query_label(h) for h in headers]),
+            "exact": np.array([h.exact for h in headers]),
+            "groups": np.array([cells.size(h.margin) // cells.margin_shape(h.margin)[0] for h in headers]),
+        }
+        self.connection.register("given_headers", rows)
+        self.connection.execute("CREATE TABLE headers AS SELECT * FROM given_headers")
+        places = " UNION ALL ".join(
+            f"SELECT place, {literal(name)} AS level FROM {quoted(f'place {i}')}"
+            for i, name in enumerate(self._names)
+        )
+        asked = f"SELECT p.place, level, query, exact, groups FROM ({places}) p JOIN headers USING (level)"
+        given = "SELECT place, level, query, exact, len(value) AS groups FROM measured"
+        differ = f"(({asked}) EXCEPT ALL ({given})) UNION ALL (({given}) EXCEPT ALL ({asked}))"
+        return self._found("every place is measured once by every query of its level", differ)
+
+    def _table(self, level: int) -> Iterator[Finding]:
+        name, counts = self._names[level], quoted(f"count {level}")
+        known = f"place IN (SELECT place FROM {quoted(f'place {level}')})"
+        yield self._found(
+            f"the table of level '{name}' lists public places and values of the domain",
+            f"SELECT place FROM {counts} WHERE cell IS NULL OR NOT ({known})",
+        )
+        yield self._found(
+            f"the table of level '{name}' lists no cell twice",
+            f"SELECT place FROM {counts} GROUP BY place, cell HAVING count(*) > 1",
+        )
+        kind = self.connection.execute(f"DESCRIBE SELECT count FROM {counts}").fetchall()[0][1]
+        yield f"the counts of level '{name}' are whole numbers", kind == "BIGINT", ()
+        if self.spec.constraints.nonnegative:
+            yield self._found(
+                f"no count of level '{name}' is negative", f"SELECT place FROM {counts} WHERE count < 0"
+            )
+        if self.spec.constraints.zeros:
+            yield self._found(
+                f"level '{name}' keeps the structural zeros",
+                f"SELECT place FROM {counts} JOIN domain USING (cell) WHERE count <> 0 AND ({self._zeros()})",
+            )
+
+    @cached_property
+    def _one_place(self) -> Cells:
+        """The cells of one place on every level."""
+        return build_cells(self.spec, _tree_of(self.spec, [1] * len(self._names)))
+
+    def _zeros(self) -> str:
+        """The cells that are structural zeros."""
+        zero = local_constraints(self.spec, self._one_place).zero_cells
+        return f"cell IN ({', '.join(map(str, np.flatnonzero(zero)))})"
+
+    def _sums(self, above: int, below: int) -> Finding:
+        """The table of a level against the sums of the level below."""
+        summed = (
+            f"SELECT parent AS place, cell, sum(count) AS count FROM {quoted(f'count {below}')} "
+            f"JOIN {quoted(f'place {below}')} USING (place) GROUP BY ALL"
+        )
+        differ = (
+            f"SELECT place FROM (SELECT place, cell, count FROM {quoted(f'count {above}')}) a "
+            f"FULL JOIN ({summed}) b USING (place, cell) WHERE coalesce(a.count, 0) <> coalesce(b.count, 0)"
+        )
+        return self._found(f"level '{self._names[above]}' is the sum of level '{self._names[below]}'", differ)
+
+    def _invariant(self, header: Measured) -> Finding:
+        """An invariant's released counts against the enumerated ones."""
+        enumerated = (
+            "SELECT place, unnest(value) AS count, generate_subscripts(value, 1) AS grp FROM measured "
+            f"WHERE level = {literal(header.margin.level)} AND query = {literal(query_label(header))}"
+        )
+        differ = (
+            f"SELECT place FROM ({enumerated}) a FULL JOIN ({self._margin(header.margin)}) b USING (place, grp) "
+            "WHERE coalesce(a.count, 0) <> coalesce(b.count, 0)"
+        )
+        return self._found(f"the invariant '{header.margin}' is as enumerated", differ)
+
+    def _bounded(self, bound: Bound, part: BoundPart) -> Finding:
+        """The groups of a margin against their limits, those that are not listed included; null is no limit."""
+        every = Constraints(self._one_place, ()).bound_values(replace(bound, lower=0))[0]
+        self.connection.register("given_bounded", {"grp": np.flatnonzero(every == 0) + 1})
+        level, (low, high) = self._names.index(bound.margin.level), map(_limit_sql, (part.lower, part.upper))
+        outside = (
+            f"SELECT place FROM (SELECT place, {low} AS low, {high} AS high FROM {quoted(f'place {level}')}) p "
+            f"CROSS JOIN given_bounded LEFT JOIN ({self._margin(bound.margin)}) m USING (place, grp) "
+            "WHERE coalesce(count, 0) < low OR coalesce(count, 0) > high"
+        )
+        return self._found(f"the bounds on '{bound.margin}' hold", outside)
+
+    def _margin(self, margin: Margin) -> str:
+        """A query for the released counts of a margin, by place and group (from 1); groups that are zero may lack."""
+        groups = (
+            cell_groups(self._one_place.marginal(margin.attributes))
+            if self.spec.attributes
+            else np.zeros(1, int)
+        )
+        self.connection.register("given_groups", {"cell": np.arange(groups.size), "grp": groups + 1})
+        counts = quoted(f"count {self._names.index(margin.level)}")
+        return f"SELECT place, grp, sum(count) AS count FROM {counts} JOIN given_groups USING (cell) GROUP BY ALL"
+
+
+def _limit_sql(limit: int | str | None) -> str:
+    if isinstance(limit, str):
+        return quoted(f"limit {limit}")
+    return "CAST(NULL AS BIGINT)" if limit is None else str(limit)
+
+
+def _tree_of(spec: Spec, sizes: Sequence[int]) -> Tree:
+    """Some tree with so many places on every level: what laws and losses depend on."""
+    level_ptr = np.append(0, np.cumsum(sizes))
+    counts = [
+        np.bincount(np.arange(below) * above // below, minlength=above) for above, below in pairwise(sizes)
+    ]
+    every = np.concatenate([*counts, np.zeros(sizes[-1], np.int64)])
+    names, child_ptr = tuple(level.name for level in spec.levels), sizes[0] + np.append(0, np.cumsum(every))
+    return Tree(names, child_ptr, level_ptr, limits=no_limits(spec, sizes))

@@ -1,0 +1,1 @@
+"""Reading and staging of tables; knows no spec."""

@@ -1,0 +1,63 @@
+"""Write columns to Parquet or CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from trueup.errors import BundleError
+from trueup.files.source import connect
+
+
+def write_parquet(path: Path, columns: Mapping[str, NDArray], connection: Any = None) -> None:
+    """Write equally long columns to one Parquet file.
+
+    Parameters
+    ----------
+    path, columns
+        The file and what it holds.
+    connection
+        The DuckDB connection that writes, which it must be allowed to, where several files are written; by default a
+        fresh one.
+
+    Raises
+    ------
+    BundleError
+        If the disk refuses.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from trueup.files.source import open_table
+    >>> path = Path(tempfile.mkdtemp()) / "counts.parquet"
+    >>> write_parquet(path, {"area": np.array(["01", "02"]), "count": np.array([3, 4])})
+    >>> open_table(path).select(["area"])["area"].tolist()
+    ['01', '02']
+    """
+    with connection.cursor() if connection else connect(folders=[path.parent]) as writer:
+        _write(path, columns, writer, "write_parquet", compression="zstd")
+
+
+def write_csv(path: Path, columns: Mapping[str, NDArray]) -> None:
+    """Write equally long columns to one CSV file with a header row."""
+    with connect(folders=[path.parent]) as writer:
+        _write(path, columns, writer, "write_csv", header=True)
+
+
+def _write(path: Path, columns: Mapping[str, NDArray], connection: Any, method: str, **options: Any) -> None:
+    import duckdb
+
+    connection.register("columns_to_write", {name: _held(column) for name, column in columns.items()})
+    try:
+        getattr(connection.table("columns_to_write"), method)(str(path), **options)
+    except duckdb.IOException:
+        raise BundleError(f"cannot write '{path.name}'", remedy="check space and permissions") from None
+
+
+def _held(column: NDArray) -> NDArray:
+    """Hold text as objects: of fixed width DuckDB converts it anew each time it looks at it, many times a file."""
+    # Objects show DuckDB their type by their values, so an empty column must keep its own.
+    return column.astype(object) if column.dtype.kind == "U" and column.size else column

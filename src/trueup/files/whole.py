@@ -1,0 +1,106 @@
+"""Columns of whole numbers, checked value by value."""
+
+from __future__ import annotations
+
+import math
+from numbers import Number
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError
+
+MAX_COUNT = 2**62
+"""Counts beyond this could overflow when noise is added."""
+MAX_FLOAT = 2**53
+"""A floating-point number beyond this may be a whole number that was rounded."""
+
+
+def whole_counts(values: NDArray, column: str, first: int = 1) -> NDArray[np.int64]:
+    """Check and convert a column of counts, of which the first stands in row `first`.
+
+    Raises
+    ------
+    DataError
+        Naming the column, the row and what is wrong, never the value.
+
+    Examples
+    --------
+    >>> whole_counts(np.array(["3", "1e2"], dtype=object), "pop")
+    Traceback (most recent call last):
+    trueup.errors.DataError: column 'pop' in row 2 holds text that is not a whole number. Needed: ...
+    """
+    problem = np.array([None] * len(values), dtype=object)
+    numbers = _to_numbers(values, problem)
+    problem[(numbers < 0) & (problem == None)] = "a negative number"  # noqa: E711
+    problem[(numbers > MAX_COUNT) & (problem == None)] = "a number beyond 2^62"  # noqa: E711
+    if (bad := np.flatnonzero(problem != None)).size:  # noqa: E711
+        raise DataError(
+            f"column '{column}' in row {bad[0] + first} holds {problem[bad[0]]}",
+            needed="whole numbers from 0 to 2^62 in every row",
+        )
+    return numbers.astype(np.int64)
+
+
+def _to_numbers(values: NDArray, problem: NDArray) -> NDArray:
+    if values.dtype.kind in "iu":
+        return values
+    if values.dtype.kind == "f":
+        problem[values > MAX_FLOAT] = "a number too large for a floating-point column to hold exactly"
+        problem[values != np.floor(values)] = "a fraction"
+        problem[np.isinf(values)] = "an infinite number"
+        problem[np.isnan(values)] = "no value"
+        return np.where(np.isfinite(values), values, 0)
+    numbers = np.empty(len(values), dtype=object)
+    for row, value in enumerate(values):
+        numbers[row], problem[row] = _one_number(value)
+    return numbers
+
+
+def _one_number(value: Any) -> tuple[int, str | None]:
+    if is_missing(value):
+        return 0, "no value"
+    if isinstance(value, bool | np.bool_):
+        return 0, "a boolean"
+    if isinstance(value, str):
+        text = value.strip()
+        whole = text.removeprefix("-").isascii() and text.removeprefix("-").isdigit()
+        return (int(text), None) if whole and len(text) < 25 else (0, "text that is not a whole number")
+    if not isinstance(value, Number) or isinstance(value, complex) or not math.isfinite(value):  # pyright: ignore
+        return 0, f"a {type(value).__name__}"
+    whole = int(value)  # pyright: ignore[reportArgumentType]
+    return whole, None if whole == value else "a fraction"
+
+
+def whole_limits(values: NDArray, column: str) -> NDArray[np.int64]:
+    """Check and convert a public column of limits; -1 where a value is missing.
+
+    Raises
+    ------
+    DataError
+        As `whole_counts`.
+
+    Examples
+    --------
+    >>> whole_limits(np.array(["3", "", None], dtype=object), "prisons").tolist()
+    [3, -1, -1]
+    """
+    if values.dtype.kind in "iu":
+        return whole_counts(values, column)
+    missing = np.array([is_missing(value) for value in values], dtype=bool)
+    held = values if values.dtype.kind == "f" else values.astype(object)
+    return np.where(missing, -1, whole_counts(np.where(missing, 0, held), column))
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, empty text, NaN, or the NA of a dataframe library.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> [is_missing(v) for v in (None, "", float("nan"), pandas.NA, 0, "0")]
+    [True, True, True, True, False, False]
+    """
+    itself = value == value  # False for NaN, and no truth value at all for NA
+    return value is None or not isinstance(itself, bool | np.bool_) or not itself or value == ""

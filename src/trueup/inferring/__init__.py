@@ -1,0 +1,213 @@
+"""infer: published counts in, the posterior of the true counts out.
+
+A method is a frozen dataclass in a file of its own, listed once in `METHODS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError, SpecError
+from trueup.inferring.inequalities import LinearInequalities
+from trueup.inferring.lattice_moves import LatticeMoves
+from trueup.inferring.method import Method, Progress
+from trueup.inferring.released_multinomial import ReleasedMultinomial
+from trueup.inferring.tree_exact import TreeExact
+from trueup.model import registry
+from trueup.model.build import build_constraints
+from trueup.model.constraints import Constraints
+from trueup.model.nested import canonical
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.posterior import Posterior, Ratio, refuse_level
+from trueup.model.records.release import Release
+from trueup.model.registry import describe
+from trueup.model.spec import Spec
+from trueup.model.verb import takes_records
+from trueup.run.executor import Executor
+from trueup.run.local import LocalPool
+
+METHODS: tuple[type[Method], ...] = (
+    TreeExact,
+    LinearInequalities,
+    LatticeMoves,
+    ReleasedMultinomial,
+)
+"""Every method; the first that fits is the default."""
+
+
+@takes_records
+def infer(
+    spec: Spec | Constraints,
+    source: Measurements | Release,
+    method: Method | None = None,
+    *,
+    draws: int = 1000,
+    level: float = 0.9,
+    progress: Progress | None = None,
+    workers: int = 1,
+    executor: Executor | None = None,
+) -> Posterior:
+    """Say what the true counts may be, given measurements (or a release made from them).
+
+    Parameters
+    ----------
+    spec
+        Constraints, and with `[infer]` the method, its prior and ratios; or the constraints alone.
+    source
+        Measurements, or a Release: its measurements hold all that its counts do.
+    method
+        A method with its parameters; by default the spec's, or the first that fits.
+    draws
+        Number of draws `d` of the `n` finest cells.
+    level
+        Probability of the intervals in the tables.
+    progress
+        Called as `progress(done, draws)`; an interruption keeps finished blocks of draws.
+    workers
+        Processes that share the work on a large tree; `tree-exact` alone takes more than one.
+    executor
+        What carries out the work in their place, such as a `trueup.run.spark.SparkCluster`.
+
+    Returns
+    -------
+    Posterior
+        Equal sources give equal draws, whatever the workers.
+
+    Raises
+    ------
+    SpecError
+        If the method does not fit, the posterior is improper, the level is no probability, or nothing is to be drawn.
+    InfeasibleError
+        If no counts satisfy the constraints; it names labels.
+    ConvergenceError
+        If a chain did not converge: such draws are not called a posterior.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas
+    >>> from trueup.model.problem import public_cells
+    >>> from trueup.measuring import simulate
+    >>> from trueup.model.mechanism import plan_measurements
+    >>> from trueup.model.spec import parse_spec
+    >>> spec = parse_spec('''
+    ... format = 1
+    ... title = "Two areas"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "area", column = "area" }]
+    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
+    ... ''')
+    >>> cells = public_cells(spec, pandas.DataFrame({"area": ["a", "b"], "n": [3, 4]}))
+    >>> plan = plan_measurements(spec, cells)
+    >>> noisy = simulate(cells, np.array([3, 4]), *plan, np.random.default_rng(7))
+    >>> posterior = infer(spec, noisy)
+    >>> posterior.summary()["mean"].round(1).tolist(), posterior.draws.shape
+    ([2.0, 4.5], (1, 1000, 2))
+    """
+    refuse_level(level)
+    _refuse_draws(draws)
+    measured = source.measurements if isinstance(source, Release) else source
+    entry = dict(spec.infer) if isinstance(spec, Spec) else {}
+    constraints = build_constraints(spec, measured.cells, measured.bounds) if isinstance(spec, Spec) else spec
+    ratios = tuple(_quantity(part) for part in entry.pop("quantity", ()))
+    chosen = method or choose(entry, constraints, measured)
+    registry.refuse(chosen, misfit(chosen, constraints, measured))
+    _refuse_workers(chosen, workers, executor)
+    state = chosen.prepare(constraints, measured.headers)
+    values, tell = _values(chosen, source), progress or _silent
+    with nullcontext(executor) if executor else LocalPool(workers) as engine:
+        more = {"executor": engine} if chosen.parallel else {}
+        drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more)
+    if drawn.status != "solved":
+        raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.status}")
+    noisy = None if chosen.released else _finest_values(measured)
+    released = source.counts if isinstance(source, Release) else None
+    return Posterior(measured.cells, drawn, describe(chosen), measured.digest, level, ratios, noisy, released)
+
+
+def _refuse_draws(draws: int) -> None:
+    if draws < 1:
+        raise SpecError(f"{draws} draws are asked for", needed="at least 1")
+
+
+def _refuse_workers(method: Method, workers: int, executor: Executor | None) -> None:
+    if workers < 1:
+        raise SpecError(f"{workers} workers are asked for", needed="at least 1")
+    if (workers > 1 or executor) and not method.parallel:
+        raise SpecError(
+            f"method '{method.name}' runs in one process",
+            needed="one worker",
+            remedy="leave out the workers or the executor",
+        )
+
+
+def _values(method: Method, source: Measurements | Release) -> NDArray:
+    """The values that a method works on: measured ones, or released counts alone."""
+    if not method.released:
+        return source.measurements.flat if isinstance(source, Release) else source.flat
+    if not isinstance(source, Release):
+        raise SpecError(f"method '{method.name}' is given measurements", needed="a release: its counts")
+    if why := method.refuses_release(source.method):
+        raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="correct its parameters")
+    return source.counts
+
+
+def _finest_values(measured: Measurements) -> tuple[NDArray, NDArray]:
+    """Noisy value and variance of each finest cell; NaN where it was not measured."""
+    cells = measured.cells
+    values, variances = np.full(cells.n, np.nan), np.full(cells.n, np.nan)
+    for header, part in zip(measured.headers, measured.values):
+        if canonical(cells, header.margin) == cells.finest:
+            at = slice(None) if header.groups is None else header.groups
+            values[at], variances[at] = part, header.law.variance
+    return values, variances
+
+
+def _quantity(part: Mapping[str, Any]) -> Ratio:
+    known = [field.name for field in fields(Ratio)]
+    if not {"name", "numerator"} <= set(part) <= set(known):
+        raise SpecError(
+            "a [[infer.quantity]] has wrong keys",
+            needed=f"name, numerator and perhaps denominator, not {sorted(part)}",
+        )
+    return Ratio(**part)
+
+
+def _silent(done: int, of: int) -> None:
+    pass
+
+
+def choose(entry: Mapping[str, Any], constraints: Constraints, measured: Measurements) -> Method:
+    """Return the method that a spec names, or the first that fits.
+
+    Raises
+    ------
+    SpecError
+        If the name or a parameter is unknown, or nothing fits.
+    """
+    name, parameters = registry.entry_of(entry)
+    if name is not None:
+        return build(name, parameters)
+    for kind in METHODS:
+        if not kind.released and misfit(kind(), constraints, measured) is None:
+            return build(kind.name, parameters)
+    raise SpecError(
+        f"no method infers counts of structure '{constraints.structure()}' from these measurements",
+        needed="; ".join(f"'{k.name}': {misfit(k(), constraints, measured)}" for k in METHODS),
+    )
+
+
+def build(name: str, parameters: Mapping[str, Any]) -> Method:
+    """Make a method from its name and parameters."""
+    return registry.make(METHODS, "inference", name, parameters)
+
+
+def misfit(method: Method, constraints: Constraints, measured: Measurements) -> str | None:
+    """Say why a method does not fit; None if it does."""
+    return registry.misfit(method, constraints.structure()) or method.refuses(constraints, measured.headers)

@@ -1,0 +1,300 @@
+"""Any structure of constraints: draws by moves that keep what is exact, or by enumeration where tables are few."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy  # its parts load when first used
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError, DataError, InfeasibleError
+from trueup.inferring.listed import every_table, weigh
+from trueup.inferring.method import Method, Progress, in_blocks
+from trueup.inferring.table_moves import exact_lattice, known_to_connect, table_moves
+from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance, tail_sizes
+from trueup.kernel.table_walks.metropolis import Tuning, survey, walk
+from trueup.layouts.linear import LinearProblem
+from trueup.layouts.rows import RowProblem, form
+from trueup.model.cells import Margin
+from trueup.model.constraints import STRUCTURES, Constraints
+from trueup.model.header import Measured
+from trueup.model.nested import canonical
+from trueup.model.prior import FLAT, AnyPrior, settle_priors
+from trueup.model.records.posterior import Drawn
+
+ESS = 400.0
+"""Effective size that every count, sum and tail needs before draws are called a posterior."""
+FEWEST = 1000
+"""Draws that the diagnostics rest on, at least."""
+BLOCKS, WARM_UP = 10, 8
+MARGIN, LEAP = 1.25, 8
+"""Length of the next run over what the last one says is needed, and over the last one at most."""
+RAREST, FINENESS = 0.25, 4
+"""Least turns of a cell to those of an average one, and how many turns an average one has."""
+MOST_WATCHED = 4000
+
+
+@dataclass(frozen=True)
+class LatticeMoves(Method):
+    """The posterior of counts under crossing margins, invariants, bounds and linear rules.
+
+    Where few tables satisfy what is exact, all are listed and weighed: exact marginals, independent draws. Else
+    Markov chains from dispersed starts walk the whole-number tables by steps of one cell, moves between two
+    cells, exchanges among four, and a lattice basis of the invariants. Runs are made longer until every count and every
+    measured sum passes the diagnostics, else refused: draws that have not converged are no posterior.
+
+    Attributes
+    ----------
+    prior
+        Name, or name and parameters, of a prior on the finest cells.
+    chains
+        Number of chains.
+    sweeps
+        Most sweeps (one proposal per cell) of a chain in the run that is kept.
+    enumerate
+        Most tables that are listed; 0 for chains always.
+
+    References
+    ----------
+    Diaconis and Sturmfels (1998), "Algebraic algorithms for sampling from conditional distributions".
+    """
+
+    prior: AnyPrior = FLAT
+    chains: int = 4
+    sweeps: int = 32_000
+    enumerate: int = 20_000
+
+    name: ClassVar[str] = "lattice-moves"
+    title: ClassVar[str] = (
+        "Markov chains by moves that keep margins and rules; enumeration where tables are few"
+    )
+    structures: ClassVar[frozenset[str]] = frozenset(STRUCTURES)
+
+    def __post_init__(self) -> None:
+        settle_priors(self)
+
+    def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
+        """The law of each count must be a factor of its own."""
+        unknown = [h.law.name for h in headers if not h.exact and form(h.law) is None]
+        if unknown:
+            return f"law '{unknown[0]}' does not factor over cells"
+        return "it compares chains, so it takes two or more" if self.chains < 2 else None
+
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> LinearProblem:
+        """Write everything as rows."""
+        return LinearProblem(constraints, tuple(headers))
+
+    def apply(
+        self, state: LinearProblem, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
+    ) -> Drawn:
+        """Draw the counts; see `Drawn.stats` for what was run and how well it mixed."""
+        problem = RowProblem.of(state, values, self.prior)
+        problem.refuse_improper(state.cells.label)
+        if (problem.box[0] > problem.box[1]).any():
+            raise _infeasible(state, values)
+        tables = every_table(problem, self.enumerate) if self.enumerate else None
+        if tables is not None:
+            drawn = weigh(problem, state.cells, _margins(state), tables, draws, rng)
+            if drawn is None:
+                raise _infeasible(state, values)
+            progress(draws, draws)
+            return drawn
+        walk = _Walk.of(state, values, problem, rng.spawn(self.chains))
+        return self._converge(walk, draws, progress)
+
+    def _converge(self, walk: _Walk, draws: int, progress: Progress) -> Drawn:
+        """Make the run longer, tuning again, until it passes; what came before is warm-up."""
+        kept = -(-max(draws, FEWEST) // self.chains)
+        walk.warm_up()
+        thin = 1
+        while True:
+            run, whole = in_blocks(
+                lambda k, thin=thin: walk.run(k, thin),
+                kept,
+                -(-kept // BLOCKS),
+                _scaled(progress, kept, draws),
+            )
+            found, short = walk.diagnosed(run, thin)
+            longest = self.sweeps // kept
+            if found["status"] == "solved" or not whole or thin >= longest:
+                break
+            thin = min(thin * min(max(math.ceil(MARGIN * short), 2), LEAP), longest)
+            walk.tune(run)
+        status = found.pop("status")
+        if status != "solved":
+            status += (
+                "; allow more sweeps, or measure more"
+                if whole
+                else f"; it was interrupted after {run.shape[1]:,} of {kept:,} draws in each of {self.chains} chains: "
+                "run it again and let it finish"
+            )
+        stats = {"draws": draws, "interrupted": not whole, "chains": self.chains, **found}
+        each = -(-draws // self.chains)
+        chosen = np.linspace(0, run.shape[1] - 1, min(each, run.shape[1])).round().astype(int)
+        return Drawn(run[:, chosen], independent=False, status=status, stats=stats)
+
+
+def _margins(state: LinearProblem) -> list[Margin]:
+    """Measured margins, then the finest cells."""
+    measured = (canonical(state.cells, h.margin) for h in state.headers)
+    return list(dict.fromkeys([*measured, state.cells.finest]))
+
+
+def _scaled(progress: Progress, kept: int, draws: int) -> Progress:
+    return lambda done, of: progress(done * draws // kept, draws)
+
+
+def _infeasible(state: LinearProblem, values: NDArray) -> Exception:
+    error = state.conflict(values, integer=True)
+    return error or InfeasibleError(
+        "no whole-number counts satisfy the constraints and lie within the noise's bounds",
+        remedy="check that laws, values and constraints belong together",
+    )
+
+
+@dataclass(eq=False)
+class _Walk:
+    """Chains on one problem: where they are, and how they are tuned."""
+
+    problem: RowProblem
+    moves: Any
+    rngs: list[np.random.Generator]
+    points: list[NDArray[np.int64]]
+    connected: bool
+    spans: NDArray
+    shares: NDArray
+    worth: NDArray
+    far: NDArray | float = 0.0
+    moved: float = 0.0
+    sweeps: int = 0
+
+    @classmethod
+    def of(cls, state: LinearProblem, values: NDArray, problem: RowProblem, rngs) -> _Walk:
+        """Choose moves and dispersed starts."""
+        active = np.flatnonzero(problem.box[0] < problem.box[1])
+        if not len(active):
+            raise DataError("the constraints fix every count", remedy="nothing is left to infer")
+        lattice = exact_lattice(problem.equalities(), active)
+        level = state.cells.tree.level
+        margins = (*(h.margin for h in state.headers), *(b.margin for b in state.constraints.bounds))
+        moves = table_moves(state.cells, active, {level(m.level) for m in margins}, lattice)
+        shares = survey(rngs[0], problem.rows, moves, problem.fixed, 300)
+        centre, wide = problem.estimate()
+        inequalities = problem.limits[0].shape[0] - int(problem.equalities().shape[0])
+        connected = known_to_connect(lattice, problem.equalities().shape[0], inequalities)
+        points = [_start(state, values, problem, centre, wide, rng) for rng in rngs]
+        spans = np.maximum(np.minimum(np.abs(centre) + wide, 3 * wide), 1.0)
+        return cls(problem, moves, rngs, points, connected, spans, shares, np.ones(len(shares)))
+
+    @property
+    def tuning(self) -> Tuning:
+        """What the kernel is told; it changes between runs alone."""
+        return Tuning(self.spans, self._turns(), self._chances())
+
+    def _turns(self) -> NDArray[np.int64]:
+        """Cells in proportion to their variances: so many more steps of one scale take to cross a wide posterior."""
+        active = self.moves.active
+        variance = self.spans[active] ** 2
+        often = np.maximum(variance / variance.mean(), RAREST)
+        return np.repeat(active, np.rint(FINENESS * often).astype(np.int64))
+
+    def _chances(self) -> NDArray:
+        """Cumulative probabilities of the patterns: half by how far they went, half alike; none that breaks what is exact."""
+        may = self.shares > 0
+        worth = np.where(may, self.worth, 0.0)
+        return np.cumsum(worth / worth.sum() + may / may.sum())
+
+    def run(self, count: int, thin: int) -> NDArray[np.int64]:
+        """Move every chain on; return `(chains, count, n)`."""
+        problem, tuning = self.problem, self.tuning
+        found = [
+            walk(rng, problem.rows, self.moves, problem.box, tuning, x, count, thin)
+            for rng, x in zip(self.rngs, self.points)
+        ]
+        tried, gone, far = np.sum([tally for _, tally in found], axis=0)
+        self.moved, self.far = float(gone.sum() / tried.sum()), far / np.maximum(tried, 1)
+        self.sweeps += count * thin
+        return np.stack([tables for tables, _ in found])
+
+    def warm_up(self) -> None:
+        """Learn in a few short runs how far each cell may reasonably move, and which patterns move most."""
+        for _ in range(WARM_UP):
+            self.tune(self.run(25, 2))
+
+    def tune(self, run: NDArray[np.int64]) -> None:
+        """Learn spans from a run, and prefer patterns that go far for the cells that they touch."""
+        self.spans = np.maximum(2 * run.astype(float).std(axis=(0, 1)), 1.0)
+        self.worth = self.far / np.array([1, 2, 4, 4])[self.moves.kinds] + 1e-12
+
+    def diagnosed(self, run: NDArray[np.int64], thin: int) -> tuple[dict[str, Any], float]:
+        """What the record says of a run, whether it may be called a posterior, and how many times too short it is."""
+        watched = np.concatenate([run[:, :, self.moves.active], self._sums(run)], axis=2)
+        r_hat, ess = diagnose(watched)
+        tails = tail_sizes(watched)
+        sd = watched.std(axis=(0, 1))
+        limit = r_hat_by_chance(watched.shape[2], ESS)
+        found = {
+            "sweeps": self.sweeps,
+            "thinned_by": thin,
+            "steps_that_moved": self.moved,
+            "largest_r_hat": float(r_hat.max()),
+            "r_hat_allowed": limit,
+            "smallest_ess": float(ess.min()),
+            "smallest_tail_ess": float(tails.min()),
+            "largest_mcse_in_sds": float(1 / np.sqrt(ess[sd > 0].min(initial=np.inf))),
+            "moves_known_to_connect": self.connected,
+        }
+        good = r_hat.max() <= limit and ess.min() >= ESS and tails.min() >= ESS / 4
+        found["status"] = "solved" if good else (
+            f"after {self.sweeps:,} sweeps R-hat is {r_hat.max():.3f} (at most {limit:.3f} is asked for) and the "
+            f"smallest effective size {ess.min():.0f} (at least {ESS:.0f})"
+        )  # fmt: skip
+        return found, float(max(ESS / ess.min(), ESS / 4 / tails.min()))
+
+    def _sums(self, run: NDArray[np.int64]) -> NDArray:
+        """Measured sums of several cells, and the total: they mix by other moves than the cells do."""
+        matrix = scipy.sparse.vstack([b.matrix for b in self.problem.noisy], format="csr")
+        several = np.flatnonzero(np.diff(matrix.indptr) > 1)[:MOST_WATCHED]
+        total = scipy.sparse.csr_array(np.ones((1, self.problem.n)))
+        chosen = scipy.sparse.vstack([matrix[several], total], format="csr")
+        flat = run.reshape(-1, run.shape[2])
+        return np.asarray((chosen @ flat.T).T).reshape(*run.shape[:2], -1)
+
+
+def _start(state, values, problem: RowProblem, centre, wide, rng) -> NDArray[np.int64]:
+    """A table that satisfies everything hard, near a dispersed target."""
+    low, high = problem.box
+    spread = rng.normal(size=len(centre)) * 3 * np.minimum(wide, 1 + np.abs(centre))
+    target = np.clip(np.rint(centre + spread), low, high)
+    matrix, least, most = problem.limits
+    if not matrix.shape[0]:
+        return target.astype(np.int64)
+    n, one = len(target), scipy.sparse.eye_array(len(target), format="csr")
+    # |x - target| lies below a variable of its own, which is minimised.
+    rows = scipy.sparse.block_array([[matrix, None], [one, -one], [one, one]], format="csr")
+    ends = (
+        np.concatenate([least, np.full(n, -np.inf), target]),
+        np.concatenate([most, target, np.full(n, np.inf)]),
+    )
+    found: Any = scipy.optimize.milp(
+        np.concatenate([np.zeros(n), np.ones(n)]),
+        constraints=scipy.optimize.LinearConstraint(rows, *ends),
+        integrality=np.concatenate([np.ones(n), np.zeros(n)]),
+        bounds=scipy.optimize.Bounds(
+            np.concatenate([low, np.zeros(n)]), np.concatenate([high, np.full(n, np.inf)])
+        ),
+        options={"time_limit": 60.0, "mip_rel_gap": 0.2},
+    )
+    if found.x is None:
+        if found.status == 2:
+            raise _infeasible(state, values)
+        raise ConvergenceError(
+            f"no table of {n:,} counts to start from was found in 60 s",
+            needed="some thousands of counts at most where rules cross",
+            remedy="infer an area or a table of its own, or relax a rule; `trueup release` states standard errors at any size",
+        )
+    return np.clip(np.rint(found.x[:n]), low, high).astype(np.int64)

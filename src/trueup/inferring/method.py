@@ -1,0 +1,95 @@
+"""What every method of inference offers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.model.records.posterior import Drawn
+
+Progress = Callable[[int, int], None]
+"""`progress(done, all)` after every finished block."""
+
+
+class Method(ABC):
+    """A way to infer; a frozen dataclass whose fields are its parameters.
+
+    Attributes
+    ----------
+    name, title
+        Its name in a spec, and one line that says what it solves.
+    structures
+        Structures of constraints it handles; see `Constraints.structure`.
+    released
+        Whether its values are released counts `(n,)` of the finest cells, whose noisy originals
+        are unknown, instead of the `q` measured values.
+    parallel
+        Whether `apply` also takes an `executor`, which carries out its tasks.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    structures: ClassVar[frozenset[str]]
+    released: ClassVar[bool] = False
+    parallel: ClassVar[bool] = False
+
+    def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
+        """Say why this problem is beyond it although its structure is not; None if fine."""
+        return None
+
+    def refuses_release(self, method: Mapping[str, Any]) -> str | None:
+        """Say why counts that this reconciliation released are beyond it; for methods with `released`."""
+        return None
+
+    @abstractmethod
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
+        """Do once what depends on constraints and laws alone."""
+
+    @abstractmethod
+    def apply(
+        self, state: Any, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
+    ) -> Drawn:
+        """Draw the true counts given values `(q,)`.
+
+        Raises
+        ------
+        InfeasibleError
+            If no counts fit; it names the labels that conflict.
+        SpecError
+            If the posterior is improper; it names the count that nothing bounds.
+        """
+
+
+def in_blocks(
+    draw: Callable[[int], NDArray], draws: int, size: int, progress: Progress
+) -> tuple[NDArray, bool]:
+    """Draw `(..., draws, n)` block by block; an interruption keeps the finished blocks.
+
+    Returns
+    -------
+    draws, whole
+        The draws, and whether all of them were made.
+
+    Examples
+    --------
+    >>> values, whole = in_blocks(lambda k: np.zeros((k, 2)), 5, 2, lambda done, of: None)
+    >>> values.shape, whole
+    ((5, 2), True)
+    """
+    blocks: list[NDArray] = []
+    done = 0
+    try:
+        while done < draws:
+            blocks.append(draw(min(size, draws - done)))
+            done += blocks[-1].shape[-2]
+            progress(done, draws)
+    except KeyboardInterrupt:
+        if not blocks:
+            raise
+    return np.concatenate(blocks, axis=-2), done == draws

@@ -1,0 +1,1 @@
+"""Posteriors of true counts behind released counts."""

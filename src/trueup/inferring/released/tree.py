@@ -1,0 +1,246 @@
+"""Released counts of a tree of several sums: chains that alternate noisy and true counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.messages.pmf import Factors
+from trueup.kernel.messages.solve import joint_draws, solve
+from trueup.kernel.released.events import log_even
+from trueup.kernel.released.tree import DRAWN, SHUFFLED, Splits, Weights, draw_weights, factors_of, windows_of
+from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance
+from trueup.layouts.factors import FactorTable
+from trueup.layouts.released import LARGEST, half_width, redrawn, refuse_laws
+from trueup.layouts.tree import TreeProblem
+from trueup.model.prior import Prior
+from trueup.model.records.posterior import Drawn
+
+Integers = NDArray[np.int64]
+
+CHAINS, FEWEST, WARM_UP = 4, 1000, 100
+ESS = 400.0
+"""Effective size that every count of the tree needs before draws are called a posterior."""
+DEPTHS = (60.0, 960.0, 15360.0)
+"""Log mass, below its peak, at which a prior's table ends; the next is tried where counts are far from it."""
+TOLERANCE = 1e-9
+NEAR_EDGE = 0.9
+"""Noise beyond this share of its table has odds below 1e-14: it says that more of it lies outside."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedTree:
+    """A release of every count of a tree.
+
+    Attributes
+    ----------
+    problem
+        The tree, each of whose levels was measured once.
+    counts
+        (nodes,) released counts.
+    prior
+        On the finest counts, or on their total.
+    release
+        `FIRST`, `SHUFFLED` or `DRAWN`.
+    uniform
+        Whether a total over noisy parts that are all zero was split evenly.
+    algorithm
+        As in `ReleasedSum`.
+    """
+
+    problem: TreeProblem
+    counts: Integers
+    prior: Prior
+    release: int
+    uniform: bool
+    algorithm: int
+
+    def __post_init__(self) -> None:
+        if self.counts.max() >= LARGEST:
+            raise SpecError("released counts out of range", needed="counts from 0 to 2^31")
+        refuse_laws([h.law for h in self.problem.headers if not h.exact], self.algorithm)
+
+    def settled(self) -> NDArray[np.bool_]:
+        """Which counts were released as they are: invariants, structural zeros, and sums of these."""
+        settled, child_ptr = self.problem.variance == 0, self.problem.child_ptr
+        for v in range(settled.size - 1, -1, -1):
+            children = settled[child_ptr[v] : child_ptr[v + 1]]
+            settled[v] |= bool(children.size and children.all())
+        return settled
+
+    def weights(self) -> Weights:
+        """Laws of the weights; settled nodes have one that is never read."""
+        headers = self.problem.headers
+        laws = [h.law for h in headers if not h.exact]
+        kind = np.zeros(self.counts.size, np.int64)
+        for i, at in enumerate(nodes for h, nodes in zip(headers, self.problem.nodes) if not h.exact):
+            kind[at] = i
+        return weights_of(laws, kind, self.algorithm)
+
+    def splits(self, settled: NDArray[np.bool_]) -> Splits:
+        """The splits of a positive count among parts that are not settled."""
+        child_ptr, groups, even = self.problem.child_ptr, [], []
+        for v in np.flatnonzero(np.diff(child_ptr) > 0):
+            children = np.arange(child_ptr[v], child_ptr[v + 1])
+            free = children[~settled[children]]
+            if self.counts[free].sum() > 0:
+                groups.append(free)
+                even.append(self._even(self.counts[free]))
+        sizes = [g.size for g in groups]
+        member = np.concatenate(groups) if groups else np.zeros(0, np.int64)
+        return Splits(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), member, np.array(even))
+
+    def _even(self, k: Integers) -> float:
+        """Chance of the release if all noisy parts were zero (behind a draw: whether there is one)."""
+        if not self.uniform:
+            return 0.0
+        if self.release == DRAWN:
+            return 1.0
+        return float(np.exp(log_even(k, self.release == SHUFFLED)))
+
+    def known(self, settled: NDArray[np.bool_], depth: float) -> Factors:
+        """Priors, down to `depth` nats below their peaks, and settled counts."""
+        lower = np.where(settled, self.counts, 0)
+        upper = np.where(settled, self.counts, np.int64(1) << 60)
+        table = FactorTable(lower, upper)
+        table.add_prior(self.prior, self.problem.nested.nodes[-1], depth)
+        return table.build()
+
+
+def weights_of(laws: list, kind: Integers, algorithm: int) -> Weights:
+    """Tabulate the laws of weights: of max(n, 0), or of a draw from the posterior given n (Algorithm 1).
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from trueup.noise import DiscreteLaplace
+    >>> weights = weights_of([DiscreteLaplace(Fraction(1))], np.zeros(3, np.int64), 2)
+    >>> bool(np.isclose(weights.edge[0, 0, 0], weights.far[0, weights.far.shape[1] // 2 :].sum()))
+    True
+    """
+    width = max(map(half_width, laws)) * (2 if algorithm == 1 else 1)
+    distance = np.arange(-width, width + 1)
+    true, drawn = np.arange(2 * width + 1), np.arange(width + 1)
+    if algorithm == 1:
+        far = [redrawn(law, np.array([3 * width]), 3 * width + distance)[0] for law in laws]
+        return Weights(np.array(far), np.array([redrawn(law, true, drawn).T for law in laws]), kind)
+    far = np.array([law.pmf(distance) for law in laws])
+    return Weights(far, np.cumsum(far[:, ::-1][:, : width + 1], axis=1)[:, ::-1][:, None, :], kind)
+
+
+class Chain:
+    """One chain: true counts of all nodes, and what is known of the noisy ones."""
+
+    def __init__(self, tree: ReleasedTree, rng: np.random.Generator) -> None:
+        self.tree, self.rng = tree, rng
+        self.settled = tree.settled()
+        self.weights, self.splits = tree.weights(), tree.splits(self.settled)
+        root = np.zeros(0 if self.settled[0] else 1, np.int64)
+        self.nodes = np.concatenate([root, self.splits.member])
+        self._tabulate_priors(list(DEPTHS))
+        self.noisy, self.low, self.high = (tree.counts.copy() for _ in range(3))
+        self.rate = np.full(tree.counts.size, np.exp(0.3 * rng.standard_normal()))
+        if tree.release == DRAWN:
+            windows_of(tree.counts, self.splits.member, self.rate, self.low, self.high)
+        self.true = self._draw_true()
+
+    def _tabulate_priors(self, depths: list[float]) -> None:
+        """Lay out priors to the first of the depths, and the order of their tables and those of the weights."""
+        self.known, self.deeper = self.tree.known(self.settled, depths[0]), depths[1:]
+        count = self.settled.size
+        every = np.concatenate([np.repeat(np.arange(count), np.diff(self.known.ptr)), self.nodes])
+        self.order = np.argsort(every, kind="stable")
+        self.ptr = np.concatenate([[0], np.cumsum(np.bincount(every, minlength=count))])
+
+    def step(self) -> Integers:
+        """Draw noisy counts given true ones, then true ones given noisy ones; returns all nodes' counts."""
+        tree = self.tree
+        state = (self.true, self.noisy, self.rate, self.low, self.high, self.rng)
+        possible = draw_weights(self.weights, self.splits, tree.release, tree.counts, *state)
+        noise = np.abs(self.noisy - self.true)[self.nodes]
+        if not possible or noise.max(initial=0) > NEAR_EDGE * (self.weights.far.shape[1] // 2):
+            raise far_apart()
+        self.true = self._draw_true()
+        return self.true
+
+    def _draw_true(self) -> Integers:
+        """Draw from the posterior on the tree given what is known of the noisy counts."""
+        known = self.known
+        base, start, log = factors_of(
+            self.weights, self.tree.counts, self.nodes, self.low, self.high, self.rate
+        )
+        tables = len(known.start) - 1
+        factors = Factors(
+            self.ptr,
+            np.concatenate([known.base, base])[self.order],
+            np.concatenate([known.table, tables + np.arange(base.size)])[self.order],
+            np.concatenate([known.start, known.start[-1] + start[1:]]),
+            np.concatenate([known.log, log]),
+            np.concatenate([known.open_ended, np.zeros(base.size)]),
+            known.lower,
+            known.upper,
+        )
+        solved = solve(self.tree.problem.child_ptr, factors, TOLERANCE)
+        if solved.dropped <= TOLERANCE:
+            return joint_draws(solved, 1, self.rng)[0]
+        if not self.deeper:
+            raise far_apart()
+        self._tabulate_priors(self.deeper)
+        return self._draw_true()
+
+
+def far_apart() -> InfeasibleError:
+    """The error where noise beyond its tables (of 1e-18 of its mass) would matter."""
+    return InfeasibleError(
+        "no noisy counts near the released ones go with the prior and the laws",
+        needed="counts as a multinomial method released them, and a prior that allows counts near them",
+        remedy="check the method, the laws and the prior",
+    )
+
+
+def draw_tree(
+    tree: ReleasedTree, draws: int, rng: np.random.Generator, sweeps: int, progress: Callable[[int, int], Any]
+) -> Drawn:
+    """Run chains, doubled until every count of the tree has mixed or `sweeps` are spent."""
+    chains = [Chain(tree, child) for child in rng.spawn(CHAINS)]
+    kept, thin = -(-max(draws, FEWEST) // CHAINS), 1
+    for chain in chains:
+        _run(chain, WARM_UP, 1)
+    while True:
+        run = np.empty((CHAINS, kept, tree.counts.size), np.int64)
+        for i, chain in enumerate(chains):
+            run[i] = _run(chain, kept, thin)
+            progress(draws * (i + 1) // CHAINS, draws)
+        r_hat, ess = diagnose(run)
+        allowed = r_hat_by_chance(tree.counts.size, ESS)
+        solved = r_hat.max() <= allowed and ess.min() >= ESS
+        if solved or 2 * thin * kept > sweeps:
+            break
+        thin *= 2
+    status = (
+        "solved"
+        if solved
+        else f"R-hat {r_hat.max():.3f} (at most {allowed:.3f} is asked for), effective draws {ess.min():.0f} (at "
+        f"least {ESS:.0f}) after {sweeps:,} sweeps; allow more sweeps"
+    )
+    each = np.linspace(0, kept - 1, min(-(-draws // CHAINS), kept)).round().astype(int)
+    leaves = tree.problem.nested.nodes[-1]
+    stats = {"chains": CHAINS, "thinned_by": thin, "largest_r_hat": float(r_hat.max()),
+             "r_hat_allowed": allowed, "smallest_ess": float(ess.min())}  # fmt: skip
+    counts = np.ascontiguousarray(run[:, each][:, :, leaves])
+    return Drawn(counts, independent=False, r_hat=r_hat[leaves], ess=ess[leaves], status=status, stats=stats)
+
+
+def _run(chain: Chain, count: int, thin: int) -> Integers:
+    """Return `(count, nodes)` counts, `thin` steps apart."""
+    out = []
+    for _ in range(count):
+        for _ in range(thin):
+            true = chain.step()
+        out.append(true)
+    return np.array(out)

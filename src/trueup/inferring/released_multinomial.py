@@ -1,0 +1,251 @@
+"""Released counts alone: the posterior behind a multinomial mode or draw of a total and its parts, or of a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.inferring.method import Method, Progress, in_blocks
+from trueup.inferring.released.pair import two_parts
+from trueup.inferring.released.posterior import ModePosterior, draw_posterior
+from trueup.inferring.released.tree import ReleasedTree, draw_tree
+from trueup.inferring.released.zero import ZeroPosterior
+from trueup.kernel.released.tree import DRAWN, FIRST, SHUFFLED
+from trueup.kernel.statistics.diagnostics import diagnose
+from trueup.layouts.released import ReleasedSum
+from trueup.layouts.tree import TreeProblem, tree_problem
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.model.nested import canonical
+from trueup.model.prior import FLAT, AnyPrior, Bounded, CountPrior, FlatTotal, Prior, settle_priors
+from trueup.model.records.posterior import Drawn, Marginals
+from trueup.noise.law import Law
+
+BLOCK = 1000
+CHAINS = 4
+MOST_R_HAT, LEAST_ESS = 1.01, 400
+
+
+@dataclass(frozen=True)
+class ReleasedMultinomial(Method):
+    """The posterior of true counts when only the result of a multinomial method was published.
+
+    Behind a mode draws are exact and independent, for any number of parts, and two parts have
+    exact marginals. Behind a draw they are chains, checked for convergence. A released total of
+    zero tells of the true total alone; draws are exact and independent. Behind a tree of several
+    sums draws are chains, doubled until every count of the tree has mixed.
+
+    Attributes
+    ----------
+    release
+        `mode` or `sample`: which multinomial method released the counts.
+    total, empty, ties, algorithm
+        As in that method: `ties` of the mode, `algorithm` of the draw.
+    prior
+        Name, or name and parameters: flat, bounded, poisson, negative-binomial or masses on every
+        part, or flat-total with a uniform split.
+    sweeps
+        Most steps of a chain on a tree in the run that is kept.
+
+    References
+    ----------
+    Wang and Reiter (2021), section 4; Wang (2020), sections 3.1.1 and 3.2.
+    """
+
+    release: Literal["mode", "sample"] = "mode"
+    total: Literal["independent", "summed"] = "independent"
+    empty: Literal["error", "uniform"] = "uniform"
+    ties: Literal["first", "shuffled"] = "first"
+    algorithm: Literal[1, 2] = 2
+    prior: AnyPrior = FLAT
+    sweeps: int = 32_000
+
+    name: ClassVar[str] = "released-multinomial"
+    title: ClassVar[str] = "released counts alone: behind multinomial modes or draws"
+    structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
+    released: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        settle_priors(self)
+
+    def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
+        """One noisy version of each part, at most one of the total, nothing else."""
+        if constraints.bounds or not constraints.nonnegative:
+            return "it knows no bounds other than zero"
+        if any(header.groups is not None for header in headers):
+            return "it needs margins that were measured whole"
+        measured = [canonical(constraints.cells, h.margin) for h in headers]
+        parts = [h for h, margin in zip(headers, measured) if margin == constraints.cells.finest]
+        if constraints.structure() == "tree":
+            why = self._refuses_tree(constraints.nested.margins, measured)
+        elif len(parts) != 1 or len(headers) > 2:
+            why = "it needs one noisy version of the parts and at most one of the total: no mixed releases"
+        else:
+            why = None
+        return why or ("the parts are invariants" if parts[0].exact else None)
+
+    def _refuses_tree(self, margins: Sequence[Margin], measured: Sequence[Margin]) -> str | None:
+        """One noisy version of every level, from which the release took it alone."""
+        if self.total == "summed":
+            return (
+                "of a tree it knows releases with total = 'independent'; a summed total rests on the noisy parts below "
+                "it, which then tie each split to the next ('tree-exact' uses the measurements, where they are public)"
+            )
+        for margin in margins:
+            if (times := measured.count(margin)) != 1:
+                return (
+                    f"of a tree it needs one noisy version or invariant of every level, and '{margin}' has {times or 'none'}; "
+                    "unmeasured counts are released from noisy ones below, which tie each split to the next "
+                    "('tree-exact' uses the measurements, where they are public)"
+                )
+        return None
+
+    def refuses_release(self, method: Mapping[str, Any]) -> str | None:
+        """Say why counts that this method released are not what is described; None if they are."""
+        expected = {"mode": "multinomial-mode", "sample": "multinomial-sample"}[self.release]
+        if method.get("method") != expected:
+            return f"the counts were released by '{method.get('method')}', not by '{expected}'"
+        for name in ("total", "empty", "ties" if self.release == "mode" else "algorithm"):
+            if method.get(name) != getattr(self, name):
+                return f"they were released with {name} = {method.get(name)!r}, not {getattr(self, name)!r}"
+        if simulated := method.get("monte_carlo"):
+            return f"its law of summed noise was simulated (monte_carlo = {simulated}), and other draws give another release"
+        informed = [p for p in ("prior", "prior_total") if dict(method.get(p, {})).get("name") != "flat"]
+        return f"they were released with a {informed[0]} of their own" if informed else None
+
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State | TreeProblem:
+        """Read the laws of the parts and of the total, or of every level."""
+        if constraints.structure() == "tree":
+            return tree_problem(constraints, headers)
+        finest = constraints.cells.finest
+        laws = {canonical(constraints.cells, h.margin) == finest: h.law for h in headers}
+        active = np.flatnonzero(~constraints.zero_cells)
+        return _State(constraints, laws[True], laws.get(False), active)
+
+    def apply(
+        self,
+        state: _State | TreeProblem,
+        values: NDArray,
+        draws: int,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Drawn:
+        """Draw the true counts given released ones `(n,)`."""
+        if isinstance(state, TreeProblem):
+            return draw_tree(self._tree(state, values), draws, rng, self.sweeps, progress)
+        problem = self._problem(state, values)
+        if problem.trials == 0:
+            return _behind_zero(problem, state, draws, rng, progress)
+        if self.release == "sample":
+            return self._chains(problem, state, draws, rng)
+        posterior = ModePosterior.of(problem)
+        accepted = []
+
+        def block(size: int) -> NDArray:
+            drawn, share = posterior.draw(size, rng)
+            accepted.append(share)
+            return state.spread(drawn)
+
+        counts, whole = in_blocks(block, draws, BLOCK, progress)
+        stats = {
+            "accepted": float(np.mean(accepted)),
+            "dropped_mass": posterior.left_out,
+            "draws": len(counts),
+            "interrupted": not whole,
+        }
+        exact = (
+            _exact_marginals(problem, state) if len(state.active) == state.constraints.cells.n == 2 else {}
+        )
+        return Drawn(counts[None], independent=True, marginals=exact, stats=stats)
+
+    def _tree(self, problem: TreeProblem, values: NDArray) -> ReleasedTree:
+        nested = problem.nested
+        counts = np.empty(nested.level_ptr[-1], np.int64)
+        for margin, nodes in zip(nested.margins, nested.nodes):
+            counts[nodes] = nested.cells.sum(np.asarray(values).astype(np.int64), margin)
+        release = DRAWN if self.release == "sample" else SHUFFLED if self.ties == "shuffled" else FIRST
+        algorithm = self.algorithm if self.release == "sample" else 2
+        return ReleasedTree(problem, counts, self.prior, release, self.empty == "uniform", algorithm)
+
+    def _problem(self, state: _State, values: NDArray) -> ReleasedSum:
+        counts = np.asarray(values)[state.active].astype(np.int64)
+        prior, prior_total = _priors(self.prior)
+        return ReleasedSum(
+            counts,
+            (state.law,) * len(counts),
+            state.total_law,
+            self.total,
+            prior,
+            prior_total,
+            self.empty,
+            self.algorithm if self.release == "sample" else 2,
+            self.ties,
+        )
+
+    def _chains(self, problem: ReleasedSum, state: _State, draws: int, rng: np.random.Generator) -> Drawn:
+        counts = state.spread(draw_posterior(problem, CHAINS, max(-(-draws // CHAINS), 8), rng))
+        r_hat, ess = diagnose(counts)
+        good = r_hat.max() <= MOST_R_HAT and ess.min() >= min(LEAST_ESS, draws / 2)
+        status = (
+            "solved"
+            if good
+            else f"R-hat {r_hat.max():.3f}, effective draws {ess.min():.0f}; ask for more draws"
+        )
+        return Drawn(counts, independent=False, r_hat=r_hat, ess=ess, status=status, stats={"chains": CHAINS})
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """Laws and cells of one sum."""
+
+    constraints: Constraints
+    law: Law
+    total_law: Law | None
+    active: NDArray[np.int64]
+
+    def spread(self, counts: NDArray) -> NDArray:
+        """Put counts of the active cells among structural zeros, `(..., n)`."""
+        out = np.zeros((*counts.shape[:-1], self.constraints.cells.n), np.int64)
+        out[..., self.active] = counts
+        return out
+
+
+def _priors(given: Prior) -> tuple[CountPrior, CountPrior]:
+    """Priors on the parts and on the total."""
+    given.refuse_varying()
+    if not isinstance(given, FlatTotal):
+        return given, FLAT
+    if given.split != "uniform":
+        raise SpecError(f"prior 'flat-total' with split '{given.split}'", needed="split = 'uniform'")
+    return FLAT, Bounded(given.upper)
+
+
+def _behind_zero(
+    problem: ReleasedSum, state: _State, draws: int, rng: np.random.Generator, progress: Progress
+) -> Drawn:
+    """Draw the true counts behind a released total of zero."""
+    posterior = ZeroPosterior.of(problem)
+    counts, whole = in_blocks(lambda k: state.spread(posterior.draw(k, rng)), draws, BLOCK, progress)
+    stats = {"dropped_mass": posterior.left_out, "draws": len(counts), "interrupted": not whole}
+    return Drawn(counts[None], independent=True, stats=stats)
+
+
+def _exact_marginals(problem: ReleasedSum, state: _State) -> dict[Margin, Marginals]:
+    """Exact masses of two parts and their total."""
+    first, second, mass = two_parts(problem)
+    parts = [mass.sum(axis=1), mass.sum(axis=0)]
+    sums = np.arange(first.size)[:, None] + np.arange(second.size)[None, :]
+    total = np.bincount(sums.ravel(), mass.ravel()).astype(float)
+    cells = state.constraints.cells
+    return {
+        cells.finest: Marginals(
+            np.cumsum([0, first.size, second.size]), np.array([first[0], second[0]]), np.concatenate(parts)
+        ),
+        cells.coarsest: Marginals(np.array([0, total.size]), np.array([first[0] + second[0]]), total),
+    }

@@ -1,0 +1,207 @@
+"""The posterior on a large tree by bundles of subtrees: messages up, the top solved, marginals and draws down.
+
+A bundle answers `up` with the messages of its roots and keeps nothing; `down` works them out again. So tasks are pure,
+may be carried out twice, and hold in memory one bundle. Neither the cut nor the seeds depend on the executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.inferring.method import Progress
+from trueup.kernel.messages.downward import downward
+from trueup.kernel.messages.pairs import plan_pairs
+from trueup.kernel.messages.partition import Cut, Roots, roots_of, spread, subtrees, take, top_of, with_leaves
+from trueup.kernel.messages.pmf import Factors
+from trueup.kernel.messages.solve import NOTHING_ABOVE, Solved, joint_draws, marginals, settle, tilt
+from trueup.kernel.messages.upward import Tilted, above
+from trueup.run.executor import Executor, Item, Result
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Exact = tuple[Integers, Integers, Reals]
+"""Marginals as `kernel.messages.marginals` has them."""
+ROUNDS = 2
+"""How often windows below are widened to what the top is surprised by."""
+BLOCK = 1000
+"""Draws at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """Subtrees of the roots `0:len(surprise)`.
+
+    Attributes
+    ----------
+    child_ptr, tilted
+        Their nodes, in level order.
+    surprise
+        `(roots,)` log evidence of what is above each root, as far as it is known.
+    tolerance
+        Of the posterior mass that may be dropped, the bundle's part.
+    leaves
+        How many of its nodes, the last ones, are of the tree's last level.
+    """
+
+    child_ptr: Integers
+    tilted: Tilted
+    surprise: Reals
+    tolerance: float
+    leaves: int
+
+    def solve(self) -> Solved:
+        """Pass messages up to the roots."""
+        return settle(plan_pairs(self.child_ptr), self.tilted, self.tolerance, self.surprise)
+
+
+class FromAbove(NamedTuple):
+    """What the top tells a bundle: the mass that the rest of the tree gives to each root's count, and drawn counts.
+
+    `weights[r][0]` belongs to the count `offset[r]`; `counts` is `(roots, draws)`.
+    """
+
+    weights: list[Reals]
+    offset: Integers
+    counts: Integers
+    seed: np.random.SeedSequence
+
+
+class Below(NamedTuple):
+    """Marginals of all nodes of a bundle, and draws `(draws, leaves)` of those of the last level."""
+
+    marginals: Exact
+    counts: Integers
+
+
+class Top(NamedTuple):
+    """The top tree, solved, with the bundles below it; `dropped` is that of the whole tree."""
+
+    solved: Solved
+    bundles: list[Bundle]
+    dropped: float
+
+
+def up(bundle: Bundle) -> Roots:
+    """Return the messages of a bundle's roots."""
+    return roots_of(bundle.solve(), len(bundle.surprise))
+
+
+def down(item: tuple[Bundle, FromAbove]) -> Below:
+    """Return what a bundle's counts may be, given what is above its roots."""
+    bundle, known = item
+    solved, rng = bundle.solve(), np.random.default_rng(known.seed)
+    messages = solved.messages
+    weights = [
+        _on_window(w, int(offset - messages.offset[v]), len(messages.masses[v]))
+        for v, (w, offset) in enumerate(zip(known.weights, known.offset))
+    ]
+    n, draws = len(bundle.tilted.low), known.counts.shape[1]
+    counts = np.empty((draws, bundle.leaves), np.int64)
+    for first in range(0, draws, BLOCK):
+        part = slice(first, first + BLOCK)
+        given = np.ascontiguousarray(known.counts[:, part])
+        counts[part] = joint_draws(solved, given.shape[1], rng, given)[:, n - bundle.leaves :]
+    return Below(marginals(solved, weights), counts)
+
+
+def _on_window(weights: Reals, shift: int, size: int) -> Reals:
+    """Place weights on a window that holds theirs."""
+    out = np.zeros(size)
+    out[shift : shift + len(weights)] = weights
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class ByBundles:
+    """A cut tree and who works on its bundles.
+
+    Attributes
+    ----------
+    child_ptr, cut
+        The whole tree of `n` nodes, and where it is cut.
+    tolerance
+        Largest posterior mass that may be dropped.
+    executor
+        Carries out `up` and `down`.
+    """
+
+    child_ptr: Integers
+    cut: Cut
+    tolerance: float
+    executor: Executor
+
+    def up(self, factors: Factors) -> Top:
+        """Solve the top given what bundles know; once more, should it find their windows too narrow."""
+        tilted = tilt(self.child_ptr, factors)
+        first, last = self.cut.edges[[0, -1]]
+        inner, plan = take(tilted, np.arange(first)), plan_pairs(top_of(self.child_ptr, self.cut))
+        surprise = np.zeros(last - first)
+        for _ in range(ROUNDS):
+            bundles = self._bundles(tilted, surprise)
+            roots = _joined_roots(self._in_order(up, bundles))
+            lost = np.append(np.zeros(first), roots.lost)
+            solved = settle(plan, with_leaves(inner, roots), self.tolerance, lost=lost)
+            surprise = above(plan, solved.messages.evidence, NOTHING_ABOVE)[first:last]
+            if solved.dropped <= self.tolerance or not np.isfinite(surprise).all():
+                break
+        return Top(solved, bundles, solved.dropped)
+
+    def down(
+        self, top: Top, draws: int, rng: np.random.Generator, progress: Progress
+    ) -> tuple[Exact, Integers]:
+        """Return marginals of all nodes, and draws `(draws, leaves)` of those of the last level."""
+        items = list(zip(top.bundles, self._from_above(top.solved, draws, rng)))
+        edges, leaves = self.cut.edges, self.cut.leaves - self.cut.leaves[0]
+        parts = [(np.arange(edges[0]), marginals(top.solved))]
+        counts = np.empty((draws, leaves[-1]), np.int64)
+        for done, (at, below) in enumerate(self.executor.map(down, items), start=1):
+            parts.append((subtrees(self.child_ptr, *edges[at : at + 2])[0], below.marginals))
+            counts[:, leaves[at] : leaves[at + 1]] = below.counts
+            progress(draws * done // len(items), draws)
+        return _joined(len(self.child_ptr) - 1, parts), counts
+
+    def _from_above(self, top: Solved, draws: int, rng: np.random.Generator) -> Iterator[FromAbove]:
+        """What the top knows of every bundle's roots."""
+        counts, weights = joint_draws(top, draws, rng).T, downward(*top[:3])
+        seeds = rng.bit_generator.seed_seq.spawn(len(self.cut.edges) - 1)  # pyright: ignore[reportAttributeAccessIssue]
+        for (first, last), seed in zip(pairwise(self.cut.edges), seeds):
+            roots = slice(first, last)
+            known = [weights[v] for v in range(first, last)]
+            yield FromAbove(known, top.messages.offset[roots], counts[roots], seed)
+
+    def _bundles(self, tilted: Tilted, surprise: Reals) -> list[Bundle]:
+        """The bundles of the cut; each may drop the part of the tolerance that its nodes are of all."""
+        bundles, leaves = [], np.diff(self.cut.leaves)
+        for b, (first, last) in enumerate(pairwise(self.cut.edges)):
+            nodes, child_ptr = subtrees(self.child_ptr, first, last)
+            known = surprise[first - self.cut.edges[0] : last - self.cut.edges[0]]
+            tolerance = self.tolerance * len(nodes) / len(tilted.low)
+            bundles.append(Bundle(child_ptr, take(tilted, nodes), known, tolerance, int(leaves[b])))
+        return bundles
+
+    def _in_order(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        answers = dict(self.executor.map(task, items))
+        return [answers[at] for at in range(len(items))]
+
+
+def _joined_roots(parts: Sequence[Roots]) -> Roots:
+    masses = [one for part in parts for one in part.masses]
+    return Roots(masses, *(np.concatenate(field) for field in list(zip(*parts))[1:]))
+
+
+def _joined(n: int, parts: Sequence[tuple[Integers, Exact]]) -> Exact:
+    """Lay the marginals of parts of a tree end to end in the order of its `n` nodes."""
+    sizes, offset = np.empty(n, np.int64), np.empty(n, np.int64)
+    for nodes, (start, first, _) in parts:
+        sizes[nodes], offset[nodes] = np.diff(start)[: len(nodes)], first[: len(nodes)]
+    begin = np.concatenate([[0], np.cumsum(sizes)])
+    masses = np.empty(begin[-1])
+    for nodes, (start, _, own) in parts:
+        masses[spread(begin[nodes], sizes[nodes])] = own[: start[len(nodes)]]
+    return begin, offset, masses

@@ -1,0 +1,1 @@
+"""The folder on disk that holds a release or its parts."""

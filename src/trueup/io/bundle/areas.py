@@ -1,0 +1,265 @@
+"""Released counts of areas that are not in the hierarchy: school districts, places, watersheds."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trueup.errors import BundleError, DataError, SpecError
+from trueup.files.memory import parse_memory
+from trueup.files.source import (
+    Relation,
+    Source,
+    connect,
+    files_read,
+    literal,
+    open_table,
+    parquet,
+    quiet_duckdb,
+    quoted,
+    require,
+)
+from trueup.files.staging import writing
+from trueup.io.bundle.manifest import read_manifest, read_spec, refuse_altered
+from trueup.io.microdata.sql import text_sql
+from trueup.model.build import build_cells
+from trueup.model.cells import Attribute, Cells, Recode
+from trueup.model.spec import Spec
+from trueup.model.tree import Tree
+
+AREA = "area"
+"""Name of the column that holds areas, unless told otherwise."""
+_AREA = quoted("the area")  # no key is called that
+_ENDINGS = {".parquet": "FORMAT parquet, COMPRESSION zstd", ".csv": "FORMAT csv, HEADER"}
+
+
+def write_areas(
+    folder: str | Path,
+    mapping: Any,
+    out: str | Path,
+    *,
+    attributes: Sequence[str] | None = None,
+    column: str = AREA,
+    memory: str = "2GB",
+) -> int:
+    """Sum the released counts of a bundle over areas that are given as lists of its finest places.
+
+    Every area gets the sum of its places, so that areas agree with each other and with every published table.
+    Nothing is measured for them: it costs no privacy, but the errors of their places add up, and an area
+    cut across many places is less exact than a place of the hierarchy with as many inhabitants.
+
+    Parameters
+    ----------
+    folder
+        A bundle with a release, of any size: it is read by DuckDB as a stream.
+    mapping
+        A table with a row for each place of each area: the column of areas, and the key columns of the last level.
+        Areas may overlap and need not cover the country.
+    out
+        A new file, `.parquet` or `.csv`: one row for every area and every combination of the attributes, zeros as
+        well, in their order.
+    attributes
+        Attributes or recodes to keep; the others are summed out. By default all attributes.
+    column
+        Name of the mapping's column of areas, and of the file's.
+    memory
+        What DuckDB may hold in memory.
+
+    Returns
+    -------
+    int
+        Number of areas.
+
+    Raises
+    ------
+    DataError
+        If the mapping names a place that the release does not have, or lists one twice in an area.
+    BundleError
+        If the bundle has no release or was altered, or the file exists or cannot be written.
+    SpecError
+        If an attribute is unknown, one would be summed out whose values overlap, or the memory is no size.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from trueup.releasing.pipeline import release
+    >>> made = Path(tempfile.mkdtemp())
+    >>> _ = (made / "areas.toml").write_text('''
+    ... format = 1
+    ... title = "Three blocks"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "block", column = "block" }]
+    ... query = [{ name = "total", epsilon = { block = "1/2" } }]
+    ... ''')
+    >>> blocks = pandas.DataFrame({"block": ["a", "b", "c"], "n": [300, 400, 500]})
+    >>> released = release(made / "areas.toml", blocks, made / "out")
+    >>> districts = pandas.DataFrame({"area": ["north", "north", "lake"], "block": ["a", "b", "b"]})
+    >>> write_areas(made / "out", districts, made / "districts.csv")
+    2
+    >>> counts = pandas.read_csv(made / "districts.csv", index_col="area")["count"]
+    >>> bool(counts["north"] == released.counts[:2].sum()), bool(counts["lake"] == released.counts[1])
+    (True, True)
+    """
+    folder, out = Path(folder), Path(out)
+    if out.suffix not in _ENDINGS:
+        raise BundleError(f"'{out.name}' has an unknown ending", needed=f"one of {', '.join(_ENDINGS)}")
+    if out.exists():
+        raise BundleError(f"'{out}' exists", remedy="choose another --out")
+    manifest = read_manifest(folder)
+    spec = read_spec(folder)[1]
+    cells = build_cells(spec, Tree.from_columns(["all"], [{}]))
+    kept = _kept(cells, attributes)
+    files = _finest(folder, manifest, spec)
+    with (
+        tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=_parent(out)) as scratch,
+        connect(
+            files=files_read(mapping),
+            folders=[scratch, folder / "public"],
+            memory_limit=f"{parse_memory(memory)}B",
+            temp_directory=scratch,
+        ) as connection,
+    ):
+        keys = _register_places(connection, folder, spec)
+        _refuse_taken(column, keys, cells)
+        _register_areas(connection, mapping, column, keys, spec.levels[-1].name)
+        with quiet_duckdb(f"'{folder}'"), writing(out):
+            query = _sums(connection, files, keys, column, kept)
+            part = Path(scratch) / f"areas{out.suffix}"
+            connection.execute(f"COPY ({query}) TO {literal(str(part))} ({_ENDINGS[out.suffix]})")
+            part.replace(out)
+        return connection.execute(f"SELECT count(DISTINCT {_AREA}) FROM areas").fetchall()[0][0]
+
+
+def _parent(out: Path) -> Path:
+    if not out.absolute().parent.is_dir():
+        raise BundleError(f"the folder of '{out}' does not exist", remedy="create it first")
+    return out.absolute().parent
+
+
+def _kept(cells: Cells, attributes: Sequence[str] | None) -> list[tuple[Attribute, Recode]]:
+    """The attributes to keep, each with the recode as which it is kept."""
+    names = [a.name for a in cells.attributes] if attributes is None else attributes
+    seen = list(zip(cells.attributes, cells.recodes(names)))
+    if lost := [a.name for a, recode in seen if not recode.name and not a.partition]:
+        raise SpecError(
+            f"the values of '{lost[0]}' overlap, so they cannot be summed", remedy="keep it as an attribute"
+        )
+    return [(a, recode) for a, recode in seen if recode.name]
+
+
+def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec) -> str:
+    """The files of the finest table, in SQL, after a look at their digests."""
+    attributes = {a.name for a in spec.attributes}
+    found = (
+        entry
+        for entry in manifest.get("counts", ())
+        if entry["level"] == spec.levels[-1].name and set(entry["attributes"]) == attributes
+    )
+    if (entry := next(found, None)) is None:
+        raise BundleError(
+            f"'{folder}' holds no released counts of the finest places", remedy="run `trueup reconcile`"
+        )
+    pattern = entry.get("files", entry.get("file"))
+    named = [name for name in manifest["files"] if Path(name).match(pattern)]
+    wanted = [*named, "places.parquet", "spec.toml"]
+    refuse_altered(folder, {"files": {name: manifest["files"][name] for name in wanted}})
+    return parquet(folder / "public" / name for name in named)
+
+
+def _register_places(connection: Any, folder: Path, spec: Spec) -> list[str]:
+    """Make the table of the finest places; return its key columns."""
+    prefix = f"{spec.levels[-1].name}."
+    places = open_table(folder / "public" / "places.parquet", connection)
+    keys = [name.removeprefix(prefix) for name in places.columns() if name.startswith(prefix)]
+    if not keys:
+        raise BundleError(f"'{folder}' has one place alone, so that there are no areas to sum")
+    columns = ", ".join(f"{quoted(prefix + key)} AS {quoted(key)}" for key in keys)
+    file = parquet([folder / "public" / "places.parquet"])
+    connection.execute(f"CREATE TABLE places AS SELECT {columns} FROM {file}")
+    return keys
+
+
+def _refuse_taken(column: str, keys: list[str], cells: Cells) -> None:
+    taken = [*keys, *(r.name for a in cells.attributes for r in a.views), "count"]
+    if column.casefold() in [name.casefold() for name in taken]:
+        raise DataError(
+            f"the release has a column '{column}' itself",
+            remedy="call the mapping's column of areas otherwise, and say how (--column)",
+        )
+
+
+def _register_areas(connection: Any, mapping: Any, column: str, keys: list[str], level: str) -> None:
+    """Make the table of the areas' places, once every row is known to be good."""
+    table = open_table(mapping, connection)
+    require(table, [column, *keys])
+    if isinstance(table, Relation) and isinstance(mapping, str | Path):
+        rows = table
+    else:
+        rows = _brought(connection, table, [column, *keys])
+    rows.relation.create_view("given")
+    texts = [f"{text_sql(rows, column)} AS {_AREA}", *(f"{text_sql(rows, k)} AS {quoted(k)}" for k in keys)]
+    with quiet_duckdb(table.name):
+        connection.execute(f"CREATE TABLE areas AS SELECT {', '.join(texts)} FROM given")
+    _refuse_bad_rows(connection, table.name, keys, level)
+
+
+def _brought(connection: Any, table: Source, columns: list[str]) -> Relation:
+    """Bring a table that is in memory, or of another connection, to ours."""
+    connection.register("in_memory", table.select(columns))
+    return Relation(table.name, connection.table("in_memory"))
+
+
+def _refuse_bad_rows(connection: Any, name: str, keys: list[str], level: str) -> None:
+    same = ", ".join(map(quoted, keys))
+    missing = " OR ".join(f"{column} IS NULL" for column in (_AREA, *map(quoted, keys)))
+    if not connection.execute("SELECT 1 FROM areas LIMIT 1").fetchall():
+        raise DataError(f"{name} is empty", needed="a row for each place of each area")
+    if connection.execute(f"SELECT 1 FROM areas WHERE {missing} LIMIT 1").fetchall():
+        raise DataError(f"{name} has a row without an area or a place", needed="both in every row")
+    stray = f"SELECT {_AREA}, {same} FROM areas ANTI JOIN places USING ({same}) ORDER BY ALL LIMIT 1"
+    if lost := connection.execute(stray).fetchall():
+        area, *key = lost[0]
+        raise DataError(
+            f"area '{area}' lists '{'/'.join(key)}', which is no place of level '{level}' of the release",
+            remedy="correct the mapping, or map from the places that the release has",
+        )
+    twice = f"SELECT {_AREA}, {same} FROM areas GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 1"
+    if found := connection.execute(twice).fetchall():
+        area, *key = found[0]
+        raise DataError(
+            f"area '{area}' lists the place '{'/'.join(key)}' twice",
+            needed="each place of an area in one row",
+        )
+
+
+def _sums(
+    connection: Any, files: str, keys: list[str], column: str, kept: list[tuple[Attribute, Recode]]
+) -> str:
+    """The query of every area's counts: its places' cells, grouped; groups that hold nobody count zero."""
+    for at, (attribute, recode) in enumerate(kept):
+        groups = np.array(recode.groups)
+        connection.register(f"values{at}", {"value": np.array(attribute.values), "position": groups})
+        connection.register(
+            f"groups{at}", {"label": np.array(recode.values), "position": np.arange(recode.size)}
+        )
+    every = range(len(kept))
+    held = "".join(f" JOIN values{i} ON cells.{quoted(kept[i][0].name)} = values{i}.value" for i in every)
+    grouped = "".join(f", values{i}.position AS g{i}" for i in every)
+    summed = (
+        f"SELECT {_AREA}, sum(count) AS n{grouped} FROM {files} AS cells "
+        f"JOIN areas USING ({', '.join(map(quoted, keys))}){held} GROUP BY ALL"
+    )
+    listed = "".join(f", groups{i}.label AS {quoted(kept[i][1].name)}" for i in every)
+    domain = "".join(f" CROSS JOIN groups{i}" for i in every)
+    same = "".join(f" AND summed.g{i} = groups{i}.position" for i in every)
+    order = "".join(f", groups{i}.position" for i in every)
+    return (
+        f"WITH summed AS ({summed}), listed AS (SELECT DISTINCT {_AREA} FROM areas) "
+        f"SELECT listed.{_AREA} AS {quoted(column)}{listed}, CAST(coalesce(n, 0) AS BIGINT) AS count FROM listed{domain} "
+        f"LEFT JOIN summed ON summed.{_AREA} = listed.{_AREA}{same} ORDER BY listed.{_AREA}{order}"
+    )

@@ -1,0 +1,191 @@
+"""Assessments on disk: under `internal/` unless their truth is public.
+
+assessment.json        methods, budgets, replicates, seed, flags, what was cut
+spec.toml              the spec as it was given
+summary.parquet        one row per figure of a level, a size class or another class, with its Monte Carlo error
+counts/*.parquet       for each table, one row per figure of every single count
+report.html            the report
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trueup.errors import BundleError
+from trueup.files.columns import write_parquet
+from trueup.files.source import connect, open_table, quoted
+from trueup.files.staging import staged
+from trueup.io.bundle.manifest import slug
+from trueup.io.bundle.places import margin_columns
+from trueup.model.cells import Margin
+from trueup.model.records.assessment import FIELDS, Assessed, Assessment, Budget, Columns, Flag
+from trueup.model.spec import Spec, parse_spec
+from trueup.version import __version__
+
+FORMAT = 1
+MANIFEST = "assessment.json"
+_PLACES = ("internal", "public")
+
+
+def write_assessment(out: str | Path, spec_text: str, assessment: Assessment, page: str) -> Path:
+    """Write an assessment as a folder, whole or not at all; return the folder that holds its files.
+
+    A confidential one goes to `internal/`, which nobody else may read, and has no `public/` beside it.
+
+    Parameters
+    ----------
+    out
+        A new folder.
+    spec_text, page
+        The spec as it was given, and the report.
+
+    Raises
+    ------
+    BundleError
+        If the folder is occupied or the disk refuses.
+    """
+    place = "public" if assessment.public else "internal"
+    with staged(Path(out)) as folder:
+        inside = folder / place
+        inside.mkdir(mode=0o755 if assessment.public else 0o700)
+        (inside / "counts").mkdir()
+        (inside / "spec.toml").write_text(spec_text, encoding="utf-8")
+        (inside / "report.html").write_text(page, encoding="utf-8")
+        write_parquet(inside / "summary.parquet", assessment.summary)
+        for margin in assessment.levels:
+            write_single_counts(inside / "counts" / f"{slug(margin)}.parquet", assessment, margin)
+        text = json.dumps(_manifest(assessment, spec_text), indent=2, default=str)
+        (inside / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    return Path(out) / place
+
+
+def holds_assessment(folder: str | Path) -> bool:
+    """Whether a folder is an assessment."""
+    return any((Path(folder) / place / MANIFEST).is_file() for place in _PLACES)
+
+
+def is_confidential(folder: str | Path) -> bool:
+    """Whether a folder is an assessment whose truth was not declared public."""
+    return holds_assessment(folder) and not read_assessment(folder)[0].public
+
+
+def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
+    """Read an assessment back with its spec; figures of single counts stay in their files.
+
+    Raises
+    ------
+    BundleError
+        If the folder holds none, or a damaged one, or one of a newer format.
+    """
+    inside = next((p for place in _PLACES if (p := Path(folder) / place / MANIFEST).is_file()), None)
+    if inside is None:
+        raise BundleError(f"'{folder}' holds no assessment", remedy="run `trueup assess`")
+    try:
+        manifest = json.loads(inside.read_text(encoding="utf-8"))
+        spec = parse_spec((inside.parent / "spec.toml").read_text(encoding="utf-8"))
+        if manifest["format"] == FORMAT:
+            summary = open_table(inside.parent / "summary.parquet").select(FIELDS)
+            return _read(manifest, summary), spec
+    except (OSError, ValueError, KeyError, TypeError):
+        raise BundleError(f"the assessment in '{folder}' is damaged", remedy="restore it") from None
+    raise BundleError(f"'{folder}' has format {manifest['format']}", needed=f"format {FORMAT}")
+
+
+def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> None:
+    """Write the figures of every single count of a table as one long table.
+
+    Texts are joined to numbers inside DuckDB: millions of rows repeat a few names and keys.
+
+    Raises
+    ------
+    BundleError
+        If the assessment was read back and holds no such figures, or the disk refuses.
+    """
+    import duckdb
+
+    if assessment.cells is None:
+        raise BundleError("figures of single counts were not read back", remedy="read the files in counts/")
+    keys = margin_columns(assessment.cells, margin)
+    labels, parts = _parts(assessment, margin)
+    columns = ", ".join(f"k.{quoted(name)}" for name in keys)
+    said = ", ".join(f"l.{name}" for name in labels)
+    with connect(folders=[path.parent]) as connection:
+        connection.register("k", keys | {"trueup_group": np.arange(assessment.cells.size(margin))})
+        connection.register("l", labels | {"part": np.arange(len(labels["method"]))})
+        connection.register("f", parts)
+        joined = connection.sql(
+            f"SELECT {columns}, {said}, f.value, f.mc_error "
+            "FROM f JOIN k USING (trueup_group) JOIN l USING (part) ORDER BY part, trueup_group"
+        )
+        try:
+            joined.write_parquet(str(path), compression="zstd")
+        except duckdb.IOException:
+            raise BundleError(f"cannot write '{path.name}'", remedy="check space and permissions") from None
+
+
+def _parts(assessment: Assessment, margin: Margin) -> tuple[Columns, Columns]:
+    """What each part of the long table is about, and all parts end to end."""
+    labels: list[tuple[str, str, str, str]] = []
+    found: list[tuple] = []
+    for (method, budget, table), figures in assessment.figures.items():
+        for (statistic, about), pair in figures.items() if table == margin else ():
+            labels.append((method, budget, statistic, about))
+            found.append(pair)
+    names: Columns = dict(zip(("method", "budget", "statistic", "about"), map(np.array, zip(*labels))))
+    groups = len(found[0][0])
+    return names, {
+        "part": np.repeat(np.arange(len(found)), groups),
+        "trueup_group": np.tile(np.arange(groups), len(found)),
+        "value": np.concatenate([np.asarray(v, float) for v, _ in found]),
+        "mc_error": np.concatenate([np.asarray(e, float) for _, e in found]),
+    }
+
+
+def _manifest(assessment: Assessment, spec_text: str) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "trueup": __version__,
+        "kind": "assessment",
+        "spec": hashlib.sha256(spec_text.encode()).hexdigest(),
+        "title": assessment.title,
+        "public": assessment.public,
+        "truth": assessment.truth,
+        "methods": [asdict(method) for method in assessment.methods],
+        "budgets": [asdict(budget) for budget in assessment.budgets],
+        "levels": [{"level": m.level, "attributes": list(m.attributes)} for m in assessment.levels],
+        "intervals": dict(assessment.intervals),
+        "replicates": assessment.replicates,
+        "asked": assessment.asked,
+        "seed": assessment.seed,
+        "flags": [asdict(flag) for flag in assessment.flags],
+        "stats": dict(assessment.stats),
+    }
+
+
+def _read(manifest: dict[str, Any], summary: Columns) -> Assessment:
+    exact = (
+        {**b, "scale": Fraction(b["scale"]), "amount": Fraction(b["amount"])} for b in manifest["budgets"]
+    )
+    return Assessment(
+        title=manifest["title"],
+        cells=None,
+        public=manifest["public"],
+        truth=manifest["truth"],
+        methods=tuple(Assessed(**method) for method in manifest["methods"]),
+        budgets=tuple(Budget(**budget) for budget in exact),
+        levels=tuple(Margin(m["level"], tuple(m["attributes"])) for m in manifest["levels"]),
+        intervals=manifest["intervals"],
+        replicates=manifest["replicates"],
+        asked=manifest["asked"],
+        seed=manifest["seed"],
+        summary=summary,
+        flags=tuple(Flag(**flag) for flag in manifest["flags"]),
+        stats=manifest["stats"],
+    )

@@ -1,0 +1,163 @@
+"""Bundles on disk: `public/` may be published as it is, `internal/` stays with the agency.
+
+public/manifest.json      what was done, exactly, with the digest of every other public file
+public/spec.toml          the spec as it was given
+public/places.parquet     the public places of the last level with all their keys, names and limits
+public/measurements/*     one table per noisy margin (and per invariant, labelled so)
+public/counts/*           one table per published margin
+public/report.html        the report
+internal/run.json         run log, timings, keyed fingerprint of the input
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import BundleError
+from trueup.model.cells import Margin
+from trueup.model.guarantee import Charge, Guarantee
+from trueup.model.header import Measured
+from trueup.model.spec import Spec, parse_spec
+from trueup.noise import law_named
+from trueup.noise.laws.exact import Exact
+
+FORMAT = 1
+BLOCKS = "blocks"
+"""The layout of a bundle that holds many places, part by part; see `docs/bundle.md`."""
+MANIFEST = Path("public/manifest.json")
+_MEASURED = {"files", "guarantee", "headers", "kind", "ledger", "measurements", "spec"}
+_HEADER = {"attributes", "law", "level", "parameters", "query"}
+_KEYS = {"measurements": _MEASURED, "release": _MEASURED | {"checks", "counts", "method", "stats"}}
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest with the digest of every other public file: the bundle is complete."""
+    public = folder / "public"
+    files = {str(p.relative_to(public)): digest(p) for p in sorted(public.rglob("*")) if p.is_file()}
+    text = json.dumps({**manifest, "files": files}, indent=2, sort_keys=True)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read a bundle's manifest.
+
+    Raises
+    ------
+    BundleError
+        If the folder is no bundle, or of a newer format.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        known = manifest["format"] == FORMAT
+        if known:
+            _refuse_incomplete(manifest)
+    except OSError:
+        raise BundleError(
+            f"'{folder}' is not a bundle: it has no {MANIFEST}", remedy="check the path"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise BundleError(f"the manifest of '{folder}' is damaged", remedy="restore the bundle") from None
+    if not known:
+        raise BundleError(f"'{folder}' has format {manifest['format']}", needed=f"format {FORMAT}")
+    return manifest
+
+
+def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
+    """Raise KeyError or TypeError where a part that others read is not there."""
+    parts = [(manifest, _KEYS.get(manifest["kind"], _KEYS["release"]))]
+    parts += [(header, _HEADER) for header in manifest["headers"]]
+    parts += [(manifest["method"], {"method"})] if "method" in manifest else []
+    if lost := [name for part, names in parts for name in names - set(part)]:
+        raise KeyError(min(lost))
+
+
+def read_spec(folder: Path) -> tuple[str, Spec]:
+    """Read the spec of a bundle, as text and parsed."""
+    text = _read(folder, "spec.toml")
+    return text, parse_spec(text)
+
+
+def refuse_altered(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Refuse a bundle in which a public file is missing or is not the one that was written."""
+    for name, expected in manifest["files"].items():
+        path = folder / "public" / name
+        if not path.is_file():
+            raise BundleError(f"'{folder}' lacks public/{name}", remedy="restore the bundle")
+        if digest(path) != expected:
+            raise BundleError(f"public/{name} of '{folder}' is not the file that was written")
+
+
+def unlisted(folder: Path) -> list[str]:
+    """Name the files in `public/` that the manifest does not list: nobody vouches for them."""
+    public = folder / "public"
+    listed = {MANIFEST.name, *read_manifest(folder)["files"]}
+    held = (p.relative_to(public).as_posix() for p in public.rglob("*") if not p.is_dir())
+    return sorted(set(held) - listed)
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a public file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def slug(margin: Margin) -> str:
+    """File name of a margin's table."""
+    return "-".join(
+        "".join(c if c.isalnum() or c == "_" else "_" for c in part)
+        for part in (margin.level, *margin.attributes)
+    )
+
+
+def header_out(header: Measured) -> dict[str, Any]:
+    """What a manifest says of a measured margin."""
+    return {
+        "query": header.query,
+        **margin_out(header.margin),
+        "status": "published exactly as enumerated" if header.exact else "noisy",
+        "law": header.law.name,
+        "parameters": header.law.parameters(),
+    }
+
+
+def header_in(entry: Mapping[str, Any], groups: NDArray[np.int64] | None = None) -> Measured:
+    """Read what a manifest says of a measured margin."""
+    noisy = entry["law"] != Exact.name
+    law = law_named(entry["law"]).from_parameters(entry["parameters"]) if noisy else Exact()
+    return Measured(entry["query"], Margin(entry["level"], tuple(entry["attributes"])), law, groups)
+
+
+def margin_out(margin: Margin) -> dict[str, Any]:
+    """What a manifest says of a margin."""
+    return {"level": margin.level, "attributes": list(margin.attributes)}
+
+
+def guarantee_out(guarantee: Guarantee) -> dict[str, Any]:
+    """A guarantee as JSON, amounts as rational text."""
+    return json.loads(json.dumps(asdict(guarantee), default=str))
+
+
+def guarantee_in(entry: Mapping[str, Any]) -> Guarantee:
+    """Read a guarantee from JSON."""
+    charges = (
+        Charge(**{**c, "amount": Fraction(c["amount"]), "delta": Fraction(c["delta"])})
+        for c in entry["charges"]
+    )
+    exact = {name: Fraction(entry[name]) for name in ("amount", "delta")}
+    return Guarantee(**{**entry, **exact, "charges": tuple(charges), "sentences": tuple(entry["sentences"])})
+
+
+def _read(folder: Path, name: str) -> str:
+    try:
+        return (folder / "public" / name).read_text(encoding="utf-8")
+    except OSError:
+        raise BundleError(f"'{folder}' lacks public/{name}", remedy="restore the bundle") from None

@@ -1,0 +1,74 @@
+"""The public places of a bundle, and the columns that identify the groups of a margin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.files.columns import write_parquet
+from trueup.files.source import open_table
+from trueup.files.whole import whole_limits
+from trueup.model.cells import Cells, Margin
+from trueup.model.spec import Spec
+from trueup.model.tree import Tree
+
+
+def margin_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
+    """Key and attribute columns of every group of a margin."""
+    places, *sizes = cells.margin_shape(margin)
+    per_place = int(np.prod(sizes, dtype=np.int64))
+    level = cells.tree.level(margin.level)
+    columns = {name: np.repeat(col, per_place) for name, col in place_keys(cells.tree, level).items()}
+    grid = np.indices(sizes).reshape(len(sizes), -1) if sizes else []
+    for recode, index in zip(cells.kept(margin), grid):
+        columns[recode.name] = np.tile(np.array(recode.values)[index], places)
+    return columns
+
+
+def place_keys(tree: Tree, level: int) -> dict[str, NDArray]:
+    """Key columns of the places of a level, as published tables name them."""
+    if tree.keys and tree.keys[level]:
+        return tree.keys[level]
+    return {tree.levels[level]: np.arange(tree.sizes[level]).astype(str)}
+
+
+def write_places(path: Path, cells: Cells, connection: Any = None) -> None:
+    """Write the public places of the last level with their keys on every level."""
+    tree, last = cells.tree, len(cells.tree.levels) - 1
+    columns = {}
+    for level, name in enumerate(tree.levels):
+        at = tree.ancestors(last, level)
+        keys = tree.keys[level] if tree.keys else {}
+        columns |= {f"{name}.{key}": column[at] for key, column in keys.items()}
+        if tree.names and (readable := tree.names[level]) is not None:
+            columns[f"{name}@name"] = readable[at]
+        for limit, column in (tree.limits[level] if tree.limits else {}).items():
+            columns[limit_column(name, limit)] = np.ma.masked_less(column[at], 0)
+    write_parquet(path, columns or {"place": np.array(["all"])}, connection)
+
+
+def read_places(path: Path, spec: Spec) -> Tree:
+    """Read the public places back."""
+    table = open_table(path)
+    columns = table.select(table.columns())
+    levels = [level.name for level in spec.levels]
+    keys = [_of_level(columns, f"{level}.") for level in levels]
+    names = [columns.get(f"{level}@name") for level in levels]
+    limits = [
+        {name: whole_limits(columns[limit_column(level, name)], name) for name in held}
+        for level, held in zip(levels, spec.limit_columns)
+    ]
+    return Tree.from_columns(levels, keys, whole_code=[True] * len(levels), names=names, limits=limits)
+
+
+def limit_column(level: str, name: str) -> str:
+    """Column of the places' file with the limits of a level that the spec calls by a name."""
+    return f"{level}@limit {name}"
+
+
+def _of_level(columns: Mapping[str, NDArray], prefix: str) -> dict[str, NDArray]:
+    return {name.removeprefix(prefix): col for name, col in columns.items() if name.startswith(prefix)}

@@ -1,0 +1,256 @@
+"""Confidential counts of a whole country, tabulated by DuckDB in bounded memory and kept by bundle of places.
+
+Rows are counted once, in one query that spills to disk what does not fit in memory. Only cells that hold
+somebody are ever written: the zero cells of the declared domain appear where noise needs them, bundle by bundle.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError
+from trueup.files.memory import parse_memory
+from trueup.files.source import (
+    Relation,
+    Source,
+    connect,
+    files_read,
+    literal,
+    open_table,
+    parquet,
+    quiet_duckdb,
+    quoted,
+    require,
+)
+from trueup.files.staging import staged
+from trueup.files.whole import whole_counts
+from trueup.io.microdata.sparse import SparseCounts
+from trueup.io.microdata.sql import cell_sql, join_sql, whole_sql
+from trueup.io.microdata.tabulate import (
+    cell_index,
+    cells_named,
+    read_counts,
+    refuse_empty,
+    refuse_overflow,
+    refuse_twins,
+    row_columns,
+)
+from trueup.model.cells import Cells
+from trueup.model.spec import Spec
+
+MEMORY = "4GB"
+"""What DuckDB may hold in memory, unless told otherwise."""
+
+
+def tabulate_blocks(
+    spec: Spec,
+    cells: Cells,
+    source: Any,
+    out: Path,
+    bundle_of_place: NDArray[np.integer],
+    *,
+    memory: str = MEMORY,
+    threads: int | None = None,
+    rows: str | None = None,
+) -> SparseCounts:
+    """Tabulate a table of counts or of records of any size into a new folder of sparse counts.
+
+    Equal to `read_counts` in what it counts and in what it refuses, but what is held in memory is
+    bounded: no dense table of all cells exists. Where the source is in memory already (a dataframe), or
+    lists every cell itself (a wide table), it is read as there.
+
+    Parameters
+    ----------
+    spec, cells
+        What is counted, and the public places crossed with the attributes.
+    source
+        A CSV or Parquet file, a folder or pattern of Parquet files, a DuckDB relation (copied first,
+        the columns that matter alone, since its own connection sets its memory), or a dataframe.
+    out
+        A new folder, on a disk with room for spilled rows. It appears whole or not at all, and nobody
+        but its owner can read it or what is spilled.
+    bundle_of_place
+        `(places,)`: the bundle of every place of the last level, from 0.
+    memory, threads
+        Limits for DuckDB, such as `"4GB"`; by default as many threads as there are processors.
+    rows
+        Of a table of records whose equal rows were counted elsewhere: the column with their number.
+
+    Raises
+    ------
+    DataError
+        As `read_counts`. No message holds a count.
+    TrueupError
+        If memory and disk do not suffice.
+    BundleError
+        If the folder is occupied, or the disk refuses.
+    SpecError
+        If the memory is no size.
+
+    Examples
+    --------
+    >>> import pandas, tempfile
+    >>> from trueup.model.problem import public_cells
+    >>> from trueup.model.spec import parse_spec
+    >>> spec = parse_spec('''
+    ... format = 1
+    ... title = "People"
+    ... table = { name = "demo", kind = "records", counts = "person" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "area", column = "area" }]
+    ... query = [{ name = "total", epsilon = { area = "1/2" } }]
+    ... ''')
+    >>> cells = public_cells(spec, geography=pandas.DataFrame({"area": ["a", "b", "c"]}))
+    >>> people = pandas.DataFrame({"area": ["c", "a", "c"]})
+    >>> out = Path(tempfile.mkdtemp()) / "counts"
+    >>> tabulate_blocks(spec, cells, people, out, np.array([0, 0, 1])).read(1)
+    Occupied(place=array([2]), cell=array([0], dtype=int32), count=array([2]))
+    """
+    with staged(out, mode=0o700) as folder:
+        spill, counts = folder / "spilled", SparseCounts(folder, int(bundle_of_place.max()) + 1)
+        spill.mkdir()
+        settings = {
+            "memory_limit": f"{parse_memory(memory)}B",
+            "temp_directory": str(spill),
+            "threads": threads,
+        }
+        settings = {name: value for name, value in settings.items() if value}
+        with connect(files=files_read(source), folders=[folder], **settings) as connection:
+            _Tabulation(spec, cells, connection, spill, rows).run(source, bundle_of_place, counts)
+        shutil.rmtree(spill)
+    return SparseCounts(out, counts.bundles)
+
+
+@dataclass(frozen=True)
+class _Tabulation:
+    """One run: the database and the folder into which it spills."""
+
+    spec: Spec
+    cells: Cells
+    connection: Any
+    spill: Path
+    rows: str | None
+
+    def run(self, source: Any, bundle_of_place: NDArray[np.integer], counts: SparseCounts) -> None:
+        """Count and check every row, then write one part after another."""
+        table = open_table(source, self.connection)
+        with quiet_duckdb(table.name):
+            self._register_places(bundle_of_place)
+            if isinstance(table, Relation) and not self.spec.table.cells:
+                self._count_rows(table if isinstance(source, str | Path) else self._copied(table))
+            else:
+                self._take_cells(source, table)
+            (total,) = self._first("SELECT CAST(sum(count) AS DOUBLE) FROM counted")
+            refuse_overflow(total or 0)
+            for bundle in range(counts.bundles):
+                self._write_part(bundle, counts.part(bundle))
+
+    def _register_places(self, bundle_of_place: NDArray[np.integer]) -> None:
+        places = self.cells.shape[0]
+        if bundle_of_place.shape != (places,):
+            raise DataError(
+                f"{len(bundle_of_place):,} places have a bundle", needed=f"one for each of {places:,}"
+            )
+        keys = {f"k{i}": column for i, column in enumerate(self.cells.tree.keys[-1].values())}
+        rows = {**keys, "place": np.arange(places), "bundle": bundle_of_place.astype(np.int64)}
+        self.connection.register("public_places", rows)
+        self.connection.execute("CREATE TABLE places AS SELECT * FROM public_places")
+        self.connection.unregister("public_places")
+
+    def _copied(self, table: Relation) -> Relation:
+        """Copy what is needed from a relation of another connection, whose memory is not ours to bound."""
+        needed = _needed(self.spec)
+        path = self.spill / "given.parquet"
+        require(table, needed)
+        table.relation.project(", ".join(map(quoted, needed))).write_parquet(str(path))
+        return Relation(table.name, self.connection.sql(f"FROM {parquet([path])}"))
+
+    def _count_rows(self, table: Relation) -> None:
+        """Count the rows of every cell in one pass; look again only if a row is at fault."""
+        require(table, _needed(self.spec))
+        table.relation.create_view("given")
+        cell, joined = cell_sql(self.spec, self.cells, table), join_sql(self.spec, self.cells, table)
+        column = self.spec.table.count
+        whole = whole_sql(table, column) if column else "1"
+        records = f"CAST(sum({quoted(self.rows)}) AS BIGINT)" if self.rows else "count(*)"
+        count = f"any_value({whole})" if column else records  # a cell stands in one row of a table of counts
+        self._spill(
+            f"SELECT bundle, place, {cell} AS cell, {count} AS count, count(*) AS rows, "
+            f"count(*) - count({whole}) AS bad FROM {joined}"
+        )
+        self._refuse_stray(table, f"{joined} WHERE place IS NULL OR {cell} IS NULL")
+        if column:
+            self._refuse_twins(table)
+            self._refuse_bad(table, column, whole)
+
+    def _take_cells(self, source: Any, table: Source) -> None:
+        """Take the cells of a table that is in memory, or that lists every cell itself."""
+        if self.spec.table.cells:
+            dense = read_counts(self.spec, self.cells, source)
+            index, units = np.flatnonzero(dense), dense[dense > 0]
+        else:
+            index, units = cells_named(self.spec, self.cells, table)
+        place, cell = np.divmod(index, _per_place(self.cells))
+        self.connection.register("named", {"place": place, "cell": cell.astype(np.int32), "units": units})
+        counted = "SELECT bundle, place, cell, CAST(sum(units) AS BIGINT) AS count"
+        self._spill(f"{counted} FROM named JOIN places USING (place)")
+
+    def _spill(self, query: str) -> None:
+        """Write the counts of all named cells, sorted by bundle, place and cell, and call them `counted`."""
+        file = self.spill / "counted.parquet"
+        ordered = f"{query} GROUP BY ALL ORDER BY bundle, place, cell"
+        self.connection.execute(
+            f"COPY ({ordered}) TO {literal(str(file))} (FORMAT parquet, COMPRESSION zstd)"
+        )
+        self.connection.execute(f"CREATE VIEW counted AS FROM {parquet([file])}")
+
+    def _refuse_stray(self, table: Relation, stray: str) -> None:
+        if not self._first("SELECT 1 FROM counted WHERE place IS NULL OR cell IS NULL LIMIT 1"):
+            return
+        named = row_columns(self.spec)
+        columns = ", ".join(f"given.{quoted(name)}" for name in named)
+        sample = self.connection.sql(f"SELECT {columns} FROM {stray} LIMIT 1000")
+        cell_index(self.spec, self.cells, Relation(table.name, sample).select(named))
+        raise DataError(f"{table.name} holds a row of no cell", needed="a place and values of the domain")
+
+    def _refuse_twins(self, table: Relation) -> None:
+        refuse_empty(self._first("SELECT count(*) FROM counted")[0], table)
+        if twin := self._first("SELECT place, cell FROM counted WHERE rows > 1 ORDER BY ALL LIMIT 1"):
+            refuse_twins(self.cells, np.repeat(twin[0] * _per_place(self.cells) + twin[1], 2))
+
+    def _refuse_bad(self, table: Relation, column: str, whole: str) -> None:
+        if not self._first("SELECT 1 FROM counted WHERE bad > 0 LIMIT 1"):
+            return
+        numbered = (
+            f"SELECT row_number() OVER () AS row, {quoted(column)} AS value, {whole} AS whole FROM given"
+        )
+        bad = self.connection.sql(
+            f"SELECT row, value FROM ({numbered}) WHERE whole IS NULL ORDER BY row LIMIT 1"
+        )
+        row, value = Relation(table.name, bad).select(["row", "value"]).values()
+        whole_counts(value, column, first=int(row[0]))
+        raise DataError(f"column '{column}' in row {row[0]} holds no whole number")
+
+    def _first(self, query: str) -> Any:
+        return next(iter(self.connection.execute(query).fetchall()), None)
+
+    def _write_part(self, bundle: int, path: Path) -> None:
+        held = f"SELECT place, cell, count FROM counted WHERE bundle = {bundle} AND count > 0"
+        file = literal(str(path))
+        self.connection.execute(
+            f"COPY ({held} ORDER BY place, cell) TO {file} (FORMAT parquet, COMPRESSION zstd)"
+        )
+
+
+def _needed(spec: Spec) -> list[str]:
+    return [*row_columns(spec), *([spec.table.count] if spec.table.count else [])]
+
+
+def _per_place(cells: Cells) -> int:
+    return cells.n // cells.shape[0]

@@ -1,0 +1,92 @@
+"""The checks and the indices of `tabulate`, as SQL over a view `given` joined to a table `places`.
+
+Each expression is null exactly where its twin in `tabulate` refuses a row, so that one pass over the rows counts
+them and finds out whether any is at fault; `tabulate` itself then says which.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from trueup.errors import DataError
+from trueup.files.source import Relation, literal, quoted
+from trueup.files.whole import MAX_COUNT, MAX_FLOAT
+from trueup.io.microdata.tabulate import key_levels
+from trueup.model.cells import Attribute, Cells
+from trueup.model.spec import Spec
+
+_WHOLE = ("tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint")
+_RATIONAL = ("float", "double", "decimal", "hugeint", "uhugeint")
+
+
+def join_sql(spec: Spec, cells: Cells, table: Relation) -> str:
+    """Join every row to its place, whose keys are the columns `k0`, `k1`, ... of `places`."""
+    names = list(cells.tree.keys[-1])
+    if not names:
+        return "given CROSS JOIN places"
+    keys = [_key(spec, name, table) for name in names]
+    same = " AND ".join(f"places.k{i} = {key}" for i, key in enumerate(keys))
+    return f"given LEFT JOIN places ON {same}"
+
+
+def _key(spec: Spec, name: str, table: Relation) -> str:
+    if spec.parents is not None:
+        return text_sql(table, spec.parents.id)
+    level = key_levels(spec, [name])[name]
+    assert level.column is not None
+    text = text_sql(table, level.column)
+    return text if level.prefix is None else f"left({text}, {level.prefix})"
+
+
+def cell_sql(spec: Spec, cells: Cells, table: Relation) -> str:
+    """Position of a row's attribute values within its place, in cell order."""
+    columns = (part.column or part.name for part in spec.attributes)
+    positions = [(a.size, _position(a, text_sql(table, c))) for a, c in zip(cells.attributes, columns)]
+    index = reduce(lambda index, axis: f"({index}) * {axis[0]} + {axis[1]}", positions, "0")
+    return f"CAST({index} AS INTEGER)"
+
+
+def _position(attribute: Attribute, text: str) -> str:
+    domain = ", ".join(map(literal, attribute.values))
+    return f"CAST(enum_code(TRY_CAST({text} AS ENUM({domain}))) AS INTEGER)"
+
+
+def text_sql(table: Relation, column: str) -> str:
+    """Write a key or an attribute value as the text that `str` makes of it; null where it is missing.
+
+    Raises
+    ------
+    DataError
+        If the column holds neither text nor whole numbers nor booleans.
+    """
+    name, kind = f"given.{quoted(column)}", _type(table, column)
+    if kind == "boolean":
+        return f"CASE WHEN {name} THEN 'True' WHEN NOT {name} THEN 'False' END"
+    if kind not in ("varchar", "enum", "null", *_WHOLE):
+        raise DataError(
+            f"column '{column}' of {table.name} is of the type {kind.upper()}",
+            needed="text or whole numbers for keys and attribute values",
+        )
+    return f"nullif(CAST({name} AS VARCHAR), '')"
+
+
+def whole_sql(table: Relation, column: str) -> str:
+    """Write a count as a whole number; null where `whole_counts` refuses it."""
+    name, kind = f"given.{quoted(column)}", _type(table, column)
+    if kind == "varchar":
+        digits = rf"regexp_extract({name}, '^\s*(-?[0-9]{{1,24}})\s*$', 1)"
+        return _between(f"TRY_CAST({digits} AS HUGEINT)", MAX_COUNT)
+    if kind in _WHOLE:
+        return _between(name, MAX_COUNT)
+    if kind in _RATIONAL:
+        value = f"CAST({name} AS DOUBLE)"
+        return _between(f"CASE WHEN {value} = floor({value}) THEN {value} END", MAX_FLOAT)
+    return "CAST(NULL AS BIGINT)"
+
+
+def _between(value: str, most: int) -> str:
+    return f"CASE WHEN {value} BETWEEN 0 AND {most} THEN CAST({value} AS BIGINT) END"
+
+
+def _type(table: Relation, column: str) -> str:
+    return table.relation.types[table.columns().index(column)].id

@@ -1,0 +1,194 @@
+"""Confidential counts of every cell, from a table of counts or from records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError, SpecError
+from trueup.files.source import COUNT, Columns, Source, open_table, require, select
+from trueup.files.whole import MAX_COUNT, is_missing, whole_counts
+from trueup.model.cells import Attribute, Cells
+from trueup.model.geography import key_columns
+from trueup.model.linear import parse_sum
+from trueup.model.spec import Level, Spec
+
+
+def read_counts(spec: Spec, cells: Cells, source: Any) -> NDArray[np.int64]:
+    """Read the confidential counts of all `n` cells; a cell that no row mentions is zero.
+
+    Raises
+    ------
+    DataError
+        If a column is missing, a count is not a whole number from 0 to 2^62, or a row names an
+        unknown place or value or a cell that another row holds. No message holds a count.
+    """
+    table = open_table(source)
+    if spec.table.cells:
+        return _wide(spec, cells, table)
+    counts = np.zeros(cells.n, dtype=np.int64)
+    np.add.at(counts, *cells_named(spec, cells, table))
+    return counts
+
+
+def cells_named(spec: Spec, cells: Cells, table: Source) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Read the cells that the rows of a long table or of records name, and what they count there.
+
+    Raises
+    ------
+    DataError
+        As `read_counts`.
+    """
+    named = row_columns(spec)
+    if spec.table.kind == "records":
+        require(table, named)
+        rows = table.tabulate(named)
+        return cell_index(spec, cells, rows), rows[COUNT].astype(np.int64)
+    assert spec.table.count is not None
+    rows = select(table, [*named, spec.table.count])
+    refuse_empty(len(next(iter(rows.values()))), table)
+    index = cell_index(spec, cells, rows)
+    refuse_twins(cells, index)
+    return index, whole_counts(rows[spec.table.count], spec.table.count)
+
+
+def row_columns(spec: Spec) -> list[str]:
+    """Columns that say which cell a row of a long table or of records is about."""
+    return list(dict.fromkeys([*_key_columns(spec), *(a.column or a.name for a in spec.attributes)]))
+
+
+def _key_columns(spec: Spec) -> list[str]:
+    if spec.parents is not None:
+        return [spec.parents.id]
+    return [level.column for level in spec.levels if level.column]
+
+
+def cell_index(spec: Spec, cells: Cells, rows: Columns) -> NDArray[np.int64]:
+    """Cell of every row.
+
+    Raises
+    ------
+    DataError
+        If a key or value is missing, or names no place or no value of the domain.
+    """
+    index = _place_index(spec, cells, rows)
+    for part, attribute in zip(spec.attributes, cells.attributes):
+        column = part.column or part.name
+        index = index * attribute.size + _value_index(rows[column], column, attribute)
+    return index
+
+
+def _place_index(spec: Spec, cells: Cells, rows: Columns) -> NDArray[np.int64]:
+    keys = cells.tree.keys[-1]
+    if not keys:
+        return np.zeros(len(next(iter(rows.values()))), dtype=np.int64)
+    given = _last_key(spec, rows, keys)
+    for name, column in given.items():
+        _refuse_missing(column, name)
+    known = {key: i for i, key in enumerate(zip(*(column.tolist() for column in keys.values())))}
+    found = np.array([known.get(key, -1) for key in zip(*(c.astype(str).tolist() for c in given.values()))])
+    if (lost := np.flatnonzero(found < 0)).size:
+        label = "/".join(str(column[lost[0]]) for column in given.values())
+        raise DataError(
+            f"a row names the place '{label}', which is no place of level '{cells.tree.levels[-1]}' in the geography",
+            remedy="add it to the geography, or remove the row: counts stand at the last level alone",
+        )
+    return found.astype(np.int64)
+
+
+def _last_key(spec: Spec, rows: Columns, names: Iterable[str]) -> Columns:
+    """The named key columns, by which the tree knows the places of its last level."""
+    if spec.parents is not None:
+        return {"id": rows[spec.parents.id]}
+    return {name: key_columns(level, rows)[name] for name, level in key_levels(spec, names).items()}
+
+
+def key_levels(spec: Spec, names: Iterable[str]) -> dict[str, Level]:
+    """For every named key of the tree, the level that adds it."""
+    levels = {level.name if level.prefix else level.column: level for level in spec.levels}
+    return {name: levels[name] for name in names}
+
+
+def _value_index(values: NDArray, column: str, attribute: Attribute) -> NDArray[np.int64]:
+    _refuse_missing(values, column)
+    known = {value: i for i, value in enumerate(attribute.values)}
+    found = np.array([known.get(str(value), -1) for value in values], dtype=np.int64)
+    if (found < 0).any():
+        raise DataError(
+            f"column '{column}' holds a value outside the domain of '{attribute.name}'",
+            needed=f"one of: {', '.join(attribute.values)}",
+        )
+    return found
+
+
+def _wide(spec: Spec, cells: Cells, table: Source) -> NDArray[np.int64]:
+    """Counts from a table with one row per place and one column (or sum of columns) per cell."""
+    keys = _key_columns(spec)
+    sums = [parse_sum(cell.count) for cell in spec.table.cells]
+    used = sorted({name for terms in sums for name in terms})
+    rows = select(table, [*keys, *used])
+    refuse_empty(len(next(iter(rows.values()))), table)
+    whole = {name: whole_counts(rows[name], name) for name in used}
+    place = _place_index(spec, cells, rows)
+    refuse_twins(cells, place * (cells.n // cells.shape[0]))
+    counts = np.zeros(cells.shape, dtype=np.int64)
+    for cell, terms in zip(spec.table.cells, sums):
+        at = tuple(a.values.index(cell.where[a.name]) for a in cells.attributes)
+        values = sum(whole[name] * c for name, c in _whole_terms(terms, cell.count).items())
+        counts[(place, *at)] = whole_counts(np.asarray(values), cell.count)
+    return counts.ravel()
+
+
+def _whole_terms(terms: dict[str, Fraction], text: str) -> dict[str, int]:
+    if any(c.denominator != 1 for c in terms.values()):
+        raise SpecError(f"expression '{text}' holds a fraction", needed="whole multiples of columns")
+    return {name: int(c) for name, c in terms.items()}
+
+
+def _refuse_missing(values: NDArray, column: str) -> None:
+    if any(map(is_missing, values)):
+        raise DataError(f"column '{column}' has a row without a value", needed="a value in every row")
+
+
+def refuse_twins(cells: Cells, index: NDArray[np.int64]) -> None:
+    """Refuse a table of counts in which two rows name the same cell.
+
+    Raises
+    ------
+    DataError
+        Naming the cell.
+    """
+    cell, count = np.unique(index, return_counts=True)
+    if (twice := cell[count > 1]).size:
+        raise DataError(
+            f"the cell '{cells.label(int(twice[0]))}' stands in more than one row",
+            needed="one row for each cell of a table of counts",
+        )
+
+
+def refuse_empty(rows: int, table: Source) -> None:
+    """Refuse a table of counts without rows.
+
+    Raises
+    ------
+    DataError
+        Naming the table.
+    """
+    if not rows:
+        raise DataError(f"{table.name} is empty", needed="at least one row of counts")
+
+
+def refuse_overflow(total: float) -> None:
+    """Refuse counts whose sum, taken in floating point, is beyond 2^62: a sum of 64-bit integers may wrap around.
+
+    Raises
+    ------
+    DataError
+        Without the sum.
+    """
+    if total > MAX_COUNT:
+        raise DataError("the sum of all counts is beyond 2^62", needed="counts whose sums stay below 2^62")

@@ -1,0 +1,1 @@
+"""Other agencies' published files."""

@@ -1,0 +1,230 @@
+"""The 2020 Census noisy-measurement files: Parquet in hive folders, one row per query and place.
+
+    {root}/{product}/{level}.parquet/{DPQuery|Constraint}/State=0SS/part*.parquet
+
+A spec names the levels as the folders do (`US`, `State`, `County`, ...), takes each level's key as a
+prefix of the spine code `geocode`, lists attributes in the order of the files' axes, and declares the
+files' groupings of an axis (`hhinstlevels` of `hhgq`) as recodes under the files' names.
+
+Of the constraints, rows with sign `=` are read as invariants, rows with `>=` and `<=` (the least and
+most persons that group quarters of each type can hold: `hhgq_total_lb_con`, `hhgq_total_ub_con`) as
+bounds on their margin. Which margin that is, the name says: the attributes before `_total`. Names
+made of anything else than declared attributes (`nurse_nva_0_con`) state structural zeros, which a spec
+declares itself; they are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError
+from trueup.files.source import connect, parquet
+from trueup.io.published.sdhc import PUBLISHED
+from trueup.model.build import build_cells
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Bound
+from trueup.model.header import Measured
+from trueup.model.nested import canonical
+from trueup.model.records.measurements import Measurements
+from trueup.model.spec import Query, Spec
+from trueup.model.tree import Tree
+from trueup.noise.law import Law
+from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
+from trueup.noise.laws.exact import Exact
+
+_COLUMNS = {
+    "DPQuery": ("geocode", "query_name", "query_shape", "value", "variance"),
+    "Constraint": ("geocode", "query_name", "query_shape", "value", "sign"),
+}
+TOTAL, DETAILED = "total", "detailed"
+_ENDINGS = ("_dpq", "_con", "_lb", "_ub", "_total")
+_SIGNS = ("=", ">=", "<=")
+
+
+class Row(NamedTuple):
+    """One query at one place; `given` is its variance, or the sign of a constraint."""
+
+    geocode: str
+    query: str
+    shape: tuple[int, ...]
+    values: NDArray[np.int64]
+    given: str
+
+
+def read_nmf(spec: Spec, root: str | Path) -> Measurements:
+    """Read the queries of a spec from published files.
+
+    Parameters
+    ----------
+    spec
+        Its queries are found by their attributes (the order of factors in a query's name is not
+        stable), at the levels they name; its budgets do not matter.
+    root
+        A folder that holds the levels' folders, at any depth.
+
+    Raises
+    ------
+    DataError
+        If a level, a query of some place or a column is missing, a value list has the wrong
+        length, a variance is not positive, or a sign is unknown.
+
+    Examples
+    --------
+    See `trueup.io.nmf_writer.write_nmf`.
+    """
+    root = Path(root)
+    last = spec.levels[-1].name
+    codes = np.unique([row.geocode for row in _rows(root, last, "DPQuery")])
+    cells = build_cells(spec, _tree(spec, codes))
+    headers, values = [], []
+    for query in spec.queries:
+        for level in query.budgets:
+            for header, part in _measured(spec, cells, query, level, _rows(root, level, "DPQuery")):
+                headers.append(header)
+                values.append(part)
+    bounds: list[Bound] = []
+    for level in spec.levels:
+        for margin, sign, groups, part in _constraints(spec, cells, level.name, root):
+            if sign == "=":
+                headers.append(Measured("invariant", margin, Exact(), groups))
+                values.append(part)
+            else:
+                bounds.append(_bound(cells, margin, sign, groups, part))
+    return Measurements(cells, tuple(headers), tuple(values), PUBLISHED, bounds=tuple(bounds))
+
+
+def _rows(root: Path, level: str, kind: str) -> list[Row]:
+    """All rows of a level; none where constraints are absent."""
+    files = sorted(str(p) for p in root.rglob("*.parquet") if p.is_file() and _belongs(p, level, kind))
+    if not files:
+        if kind == "Constraint":
+            return []
+        raise DataError(
+            f"'{root}' has no files for level '{level}'", needed=f"{level}.parquet/{kind}/.../*.parquet"
+        )
+    with connect(files=files) as connection:
+        relation = connection.sql(f"FROM {parquet(files, 'hive_partitioning = false, union_by_name = true')}")
+        if missing := [name for name in _COLUMNS[kind] if name not in relation.columns]:
+            raise DataError(f"the files of level '{level}' lack the column '{missing[0]}'")
+        rows = relation.select(", ".join(_COLUMNS[kind])).fetchall()
+    return [Row(str(g), str(q), tuple(s), np.array(v, np.int64), str(x)) for g, q, s, v, x in rows]
+
+
+def _belongs(path: Path, level: str, kind: str) -> bool:
+    return f"{level}.parquet" in path.parts and kind in path.parts
+
+
+def _tree(spec: Spec, codes: NDArray) -> Tree:
+    """Every level's key is a prefix of the spine code; the last level's is the whole code."""
+    columns: list[dict[str, NDArray]] = [{}]
+    for level in spec.levels[1:]:
+        key = codes if level.prefix is None else codes.astype(f"U{level.prefix}")
+        columns.append({level.name: key})
+    whole = [False] + [True] * (len(columns) - 1)
+    return Tree.from_columns([level.name for level in spec.levels], columns, whole_code=whole)
+
+
+def _measured(
+    spec: Spec, cells: Cells, query: Query, level: str, rows: Iterable[Row]
+) -> list[tuple[Measured, NDArray[np.int64]]]:
+    """Headers of one query at one level, one per variance."""
+    margin = Margin(level, query.attributes)
+    mine = [row for row in rows if _attributes(spec, row.query) == set(query.attributes)]
+    _refuse_other_sizes(cells, margin, mine)
+    place = _place_of(cells, level, mine)
+    if sorted(row.geocode for row in mine) != sorted(place) or not mine:
+        raise DataError(f"query '{query.name}' is not listed once for every place of level '{level}'")
+    result = []
+    for variance in sorted({row.given for row in mine}):
+        groups, part = _join([row for row in mine if row.given == variance], place)
+        result.append((Measured(query.name, margin, _law(query, variance), groups), part))
+    return result
+
+
+def _refuse_other_sizes(cells: Cells, margin: Margin, rows: Iterable[Row]) -> None:
+    """Refuse value lists that are not as long as the margin has groups at each place."""
+    each = cells.size(margin) // cells.tree.sizes[cells.tree.level(margin.level)]
+    if wrong := [row for row in rows if len(row.values) != each or int(np.prod(row.shape)) != each]:
+        raise DataError(
+            f"query '{wrong[0].query}' of '{wrong[0].geocode}' has {len(wrong[0].values)} values",
+            needed=f"{each} values",
+        )
+
+
+def _join(rows: Iterable[Row], place: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Groups and values of rows of one margin, in the order of their places."""
+    ordered = sorted(rows, key=lambda row: place[row.geocode])
+    groups = [place[row.geocode] * len(row.values) + np.arange(len(row.values)) for row in ordered]
+    return np.concatenate(groups), np.concatenate([row.values for row in ordered])
+
+
+def _attributes(spec: Spec, name: str) -> set[str]:
+    """Attributes of a query's or constraint's name: `hispanic * cenrace_dpq`, `hhgq_total_lb_con`."""
+    bare = name
+    for ending in _ENDINGS:
+        bare = bare.removesuffix(ending).strip()
+    if bare == DETAILED:
+        return {a.name for a in spec.attributes}
+    return set() if bare == TOTAL else {factor.strip() for factor in bare.split("*")}
+
+
+def _place_of(cells: Cells, level: str, rows: Iterable[Row]) -> dict[str, int]:
+    """Position of every spine code within a level; the root is whatever code its rows give it."""
+    tree, at = cells.tree, cells.tree.level(level)
+    if at == 0:
+        return {row.geocode: 0 for row in rows}
+    [column] = tree.keys[at].values()
+    return {str(code): place for place, code in enumerate(column)}
+
+
+def _law(query: Query, variance: str) -> Law:
+    try:
+        value = Fraction(variance)
+    except ValueError:
+        value = Fraction(0)
+    if value <= 0:
+        raise DataError(f"query '{query.name}' has the variance '{variance}'", needed="a number above 0")
+    return DiscreteGaussian(value)
+
+
+def _constraints(
+    spec: Spec, cells: Cells, level: str, root: Path
+) -> list[tuple[Margin, str, NDArray[np.int64], NDArray[np.int64]]]:
+    """Margin, sign, groups and values of every kind of constraint of a level."""
+    rows = _rows(root, level, "Constraint")
+    if strange := [row for row in rows if row.given not in _SIGNS]:
+        raise DataError(
+            f"constraint '{strange[0].query}' of '{strange[0].geocode}' has the sign '{strange[0].given}'",
+            needed=f"one of: {', '.join(_SIGNS)}",
+        )
+    place = _place_of(cells, level, rows)
+    if stray := [row for row in rows if row.geocode not in place]:
+        raise DataError(
+            f"constraint '{stray[0].query}' names the place '{stray[0].geocode}', which has no query"
+        )
+    views = [name for attribute in spec.attributes for name in attribute.views]
+    found = []
+    for query, sign in dict.fromkeys((row.query, row.given) for row in rows):
+        if not (named := _attributes(spec, query)) <= set(views):
+            continue
+        margin = canonical(cells, Margin(level, tuple(name for name in views if name in named)))
+        mine = [row for row in rows if (row.query, row.given) == (query, sign)]
+        _refuse_other_sizes(cells, margin, mine)
+        found.append((margin, sign, *_join(mine, place)))
+    return found
+
+
+def _bound(
+    cells: Cells, margin: Margin, sign: str, groups: NDArray[np.int64], values: NDArray[np.int64]
+) -> Bound:
+    """A limit on every group of a margin; infinite where none is listed."""
+    limits = np.full(cells.size(margin), -np.inf if sign == ">=" else np.inf)
+    limits[groups] = values
+    listed = tuple(limits.tolist())
+    return Bound(margin, lower=listed) if sign == ">=" else Bound(margin, upper=listed)

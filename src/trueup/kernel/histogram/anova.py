@@ -1,0 +1,336 @@
+"""The ANOVA (residual) basis of a product domain, in which every marginal is block diagonal.
+
+A histogram over axes of sizes n_1, ..., n_k is a vector of `n = n_1 ... n_k` cells. A *marginal* recodes
+every axis, that is, it maps the axis's codes to groups and sums the cells that land together: the identity
+keeps the axis, a single group sums it out, anything else is a grouping (voting age within single years).
+
+On one axis let the *atoms* be the common refinement of all its recodes but the identity. Write the axis's
+space as S + C: functions constant on the atoms, and contrasts within atoms. With `M` the recode's matrix,
+`M'M` is zero on C (the identity on C if the recode is the identity) and maps S to S. So over the product,
+for every set of axes B, the subspace (C on B) x (S elsewhere) is invariant under every marginal's `M'M`,
+which acts on it as (a dense matrix on the S axes) x (identity on the C axes). Without groupings every axis has
+one atom, S is the mean, the dense matrix is one number, and the subspaces are the classical ANOVA components:
+a marginal that keeps the axes A contributes `prod_{i not in A} n_i` to every B contained in A, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import product
+
+import numpy as np
+
+Marginal = tuple[np.ndarray, ...]
+"""For every axis, the group (0, 1, ...) of each of its codes."""
+
+
+def identity(n: int) -> np.ndarray:
+    """Recode that keeps an axis of `n` codes as it is.
+
+    Examples
+    --------
+    >>> identity(3)
+    array([0, 1, 2])
+    """
+    return np.arange(n)
+
+
+def summed(n: int) -> np.ndarray:
+    """Recode that sums an axis of `n` codes out.
+
+    Examples
+    --------
+    >>> summed(3)
+    array([0, 0, 0])
+    """
+    return np.zeros(n, np.int64)
+
+
+def is_identity(groups: np.ndarray) -> bool:
+    """Whether a recode keeps every code apart, in order.
+
+    Examples
+    --------
+    >>> is_identity(np.array([0, 1, 1]))
+    False
+    """
+    return groups.size > 0 and bool(np.array_equal(groups, np.arange(groups.size)))
+
+
+def indicator(groups: np.ndarray) -> np.ndarray:
+    """The 0/1 matrix (groups, codes) that sums codes into groups.
+
+    Examples
+    --------
+    >>> indicator(np.array([0, 1, 1]))
+    array([[1., 0., 0.],
+           [0., 1., 1.]])
+    """
+    return np.equal.outer(np.arange(groups.max() + 1), groups).astype(float)
+
+
+def shape(marginal: Marginal) -> tuple[int, ...]:
+    """Number of groups on every axis: the shape of the marginal's own table.
+
+    Examples
+    --------
+    >>> shape((identity(3), summed(2)))
+    (3, 1)
+    """
+    return tuple(int(groups.max()) + 1 for groups in marginal)
+
+
+def cell_groups(marginal: Marginal) -> np.ndarray:
+    """The marginal's cell (row-major) into which each of the `n` cells of the domain is summed.
+
+    Examples
+    --------
+    >>> cell_groups((identity(2), summed(2)))
+    array([0, 0, 1, 1])
+    """
+    grid = np.meshgrid(*marginal, indexing="ij")
+    return np.ravel_multi_index([g.ravel() for g in grid], shape(marginal))
+
+
+def refines(fine: Marginal, coarse: Marginal) -> bool:
+    """Whether `coarse` is a marginal of `fine`.
+
+    Examples
+    --------
+    >>> refines((identity(3),), (np.array([0, 1, 1]),)), refines((np.array([0, 1, 1]),), (identity(3),))
+    (True, False)
+    """
+    return all(_constant_within(f, c) for f, c in zip(fine, coarse, strict=True))
+
+
+def _constant_within(fine: np.ndarray, coarse: np.ndarray) -> bool:
+    first = coarse[np.unique(fine, return_index=True)[1]]
+    return bool(np.array_equal(first[fine], coarse))
+
+
+def relative(fine: Marginal, coarse: Marginal) -> Marginal:
+    """`coarse` as a marginal of the table that `fine` makes.
+
+    Examples
+    --------
+    >>> relative((np.array([0, 1, 1, 2]),), (np.array([0, 1, 1, 1]),))
+    (array([0, 1, 1]),)
+    """
+    return tuple(c[np.unique(f, return_index=True)[1]] for f, c in zip(fine, coarse, strict=True))
+
+
+def marginalise(x: np.ndarray, marginal: Marginal) -> np.ndarray:
+    """Sum histograms into a marginal: `M x`.
+
+    Parameters
+    ----------
+    x : (..., n) array
+    marginal : recodes of the k axes
+
+    Returns
+    -------
+    (..., m) array, the marginal's cells in row-major order
+
+    Examples
+    --------
+    >>> marginalise(np.arange(6.0), (summed(2), identity(3)))
+    array([3., 5., 7.])
+    """
+    table = x.reshape(*x.shape[:-1], *(g.size for g in marginal))
+    axes = dict(enumerate(marginal, start=table.ndim - len(marginal)))
+    if gone := tuple(axis for axis, groups in axes.items() if groups.max() == 0):
+        table = table.sum(axis=gone, keepdims=True)  # at once: axis by axis is slow where axes are short
+    for axis, groups in axes.items():
+        if axis not in gone and not is_identity(groups):
+            table = _sum_groups(table, groups, axis)
+    return table.reshape(*x.shape[:-1], -1)
+
+
+def _sum_groups(table: np.ndarray, groups: np.ndarray, axis: int) -> np.ndarray:
+    parts = [table.compress(groups == g, axis).sum(axis=axis) for g in range(groups.max() + 1)]
+    return np.stack(parts, axis=axis)
+
+
+def spread(y: np.ndarray, marginal: Marginal) -> np.ndarray:
+    """Give every cell the value of the marginal's cell it belongs to: `M' y`.
+
+    Examples
+    --------
+    >>> spread(np.array([3.0, 5.0]), (identity(2), summed(2)))
+    array([3., 3., 5., 5.])
+    """
+    return y[..., cell_groups(marginal)]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis: its size, its number of atoms, and an orthogonal basis whose first columns span S."""
+
+    basis: np.ndarray  # (size, size); columns 0..atoms-1 span S, the rest C
+    atoms: int
+    members: tuple[np.ndarray, ...]  # the codes of every atom
+
+    @classmethod
+    def of(cls, recodes: Sequence[np.ndarray]) -> Axis:
+        """Axis whose atoms are the common refinement of `recodes` (the identity aside)."""
+        groupings = [g for g in recodes if not is_identity(g)] or [np.zeros_like(recodes[0])]
+        atom = np.unique(np.stack(groupings), axis=1, return_inverse=True)[1].reshape(-1)
+        spanning = indicator(atom).T / np.sqrt(np.bincount(atom))
+        members = tuple(np.flatnonzero(atom == a) for a in range(spanning.shape[1]))
+        return cls(np.hstack([spanning, _contrasts(members, atom.size)]), spanning.shape[1], members)
+
+    @classmethod
+    def free(cls, size: int) -> Axis:
+        """Axis every code of which is its own atom: no contrasts, everything dense."""
+        return cls(np.eye(size), size, tuple(np.arange(size)[:, None]))
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return self.basis.shape[0]
+
+    def on_atoms(self, groups: np.ndarray) -> np.ndarray:
+        """The recode's matrix on S, in the basis of S; for the identity, coefficients themselves."""
+        if is_identity(groups):
+            return np.eye(self.atoms)
+        return indicator(groups) @ self.basis[:, : self.atoms]
+
+
+def _contrasts(members: Sequence[np.ndarray], size: int) -> np.ndarray:
+    """Helmert contrasts within every atom: orthonormal columns that sum to zero over each atom."""
+    return np.hstack([_helmert(codes, size) for codes in members])
+
+
+def _helmert(codes: np.ndarray, size: int) -> np.ndarray:
+    block = np.zeros((size, codes.size - 1))
+    for j in range(1, codes.size):
+        block[codes[:j], j - 1] = 1.0
+        block[codes[j], j - 1] = -j
+        block[:, j - 1] /= np.sqrt(j * (j + 1.0))
+    return block
+
+
+@dataclass(frozen=True)
+class Component:
+    """One invariant subspace: C on the axes `contrast`, S on the others.
+
+    Its coefficients are columns `start` to `start + dense * columns` of a transformed histogram, to be read
+    as (dense, columns): the dense matrix of a marginal acts on the first index.
+    """
+
+    contrast: tuple[bool, ...]
+    start: int
+    dense: int
+    columns: int
+
+    def view(self, coefficients: np.ndarray) -> np.ndarray:
+        """This component's coefficients, (..., dense, columns), sharing memory."""
+        part = coefficients[..., self.start : self.start + self.dense * self.columns]
+        return part.reshape(*part.shape[:-1], self.dense, self.columns)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A product of axes with the transform to and from its components.
+
+    Examples
+    --------
+    >>> domain = Domain.of([(identity(3), summed(2)), (identity(3), identity(2))])
+    >>> [(c.contrast, c.dense, c.columns) for c in domain.components][:2]
+    [((False, False), 1, 1), ((False, True), 1, 1)]
+    >>> x = np.arange(6.0)
+    >>> bool(np.allclose(domain.backward(domain.forward(x)), x))
+    True
+    """
+
+    axes: tuple[Axis, ...]
+
+    @classmethod
+    def of(cls, marginals: Sequence[Marginal]) -> Domain:
+        """The smallest decomposition on which all of `marginals` are block diagonal."""
+        return cls(tuple(Axis.of([m[i] for m in marginals]) for i in range(len(marginals[0]))))
+
+    def coarsened(self, marginal: Marginal) -> Domain:
+        """The domain of the marginal's own table; axes it keeps keep their basis."""
+        pairs = zip(self.axes, marginal, strict=True)
+        return Domain(tuple(axis if is_identity(g) else Axis.free(int(g.max()) + 1) for axis, g in pairs))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of codes on every axis."""
+        return tuple(axis.size for axis in self.axes)
+
+    @property
+    def cells(self) -> int:
+        """Number of cells `n`."""
+        return int(np.prod(self.sizes))
+
+    @cached_property
+    def components(self) -> tuple[Component, ...]:
+        """The non-empty components, in the order of their coefficients."""
+        found, start = [], 0
+        for contrast in product((False, True), repeat=len(self.axes)):
+            pairs = list(zip(contrast, self.axes, strict=True))
+            dense = int(np.prod([a.atoms for c, a in pairs if not c], dtype=np.int64))
+            columns = int(np.prod([a.size - a.atoms for c, a in pairs if c], dtype=np.int64))
+            if columns:
+                found.append(Component(contrast, start, dense, columns))
+                start += dense * columns
+        return tuple(found)
+
+    @cached_property
+    def layout(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The transform for `kernel.lift`: axes, codes, where atoms start, and where it leaves the coefficients."""
+        codes = [np.concatenate(axis.members) for axis in self.axes]
+        pointers = [np.append(0, np.cumsum([m.size for m in axis.members])) for axis in self.axes]
+        starts = [np.append(0, np.cumsum([part.size for part in parts])) for parts in (codes, pointers)]
+        axes = np.stack([np.append(self.sizes, 0), *starts], axis=1)
+        return axes, np.concatenate(codes), np.concatenate(pointers), self._place
+
+    @cached_property
+    def _place(self) -> np.ndarray:
+        """Where in a histogram the transform in place leaves the coefficients, component by component."""
+        left = [
+            np.array([m[0] for m in a.members] + [c for m in a.members for c in m[1:]]) for a in self.axes
+        ]
+        grid = np.arange(self.cells).reshape(self.sizes)[np.ix_(*left)]
+        return np.concatenate([self._rows(grid, c.contrast).ravel() for c in self.components])
+
+    def _rows(self, table: np.ndarray, contrast: tuple[bool, ...]) -> np.ndarray:
+        """The part of a product-basis table in one component, S axes first."""
+        pairs = list(zip(contrast, self.axes, strict=True))
+        part = table[tuple(slice(a.atoms, None) if c else slice(a.atoms) for c, a in pairs)]
+        return part.transpose(sorted(range(len(contrast)), key=lambda i: contrast[i]))
+
+    def forward(self, x: np.ndarray) -> np.ndarray:
+        """Coefficients (..., n) of histograms (..., n), component by component."""
+        from trueup.kernel.histogram.helmert import forward_rows
+
+        return forward_rows(_as_rows(x), *self.layout).reshape(x.shape)
+
+    def backward(self, coefficients: np.ndarray) -> np.ndarray:
+        """Histograms (..., n) of coefficients (..., n): the inverse of `forward`."""
+        from trueup.kernel.histogram.helmert import backward_rows
+
+        return backward_rows(_as_rows(coefficients), *self.layout).reshape(coefficients.shape)
+
+    def informs(self, marginal: Marginal, component: Component) -> bool:
+        """Whether the marginal sees the component at all."""
+        return all(is_identity(g) for g, c in zip(marginal, component.contrast, strict=True) if c)
+
+    def matrix(self, marginal: Marginal, component: Component) -> np.ndarray:
+        """The marginal's matrix (rows, dense) on the S axes of a component that it informs."""
+        kept = zip(self.axes, marginal, component.contrast, strict=True)
+        return reduce(np.kron, [a.on_atoms(g) for a, g, c in kept if not c], np.ones((1, 1)))
+
+    def of_table(self, y: np.ndarray, marginal: Marginal, component: Component) -> np.ndarray:
+        """A marginal's table (..., m) in a component's terms: (..., rows, columns), `matrix @ coefficients`."""
+        own = self.coarsened(marginal)
+        at = next(c for c in own.components if c.contrast == component.contrast)
+        return at.view(own.forward(y))
+
+
+def _as_rows(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x, dtype=float).reshape(-1, x.shape[-1])

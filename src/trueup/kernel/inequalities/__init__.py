@@ -1,0 +1,1 @@
+"""Draws of continuous counts under linear inequalities."""

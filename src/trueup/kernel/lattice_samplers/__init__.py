@@ -1,0 +1,1 @@
+"""Exact and approximate samplers of integer vectors whose given sums are zero."""

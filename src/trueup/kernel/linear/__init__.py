@@ -1,0 +1,1 @@
+"""Quadratic programs and integer points under general linear rules."""

@@ -1,0 +1,1 @@
+"""Projections of one table on given margins, continuous and whole."""

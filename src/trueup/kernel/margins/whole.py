@@ -1,0 +1,177 @@
+"""Whole tables with fixed margins, near a continuous one.
+
+Two margins that name all axes between them (rows and columns; or two faces of a cube, one transportation problem for
+each entry of what they share) have a totally unimodular matrix: every cell is a floor or a ceiling, and the optimum is
+found exactly (`kernel.transport`). Three margins end this: a whole table between floors and ceilings may not exist and
+finding the nearest one is hard. Up to `EXACT_CELLS` cells a mixed-integer program is solved. Above, prices prove a
+bound and messages find tables near it (`kernel.whole_near`); the nearest of several counts. Where messages do not settle,
+an integer program chooses among the counts that the prices leave open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import scipy  # its parts load when first used
+
+from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.polyhedron import Polyhedron, between, box, margins_polyhedron
+from trueup.kernel.linear.programs import Answer, whole_widening
+from trueup.kernel.margins.projection import Margin, residual
+from trueup.kernel.margins.whole_near import Units, priced
+from trueup.kernel.settling.transport import SNAP, round_children
+
+EXACT_CELLS = 1000
+TRIES = 8  # of messages, fewer for large tables:
+TRIED_CELLS = 200_000  # in all tries together; the larger a table, the nearer to its bound the first try
+FAILURES = 2  # in a row from the first try on, after which messages are given up
+NEIGHBOURHOODS = (8, 2, 1)  # what fraction of the open counts an integer program may choose among
+ROOM = 3  # counts that a shifted table has below its least cell
+
+
+def whole_table(
+    x: np.ndarray,
+    margins: Sequence[Margin],
+    sums: Sequence[np.ndarray],
+    *,
+    seconds: float = 60.0,
+    rng: np.random.Generator | None = None,
+    open_cells: np.ndarray | None = None,
+) -> Answer:
+    """Nearest whole table (in squared distance) with given whole margins.
+
+    Parameters
+    ----------
+    x : continuous table (n_1, ..., n_k) that has these margins; the whole table is nonnegative if it is
+    margins : kept axes of every margin, ascending
+    sums : whole numbers
+    seconds : time limit of a branch and bound
+    rng : settles ties and draws restarts; without one, ties go to the lowest index
+    open_cells : False where a cell holds its whole number (structural zeros); all open by default
+
+    Returns
+    -------
+    Answer
+        `x` has the table's shape; `objective` is the squared distance, `gap` its proved relative excess over the
+        least possible (0: it is the least; under two margins, the least between floors and ceilings).
+
+    Examples
+    --------
+    >>> x = np.array([[0.4, 1.6], [0.6, 0.4]])
+    >>> whole_table(x, [(0,), (1,)], [np.array([2, 1]), np.array([1, 2])]).x
+    array([[0, 2],
+           [1, 0]])
+    """
+    largest = [m for m in dict.fromkeys(margins) if not any(set(m) < set(other) for other in margins)]
+    given = {m: np.rint(b) for m, b in zip(margins, sums, strict=True)}
+    if len(largest) == 1 or (len(largest) == 2 and set().union(*largest) == set(range(x.ndim))):
+        answer = _transported(x, largest, given, rng, open_cells)
+    elif x.size <= EXACT_CELLS:
+        answer = _exact(x, margins, sums, seconds, open_cells)
+    else:
+        needs = [given[m] for m in largest]
+        answer = _near(x, largest, needs, seconds, rng or np.random.default_rng(0), open_cells)
+    table = np.rint(np.nan_to_num(answer.x)).astype(np.int64).reshape(x.shape)
+    return replace(answer, x=table, residual=residual(table, margins, sums))
+
+
+def _transported(x, margins, given, rng, open_cells) -> Answer:
+    """One or two margins: a transportation problem for each entry of what they share, none with an empty second."""
+    one, two = margins[0], margins[-1]
+    shared = tuple(a for a in one if a in two) if len(margins) == 2 else ()
+    down = tuple(a for a in one if a not in shared)
+    across = tuple(a for a in range(x.ndim) if a not in one)
+    order = shared + down + across
+    blocks, rows, columns = (int(np.prod([x.shape[a] for a in axes])) for axes in (shared, down, across))
+
+    def lines(margin: Margin, axes: Margin, shape: tuple[int, int]) -> np.ndarray:
+        return given[margin].transpose([margin.index(a) for a in axes]).reshape(shape)
+
+    def flat(table: np.ndarray) -> np.ndarray:
+        return table.transpose(order).reshape(blocks * rows, columns)
+
+    whole, missing = round_children(
+        flat(x),
+        np.arange(0, blocks * rows + 1, rows),
+        row_sums=lines(one, shared + down, (blocks * rows, 1)),
+        column_sums=lines(two, shared + across, (blocks, columns)) if len(margins) == 2 else None,
+        allowed=None if open_cells is None else flat(open_cells),
+        nudge=None if rng is None else flat(rng.random(x.shape)),
+    )
+    table = whole.reshape([x.shape[a] for a in order]).transpose(np.argsort(order))
+    status = "no whole table between floors and ceilings" if missing.any() else "solved"
+    return Answer(table, status, np.inf, float(((table - x) ** 2).sum()))
+
+
+def _exact(x, margins, sums, seconds: float, open_cells) -> Answer:
+    cells, floor = x.ravel(), np.floor(x.ravel() + SNAP)
+    fit = Fit(scipy.sparse.csr_array(scipy.sparse.eye_array(x.size)), floor, np.ones(x.size))
+    polyhedron = margins_polyhedron(x.shape, margins, sums, nonnegative=bool(x.min() >= 0))
+    if open_cells is not None:
+        polyhedron = holding(polyhedron, ~open_cells.ravel(), floor)
+    return whole_widening(polyhedron, fit, lambda d: (d + floor - cells) ** 2, cells, seconds=seconds)
+
+
+def holding(polyhedron: Polyhedron, held: np.ndarray, counts: np.ndarray) -> Polyhedron:
+    """The same with some cells (n,) held at given counts (n,).
+
+    Examples
+    --------
+    >>> p = holding(Polyhedron.of(2, [[1, 1]], [3.0]), np.array([True, False]), np.zeros(2))
+    >>> p.residual(np.array([1.0, 2.0]))
+    1.0
+    """
+    rows = scipy.sparse.csr_array(scipy.sparse.eye_array(held.size))[held]
+    equal = scipy.sparse.csr_array(scipy.sparse.vstack([polyhedron.equal, rows]))
+    return replace(polyhedron, equal=equal, sums=np.concatenate([polyhedron.sums, counts[held]]))
+
+
+def _near(x, margins, sums, seconds: float, rng: np.random.Generator, open_cells) -> Answer:
+    """Prices, then messages from several starts; an integer program where these settle on nothing."""
+    raised = 0 if x.min() >= 0 else ROOM - int(np.floor(x.min()))  # the same table, far from zero
+    x, sums = x + raised, [b + raised * (x.size // b.size) for b in sums]
+    may = np.ones(x.shape, bool) if open_cells is None else open_cells
+    at = priced(x, margins, sums, may)
+    units = Units.near(at, margins, sums, may)
+    tables = _tried(units, rng) or _completed(units, margins, sums, seconds)
+    if not tables:
+        return Answer(x, "no whole table was found in the time allowed", np.inf, np.inf, None)
+    distances = [float(((table - x) ** 2).sum()) for table in tables]
+    least = int(np.argmin(distances))
+    gap = max(0.0, distances[least] - at.bound) / max(at.bound, 1.0)
+    return Answer(tables[least] - raised, "solved", np.inf, distances[least], gap)
+
+
+def _tried(units: Units, rng: np.random.Generator) -> list[np.ndarray]:
+    tables = []
+    for tried in range(min(TRIES, 1 + TRIED_CELLS // units.settled.size)):
+        taken = units.chosen(rng)
+        if taken is not None:
+            tables.append(units.with_units(taken))
+        elif not tables and tried + 1 >= FAILURES:
+            break
+    return tables
+
+
+def _completed(units: Units, margins, sums, seconds: float) -> list[np.ndarray]:
+    """Best choice of the units nearest to a tie, the others decided by their prices; more of them until there is one."""
+    order, decided = np.argsort(np.abs(units.costs), kind="stable"), units.costs < 0
+    polyhedron = margins_polyhedron(units.settled.shape, margins, sums)
+    for fraction in NEIGHBOURHOODS:
+        free = order[: -(-order.size // fraction)]
+        taken = decided.copy()
+        taken[free] = False
+        missing = polyhedron.sums - polyhedron.equal @ units.with_units(taken).ravel()
+        answer = scipy.optimize.milp(
+            units.costs[free],
+            integrality=np.ones(free.size),
+            bounds=box(0, 1),
+            constraints=[between(polyhedron.equal[:, units.cells[free]], missing, missing)],
+            options={"mip_rel_gap": 1e-2, "time_limit": seconds / len(NEIGHBOURHOODS)},
+        )
+        if answer.x is not None:
+            taken[free] = answer.x > 0.5
+            return [units.with_units(taken)]
+    return []

@@ -1,0 +1,254 @@
+"""Whole tables near a continuous one, whatever margins they keep, and a proved bound on how near they can be.
+
+**Prices.** Give every line (the cells that one entry of a margin sums) a price `u`. For all whole tables `t >= 0` with
+the margins `s`, with `P` the sum of a cell's prices,
+
+    sum (t - x)^2  >=  sum over cells of min over whole t >= 0 of ((t - x)^2 - P (t - x))  +  sum u (s - margins of x)
+
+and a cell's minimum is at the whole number nearest to `x + P / 2`. The best prices give the bound of the linear
+relaxation of the piecewise linear costs (Geoffrion 1974: what is relaxed is integral). They are found by ascent in one
+price at a time: as the bound has edges on which such ascent gets stuck, cells answer by a staircase that is rounded off
+by a temperature, which falls. The bound is that of the sharp staircase at whatever prices were reached.
+
+**Messages.** Seen from these prices only a few counts of each cell are in question; each is a unit, taken or not, at a
+reduced cost. A line needs a number of units, and tells each of its units what the line could do without it: its price is
+that of the dearest unit taken, or the cheapest one left, among the others. Units add up what their lines say, lines
+listen to units without their own say: max-sum belief propagation for matchings (Bayati, Borgs, Chayes & Zecchina
+2011), exact on two margins where the optimum is unique. On more it circles between near-optima; a little reinforcement
+of every unit's inclination (Braunstein & Zecchina 2006) makes it settle. Nothing is taken on trust: a table counts only
+if all margins are met, and its distance is compared with the bound. Time is linear in cells times margins a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from trueup.kernel.margins.projection import Margin, margin_of
+
+TEMPERATURES = (0.1, 0.03, 0.01, 0.003)  # squared counts
+PRICE_SWEEPS = 40  # at each temperature
+STILL = 0.01  # temperatures that no price moves any more
+LINE_STEPS = 20
+LINE_TOLERANCE = 0.01  # units by which a line may miss its sum while prices are sought
+FURTHEST = 2.0  # reduced cost beyond which a unit is settled by its sign
+SAYS = 20.0  # largest message
+DAMPING = 0.3
+REINFORCEMENT = 1e-3
+PASSES = 500
+JITTER = 0.01  # of reduced costs: sets restarts apart and settles ties
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Which members lie in which line: `members[ptr[l]:ptr[l + 1]]` are those of line l, margins one after the other."""
+
+    members: np.ndarray  # (members x margins,) int64
+    ptr: np.ndarray  # (lines + 1,)
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], margins: Sequence[Margin], cells: np.ndarray) -> Lines:
+        """Members are listed by their cells (row-major); several may have the same.
+
+        Examples
+        --------
+        >>> lines = Lines.of((2, 2), [(0,), (1,)], np.arange(4))
+        >>> lines.members.tolist(), lines.ptr.tolist()
+        ([0, 1, 2, 3, 0, 2, 1, 3], [0, 2, 4, 6, 8])
+        """
+        places = np.unravel_index(cells, shape)
+        members, sizes = [], []
+        for margin in margins:
+            kept = tuple(shape[a] for a in margin)
+            line = np.zeros(cells.size, np.int64)
+            if margin:
+                line[:] = np.ravel_multi_index([places[a] for a in margin], kept)
+            members.append(np.argsort(line, kind="stable"))
+            sizes.append(np.bincount(line, minlength=int(np.prod(kept))))
+        return cls(np.concatenate(members), np.concatenate([[0], np.cumsum(np.concatenate(sizes))]))
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A table seen from prices: `x + P / 2`, and the least squared distance that these prices prove."""
+
+    table: np.ndarray
+    bound: float
+
+
+def priced(
+    x: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.ndarray], open_cells: np.ndarray
+) -> Priced:
+    """Prices for the nearest whole table with given margins, and the bound that they prove.
+
+    Parameters
+    ----------
+    x : continuous table, nonnegative
+    margins : kept axes of every margin
+    sums : whole numbers
+    open_cells : False where a cell holds its whole number
+
+    Examples
+    --------
+    >>> x = np.array([[0.4, 0.6], [0.6, 0.4]])
+    >>> round(priced(x, [(0,), (1,)], [np.ones(2), np.ones(2)], x > 0).bound, 6)  # the diagonal of the 0.6
+    0.64
+    """
+    cells = np.flatnonzero(open_cells)
+    lines = Lines.of(x.shape, margins, cells)
+    members = cells[lines.members]
+    missing = _flat(sums) - _flat([margin_of(x, m) for m in margins])
+    needs = _flat(sums) - _flat([margin_of(np.where(open_cells, 0.0, np.rint(x)), m) for m in margins])
+    prices, y = np.zeros(needs.size), x.ravel().copy()
+    best = Priced(x, 0.0)
+    for temperature in TEMPERATURES:
+        _ascend(y, members, lines.ptr, needs, prices, temperature)
+        spread = np.bincount(members, np.repeat(prices, np.diff(lines.ptr)), x.size)
+        y = x.ravel() + spread / 2  # afresh: no drift
+        away = np.maximum(np.rint(y), 0) - x.ravel()
+        bound = float(away @ (away - spread) + prices @ missing)
+        if bound > best.bound:
+            best = Priced(y.reshape(x.shape).copy(), bound)
+    return best
+
+
+def _flat(sums: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.ravel(np.asarray(b, float)) for b in sums])
+
+
+@njit(cache=True)
+def _ascend(y, members, ptr, needs, prices, temperature):
+    """Sweeps of exact ascent in one line's price, `y` kept at `x + P / 2`."""
+    for _ in range(PRICE_SWEEPS):
+        largest = 0.0
+        for line in range(ptr.size - 1):
+            mine = members[ptr[line] : ptr[line + 1]]
+            shift = _clearing(y, mine, needs[line], temperature)
+            prices[line] += 2.0 * shift
+            for cell in mine:
+                y[cell] += shift
+            largest = max(largest, abs(shift))
+        if largest < STILL * temperature:
+            break
+
+
+@njit(cache=True)
+def _clearing(y, mine, need, temperature):
+    """By how much to shift a line's cells so that their staircases add up to `need`: safeguarded Newton."""
+    low, high, shift = -np.inf, np.inf, 0.0
+    for _ in range(LINE_STEPS):
+        excess, slope = -need, 0.0
+        for cell in mine:
+            count, rise = _staircase(y[cell] + shift, temperature)
+            excess += count
+            slope += rise
+        if abs(excess) < LINE_TOLERANCE:
+            break
+        low, high = (low, shift) if excess > 0 else (shift, high)
+        step = -excess / slope if slope > 1e-12 else -np.sign(excess)
+        shift += min(max(step, -1.0), 1.0)
+        if not low < shift < high:
+            shift = (low + high) / 2.0
+    return shift
+
+
+@njit(cache=True)
+def _staircase(y, temperature):
+    """Nearest whole number to y, at least 0, with its two nearest steps rounded off; and its slope."""
+    nearest = np.rint(y)
+    count, slope = max(nearest - 1.0, 0.0), 0.0
+    for unit in (nearest, nearest + 1.0):
+        if unit >= 1.0:
+            taken = 1.0 / (1.0 + np.exp((2.0 * (unit - y) - 1.0) / temperature))
+            count += taken
+            slope += 2.0 / temperature * taken * (1.0 - taken)
+    return count, slope
+
+
+@dataclass(frozen=True)
+class Units:
+    """What is left to choose: units at reduced costs on top of a settled table, and what each line still needs."""
+
+    settled: np.ndarray  # the table without them
+    cells: np.ndarray  # (n,) flat
+    costs: np.ndarray  # (n,) reduced
+    lines: Lines
+    needs: np.ndarray  # (lines,) int64
+
+    @classmethod
+    def near(
+        cls, at: Priced, margins: Sequence[Margin], sums: Sequence[np.ndarray], open_cells: np.ndarray
+    ) -> Units:
+        """The two counts around every cell's best; those that are far from a tie are settled."""
+        y, may = at.table.ravel(), open_cells.ravel()
+        best = np.rint(y).astype(np.int64)
+        settled = np.where(may, np.maximum(best - 1, 0), best)
+        cells = np.tile(np.flatnonzero(may), 2)
+        first = settled[may]
+        costs = 2.0 * (np.concatenate([first, first + 1]) - y[cells]) + 1.0
+        settled += np.bincount(cells[costs <= -FURTHEST], minlength=y.size)
+        near = np.abs(costs) < FURTHEST
+        cells, costs = cells[near], costs[near]
+        table = settled.reshape(at.table.shape)
+        needs = _flat([b - margin_of(table, m) for m, b in zip(margins, sums, strict=True)])
+        lines = Lines.of(table.shape, margins, cells)
+        return cls(table, cells, costs, lines, np.rint(needs).astype(np.int64))
+
+    def chosen(self, rng: np.random.Generator) -> np.ndarray | None:
+        """A near-optimal choice (n,) that meets every line, or None; the rng settles ties."""
+        costs = self.costs + JITTER * rng.standard_normal(self.costs.size)
+        met = _settle(costs, self.lines.members, self.lines.ptr, self.needs)
+        return costs < 0.0 if met else None
+
+    def with_units(self, taken: np.ndarray) -> np.ndarray:
+        """The settled table and the units taken."""
+        counts = np.bincount(self.cells[taken], minlength=self.settled.size)
+        return self.settled + counts.reshape(self.settled.shape)
+
+
+@njit(cache=True)
+def _settle(inclined, members, ptr, needs):
+    """Pass messages until the units that are inclined to be taken (below 0) meet every line; whether they do."""
+    says = np.zeros(members.size)
+    heard = np.empty(np.max(ptr[1:] - ptr[:-1]))
+    for _ in range(PASSES):
+        for line in range(needs.size):
+            a, b = ptr[line], ptr[line + 1]
+            for p in range(a, b):
+                heard[p - a] = inclined[members[p]] - says[p]
+            dearest, cheapest = _around(heard[: b - a], needs[line])
+            for p in range(a, b):
+                price = -cheapest if heard[p - a] <= dearest else -dearest
+                change = (1.0 - DAMPING) * (price - says[p])
+                says[p] += change
+                inclined[members[p]] += change
+        if _all_met(inclined, members, ptr, needs):
+            return True
+        inclined *= 1.0 + REINFORCEMENT
+    return False
+
+
+@njit(cache=True)
+def _around(heard, need):
+    """The dearest of the `need` cheapest and the cheapest of the others, within what may be said."""
+    if need <= 0:
+        return -SAYS, -SAYS
+    if need >= heard.size:
+        return SAYS, SAYS
+    parted = np.partition(heard, need)
+    dearest = parted[:need].max()
+    return min(max(dearest, -SAYS), SAYS), min(max(parted[need], -SAYS), SAYS)
+
+
+@njit(cache=True)
+def _all_met(inclined, members, ptr, needs):
+    for line in range(needs.size):
+        taken = 0
+        for p in range(ptr[line], ptr[line + 1]):
+            taken += inclined[members[p]] < 0.0
+        if taken != needs[line]:
+            return False
+    return True

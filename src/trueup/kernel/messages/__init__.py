@@ -1,0 +1,1 @@
+"""Sums and maxima of products over trees of whole counts."""

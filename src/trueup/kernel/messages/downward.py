@@ -1,0 +1,114 @@
+"""Messages down a tree: the exact marginal of every node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+from numba.typed import List
+from numpy.typing import NDArray
+from scipy.signal import fftconvolve
+
+from trueup.kernel.messages.pairs import Plan
+from trueup.kernel.messages.pmf import correlate
+from trueup.kernel.messages.upward import (
+    DIRECT,
+    MASSES,
+    Messages,
+    Tilted,
+    above,
+    rounding_error,
+    scaled_factor,
+)
+
+Reals = NDArray[np.float64]
+
+
+@njit(cache=True)
+def _weights(tilted, v, messages, down):
+    """Return what all nodes outside the children of `v` give to its count, on its window."""
+    if v < len(tilted.low) and tilted.informs[v]:
+        size = len(messages.masses[v])
+        return down * np.exp(scaled_factor(tilted, v, messages.offset[v], size) - messages.evidence[v])
+    return down
+
+
+@njit(cache=True)
+def _sweep_down(position, plan, tilted, messages, down, direct):
+    """Pass messages down until a pair is too wide to work term by term."""
+    for place in range(position, -1, -1):
+        v = plan.order[place]
+        a, b = plan.left[v], plan.right[v]
+        if a < 0:
+            continue
+        one = messages.masses[a]
+        weights = _weights(tilted, v, messages, down[v])
+        shift = messages.offset[a] - messages.offset[v]
+        if b < 0:
+            down[a] = correlate(weights, np.ones(1), shift, len(one))
+            continue
+        other = messages.masses[b]
+        if min(len(one), len(other)) > direct:
+            return place
+        shift += messages.offset[b]
+        down[a] = correlate(weights, other, shift, len(one))
+        down[b] = correlate(weights, one, shift, len(other))
+    return -1
+
+
+@njit(cache=True)
+def _start_down(masses):
+    down = List.empty_list(MASSES)
+    for v in range(len(masses)):
+        down.append(np.ones(len(masses[v])))
+    return down
+
+
+@njit(cache=True)
+def products(masses, offset, down, n):
+    """Return marginals of the first `n` nodes end to end: starts, offsets, masses."""
+    start = np.zeros(n + 1, np.int64)
+    for v in range(n):
+        start[v + 1] = start[v] + len(masses[v])
+    out = np.empty(start[n])
+    for v in range(n):
+        product = masses[v] * down[v]
+        out[start[v] : start[v + 1]] = product / product.sum()
+    return start, offset[:n].copy(), out
+
+
+def downward(
+    plan: Plan, tilted: Tilted, messages: Messages, roots: Sequence[Reals] = (), direct: int = DIRECT
+) -> List:
+    """Return what all nodes outside a subtree give to its root's count, for every node, on its message's window.
+
+    `roots` holds that of the first nodes, where what is above them was worked out elsewhere.
+    """
+    down = _start_down(messages.masses)
+    for v, weights in enumerate(roots):
+        down[v] = weights
+    above_evidence = above(plan, messages.evidence, np.zeros(1))
+    position = len(plan.order) - 1
+    while True:
+        position = _sweep_down(position, plan, tilted, messages, down, direct)
+        if position < 0:
+            return down
+        v = plan.order[position]
+        a, b = plan.left[v], plan.right[v]
+        weights = _weights(tilted, v, messages, down[v])
+        shift = int(messages.offset[a] + messages.offset[b] - messages.offset[v])
+        one, other = messages.masses[a], messages.masses[b]
+        for child, mine, sibling in ((a, one, other), (b, other, one)):
+            down[child], rounding = _correlate_fast(weights, sibling, shift, len(mine))
+            messages.lost[child] += rounding * np.exp(above_evidence[child])
+        position -= 1
+
+
+def _correlate_fast(weights: Reals, other: Reals, shift: int, size: int) -> tuple[Reals, float]:
+    """Do as `correlate` does, by FFT; also bound each entry's rounding error."""
+    full = fftconvolve(weights, other[::-1])  # entry i + shift + len(other) - 1 is out[i]
+    at = np.arange(size) + shift + len(other) - 1
+    inside = (at >= 0) & (at < len(full))
+    values = np.where(inside, np.maximum(full[np.clip(at, 0, len(full) - 1)], 0.0), 0.0)
+    return values, rounding_error(weights, other)

@@ -1,0 +1,166 @@
+"""A tree cut at one level: the top, whose leaves are that level's nodes, and bundles of the subtrees below.
+
+What a bundle tells the top is one message for each of its roots, and what the top tells a bundle is one for each
+root from above: given a root's count, what is below it and what is not are independent. Tilts and windows are those of
+the whole tree, so messages are the same numbers however it is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.messages.pmf import OPEN, Factors
+from trueup.kernel.messages.solve import Solved
+from trueup.kernel.messages.upward import Tilted, lost_below
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Cut(NamedTuple):
+    """Where a tree of `n` nodes is cut.
+
+    Attributes
+    ----------
+    top
+        Nodes of the top tree.
+    edges
+        (bundles + 1,) bundle `b` holds the nodes `edges[b]:edges[b + 1]` with all below them.
+    leaves
+        (bundles + 1,) of the last level these are the nodes `leaves[b]:leaves[b + 1]`.
+    """
+
+    top: int
+    edges: Integers
+    leaves: Integers
+
+
+class Roots(NamedTuple):
+    """Messages of the roots of a bundle: normalised masses, the counts they start at, fractions left out."""
+
+    masses: list[Reals]
+    offset: Integers
+    lost: Reals
+
+
+def cut_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Cut | None:
+    """Cut where neither the top nor a subtree is large; None where every cut leaves one nearly whole.
+
+    Parameters
+    ----------
+    child_ptr
+        (n + 1,) children of each node, in level order.
+    level_ptr
+        (levels + 1,) nodes of each level.
+    most
+        Nodes of a bundle; it holds more only for the sake of its last subtree.
+
+    Examples
+    --------
+    >>> cut_tree(np.array([1, 3, 5, 7, 7, 7, 7, 7]), np.array([0, 1, 3, 7]), 3)
+    Cut(top=3, edges=array([1, 2, 3]), leaves=array([3, 5, 7]))
+    """
+    sizes = [_subtrees(child_ptr, *ends) for ends in pairwise(level_ptr[1:-1])]
+    largest = [max(top, size.max()) for top, size in zip(level_ptr[2:], sizes)]
+    if 2 * min(largest, default=len(child_ptr)) > len(child_ptr):
+        return None
+    level = int(np.argmin(largest)) + 1
+    before = np.cumsum(sizes[level - 1]) - sizes[level - 1]
+    starts = np.unique(before // most, return_index=True)[1]
+    edges = level_ptr[level] + np.append(starts, len(before))
+    *_, leaves = _levels(child_ptr, edges)
+    return Cut(int(level_ptr[level + 1]), edges, leaves)
+
+
+def subtrees(child_ptr: Integers, first: int, last: int) -> tuple[Integers, Integers]:
+    """Return the nodes of the subtrees of the roots `first:last` in level order, and their own `child_ptr`."""
+    levels = [np.arange(*ends) for ends in _levels(child_ptr, np.array([first, last]))]
+    nodes = np.concatenate(levels)
+    children = np.diff(child_ptr)[nodes]
+    return nodes, np.concatenate([[0], np.cumsum(children)]) + last - first
+
+
+def top_of(child_ptr: Integers, cut: Cut) -> Integers:
+    """Return the `child_ptr` of the top tree."""
+    return np.minimum(child_ptr[: cut.top + 1], cut.top)
+
+
+def take(tilted: Tilted, nodes: Integers) -> Tilted:
+    """Return the factors of some nodes alone, with the tables that they use."""
+    factors, *fields = tilted
+    return Tilted._make((_take_factors(factors, nodes), *(field[nodes] for field in fields)))
+
+
+def roots_of(solved: Solved, count: int) -> Roots:
+    """Return the messages of the first `count` nodes."""
+    messages = solved.messages
+    lost = lost_below(solved.plan, messages)[:count] if solved.dropped < 1 else np.ones(count)
+    return Roots([messages.masses[v] for v in range(count)], messages.offset[:count], lost)
+
+
+def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
+    """Return a top tree with messages from below as the factors of its leaves, which follow the nodes in `tilted`."""
+    k = len(roots.masses)
+    own, *fields = tilted
+    sizes = [len(masses) for masses in roots.masses]
+    with np.errstate(divide="ignore"):
+        logs = [own.log, *map(np.log, roots.masses)]
+    factors = Factors(
+        np.append(own.ptr, own.ptr[-1] + 1 + np.arange(k)),
+        np.append(own.base, roots.offset),
+        np.append(own.table, len(own.open_ended) + np.arange(k)),
+        np.append(own.start, own.start[-1] + np.cumsum(sizes)),
+        np.concatenate(logs),
+        np.append(own.open_ended, np.zeros(k)),
+        np.append(own.lower, np.full(k, -OPEN)),
+        np.append(own.upper, np.full(k, OPEN)),
+    )
+    window = roots.offset, roots.offset + sizes - 1
+    ends = (*window, *window, np.zeros(k), np.zeros(k), np.zeros(k, bool))
+    return Tilted._make((factors, *(np.append(field, end) for field, end in zip(fields, ends))))
+
+
+def spread(start: Integers, sizes: Integers) -> Integers:
+    """Return the positions `start[i]:start[i] + sizes[i]`, one range after the other.
+
+    Examples
+    --------
+    >>> spread(np.array([7, 2]), np.array([1, 3])).tolist()
+    [7, 2, 3, 4]
+    """
+    begin = np.cumsum(sizes) - sizes
+    return np.arange(sizes.sum()) + np.repeat(start - begin, sizes)
+
+
+def _levels(child_ptr: Integers, edges: Integers) -> Iterator[Integers]:
+    """Yield the edges of runs of nodes, of the runs of their children, and so on down."""
+    while edges[0] < edges[-1]:
+        yield edges
+        edges = child_ptr[edges]
+
+
+def _subtrees(child_ptr: Integers, first: int, last: int) -> Integers:
+    """Return how many nodes each of the subtrees of `first:last` has."""
+    return np.sum([np.diff(edges) for edges in _levels(child_ptr, np.arange(first, last + 1))], axis=0)
+
+
+def _take_factors(factors: Factors, nodes: Integers) -> Factors:
+    sizes = np.diff(factors.ptr)[nodes]
+    rows = spread(factors.ptr[nodes], sizes)
+    used, table = np.unique(factors.table[rows], return_inverse=True)
+    lengths = np.diff(factors.start)[used]
+    return Factors(
+        np.concatenate([[0], np.cumsum(sizes)]),
+        factors.base[rows],
+        table,
+        np.concatenate([[0], np.cumsum(lengths)]),
+        factors.log[spread(factors.start[used], lengths)],
+        factors.open_ended[used],
+        factors.lower[nodes],
+        factors.upper[nodes],
+    )

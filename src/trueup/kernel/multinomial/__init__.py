@@ -1,0 +1,1 @@
+"""Modes and draws of multinomial counts with noise on their totals."""

@@ -1,0 +1,236 @@
+"""Modes of multinomial distributions: one vector, many groups, a whole tree from the top.
+
+The rule and its derivation are in `trueup.kernel.apportion`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trueup.errors import DataError, InfeasibleError, SpecError
+from trueup.kernel.multinomial.apportion import (
+    EMPTY,
+    INFEASIBLE,
+    OK,
+    mode,
+    mode_groups,
+    mode_tree,
+    propagate_exact,
+)
+
+Integers = NDArray[np.int64]
+Empty = Literal["error", "uniform"]
+
+LARGEST_COUNT = 2**62
+
+
+def multinomial_mode(weights: ArrayLike, trials: int, *, empty: Empty = "error") -> Integers:
+    """Return the mode of Multinomial(trials, weights / sum(weights)) that Finucan's algorithm returns.
+
+    Parameters
+    ----------
+    weights
+        Nonnegative integers, shape (n,), (counts).
+    trials
+        What the result sums to (counts).
+    empty
+        What to do when every weight is zero and `trials` is not: `"error"`, or `"uniform"`
+        (all cells equally likely).
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        A mode, ties settled as in the published algorithm with the lowest index first.
+
+    Raises
+    ------
+    InfeasibleError
+        All weights are zero and `empty` is `"error"`, or there is no cell for the trials.
+    DataError
+        Negative counts, or counts that sum to more than 2^62.
+
+    Notes
+    -----
+    Wang & Reiter (2021), section 2.2. Exact for all counts; linear in `n`.
+
+    Examples
+    --------
+    >>> multinomial_mode([1, 9], 11)
+    array([ 1, 10])
+    """
+    weights, trials = as_counts(weights, "weights"), as_trials(trials)
+    if not weights.any() and trials:
+        weights = _weights_when_empty(weights, empty)
+    return mode(weights, trials, _sum(weights))
+
+
+def multinomial_mode_groups(
+    weights: ArrayLike, starts: ArrayLike, trials: ArrayLike, *, empty: Empty = "error"
+) -> Integers:
+    """Return the multinomial mode of many groups of cells at once.
+
+    Parameters
+    ----------
+    weights
+        Nonnegative integers, shape (n,), group after group (counts).
+    starts
+        Where groups start, shape (g + 1,): group `h` is `weights[starts[h]:starts[h + 1]]`.
+    trials
+        What each group sums to, shape (g,) (counts).
+    empty
+        As in `multinomial_mode`, for each group.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+
+    Raises
+    ------
+    InfeasibleError, DataError
+        As in `multinomial_mode`; the message says which group.
+
+    Notes
+    -----
+    Wang & Reiter (2021), section 2.2, once per group.
+
+    Examples
+    --------
+    >>> multinomial_mode_groups([1, 9, 5, 5], [0, 2, 4], [11, 4])
+    array([ 1, 10,  2,  2])
+    """
+    weights, trials = as_counts(weights, "weights"), as_counts(trials, "trials")
+    starts = np.asarray(starts, np.int64)
+    counts = np.empty_like(weights)
+    group, status = mode_groups(weights, starts, trials, is_uniform(empty), counts)
+    refuse(status, f"group {group}")
+    return counts
+
+
+def multinomial_mode_tree(
+    child_ptr: ArrayLike,
+    weights: ArrayLike,
+    total: int,
+    *,
+    exact: ArrayLike | None = None,
+    empty: Empty = "error",
+    order: ArrayLike | None = None,
+    label: Callable[[int], str] = "node {}".format,
+) -> Integers:
+    """Return counts on a tree: each parent's count split among its children by a multinomial mode.
+
+    Parameters
+    ----------
+    child_ptr
+        Nodes in level order, children of `v` at `child_ptr[v]:child_ptr[v + 1]`, shape (n + 1,).
+    weights
+        Nonnegative weight of every node within its parent, shape (n,) (counts).
+    total
+        Count of the root (counts); ignored where `exact` fixes it, raised where it falls below
+        the exact counts.
+    exact
+        Counts that are known exactly, -1 elsewhere, shape (n,). A parent never falls below its
+        exact descendants: its mode is taken given these lower bounds.
+    empty
+        As in `multinomial_mode`, for each parent.
+    order
+        (n,) the order in which ties are settled: a permutation that keeps siblings together.
+        By default their own, lowest index first.
+    label
+        How to name a node in an error.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Nonnegative counts; each parent's is the sum of its children's.
+
+    Raises
+    ------
+    InfeasibleError
+        Exact counts that contradict each other; a parent without weights below it.
+    DataError
+        As in `multinomial_mode`.
+
+    Notes
+    -----
+    Wang & Reiter (2021), section 3.2 from step 5 on, applied to each parent from the top.
+
+    Examples
+    --------
+    >>> multinomial_mode_tree([1, 3, 5, 5, 5, 5], [0, 1, 9, 4, 4], 11)
+    array([11,  1, 10,  0,  1])
+    """
+    weights, child_ptr = as_counts(weights, "weights"), np.asarray(child_ptr, np.int64)
+    known = np.full(weights.size, -1, np.int64) if exact is None else np.asarray(exact, np.int64)
+    least, fixed = np.zeros_like(weights), known >= 0
+    refuse_contradiction(propagate_exact(child_ptr, known, least, fixed), label)
+    counts = np.empty_like(weights)
+    counts[0] = least[0] if fixed[0] else max(as_trials(total), least[0])
+    places = np.arange(weights.size) if order is None else np.asarray(order, np.int64)
+    node, status = mode_tree(child_ptr, weights, least, fixed, is_uniform(empty), places, counts)
+    if status != OK:
+        refuse(status, label(node))
+    return counts
+
+
+# --- checks -----------------------------------------------------------------------------------
+
+
+def as_counts(values: ArrayLike, what: str) -> Integers:
+    """Whole nonnegative numbers as int64, or an error."""
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise DataError(f"{what} of type {array.dtype}", needed="whole numbers")
+    if array.size and (array.min() < 0 or array.max() > LARGEST_COUNT):
+        raise DataError(f"{what} out of range", needed="counts from 0 to 2^62")
+    return np.asarray(array, np.int64, order="C")
+
+
+def as_trials(trials: int) -> int:
+    """Check the number of trials."""
+    return int(as_counts(np.asarray(trials), "trials"))
+
+
+def _sum(weights: Integers) -> int:
+    """Exact sum of the weights, which must stay below 2^62."""
+    if float(weights.sum(dtype=np.float64)) > LARGEST_COUNT:
+        raise DataError("weights that sum to more than 2^62", needed="smaller weights")
+    return int(weights.sum())
+
+
+def is_uniform(empty: Empty) -> bool:
+    """Read the policy for groups without any weight."""
+    if empty not in ("error", "uniform"):
+        raise SpecError(f"empty = {empty!r}", needed="'error' or 'uniform'")
+    return empty == "uniform"
+
+
+def _weights_when_empty(weights: Integers, empty: Empty) -> Integers:
+    """Equal weights, if the policy says so."""
+    if not weights.size or not is_uniform(empty):
+        refuse(EMPTY, "the group")
+    return np.ones_like(weights)
+
+
+def refuse_contradiction(node: int, label: Callable[[int], str]) -> None:
+    """Raise if a node (not -1) has an exact count that its descendants contradict."""
+    if node >= 0:
+        refuse(INFEASIBLE, label(node))
+
+
+def refuse(status: int, where: str) -> None:
+    """Turn a kernel's status into an error."""
+    if status == EMPTY:
+        raise InfeasibleError(
+            f"{where} has a positive total and no positive weight among its parts",
+            needed="a rule for splitting such totals",
+            remedy="set empty = 'uniform' to split them evenly",
+        )
+    if status == INFEASIBLE:
+        raise InfeasibleError(
+            f"{where} cannot be the sum of its parts: exact counts contradict each other",
+            remedy="correct the invariants",
+        )

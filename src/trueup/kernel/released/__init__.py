@@ -1,0 +1,1 @@
+"""Laws of true counts behind released counts."""

@@ -1,0 +1,189 @@
+"""Posterior draws of true counts when a multinomial draw from noisy ones was released.
+
+The release is k ~ Multinomial(m, a / sum a) with a_s = max(n_s, 0) (Wang 2020, Algorithm 2) or
+with a_s drawn from the posterior of the count given n_s (Algorithm 1); the tables hold either law. So
+
+    P(k | a)  ~  prod_s a_s^k_s / (sum a)^m  ~  prod_s a_s^k_s  int u^(m-1) e^{-u sum a} du.
+
+Given the auxiliary u ~ Gamma(m, rate sum a) the parts are independent but for the total, and are
+drawn exactly, by the tilted rejection of `trueup.kernel.released_mode`. Alternating the two is a Markov
+chain whose only memory is u: consecutive draws are nearly independent.
+
+Where all a_s are zero and the total was split evenly instead, P(k | a = 0) ~ S^-m. With u drawn from
+Gamma(m, r) in that case, for any rate r, this event has the mass
+
+    (r / S)^m u^(m-1) e^{-r u} prod_s P(a_s = 0 | N_s)
+
+given u, beside the others: one more component, chosen with its exact probability; r = sum max(k_s, 1)
+puts u where it is otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError
+from trueup.kernel.released.tables import Tables, Total, log_total, noisy_mass
+from trueup.kernel.released.true_counts import draw_true
+
+Integers = NDArray[np.int64]
+
+_BURN = 50
+_TRIES = 10**6
+
+
+def gibbs(
+    k: Integers,
+    tables: Tables,
+    total: Total,
+    chains: int,
+    draws: int,
+    rng: np.random.Generator,
+    uniform: bool = False,
+) -> Integers:
+    """Return chains of true counts, (chains, draws, n), from dispersed starts.
+
+    `uniform` tells whether noisy counts that are all zero were split evenly (else nothing was released).
+
+    Raises
+    ------
+    ConvergenceError
+        Fewer than one proposal in a million is accepted.
+    """
+    out = np.empty((chains, draws, k.size), np.int64)
+    for chain in range(chains):
+        scale = np.exp(0.5 * rng.standard_normal() / np.sqrt(k.sum() + 1.0))
+        if not _gibbs(k, tables, total, scale, _BURN, uniform, rng, out[chain]):
+            raise ConvergenceError(
+                "fewer than one proposal in a million is accepted for these released counts"
+            )
+    return out
+
+
+def least_bound(k: Integers, tables: Tables, total: Total) -> float:
+    """Return the log bound on the mass at a typical u, minimised over the tilt: the less, the more is accepted."""
+    u = k.sum() / np.maximum(k, 1).sum()
+    t = _least_tilt(k, tables, total.ceiling, u, tables.tilt.size // 2)
+    return float(_log_bound(k, tables, u, t) + total.ceiling[t])
+
+
+@njit(cache=True)
+def _gibbs(k, tables, total, scale, burn, uniform, rng, out):
+    """Alternate u and (a, N); False if proposals die."""
+    m, weight = k.sum(), 0.0
+    for r in range(k.size):
+        weight += max(k[r], 1)
+    t = tables.tilt.size // 2
+    noisy, true = np.empty(k.size, np.int64), np.empty(k.size, np.int64)
+    u = m / (weight * scale)
+    for iteration in range(-burn, out.shape[0]):
+        t = _least_tilt(k, tables, total.ceiling, u, t)
+        starts, running = _windows(k, tables, t, u)
+        even = _even_share(k, tables, u, t, weight) if uniform else 0.0
+        accepted = False
+        for _ in range(_TRIES):
+            if even > 0.0 and rng.random() < even:
+                noisy[:] = 0
+            else:
+                _draw_noisy(k, tables, t, u, starts, running, rng, noisy)
+            true_sum, noisy_sum = draw_true(tables, t, noisy, rng, true, total.radius >= 0)
+            moved = noisy_sum if total.radius >= 0 else true_sum
+            log = log_total(total, true_sum, noisy_sum, m) - tables.tilt[t] * (moved - m)
+            if np.log(rng.random()) < log - total.ceiling[t]:
+                accepted = True
+                break
+        if not accepted:
+            return False
+        rate = noisy.sum()
+        u = rng.gamma(m, 1.0) / (rate if rate > 0 else weight)
+        if iteration >= 0:
+            out[iteration] = true
+    return True
+
+
+@njit(cache=True)
+def window(k, rate):
+    """Where `a^k e^{-rate a}` has its mass, all but about 1e-17 of it."""
+    centre, spread = k / rate, np.sqrt(k) / rate
+    low = max(int(centre - 9 * spread - 2), 1 if k > 0 else 0)
+    return low, int(centre + 9 * spread + 45 / rate) + 1
+
+
+@njit(cache=True)
+def _log_weight(k, a, u, tilt):
+    """Log of `a^k e^{-u a} e^{tilt (a - k)}`, relative to its value at a = k without the tilt."""
+    if k == 0:
+        return (tilt - u) * a
+    return k * np.log(a / k) + (tilt - u) * (a - k)
+
+
+@njit(cache=True)
+def _least_tilt(k, tables, ceiling, u, t):
+    """Slide the tilt to the least bound on the mass given u."""
+    while tables.tilt[t] > 0.7 * u:
+        t -= 1
+    best = _log_bound(k, tables, u, t) + ceiling[t]
+    for step in (1, -1):
+        while 0 <= t + step < tables.tilt.size and tables.tilt[t + step] < 0.7 * u:
+            bound = _log_bound(k, tables, u, t + step) + ceiling[t + step]
+            if bound >= best:
+                break
+            t, best = t + step, bound
+    return t
+
+
+@njit(cache=True)
+def _log_bound(k, tables, u, t):
+    """Log of the tilted mass given u."""
+    out, tilt = 0.0, tables.tilt[t]
+    for r in range(k.size):
+        low, high = window(k[r], u - tilt)
+        mass = 0.0
+        for a in range(low, high + 1):
+            mass += noisy_mass(tables, t, tables.kind[r], a) * np.exp(_log_weight(k[r], a, u, tilt))
+        out += np.log(mass)
+    return out
+
+
+@njit(cache=True)
+def _even_share(k, tables, u, t, rate):
+    """Probability, under the tilt, of the event that all noisy counts are zero, given u."""
+    m = k.sum()
+    log = m * math.log(rate / k.size) - rate * u - tables.tilt[t] * m
+    for r in range(k.size):
+        log += math.log(noisy_mass(tables, t, tables.kind[r], 0))
+        if k[r] > 0:
+            log += k[r] * (u - math.log(k[r]))
+    odds = math.exp(min(log - _log_bound(k, tables, u, t), 700.0))
+    return odds / (1.0 + odds)
+
+
+@njit(cache=True)
+def _windows(k, tables, t, u):
+    """Cumulative masses of each part's noisy counts given u, end to end."""
+    tilt = tables.tilt[t]
+    starts = np.zeros(k.size + 1, np.int64)
+    for r in range(k.size):
+        low, high = window(k[r], u - tilt)
+        starts[r + 1] = starts[r] + high - low + 1
+    running = np.empty(starts[-1])
+    for r in range(k.size):
+        low, high = window(k[r], u - tilt)
+        mass = 0.0
+        for a in range(low, high + 1):
+            mass += noisy_mass(tables, t, tables.kind[r], a) * np.exp(_log_weight(k[r], a, u, tilt))
+            running[starts[r] + a - low] = mass
+    return starts, running
+
+
+@njit(cache=True)
+def _draw_noisy(k, tables, t, u, starts, running, rng, noisy):
+    """Draw noisy counts given u."""
+    for r in range(k.size):
+        mine = running[starts[r] : starts[r + 1]]
+        low, _ = window(k[r], u - tables.tilt[t])
+        noisy[r] = low + np.searchsorted(mine, rng.random() * mine[-1], side="right")

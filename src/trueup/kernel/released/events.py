@@ -1,0 +1,256 @@
+"""Enter events of a released multinomial mode, with bounds on their posterior mass.
+
+The derivation is in `trueup.kernel.released_mode`.
+"""
+
+# pyright: reportCallIssue=false
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from trueup.errors import InfeasibleError
+from trueup.kernel.multinomial.mode import multinomial_mode
+from trueup.kernel.released.tables import Tables, Total, mass_between
+
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+
+_DROP = 40.0  # events this far (log mass) below the largest are left out, and counted
+
+
+class Events(NamedTuple):
+    """Enter events: part, its noisy count, order of ties (2: drawn), tilt index, log mass bound."""
+
+    part: Integers
+    count: Integers
+    order: Integers
+    tilt: Integers
+    log_mass: Reals
+    left_out: float
+
+
+@njit(cache=True)
+def log_choose(n, r):
+    """Log of the number of ways to choose `r` of `n`."""
+    return math.lgamma(n + 1.0) - math.lgamma(r + 1.0) - math.lgamma(n - r + 1.0)
+
+
+@njit(cache=True, inline="always")
+def interval(k, part, count, order, r):
+    """Noisy counts of part r that go with the event: `k_r <= c a <= k_r + 1` with c = k[part] / count."""
+    p = k[part]
+    if r == part:
+        return count, count
+    low, high = k[r] * count, (k[r] + 1) * count
+    if order == 2:  # who leaves is drawn among those that tie
+        first = -(-low // p) if r < part else low // p + 1
+        return (first if k[r] > 0 else 0), high // p
+    passed = r < part if order == 0 else r > part
+    if passed:  # has entered at c, and has not left
+        return -(-low // p), -(-high // p) - 1
+    first = low // p + 1 if k[r] > 0 else 0
+    return first, high // p
+
+
+@njit(cache=True)
+def log_sum(tables, t, kind, k, low, high):
+    """Log of the sum over noisy counts low..high of tilted masses, relative to `e^{tilt k}`."""
+    mass = mass_between(tables, t, kind, low, high)
+    return np.log(mass) + tables.tilt[t] * (low - k) if mass > 0 else -np.inf
+
+
+@njit(cache=True)
+def _log_event(k, tables, part, count, order, t):
+    """Log of B: the tilted mass of an event."""
+    out = 0.0
+    for r in range(k.size):
+        low, high = interval(k, part, count, order, r)
+        if high < low:
+            return -np.inf
+        out += log_sum(tables, t, tables.kind[r], k[r], low, high)
+        if out == -np.inf:
+            return out
+    return out
+
+
+@njit(cache=True)
+def _log_relaxed(k, tables, c, t):
+    """Upper bound on the log mass of events at multiplier c: intervals one wider at either end."""
+    out = 0.0
+    for r in range(k.size):
+        out += log_sum(tables, t, tables.kind[r], k[r], int(k[r] / c), int((k[r] + 1) / c) + 1)
+    return out
+
+
+@njit(cache=True)
+def _least_tilt(k, tables, ceiling, part, count, order, t):
+    """Slide the tilt, from t, to the least bound (the bound is convex in the tilt)."""
+    best = _log_event(k, tables, part, count, order, t) + ceiling[t]
+    if best == -np.inf:
+        return t, best
+    for step in (1, -1):
+        while 0 <= t + step < tables.tilt.size:
+            bound = _log_event(k, tables, part, count, order, t + step) + ceiling[t + step]
+            if bound >= best:
+                break
+            t, best = t + step, bound
+    return t, best
+
+
+@njit(cache=True)
+def _weigh(k, tables, ceiling, part, count, order):
+    """Bounds of all events, in the order of their multipliers."""
+    tilt, log_mass = np.empty(part.size, np.int64), np.empty(part.size)
+    t = tables.tilt.size // 2
+    for e in range(part.size):
+        tilt[e], log_mass[e] = _least_tilt(k, tables, ceiling, part[e], count[e], order[e], t)
+        if log_mass[e] > -np.inf:
+            t = tilt[e]
+    return tilt, log_mass
+
+
+@njit(cache=True)
+def _scan(k, tables, ceiling, multipliers):
+    """Relaxed bounds, minimised over the tilt, on a grid of multipliers."""
+    out = np.empty(multipliers.size)
+    t = tables.tilt.size // 2
+    for i in range(multipliers.size):
+        out[i] = _log_relaxed(k, tables, multipliers[i], t) + ceiling[t]
+        for step in (1, -1):
+            while 0 <= t + step < tables.tilt.size:
+                bound = _log_relaxed(k, tables, multipliers[i], t + step) + ceiling[t + step]
+                if bound >= out[i]:
+                    break
+                t, out[i] = t + step, bound
+    return out
+
+
+@njit(cache=True)
+def _ties_possible(k, part, count):
+    """Which events can tie with another part's leaving (only these matter in order 1)."""
+    out = np.zeros(part.size, np.bool_)
+    for e in range(part.size):
+        p = k[part[e]]
+        for r in range(k.size):
+            if ((k[r] + 1) * count[e]) % p == 0:
+                out[e] = True
+                break
+    return out
+
+
+def find_events(
+    k: Integers, tables: Tables, total: Total, reach: float, uniform: bool, shuffled: bool = False
+) -> Events:
+    """List the events that carry the posterior, with their bounds.
+
+    Parameters
+    ----------
+    k
+        (n,) released counts, positive sum.
+    tables, total
+        What is known of parts and total.
+    reach
+        How far the noisy counts' sum can be from the released total (counts).
+    uniform
+        Whether noisy counts that are all zero were split evenly (else nothing was released).
+    shuffled
+        Whether a random order of the parts settled ties (else their own).
+
+    Raises
+    ------
+    InfeasibleError
+        No noisy counts can have produced `k`.
+    """
+    part, count, cut = _near_events(k, tables, total.ceiling, reach)
+    order = 2 if shuffled else 0
+    near = _core(k, tables, total.ceiling, part, count, order)
+    cut = (cut[0] or near.start > 0, cut[1] or near.stop < part.size)
+    part, count = part[near], count[near]
+    tied = _ties_possible(k, part, count) & (not shuffled)
+    parts, counts = np.concatenate([part, part[tied]]), np.concatenate([count, count[tied]])
+    orders = np.repeat([order, 1], [part.size, tied.sum()])
+    tilt, log_mass = _weigh(k, tables, total.ceiling, parts, counts, orders)
+    if (chance := log_even(k, shuffled) if uniform else -np.inf) > -np.inf:
+        t, bound = _all_zero(k, tables, total.ceiling)
+        parts, counts = np.append(parts, -1), np.append(counts, 0)
+        orders, tilt = np.append(orders, 0), np.append(tilt, t)
+        log_mass = np.append(log_mass, bound + chance)
+    possible = log_mass > -np.inf
+    if not possible.any():
+        raise _impossible()
+    left_out = _left_out(log_mass[: part.size], cut, log_mass.max())
+    return Events(*(x[possible] for x in (parts, counts, orders, tilt, log_mass)), left_out)
+
+
+def log_even(k: Integers, shuffled: bool) -> float:
+    """Log probability that `k` is how an even split of its total comes out."""
+    if not shuffled:
+        return 0.0 if np.array_equal(multinomial_mode(np.ones_like(k), int(k.sum())), k) else -np.inf
+    if k.max() - k.min() > 1:
+        return -np.inf
+    extra = int(k.sum()) % k.size
+    return -log_choose(k.size, extra)
+
+
+def _impossible() -> InfeasibleError:
+    return InfeasibleError(
+        "no noisy counts have these released counts as their multinomial mode",
+        needed="counts as multinomial-mode released them, and a prior that allows them",
+        remedy="check the method, the laws and the prior",
+    )
+
+
+def _left_out(log_mass: Reals, cut: tuple[bool, bool], top: float) -> float:
+    """Estimate the share of events beyond the ends that were cut off, from those nearest to them.
+
+    Bounds fall off at either end at least as fast as they do over the last twentieth.
+    """
+    near = max(log_mass.size // 20, 1)
+    ends = (log_mass[:near], log_mass[log_mass.size - near :])
+    return float(sum(np.exp(end - top).sum() for end, is_cut in zip(ends, cut) if is_cut))
+
+
+def _near_events(
+    k: Integers, tables: Tables, ceiling: Reals, reach: float
+) -> tuple[Integers, Integers, tuple[bool, bool]]:
+    """Enter events (part, noisy count) by multiplier, where they matter, and which ends were cut off."""
+    m, cells = float(k.sum()), k.size
+    highest = float((k[k > 0] + 1).min())
+    low, high = m / (m + cells + reach), min((m + cells) / max(m - reach, 1.0), highest)
+    grid = np.geomspace(low, high, 201)
+    bound = _scan(k, tables, ceiling, grid)
+    near = np.flatnonzero(bound > bound.max() - _DROP - np.sqrt(cells))
+    if not near.size:
+        raise _impossible()
+    low, high = grid[max(near[0] - 1, 0)], grid[min(near[-1] + 1, grid.size - 1)]
+    active = np.flatnonzero(k > 0)
+    first = np.maximum(np.ceil(k[active] / high), 1).astype(np.int64)
+    sizes = np.maximum(np.floor(k[active] / low).astype(np.int64) - first + 1, 0)
+    part = np.repeat(active, sizes)
+    count = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(first, sizes)
+    by_multiplier = np.argsort(k[part] / count, kind="stable")
+    return part[by_multiplier], count[by_multiplier], (True, bool(high < highest))
+
+
+def _core(k: Integers, tables: Tables, ceiling: Reals, part: Integers, count: Integers, order: int) -> slice:
+    """Narrow the events, in the order of their multipliers, by the bounds of a few hundred of them."""
+    some = np.unique(np.linspace(0, part.size - 1, 400).astype(np.int64))
+    _, bound = _weigh(k, tables, ceiling, part[some], count[some], np.full_like(some, order))
+    near = np.flatnonzero(bound > bound.max() - _DROP)
+    if some.size < 400 or not np.isfinite(bound).any():
+        return slice(0, part.size)
+    return slice(int(some[max(near[0] - 1, 0)]), int(some[min(near[-1] + 1, some.size - 1)]) + 1)
+
+
+def _all_zero(k: Integers, tables: Tables, ceiling: Reals) -> tuple[int, float]:
+    """Bound of the event that every noisy count is zero or less."""
+    bounds = [
+        np.log(tables.total[t, tables.kind, 0]).sum() - tables.tilt[t] * k.sum() + ceiling[t]
+        for t in range(tables.tilt.size)
+    ]
+    return int(np.argmin(bounds)), float(min(bounds))

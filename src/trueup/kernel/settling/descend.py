@@ -1,0 +1,298 @@
+"""Nonnegative, then whole, histograms on a tree: one parent at a time from the top, coarse marginals first.
+
+Given a settled parent, its children's estimates from their subtrees become `t_c = z_c + V_c U^+ (x_p - s)`. They are
+settled along a chain of nested marginals (the total, ..., every cell): for each marginal of the chain the nearest
+nonnegative tables in the metric of the estimates' covariance, given the parent and the coarser marginal, are found
+(`kernel.nearest`) and, if whole numbers are asked for, rounded with all these sums kept (`kernel.transport`).
+
+What becomes of a parent's children depends on nothing but the parent's table, the children's estimates and keys, so
+levels may be settled in pieces and trees in segments.
+
+Settling the total before the cells matters: nonnegativity pushes small cells up, and a total that follows its cells
+is pushed up with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from trueup.kernel.histogram.anova import Component, Marginal, cell_groups, marginalise, refines
+from trueup.kernel.histogram.helmert import sum_rows
+from trueup.kernel.histogram.least_squares import HistogramTree
+from trueup.kernel.settling.lower_bounds import Lower
+from trueup.kernel.settling.nearest import TOLERANCE, Metric
+from trueup.kernel.settling.refine import Coarse, Stage
+from trueup.kernel.settling.transport import hashed
+
+PIECE = 1_000_000  # cells that are settled together
+
+
+def chain(
+    marginals: Sequence[Marginal], detailed: Marginal, exact: Sequence[Marginal] = ()
+) -> list[Marginal]:
+    """Nested marginals to settle, coarsest first: the exact ones, what fits between them, the detailed one.
+
+    A marginal that is not nested with those already chosen is left out: its answers follow from the others'.
+
+    Examples
+    --------
+    >>> from trueup.kernel.histogram.anova import identity, shape, summed
+    >>> total, rows, columns = (summed(2), summed(3)), (identity(2), summed(3)), (summed(2), identity(3))
+    >>> [shape(m) for m in chain([columns, total, rows], (identity(2), identity(3)))]
+    [(1, 1), (2, 1), (2, 3)]
+    """
+    chosen: list[Marginal] = []
+    by_size = sorted(marginals, key=lambda m: np.prod([g.max() + 1 for g in m]))
+    for marginal in [*exact, *by_size, detailed]:
+        nested = all(refines(marginal, other) or refines(other, marginal) for other in chosen)
+        equal = any(refines(marginal, other) and refines(other, marginal) for other in chosen)
+        if nested and not equal:
+            chosen.append(marginal)
+    return sorted(chosen, key=lambda m: np.prod([g.max() + 1 for g in m]))
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Histograms (nodes, n) per level and what it took.
+
+    `residual` is the largest optimality residual of a projection (counts); `misplaced` the units for which rounding
+    found no place (0: every sum is exact); `relaxed` the parents whose coarse marginals could not be settled first;
+    `iterations` the most that a level and stage needed.
+    """
+
+    values: tuple[np.ndarray, ...]
+    residual: float
+    misplaced: int
+    relaxed: int
+    iterations: int
+
+
+def settle(
+    tree: HistogramTree,
+    estimates: Sequence[np.ndarray],
+    chains: Sequence[Sequence[Marginal]],
+    *,
+    required: Sequence[Sequence[Marginal]] = (),
+    nonnegative: bool = True,
+    integer: bool = True,
+    zeros: Sequence[np.ndarray] | None = None,
+    tolerance: float = TOLERANCE,
+    keys: Sequence[np.ndarray] = (),
+    above: np.ndarray | None = None,
+    lower: Sequence[Lower] = (),
+) -> Settled:
+    """Settle every level below its parents.
+
+    Parameters
+    ----------
+    tree : prepared tree
+    estimates : per level (nodes, n), from the subtrees or from everything: given the parent they say the same
+    chains : per level, nested marginals from the coarsest to the detailed histogram, the level's exact ones
+        among them
+    required : per level, the shorter chain (exact marginals, detailed histogram) for parents under which zeros
+        make the longer one impossible
+    nonnegative : keep counts from falling below zero
+    integer : also round, every stage of the chain within its sums
+    zeros : per level, (nodes, n) True where a cell is zero by definition
+    tolerance : of the projections, counts
+    keys : per level (nodes,) uint64, which settle ties of rounding (see `node_keys`); without them the lowest
+        index goes up
+    above : (roots, n) the roots' tables, if these are settled already
+    lower : per level, closed lower bounds whose marginals are in the chains (see `kernel.lower`)
+
+    Examples
+    --------
+    >>> from trueup.kernel.histogram.anova import Domain, identity, summed
+    >>> from trueup.kernel.histogram.spine import Spine
+    >>> total, detailed = (summed(2),), (identity(2),)
+    >>> spine = Spine(np.array([1, 3, 3, 3]))
+    >>> plan = [[(total, 1.0)], [(detailed, 1.0)]]
+    >>> tree = HistogramTree.prepare(Domain.of([total, detailed]), spine, plan)
+    >>> fit = tree.fit([[np.array([[8.0]])], [np.array([[6.0, -1.0], [3.0, 0.0]])]])
+    >>> settle(tree, fit.subtree, [[total, detailed]] * 2).values
+    (array([[8, 0]]), array([[5, 0],
+           [3, 0]]))
+    """
+    how = _How(nonnegative, integer, tolerance)
+    results = [] if above is None else [_Result.given(above)]
+    for level in range(len(results), tree.spine.depth):
+        parents = None if level == 0 else results[-1].x[tree.spine.inner[level - 1]].astype(float)
+        stage = _Level.of(
+            tree,
+            estimates[level],
+            level,
+            parents,
+            keys[level] if keys else None,
+            lower[level] if lower else None,
+        )
+        mask = None if zeros is None or not zeros[level].any() else zeros[level]
+        short = required[level] if required else [chains[level][-1]]
+        pieces = [
+            _with_fallback(
+                stage.of_parents(some), chains[level], short, how, None if mask is None else mask[rows]
+            )
+            for some, rows in stage.pieces()
+        ]
+        results.append(_Result.joined(pieces))
+    return Settled(
+        tuple(r.x for r in results),
+        max(float(r.residual.max()) for r in results),
+        sum(int(r.misplaced.sum()) for r in results),
+        sum(r.relaxed for r in results),
+        max(r.iterations for r in results),
+    )
+
+
+def node_keys(seeds: np.ndarray, level: int, nodes: np.ndarray) -> np.ndarray:
+    """Keys (seeds * nodes,) that settle ties at nodes of a level, by what they are and not by where they stand.
+
+    Examples
+    --------
+    >>> seeds = np.array([5, 7], np.uint64)
+    >>> bool(node_keys(seeds, 1, np.arange(3))[4] == node_keys(seeds[1:], 1, np.array([1]))[0])
+    True
+    """
+    return hashed(hashed(seeds, np.array([level]))[:, None], nodes[None]).ravel()
+
+
+@dataclass(frozen=True)
+class _How:
+    nonnegative: bool
+    integer: bool
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class _Result:
+    x: np.ndarray
+    residual: np.ndarray  # (parents,)
+    misplaced: np.ndarray  # (parents,)
+    iterations: int
+    relaxed: int = 0
+
+    @classmethod
+    def given(cls, x: np.ndarray) -> _Result:
+        """Tables that were settled elsewhere."""
+        return cls(x, np.zeros(1), np.zeros(1, np.int64), 0)
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Result]) -> _Result:
+        """Pieces of a level, one after the other."""
+        x, residual, misplaced = (
+            np.concatenate([getattr(p, name) for p in parts]) for name in ("x", "residual", "misplaced")
+        )
+        return cls(x, residual, misplaced, max(p.iterations for p in parts), sum(p.relaxed for p in parts))
+
+
+def _with_fallback(
+    stage: _Level, chain: Sequence[Marginal], short: Sequence[Marginal], how: _How, zeros: np.ndarray | None
+) -> _Result:
+    """Settle along the chain; parents under which that is impossible along the short one."""
+    result = stage.settle(chain, how, zeros)
+    failed = (result.residual > how.tolerance) | (result.misplaced > 0)
+    if not failed.any() or len(short) == len(chain):
+        return result
+    part, rows = stage.of_parents(np.flatnonzero(failed)), np.repeat(failed, stage.metric.counts)
+    again = part.settle(short, how, None if zeros is None else zeros[rows])
+    result.x[rows] = again.x
+    result.residual[failed], result.misplaced[failed] = again.residual, again.misplaced
+    iterations = max(result.iterations, again.iterations)
+    return _Result(result.x, result.residual, result.misplaced, iterations, int(failed.sum()))
+
+
+@dataclass(frozen=True)
+class _Level:
+    """One level below its settled parents: what is to be settled, and in which metric."""
+
+    metric: Metric
+    estimates: np.ndarray  # (nodes, n)
+    parents: np.ndarray | None  # (parents, n); None at the root
+    keys: np.ndarray | None  # (nodes,) for ties
+    lower: Lower | None
+
+    @classmethod
+    def of(
+        cls,
+        tree: HistogramTree,
+        estimates: np.ndarray,
+        level: int,
+        parents: np.ndarray | None,
+        keys: np.ndarray | None,
+        lower: Lower | None,
+    ) -> _Level:
+        variances = tuple(f.variance for f in tree.filters[level])
+        size = tree.spine.size(level)
+        first = np.arange(size) if level == 0 else tree.spine.firsts[level - 1]
+        metric = Metric(tree.domain, variances, first, size, level > 0)
+        return cls(metric, estimates, parents, keys, lower)
+
+    def pieces(self) -> Iterator[tuple[np.ndarray, slice]]:
+        """Runs of parents whose children have few cells in all, and their rows."""
+        last = np.append(self.metric.first, self.metric.rows)
+        cells = last * self.estimates.shape[1]
+        start = 0
+        while start < last.size - 1:
+            stop = max(int(np.searchsorted(cells, cells[start] + PIECE, "right")) - 1, start + 1)
+            yield np.arange(start, stop), slice(last[start], last[stop])
+            start = stop
+
+    def of_parents(self, keep: np.ndarray) -> _Level:
+        """The same for some of the parents (their positions) only."""
+        metric, rows = self.metric.of_parents(keep)
+        parents = None if self.parents is None else self.parents[keep]
+        keys = None if self.keys is None else self.keys[rows]
+        lower = None if self.lower is None else self.lower.at(rows)
+        return _Level(metric, self.estimates[rows], parents, keys, lower)
+
+    @cached_property
+    def target(self) -> np.ndarray:
+        """Least squares (nodes, n) given the settled parents."""
+        return self.estimates if self.parents is None else self.metric.tie(self.estimates, self.parents)
+
+    def settle(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
+        """Walk down the chain."""
+        parents = np.zeros(self.metric.counts.size, np.int64)
+        worst, misplaced, iterations = np.zeros(parents.size), parents, 0
+        coarse, x = None, np.zeros(0)
+        for marginal in chain:
+            mask = None if zeros is None else marginalise(~zeros, marginal) == 0
+            stage = self._stage(marginal, coarse and Coarse.of(marginal, *coarse), mask)
+            least = None if self.lower is None else self.lower.of(marginal)
+            if least is not None:
+                stage = stage.above(least)
+            x, residual, steps = stage.tables, parents, 0
+            if how.nonnegative:
+                x, residual, steps = stage.nearest(how.tolerance)
+            if how.integer:
+                x, missing = stage.rounded(x)
+                misplaced = misplaced + missing
+            if least is not None:
+                x = x + least
+            coarse = (marginal, x)
+            worst, iterations = np.maximum(worst, residual), max(iterations, steps)
+        return _Result(x, worst, misplaced, iterations)
+
+    def _stage(self, marginal: Marginal, coarse: Coarse | None, zeros: np.ndarray | None) -> Stage:
+        """The marginal's tables and metric, given the coarser marginal and the parents."""
+        domain = self.metric.domain.coarsened(marginal)
+        variances = tuple(self._marginal_variance(marginal, c) for c in domain.components)
+        groups = cell_groups(marginal)
+        tables = sum_rows(self.target, groups, int(groups.max()) + 1)
+        if coarse is not None:
+            variances, tables = coarse.given(domain, variances, tables)
+        metric = Metric(domain, variances, self.metric.first, self.metric.rows, self.metric.tied)
+        sums = None if self.parents is None else marginalise(self.parents, marginal)
+        if sums is not None:
+            tables = metric.tie(tables, sums)
+        return Stage(metric, tables, sums, coarse, zeros, self.keys)
+
+    def _marginal_variance(self, marginal: Marginal, component: Component) -> np.ndarray:
+        """Covariance of a marginal's component: `M V M'` on the same contrasts."""
+        components = self.metric.domain.components
+        fine = next(i for i, c in enumerate(components) if c.contrast == component.contrast)
+        matrix = self.metric.domain.matrix(marginal, components[fine])
+        return matrix @ self.metric.variances[fine] @ matrix.T

@@ -1,0 +1,251 @@
+"""Nearest nonnegative histograms under every parent of a level, in the metric of their covariance.
+
+    minimise  sum_c (x_c - t_c)' V_c^+ (x_c - t_c)   over   sum_c x_c = x_p,  x_c >= 0
+
+for the children c of every parent p at once, where the targets t_c obey the sums already. With `l` the multipliers of
+`x >= 0` the tables are `x(l) = t + W l`, W the covariance of the children given their sum, and the dual is
+`min 1/2 l'Wl + t'l, l >= 0`. W is applied by the fast transform of `anova.Domain`, its largest eigenvalue on child c
+is at most that of V_c, and the accelerated projected gradient with restarts converges at a rate set by the ratio of
+the components' variances (tens, not thousands). Every iterate obeys the sums, and whatever V_c holds fixed; what is
+left at the end, a negative count or a gap in complementarity, is reported. A parent's tables are projected by
+themselves, in cache, and end when they have converged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import njit
+
+from trueup.kernel.histogram.anova import Domain
+from trueup.kernel.histogram.helmert import backward, forward
+from trueup.kernel.histogram.least_squares import product, pseudo_inverse
+
+TOLERANCE = 1e-6  # counts
+ITERATIONS = 10_000
+BATCH = 8  # iterations between two looks at whether they may end
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Covariances (children or 1, D, D) of every component of a domain.
+
+    `first` says where each parent's children start among the rows; `tied` whether they must keep their sum (the
+    root has no parent).
+    """
+
+    domain: Domain
+    variances: tuple[np.ndarray, ...]
+    first: np.ndarray
+    rows: int
+    tied: bool = True
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Number of children of every parent."""
+        return np.diff(np.append(self.first, self.rows))
+
+    def sums(self, x: np.ndarray) -> np.ndarray:
+        """Sum rows over every parent's children; one row stands for all."""
+        if x.shape[0] == 1 and self.rows > 1:
+            return self.counts.reshape(-1, *(1,) * (x.ndim - 1)) * x
+        return np.add.reduceat(x, self.first, axis=0)
+
+    @cached_property
+    def inverse(self) -> tuple[np.ndarray, ...]:
+        """`U^+`, U the sum of the children's covariances, of every parent and component."""
+        return tuple(pseudo_inverse(self.sums(v)) for v in self.variances)
+
+    def largest(self) -> np.ndarray:
+        """Largest eigenvalue of every child's covariance, over all components."""
+        tops = [v[:, 0, 0] if v.shape[-1] == 1 else np.linalg.eigvalsh(v)[:, -1] for v in self.variances]
+        return np.max([np.broadcast_to(t, self.rows) for t in tops], axis=0)
+
+    @property
+    def components(self) -> np.ndarray:
+        """Per component: where its coefficients start, their shape, and where its covariances start in a flat row."""
+        parts = self.domain.components
+        at = np.cumsum([0] + [c.dense**2 for c in parts[:-1]])
+        return np.array([(c.start, c.dense, c.columns, a) for c, a in zip(parts, at, strict=True)])
+
+    def tie(self, tables: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """Move tables, nearest first, until the children of every parent sum to `sums`."""
+        gap = self.domain.forward(sums - self.sums(tables))
+        moved = np.empty_like(tables)
+        for component, v, inverse in zip(self.domain.components, self.variances, self.inverse, strict=True):
+            price = np.repeat(product(inverse, component.view(gap)), self.counts, axis=0)
+            component.view(moved)[...] = product(v, price)
+        return tables + self.domain.backward(moved)
+
+    def of_parents(self, keep: np.ndarray) -> tuple[Metric, np.ndarray]:
+        """The same for some of the parents (their positions) only, and which rows theirs are."""
+        counts = self.counts[keep]
+        first = np.cumsum(counts) - counts
+        rows = np.repeat(self.first[keep] - first, counts) + np.arange(counts.sum())
+        return self._of(rows, first), rows
+
+    def of_rows(self, keep: np.ndarray) -> tuple[Metric, np.ndarray]:
+        """The same for some of the rows (their positions) only, and which parents still have any."""
+        owner = np.repeat(np.arange(self.first.size), self.counts)[keep]
+        parents, first = np.unique(owner, return_index=True)
+        return self._of(keep, first), parents
+
+    def _of(self, rows: np.ndarray, first: np.ndarray) -> Metric:
+        parts = tuple(v if v.shape[0] == 1 else v[rows] for v in self.variances)
+        return Metric(self.domain, parts, first, rows.size, self.tied)
+
+
+@njit(cache=True)
+def _weigh(w, v, components, place, result):
+    """Multiply one histogram's coefficients, where `kernel.lift` leaves them, by its covariances (flat, D x D each)."""
+    for c in range(components.shape[0]):
+        start, dense, columns, at = components[c]
+        if dense == 1:
+            for q in range(start, start + columns):
+                result[place[q]] = v[at] * w[place[q]]
+            continue
+        for q in range(columns):
+            for i in range(dense):
+                total = 0.0
+                for j in range(dense):
+                    total += v[at + i * dense + j] * w[place[start + j * columns + q]]
+                result[place[start + i * columns + q]] = total
+
+
+@njit(cache=True)
+def _change(multipliers, v, inverse, tied, components, layout, x, scratch):
+    """`x = W l`: the change of a parent's tables (children, n) that multipliers of their cells make."""
+    axes, codes, pointer, place = layout
+    total, price, run = scratch
+    total[:] = 0.0
+    for c in range(x.shape[0]):
+        price[:] = multipliers[c]
+        forward(price, axes, codes, pointer, run)
+        _weigh(price, v[c % v.shape[0]], components, place, x[c])
+        for k in range(total.size):
+            total[k] += x[c, k]
+    if tied:
+        _weigh(total, inverse, components, place, price)
+    for c in range(x.shape[0]):
+        if tied:
+            _weigh(price, v[c % v.shape[0]], components, place, total)
+            for k in range(total.size):
+                x[c, k] -= total[k]
+        backward(x[c], axes, codes, pointer, run)
+
+
+@njit(cache=True)
+def _residual(x, multipliers, held, largest):
+    """Largest negative count, or positive one whose multiplier is positive too (in counts)."""
+    worst = 0.0
+    for c in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            gap = x[c, k] if held[c, k] else min(x[c, k], multipliers[c, k] * largest[c])
+            worst = max(worst, abs(gap))
+    return worst
+
+
+@njit(cache=True)
+def _project(tables, held, v, inverse, tied, largest, components, layout, tolerance, limit, x):
+    """Accelerated projected gradient on the multipliers of one parent's children; returns residual and iterations."""
+    children, n = tables.shape
+    multipliers, before = np.zeros((children, n)), np.zeros((children, n))
+    x[:] = tables
+    x_before, scratch = tables.copy(), (np.empty(n), np.empty(n), np.empty(n))
+    momentum, residual = 1.0, _residual(x, multipliers, held, largest)
+    iteration = 0
+    while residual > tolerance and iteration < limit:
+        following = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
+        ahead = (momentum - 1.0) / following
+        uphill = 0.0
+        for c in range(children):
+            step = 1.0 / largest[c] if largest[c] > 0.0 else 0.0
+            for k in range(n):
+                old, y = multipliers[c, k], x[c, k]
+                point = y + ahead * (y - x_before[c, k])
+                new = old + ahead * (old - before[c, k]) - step * point
+                if new < 0.0 and not held[c, k]:
+                    new = 0.0
+                uphill += point * (new - old)
+                before[c, k], x_before[c, k], multipliers[c, k] = old, y, new
+        momentum = 1.0 if uphill > 0.0 else following
+        _change(multipliers, v, inverse, tied, components, layout, x, scratch)
+        for c in range(children):
+            for k in range(n):
+                x[c, k] += tables[c, k]
+        iteration += 1
+        if iteration % BATCH == 0:
+            residual = _residual(x, multipliers, held, largest)
+    return residual, iteration
+
+
+@njit(cache=True)
+def _project_all(tables, held, first, v, inverses, tied, largest, components, layout, tolerance, limit, x):
+    """Every parent by itself: what becomes of its children depends on no other."""
+    residuals, iterations = np.zeros(first.size - 1), 0
+    for p in range(first.size - 1):
+        rows = slice(first[p], first[p + 1])
+        own = v if v.shape[0] == 1 else v[rows]
+        residuals[p], steps = _project(
+            tables[rows],
+            held[rows],
+            own,
+            inverses[p],
+            tied,
+            largest[rows],
+            components,
+            layout,
+            tolerance,
+            limit,
+            x[rows],
+        )
+        iterations = max(iterations, steps)
+    return residuals, iterations
+
+
+def nearest_nonnegative(
+    metric: Metric, tables: np.ndarray, zeros: np.ndarray | None = None, tolerance: float = TOLERANCE
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Nearest tables without negative cells, under every parent by itself.
+
+    Parameters
+    ----------
+    metric : covariances of the children, and which children share a parent
+    tables : (rows, n) the tables to project; they obey the equalities already
+    zeros : (rows, n) True where a cell is zero by definition
+    tolerance : counts
+
+    Returns
+    -------
+    (rows, n) tables; every parent's optimality residual in counts (a negative cell, or a positive one whose
+    multiplier is positive too; above `tolerance` if no table obeys the equalities); the most iterations
+
+    Notes
+    -----
+    Accelerated projected gradient (Beck & Teboulle 2009) with adaptive restart (O'Donoghue & Candes 2015).
+    """
+    result = np.empty(tables.shape)
+    residuals, iterations = _project_all(
+        np.ascontiguousarray(tables, dtype=float),
+        np.zeros(tables.shape, np.bool_) if zeros is None else zeros,
+        np.append(metric.first, metric.rows),
+        flat(metric.variances),
+        flat(metric.inverse) + np.zeros((metric.counts.size, 1)),
+        metric.tied,
+        metric.largest(),
+        metric.components,
+        metric.domain.layout,
+        tolerance,
+        ITERATIONS,
+        result,
+    )
+    return result, residuals, iterations
+
+
+def flat(blocks: Sequence[np.ndarray]) -> np.ndarray:
+    """Blocks (rows or 1, D, D) of all components side by side: (rows or 1, all their entries)."""
+    rows = max(len(b) for b in blocks)
+    return np.concatenate([np.broadcast_to(b.reshape(len(b), -1), (rows, b[0].size)) for b in blocks], axis=1)

@@ -1,0 +1,153 @@
+"""One stage of settling: tables of a marginal under their settled parents, given a coarser marginal of theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trueup.kernel.histogram.anova import Domain, Marginal, cell_groups, marginalise, relative, spread
+from trueup.kernel.histogram.least_squares import condition
+from trueup.kernel.settling.nearest import ITERATIONS, Metric, nearest_nonnegative
+from trueup.kernel.settling.nearest_sparse import MOST, nearest_of_few
+from trueup.kernel.settling.transport import nudges, round_children
+
+WORTH = 100  # cells of a table from which a look at its open cells alone pays
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """A coarser marginal that was settled before: as a marginal of the stage's tables, and its counts."""
+
+    marginal: Marginal
+    counts: np.ndarray  # (rows, families)
+
+    @classmethod
+    def of(cls, marginal: Marginal, coarse: Marginal, counts: np.ndarray) -> Coarse:
+        """From two marginals of the same histograms."""
+        return cls(relative(marginal, coarse), counts)
+
+    def given(
+        self, domain: Domain, variances: tuple[np.ndarray, ...], tables: np.ndarray
+    ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """Condition tables and their covariances on it."""
+        coefficients, narrowed = domain.forward(tables), list(variances)
+        own = domain.coarsened(self.marginal)
+        known = {c.contrast: c.view(part) for part in [own.forward(self.counts)] for c in own.components}
+        for i, component in enumerate(domain.components):
+            if domain.informs(self.marginal, component):
+                rows = domain.matrix(self.marginal, component)
+                gain, narrowed[i] = condition(variances[i], rows)
+                part = component.view(coefficients)
+                part[...] = part + gain @ (known[component.contrast] - rows @ part)
+        return tuple(narrowed), domain.backward(coefficients)
+
+    def determined(self, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows no family of which has a choice, and what all rows would be if their families had none."""
+        open_cells = (~held).astype(np.int64)
+        choice = marginalise(open_cells, self.marginal)
+        known = ((choice == 1) | (self.counts == 0)).all(axis=1)
+        return known, np.where(held, 0.0, spread(self.counts, self.marginal))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Tables (rows, m) that obey the sums, and what they must keep.
+
+    `sums` (parents, m) are the parents' tables, None at the root; `zeros` cells that are zero by definition; `keys`
+    (rows,) settle ties of rounding.
+    """
+
+    metric: Metric
+    tables: np.ndarray
+    sums: np.ndarray | None
+    coarse: Coarse | None
+    zeros: np.ndarray | None
+    keys: np.ndarray | None
+
+    def above(self, least: np.ndarray) -> Stage:
+        """The same with bounds (rows, m) taken off the tables and all their sums."""
+        sums = None if self.sums is None else self.sums - self.metric.sums(least)
+        coarse = self.coarse
+        if coarse is not None:
+            coarse = Coarse(coarse.marginal, coarse.counts - marginalise(least, coarse.marginal))
+        return replace(self, tables=self.tables - least, sums=sums, coarse=coarse)
+
+    @property
+    def held(self) -> np.ndarray | None:
+        """Cells that can only be zero: by definition, or since a sum that they belong to is zero."""
+        empty = [] if self.zeros is None else [self.zeros]
+        if self.sums is not None:
+            empty.append(np.repeat(self.sums == 0, self.metric.counts, axis=0))
+        if self.coarse is not None:
+            empty.append(spread(self.coarse.counts == 0, self.coarse.marginal))
+        return np.logical_or.reduce(empty) if empty else None
+
+    def nearest(self, tolerance: float) -> tuple[np.ndarray, np.ndarray, int]:
+        """Nearest nonnegative tables, every parent's residual, and the most iterations."""
+        held = self.held
+        if held is None or self.coarse is None:
+            found = nearest_nonnegative(self.metric, self.tables, held, tolerance)
+        else:
+            found = self._after_the_forced(self.coarse, held, tolerance)
+        x = np.maximum(found[0], 0.0)
+        return x if held is None else np.where(held, 0.0, x), *found[1:]
+
+    def _after_the_forced(
+        self, coarse: Coarse, held: np.ndarray, tolerance: float
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Most lowest places are so small that, once their coarse counts are settled, nothing is left to choose: such
+        rows are set aside, and what they take is taken off their parents."""
+        known, forced = coarse.determined(held)
+        x, rest, steps = np.where(known[:, None], forced, 0.0), np.flatnonzero(~known), 0
+        left = None if self.sums is None else self.sums - self.metric.sums(x)
+        # Where no row is left, what the sums miss.
+        residual = np.zeros(self.metric.counts.size) if left is None else np.abs(left).max(axis=1)
+        if rest.size:
+            metric, parents = self.metric.of_rows(rest)
+            stage = self._part(metric, rest, None if left is None else left[parents])
+            x[rest], residual[parents], steps = stage._by_size(held[rest], tolerance)
+        return x, residual, steps
+
+    def _part(self, metric: Metric, rows: np.ndarray, sums: np.ndarray | None) -> Stage:
+        coarse = self.coarse and Coarse(self.coarse.marginal, self.coarse.counts[rows])
+        return Stage(metric, self.tables[rows], sums, coarse, None, None)
+
+    def _of_parents(self, keep: np.ndarray) -> tuple[Stage, np.ndarray]:
+        metric, rows = self.metric.of_parents(np.flatnonzero(keep))
+        return self._part(metric, rows, None if self.sums is None else self.sums[keep]), rows
+
+    def _by_size(self, held: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray, int]:
+        """Dense systems for parents whose children have few open cells, the fast transform for others."""
+        few = np.maximum.reduceat((~held).sum(axis=1), self.metric.first) <= min(MOST, held.shape[1] // 4)
+        few &= held.shape[1] >= WORTH
+        x, residual, steps = np.empty(held.shape), np.full(few.size, np.inf), 0
+        if few.any():
+            stage, rows = self._of_parents(few)
+            x[rows], residual[few], steps = stage._of_few(held[rows], tolerance)
+        if (many := np.isinf(residual)).any():
+            stage, rows = self._of_parents(many)
+            tables = stage.tables if stage.sums is None else stage.metric.tie(stage.tables, stage.sums)
+            x[rows], residual[many], more = nearest_nonnegative(stage.metric, tables, held[rows], tolerance)
+            steps = max(steps, more)
+        return x, residual, steps
+
+    def _of_few(self, held: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray, int]:
+        assert self.coarse is not None
+        families, counts = cell_groups(self.coarse.marginal), self.coarse.counts
+        return nearest_of_few(
+            self.metric, self.tables, held, families, counts, self.sums, tolerance, ITERATIONS
+        )
+
+    def rounded(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Whole tables that keep the sums, and for every parent the units that found no place."""
+        first = np.append(self.metric.first, self.metric.rows)
+        more = {
+            "column_sums": None if self.sums is None else np.rint(self.sums),
+            "allowed": None if self.zeros is None else ~self.zeros,
+            "nudge": None if self.keys is None else nudges(self.keys, x.shape[1]),
+        }
+        if self.coarse is None:
+            return round_children(x, first, **more)
+        family = cell_groups(self.coarse.marginal)
+        return round_children(x, first, family=family, row_sums=self.coarse.counts, **more)

@@ -1,0 +1,1 @@
+"""Diagnostics of draws, moments of streams, intervals of ratios."""

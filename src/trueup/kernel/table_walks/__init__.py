@@ -1,0 +1,1 @@
+"""Steps of Markov chains over tables with given sums."""

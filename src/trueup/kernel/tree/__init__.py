@@ -1,0 +1,1 @@
+"""Counts on a tree: least squares, nonnegative, whole, from the top."""

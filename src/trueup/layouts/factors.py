@@ -1,0 +1,157 @@
+"""Collect likelihoods, priors and bounds into the factor tables of the tree kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError
+from trueup.kernel.messages.pmf import Factors
+from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson, Prior
+from trueup.noise.law import Law
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+WIDEST = 1 << 24
+"""Most entries of one table (counts)."""
+
+
+class FactorTable:
+    """Grows factor by factor; equal laws and priors share one table.
+
+    Parameters
+    ----------
+    lower, upper
+        `(nodes,)` hard bounds.
+
+    Examples
+    --------
+    >>> from trueup.noise import law_named
+    >>> table = FactorTable(np.zeros(2, np.int64), np.full(2, 9))
+    >>> law = law_named("discrete-laplace")("1")
+    >>> table.add_law(law, np.array([1]), np.array([4]), depth=10.0)
+    >>> factors = table.build()
+    >>> factors.base.tolist(), factors.ptr.tolist(), len(factors.log)
+    ([-6], [0, 0, 1], 21)
+    """
+
+    def __init__(self, lower: Integers, upper: Integers) -> None:
+        self._lower, self._upper = lower.copy(), upper.copy()
+        self._known: dict[Hashable, tuple[int, int]] = {}
+        self._logs: list[Reals] = []
+        self._open: list[float] = []
+        self._rows: list[tuple[Integers, Integers, int]] = []
+
+    def add_law(self, law: Law, nodes: Integers, values: Integers, depth: float) -> None:
+        """Measure nodes under a law of noise, down to `depth` nats below its peak."""
+        reach = self._table(law, lambda: _law_table(law, depth), open_ended=float(np.isinf(_support(law))))
+        self._rows.append((nodes, values - reach, self._known[law][0]))
+
+    def add_prior(self, prior: Prior, leaves: Integers, depth: float) -> None:
+        """Add a prior on the finest cells, or on their total."""
+        match prior:
+            case Flat():
+                return
+            case Bounded():
+                self._upper[leaves] = np.minimum(self._upper[leaves], prior.upper)
+            case Masses():
+                self.add_masses("masses", prior.logpmf(np.arange(len(prior.masses))), leaves)
+            case FlatTotal():
+                self._add_flat_total(prior, leaves)
+            case Poisson() | NegativeBinomial():
+                prior.refuse_other_than(len(leaves))
+                for cell, leaf in enumerate(leaves):
+                    self._add_cell(prior.at(cell), leaf, depth)
+        self._lower[leaves] = np.maximum(self._lower[leaves], 0)
+
+    def add_masses(self, key: Hashable, log: Reals, nodes: Integers) -> None:
+        """Multiply by a table of log masses at 0, 1, ..., and zero elsewhere; equal keys share it."""
+        self._table(key, lambda: (log, 0), open_ended=0.0)
+        self._rows.append((nodes, np.zeros(len(nodes), np.int64), self._known[key][0]))
+
+    def build(self) -> Factors:
+        """Return the tables in the kernels' layout."""
+        n = len(self._lower)
+        none = np.zeros(0, np.int64)
+        nodes = np.concatenate([row[0] for row in self._rows] or [none])
+        order = np.argsort(nodes, kind="stable")
+        base = np.concatenate([row[1] for row in self._rows] or [none])
+        table = np.concatenate([np.full(len(row[0]), row[2]) for row in self._rows] or [none])
+        sizes = [len(log) for log in self._logs]
+        return Factors(
+            np.concatenate([[0], np.cumsum(np.bincount(nodes, minlength=n))]).astype(np.int64),
+            base[order].astype(np.int64),
+            table[order].astype(np.int64),
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.concatenate(self._logs or [np.zeros(0)]),
+            np.array(self._open, dtype=float),
+            self._lower,
+            self._upper,
+        )
+
+    def _table(self, key: Hashable, make: Callable[[], tuple[Reals, int]], open_ended: float) -> int:
+        """Store a table once; return how far left of its origin it starts."""
+        if key not in self._known:
+            log, reach = make()
+            self._known[key] = (len(self._logs), reach)
+            self._logs.append(log)
+            self._open.append(open_ended)
+        return self._known[key][1]
+
+    def _add_cell(self, prior: Poisson | NegativeBinomial, leaf: int, depth: float) -> None:
+        bend = min(_one_size(prior), 1.0)
+        start = -self._table(prior, lambda: _prior_table(prior, depth), open_ended=bend)
+        self._rows.append((np.array([leaf]), np.array([start]), self._known[prior][0]))
+
+    def _add_flat_total(self, prior: FlatTotal, leaves: Integers) -> None:
+        cells = int(np.sum(self._upper[leaves] > 0))
+        totals = np.arange(prior.upper + 1)
+        root = np.zeros(1, np.int64)
+        self._upper[0] = min(self._upper[0], prior.upper)
+        self.add_masses("total", prior.log_total(totals, max(cells, 1)), root)
+        if prior.split == "multinomial":
+            for leaf, share in zip(leaves, prior.shares(len(leaves))):
+                self.add_masses(("part", share), prior.log_part(totals, share), np.array([leaf]))
+
+
+def _one_size(prior: Poisson | NegativeBinomial) -> float:
+    """Size of a negative binomial; infinite for Poisson."""
+    return float(prior.size) if isinstance(prior, NegativeBinomial) else np.inf  # pyright: ignore[reportArgumentType]
+
+
+def _support(law: Law) -> float:
+    """Largest possible draw of a law (counts); infinite for most."""
+    return float(getattr(law, "support", (-np.inf, np.inf))[1])
+
+
+def _law_table(law: Law, depth: float) -> tuple[Reals, int]:
+    """Log mass at `-reach..reach`, reaching `depth` nats below the peak."""
+    reach = 1
+    peak = float(law.logpmf(0))
+    while reach < _support(law) and peak - float(law.logpmf(reach)) < depth:
+        reach *= 2
+        if reach > WIDEST:
+            raise DataError(
+                f"the noise of law '{law.name}' is wider than {WIDEST:,} counts", needed="a larger budget"
+            )
+    low = reach // 2
+    while reach - low > 1:
+        middle = (low + reach) // 2
+        low, reach = (middle, reach) if peak - float(law.logpmf(middle)) < depth else (low, middle)
+    reach = int(min(reach, _support(law)))
+    return np.asarray(law.logpmf(np.arange(-reach, reach + 1))), reach
+
+
+def _prior_table(prior: Poisson | NegativeBinomial, depth: float) -> tuple[Reals, int]:
+    """Log mass of a unimodal prior where it is within `depth` nats of its peak; minus its first count."""
+    top = int(np.max(prior.mean)) + 1
+    peak = float(np.max(prior.logpmf(np.arange(min(top, WIDEST) + 1))))
+    last = top + 1
+    while peak - float(prior.logpmf(last)) < depth and last < WIDEST:
+        last *= 2
+    log = prior.logpmf(np.arange(last + 1))
+    inside = np.flatnonzero(log >= peak - depth)
+    first, last = int(inside[0]), int(inside[-1])
+    return log[first : last + 1], -first

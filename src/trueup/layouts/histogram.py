@@ -1,0 +1,311 @@
+"""What the methods for crossing margins share: measurements laid out on a tree of histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.histogram.anova import Domain, Marginal, cell_groups, refines
+from trueup.kernel.histogram.fuse_zeros import Fold
+from trueup.kernel.histogram.least_squares import Estimates, HistogramTree, determines
+from trueup.kernel.histogram.spine import Spine
+from trueup.kernel.histogram.structural_zeros import close, restrict
+from trueup.kernel.settling.descend import Settled, chain, node_keys, settle
+from trueup.kernel.settling.lower_bounds import Lower, close_bounds
+from trueup.layouts.histogram_bounds import bounded_marginals, level_bounds, refuse_impossible_bounds
+from trueup.layouts.linear import LinearProblem
+from trueup.layouts.span import OF_HISTOGRAMS, refuse_wide_levels
+from trueup.model.cells import Cells, Margin, detailed
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured, split
+
+CONFLICT = 1e-6  # an invariant missed by more than this share of the largest is contradicted by another
+UNSETTLED = 1e-3  # a projection off by more than this (counts) has not been solved
+FUSED_CODES = 64  # structural zeros are folded away while no fused axis is larger
+CONFLICT_CELLS = 50_000  # above this, the conflict is located but not narrowed down to single rows
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramProblem:
+    """Histograms on a hierarchy: what is measured where, prepared for least squares.
+
+    Attributes
+    ----------
+    constraints, headers
+        What must hold and what was measured.
+    tree
+        Least squares, prepared.
+    zeros
+        Per level, `(places, histogram cells)`: which are zero by definition.
+    inherited
+        Per level, invariants of deeper levels that are repeated there (empty unless asked for).
+    fold
+        How structural zeros were taken out of the histograms beforehand, where that was possible.
+    lower
+        Per level, lower bounds with those of the places below added up (empty if there are none).
+    """
+
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+    tree: HistogramTree
+    zeros: tuple[NDArray[np.bool_], ...]
+    inherited: tuple[tuple[Margin, ...], ...]
+    fold: Fold
+    lower: tuple[Lower, ...]
+
+    @property
+    def cells(self) -> Cells:
+        """The finest cells."""
+        return self.constraints.cells
+
+    def answers(self, values: NDArray) -> list[list[NDArray]]:
+        """Lay values `(b, q)` out: per level and planned marginal, `(b * places, groups)`, row after row."""
+        parts = split(values, self.headers, self.cells)
+        table = []
+        for level, name in enumerate(self.cells.tree.levels):
+            own = [(h.margin, p) for h, p in zip(self.headers, parts, strict=True) if h.margin.level == name]
+            own += [(m, self._summed(m, parts, level)) for m in self.inherited[level]]
+            places = len(values) * self.cells.tree.sizes[level]
+            table.append([self._folded(m, np.asarray(p, float).reshape(places, -1)) for m, p in own])
+        return table
+
+    def _folded(self, margin: Margin, answers: NDArray) -> NDArray:
+        if self.fold.trivial:
+            return answers
+        return answers[:, self.fold.columns(self.cells.marginal(margin.attributes))]
+
+    def _summed(self, margin: Margin, parts: Sequence[NDArray], level: int) -> NDArray:
+        """A deeper invariant `(b, ...)`, summed over the places of a level."""
+        at = next(i for i, h in enumerate(self.headers) if h.exact and h.margin == margin)
+        place = self.cells.tree.ancestors(self.cells.tree.level(margin.level), level)
+        values = np.asarray(parts[at], float).reshape(len(parts[at]), place.size, -1)
+        first = np.searchsorted(place, np.arange(self.cells.tree.sizes[level]))
+        return np.add.reduceat(values, first, axis=1)
+
+    def tiled(self, copies: int) -> HistogramProblem:
+        """The same problem for several rows of values at once."""
+        zeros = tuple(np.tile(mask, (copies, 1)) for mask in self.zeros)
+        lower = tuple(part.at(np.tile(np.arange(len(part.tables[0])), copies)) for part in self.lower)
+        return replace(self, tree=self.tree.tiled(copies), zeros=zeros, lower=lower) if copies > 1 else self
+
+    def least_squares(self, values: NDArray) -> tuple[Estimates, float]:
+        """Estimates of values `(b, q)`, structural zeros held; and what is left on the zeros (counts).
+
+        For b other than 1 the problem must be `tiled`.
+        """
+        self._refuse_excluded(values)
+        fit = self.tree.fit(self.answers(values))
+        self._refuse_contradiction(fit, values)
+        if not self.zeros:
+            return fit, 0.0
+        held, left = restrict(self.tree, fit, self.zeros)
+        if left > CONFLICT * max(1.0, float(np.abs(values).max(initial=0))):
+            raise self.conflict(values) or InfeasibleError(
+                "structural zeros and invariants contradict each other", remedy="correct one of them"
+            )
+        return held, left
+
+    def settle(
+        self, fit: Estimates, chains: Sequence[Sequence[Marginal]], seeds: NDArray, *, integer: bool
+    ) -> Settled:
+        """Settle every level from the top along its chain."""
+        spine = self.tree.spine
+        return settle(
+            self.tree,
+            fit.subtree,
+            chains,
+            required=[self.chain(level, ()) for level in range(spine.depth)],
+            nonnegative=self.constraints.nonnegative,
+            integer=integer,
+            zeros=self.zeros or None,
+            keys=[
+                node_keys(seeds, level, np.arange(spine.size(level) // seeds.size))
+                for level in range(spine.depth)
+            ],
+            lower=self.lower,
+        )
+
+    def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:
+        """Nested marginals to settle at a level: the exact and bounded ones there or below, then what fits of `wanted`."""
+        exact = [m for plan in self.tree.plan[level:] for m, variance in plan if variance == 0]
+        bounded = self.lower[0].marginals if self.lower else ()
+        return chain(wanted, self.fold.marginal(detailed(self.cells)), [*exact, *bounded])
+
+    def marginal(self, attributes: Sequence[str]) -> Marginal:
+        """The marginal of the (folded) histograms by the named attributes and recodes."""
+        return self.fold.marginal(self.cells.marginal(attributes))
+
+    def conflict(self, values: NDArray) -> InfeasibleError | None:
+        """Name invariants that cannot hold together in some row of values `(b, q)`, if there are any."""
+        if self.cells.n > CONFLICT_CELLS:
+            return None
+        linear = LinearProblem(self.constraints, self.headers)
+        return next((error for row in values if (error := linear.conflict(row))), None)
+
+    def _refuse_excluded(self, values: NDArray) -> None:
+        """Refuse an invariant that is not zero on cells none of which can occur."""
+        if self.fold.trivial:
+            return
+        parts = split(values, self.headers, self.cells)
+        for header, part in zip(self.headers, parts, strict=True):
+            marginal = self.cells.marginal(header.margin.attributes)
+            table = part.reshape(-1, int(cell_groups(marginal).max()) + 1)
+            if header.exact and np.delete(table, self.fold.columns(marginal), axis=1).any():
+                raise self.conflict(values) or InfeasibleError(
+                    f"structural zeros contradict the invariant '{header.margin}'",
+                    remedy="correct one of them",
+                )
+
+    def _refuse_contradiction(self, fit: Estimates, values: NDArray) -> None:
+        miss, level, place = fit.conflict
+        if miss <= CONFLICT * max(1.0, float(np.abs(values).max(initial=0))):
+            return
+        name = self.cells.tree.levels[level]
+        label = self.cells.tree.label(name, place % self.cells.tree.sizes[level])
+        raise self.conflict(values) or InfeasibleError(
+            f"the invariants of '{label}' and of places above or below it contradict each other",
+            remedy="correct one of them",
+        )
+
+
+def refuses_on_histogram(constraints: Constraints) -> str | None:
+    """What the histogram kernels cannot keep."""
+    if any(b.upper is not None for b in constraints.bounds):
+        return "it keeps no upper bounds on crossing margins"
+    if constraints.bounds and not constraints.nonnegative:
+        return "it keeps lower bounds on nonnegative counts only"
+    margins = (*constraints.invariants, *(b.margin for b in constraints.bounds))
+    tables = [constraints.cells.marginal(m.attributes) for m in margins]
+    for margin, mine in zip(margins, tables, strict=True):
+        if not all(refines(mine, other) or refines(other, mine) for other in tables):
+            return f"its invariants and bounds must be nested, and '{margin}' crosses another"
+    return None
+
+
+def histogram_problem(
+    constraints: Constraints, headers: Sequence[Measured], *, upward: bool = True, folded: bool = False
+) -> HistogramProblem:
+    """Lay constraints and headers out on the tree of places.
+
+    Parameters
+    ----------
+    upward
+        Let every place learn from the places below it. If not, only invariants below are repeated above.
+    folded
+        Take structural zeros out beforehand by fusing axes, if the fused axes stay small enough.
+
+    Raises
+    ------
+    SpecError
+        If a measured margin is incomplete, or a level's histograms are not determined.
+    """
+    cells, levels = constraints.cells, constraints.cells.tree.levels
+    inherited = tuple(_inherited(cells, headers, level) if not upward else () for level in range(len(levels)))
+    fold = small_fold(constraints) if folded else None
+    fold = fold or Fold.of(cells.shape[1:])
+    plan = level_plans(constraints, headers, fold)
+    plan = [
+        [*p, *((fold.marginal(cells.marginal(m.attributes)), 0.0) for m in more)]
+        for p, more in zip(plan, inherited)
+    ]
+    domain = domain_of(cells, fold, plan)
+    for level in range(len(levels)) if not upward else [len(levels) - 1]:
+        refuse_undetermined(domain, plan[level], cells, levels[level])
+    tree = HistogramTree.prepare(domain, Spine(cells.tree.child_ptr), plan, upward=upward)
+    zeros = _zeros(constraints, tree.spine) if fold.trivial else ()
+    refuse_impossible_bounds(constraints, fold)
+    marginals = bounded_marginals(constraints, fold)
+    own = [level_bounds(constraints, fold, marginals, level) for level in levels] if marginals else []
+    lower = close_bounds(tree.spine, marginals, own) if marginals else ()
+    return HistogramProblem(constraints, tuple(headers), tree, zeros, inherited, fold, lower)
+
+
+def small_fold(constraints: Constraints) -> Fold | None:
+    """The fold of the structural zeros; None if it fuses too many codes for dense blocks."""
+    cells = constraints.cells
+    fold = Fold.of(cells.shape[1:], [cells.where(zero)[0] for zero in constraints.zeros])
+    fused = [len(codes) for axes, codes in zip(fold.parts, fold.codes, strict=True) if len(axes) > 1]
+    return fold if max(fused, default=0) <= FUSED_CODES else None
+
+
+def level_plans(
+    constraints: Constraints, headers: Sequence[Measured], fold: Fold
+) -> list[list[tuple[Marginal, float]]]:
+    """For every level the measured marginals of the folded histograms, and the variances of their noise.
+
+    Raises
+    ------
+    SpecError
+        If only some groups of a margin were measured, or widths of noise on one level differ too far.
+    """
+    refuse_wide_levels(headers, OF_HISTOGRAMS)
+    cells = constraints.cells
+    if part := next((h for h in headers if h.groups is not None), None):
+        raise SpecError(
+            f"only some groups of '{part.margin}' were measured",
+            remedy="use the method 'general-projection' or 'general-integer'",
+        )
+    return [
+        [
+            (fold.marginal(cells.marginal(h.margin.attributes)), float(h.law.variance))
+            for h in headers
+            if h.margin.level == name
+        ]
+        for name in cells.tree.levels
+    ]
+
+
+def domain_of(cells: Cells, fold: Fold, plan: Sequence[Sequence[tuple[Marginal, float]]]) -> Domain:
+    """The basis in which all planned marginals are block diagonal."""
+    return Domain.of([fold.marginal(detailed(cells)), *(m for part in plan for m, _ in part)])
+
+
+def _inherited(cells: Cells, headers: Sequence[Measured], level: int) -> tuple[Margin, ...]:
+    """Invariants of deeper levels."""
+    return tuple(h.margin for h in headers if h.exact and cells.tree.level(h.margin.level) > level)
+
+
+def refuse_undetermined(domain: Domain, plan, cells: Cells, level: str) -> None:
+    """Raise SpecError if a level's measurements do not determine its histograms."""
+    if not determines(domain, plan):
+        margin = Margin(level, tuple(a.name for a in cells.attributes))
+        raise SpecError(
+            f"the measurements at level '{level}' do not determine its histograms cell by cell",
+            needed=f"'{margin}' measured, however noisily, or margins that determine it",
+            remedy=f"give a query on '{margin}' a budget",
+        )
+
+
+def _zeros(constraints: Constraints, spine: Spine) -> tuple[NDArray[np.bool_], ...]:
+    mask = constraints.zero_cells.reshape(spine.size(spine.depth - 1), -1)
+    if not mask.any():
+        return ()
+    above = [np.zeros((spine.size(level), mask.shape[1]), bool) for level in range(spine.depth - 1)]
+    return close(spine, [*above, mask])
+
+
+def standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray]:
+    """Standard errors (counts) of the least-squares estimates, for every measured margin and every level's total."""
+    cells, tree = problem.cells, problem.tree
+    margins = (
+        {Margin(level) for level in cells.tree.levels} | {h.margin for h in problem.headers} | {cells.finest}
+    )
+    return {
+        m: _spread(
+            problem,
+            m,
+            np.sqrt(tree.margin_variances(cells.tree.level(m.level), problem.marginal(m.attributes))),
+        )
+        for m in sorted(margins, key=str)
+    }
+
+
+def _spread(problem: HistogramProblem, margin: Margin, errors: NDArray) -> NDArray:
+    """Errors of a folded table in the table itself: none where nothing can occur."""
+    full = np.zeros((len(errors), problem.cells.size(margin) // len(errors)))
+    full[:, problem.fold.columns(problem.cells.marginal(margin.attributes))] = errors
+    return full.ravel()

@@ -1,0 +1,74 @@
+"""Lower bounds on marginals of histograms, level by level, for `kernel.lower`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import InfeasibleError
+from trueup.kernel.histogram.anova import Marginal, marginalise, refines, shape
+from trueup.kernel.histogram.fuse_zeros import Fold
+from trueup.kernel.settling.descend import chain
+from trueup.model.cells import Cells
+from trueup.model.constraints import Bound, Constraints
+
+
+def bounded_marginals(constraints: Constraints, fold: Fold) -> list[Marginal]:
+    """The marginals of the (folded) histograms that have lower bounds, coarse to fine."""
+    cells = constraints.cells
+    found = [fold.marginal(cells.marginal(b.margin.attributes)) for b in constraints.bounds]
+    return chain((), found[-1], found[:-1]) if found else []
+
+
+def level_bounds(
+    constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str
+) -> list[NDArray[np.int64]]:
+    """A level's own lower bounds for every bounded marginal; zero where there is none.
+
+    `(places, groups)`, or `(1, groups)` if they are the same at every place.
+    """
+    tables = [np.zeros((1, int(np.prod(shape(m)))), np.int64) for m in marginals]
+    for bound in constraints.bounds:
+        mine = constraints.cells.marginal(bound.margin.attributes)
+        at = next(i for i, m in enumerate(marginals) if _same(m, fold.marginal(mine)))
+        if bound.margin.level == level:
+            least = _least(constraints.cells, bound)[:, fold.columns(mine)]
+            tables[at] = np.maximum(tables[at], least)
+    return tables
+
+
+def refuse_impossible_bounds(constraints: Constraints, fold: Fold) -> None:
+    """Refuse bounds that ask for counts where structural zeros allow none.
+
+    Raises
+    ------
+    InfeasibleError
+        Naming the bound's margin.
+    """
+    for bound in constraints.bounds:
+        mine = constraints.cells.marginal(bound.margin.attributes)
+        _refuse_impossible(bound, _least(constraints.cells, bound), fold.columns(mine))
+
+
+def _least(cells: Cells, bound: Bound) -> NDArray[np.int64]:
+    inside = (
+        marginalise(cells.where(dict(bound.where)).reshape(1, -1), cells.marginal(bound.margin.attributes))
+        > 0
+    )
+    lower = np.maximum(0 if bound.lower is None else bound.lower, 0)
+    least = np.ceil(lower.reshape(-1, inside.size) if lower.ndim else lower).astype(np.int64)
+    return np.where(inside, least, 0)
+
+
+def _same(one: Marginal, other: Marginal) -> bool:
+    return refines(one, other) and refines(other, one)
+
+
+def _refuse_impossible(bound: Bound, least: NDArray, possible: NDArray[np.int64]) -> None:
+    if np.delete(least, possible, axis=1).any():
+        raise InfeasibleError(
+            f"the bound on '{bound.margin}' asks for counts where structural zeros allow none",
+            remedy="correct one of them",
+        )

@@ -1,0 +1,99 @@
+"""Any constraints at all, written as rows: what the methods for general constraints share, and conflicts in labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy  # its parts load when first used
+from numpy.typing import NDArray
+
+from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.polyhedron import Polyhedron
+from trueup.kernel.linear.programs import Answer
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured, split
+from trueup.model.linear_system import Block, contradiction, margin_rows, polyhedron, rule_blocks
+from trueup.model.nested import canonical
+
+
+@dataclass(frozen=True, eq=False)
+class LinearProblem:
+    """A reconciliation problem on `n` cells as rows of a polyhedron and measured sums.
+
+    Attributes
+    ----------
+    constraints, headers
+        What must hold and what was measured.
+    """
+
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+
+    @property
+    def cells(self) -> Cells:
+        """The finest cells."""
+        return self.constraints.cells
+
+    def sums(self, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
+        """The 0/1 matrix (groups, n) of a margin."""
+        return margin_rows(self.cells, margin, groups)
+
+    @cached_property
+    def fit_matrix(self) -> scipy.sparse.csr_array:
+        """All noisy measured sums, one a row."""
+        rows = [self.sums(h.margin, h.groups) for h in self.headers if not h.exact]
+        return scipy.sparse.csr_array(
+            scipy.sparse.vstack([scipy.sparse.csr_array((0, self.cells.n)), *rows], format="csr")
+        )
+
+    def fit(self, values: NDArray) -> Fit:
+        """The measured sums of one row of values `(q,)`, weighted by 1 / variance relative to the widest noise."""
+        pairs = [(h, v) for h, v in zip(self.headers, self._split(values), strict=True) if not h.exact]
+        measured = np.concatenate([np.zeros(0), *(v for _, v in pairs)])
+        weights = np.concatenate([np.zeros(0), *(np.full(len(v), 1 / h.law.variance) for h, v in pairs)])
+        return Fit(self.fit_matrix, measured, weights).relative()
+
+    def polyhedron(self, values: NDArray) -> Polyhedron:
+        """The constraints, with the exact values of one row `(q,)`."""
+        return polyhedron(self.constraints, self._blocks(values))[0]
+
+    def conflict(self, values: NDArray, *, integer: bool = False) -> InfeasibleError | None:
+        """Name rows that cannot hold together, no more than needed; None if all can."""
+        return contradiction(*polyhedron(self.constraints, self._blocks(values)), integer=integer)
+
+    def refused(self, answer: Answer, values: NDArray, *, integer: bool = False) -> Answer:
+        """The answer, unless it is none because the constraints exclude each other: then an error that says so."""
+        if answer.status != "solved" and (error := self.conflict(values, integer=integer)):
+            raise error
+        return answer
+
+    def _split(self, values: NDArray) -> list[NDArray]:
+        return split(values, self.headers, self.cells) if self.headers else []
+
+    def _blocks(self, values: NDArray) -> Iterator[Block]:
+        """The rows of the invariants with their values, then those of all other rules."""
+        for header, part in zip(self.headers, self._split(values), strict=True):
+            if header.exact:
+                groups = range(self.cells.size(header.margin)) if header.groups is None else header.groups
+                names = [f"the invariant '{self.cells.margin_label(header.margin, int(g))}'" for g in groups]
+                sides = part.astype(float)
+                yield Block(self.sums(header.margin, header.groups), sides, sides, names, equal=True)
+        yield from rule_blocks(self.constraints)
+
+
+def refuse_unmeasured(problem: LinearProblem) -> None:
+    """Refuse finest cells that nothing speaks of alone: their counts would be made up."""
+    finest = problem.cells.finest
+    covered = [
+        h for h in problem.headers if canonical(problem.cells, h.margin) == finest and h.groups is None
+    ]
+    if not covered:
+        raise SpecError(
+            f"the finest cells '{finest}' are not measured, so nothing says how to split the counts above them",
+            remedy=f"give a query on '{finest}' a budget, or drop the last level or attribute",
+        )

@@ -1,0 +1,256 @@
+"""One sum released by a multinomial method: from laws of noise to the tables that its posterior needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.kernel.released.redrawn import tabulate_redrawn
+from trueup.kernel.released.tables import Tables, Total, tabulate, tilts
+from trueup.model.prior import FLAT, CountPrior, Flat
+from trueup.noise import DiscreteLaplace
+from trueup.noise.sums import Table, convolved
+
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+
+LEFT_OUT = 1e-18
+"""Mass of a law beyond its table."""
+WIDEST = 2**16
+"""Largest half width of a table (counts)."""
+
+WIDEST_DRAWN = 2**11
+"""Largest half width of a table of counts drawn from a posterior (counts), twice that of the noise."""
+
+LARGEST = 2**31
+"""Released counts stay below it, so that products of two of them fit 64 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedSum:
+    """One total and its parts, released by a multinomial method.
+
+    Attributes
+    ----------
+    counts
+        (n,) released parts.
+    laws, total_law
+        Laws of the noise that was added to each part and to the total before the release; the
+        total's is None where it was not measured, and the release took the noisy parts' sum.
+    total
+        How the release estimated the total.
+    prior, prior_total
+        Priors on each part, and on the total with all ways to split it equally likely. At most
+        one of them is not flat.
+    empty
+        What the release did where all noisy parts were zero.
+    algorithm
+        2: total and weights are the noisy counts, negative ones taken as zero. 1: they are draws
+        from the posteriors of the counts given the noisy ones (Wang 2020; for multinomial draws).
+    ties
+        How the mode settled ties: in the order of the parts (`first`) or a random one (`shuffled`).
+    """
+
+    counts: Integers
+    laws: Sequence
+    total_law: Any  # a discrete law; None where the total was not measured
+    total: Literal["independent", "summed"] = "independent"
+    prior: CountPrior = FLAT
+    prior_total: CountPrior = FLAT
+    empty: Literal["error", "uniform"] = "uniform"
+    algorithm: Literal[1, 2] = 2
+    ties: Literal["first", "shuffled"] = "first"
+
+    def __post_init__(self) -> None:
+        if self.counts.size and not 0 <= self.counts.min() <= self.counts.max() < LARGEST:
+            raise SpecError("released counts out of range", needed="counts from 0 to 2^31")
+        if not isinstance(self.prior, Flat) and not isinstance(self.prior_total, Flat):
+            raise SpecError("priors on both the parts and the total", needed="one of them")
+        refuse_laws(set(self.laws), self.algorithm)
+        refuse_laws({self.total_law} - {None}, 2)
+
+    @property
+    def trials(self) -> int:
+        """The released total."""
+        return int(self.counts.sum())
+
+    @property
+    def summed(self) -> bool:
+        """Whether the released total rests on the noisy parts as well as on its own noisy count."""
+        return self.total_law is not None and self.total == "summed" and self.total_law.variance > 0
+
+    @property
+    def redrawn(self) -> bool:
+        """Whether the released total was drawn given the sum of the noisy parts."""
+        return self.algorithm == 1 and (self.total_law is None or self.summed)
+
+    @property
+    def kinds(self) -> tuple[list, Integers]:
+        """Distinct laws of the parts, and which one each part has."""
+        distinct = list(dict.fromkeys(self.laws))
+        return distinct, np.array([distinct.index(law) for law in self.laws])
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the sum of the parts' noise, and of what a draw adds (counts)."""
+        twice = 2 if self.algorithm == 1 else 1
+        return float(np.sqrt(twice * sum(law.variance for law in self.laws) + 0.25))
+
+    def sum_of_noise(self, distance: int) -> Table:
+        """Log masses of the sum of the parts' noise, right in relative terms out to `distance` (counts)."""
+        distinct, kind = self.kinds
+        return convolved({((law, 0),): int(n) for law, n in zip(distinct, np.bincount(kind))}, distance)
+
+    @property
+    def reach(self) -> float:
+        """How far the noisy parts' sum may be from the released total (counts)."""
+        slowest = max(self.width(law) for law in self.every_law())
+        return 2 * (12 * self.spread + slowest)
+
+    def width(self, law) -> int:
+        """How far a count and what was drawn of it may be apart (counts)."""
+        return half_width(law) * (2 if self.algorithm == 1 else 1)
+
+    def radius(self) -> int:
+        """How far the released total can be from the noisy parts' sum; -1 where it is not bound to it."""
+        if self.total_law is None:
+            return 0
+        if not self.summed:
+            return -1
+        distinct, _ = self.kinds
+        if not all(isinstance(law, DiscreteLaplace) for law in (self.total_law, *distinct)):
+            raise SpecError("a summed total with other laws than discrete-laplace", needed="discrete-laplace")
+        if self.total_law.epsilon >= min(law.epsilon for law in distinct):
+            return -1  # the law of the sum is nowhere steeper than the total's: the mode is n itself
+        far = 64
+        while True:
+            # the released total given n far above n*: the mode of log p(n - N) + log p(n* - N)
+            log = self.sum_of_noise(far).at(np.arange(far)) + float(self.total_law.epsilon) * np.arange(far)
+            plateau = np.flatnonzero(log >= log.max() - 1e-9)
+            if plateau[-1] < far - 1:
+                return int(plateau[(plateau.size - 1) // 2])
+            far *= 2
+
+    def tables(self, *, on_sum: bool) -> Tables:
+        """Tilted masses of the parts."""
+        distinct, kind = self.kinds
+        prior, largest = self._prior_masses()
+        tilt = self.tilts()
+        if self.algorithm == 2:
+            pmfs = [law.pmf(np.arange(half_width(law) + 1)) for law in distinct]
+            return tabulate(pmfs, kind, tilt, prior, largest, on_sum)
+        width = max(self.width(law) for law in distinct)
+        far, true, drawn = 3 * width, np.arange(2 * width + 1), np.arange(width + 1)
+        pmfs = [redrawn(law, np.array([far]), far + drawn)[0] for law in distinct]
+        edge = [redrawn(law, true, drawn).T for law in distinct]
+        return tabulate(pmfs, kind, tilt, prior, largest, on_sum, edge)
+
+    def tables_of_noisy(self, tilt: Reals, lean: Reals) -> Tables:
+        """Tilted masses of the parts, with their noisy counts in play (`redrawn`)."""
+        distinct, kind = self.kinds
+        pmfs = [law.pmf(np.arange(half_width(law) + 1)) for law in distinct]
+        return tabulate_redrawn(pmfs, kind, tilt, *self._prior_masses(), lean)
+
+    def tilts(self) -> Reals:
+        """Tilts to choose from, per count."""
+        slowest = min(
+            -(law.logpmf(half_width(law)) - law.logpmf(half_width(law) - 1)) for law in self._slopes()
+        )
+        return tilts(self.spread, float(slowest))
+
+    def _prior_masses(self) -> tuple[Reals | None, int]:
+        """Masses of the prior of each part, None if flat, and the largest weight that can be asked for."""
+        if isinstance(self.prior, Flat):
+            return None, 0
+        window = self.prior.window()
+        assert window is not None
+        high = max(window[1], int(self.counts.max() + self.reach))
+        return np.exp(self.prior.logpmf(np.arange(high + 1))), high + max(map(self.width, self.kinds[0]))
+
+    def _slopes(self) -> list:
+        return [law for law in self.every_law() if half_width(law) > 1]
+
+    def every_law(self) -> list:
+        """Distinct laws of the parts and the total."""
+        return [*self.kinds[0], *([self.total_law] if self.total_law else [])]
+
+    def likelihood(self, tilt: Reals, radius: int) -> Total:
+        """Likelihood, and prior, of the true total."""
+        m, law = self.trials, self.total_law
+        width = int(self.reach) + max(radius, 0)
+        low = max(m - width, 0)
+        counts = np.arange(low, m + width + 1)
+        rows = np.ones((4, counts.size))
+        if law is not None:
+            below, above = law.cdf(m - counts), law.cdf(counts - m)  # n <= m, and n >= m by symmetry
+            rows[:3] = law.pmf(m - counts), above, below
+            if self.algorithm == 1 and law.variance > 0:
+                rows[0] = redrawn(law, counts, np.array([m]))[:, 0]
+        with np.errstate(divide="ignore"):
+            log = np.log(rows[:1] if radius < 0 else rows)
+        log = log + self.log_prior_of_split(counts)
+        on_total = (log[0] - np.multiply.outer(tilt, counts - m)).max(axis=1)
+        ceiling = on_total if radius < 0 else log.max() + np.abs(tilt) * radius
+        return Total(log, low, radius, ceiling)
+
+    def log_prior_of_split(self, total: Integers) -> Reals:
+        """Log prior of one way to split a total, all being equally likely; 0 if it is flat."""
+        from scipy.special import gammaln
+
+        log, n = self.prior_total.logpmf(total), len(self.laws)
+        if isinstance(self.prior_total, Flat):
+            return log
+        return log - (gammaln(total + n) - gammaln(total + 1.0) - gammaln(n))
+
+
+def refuse_laws(laws: Iterable, algorithm: int) -> None:
+    """Refuse laws that are not on the integers, or too wide for tables."""
+    widest = WIDEST if algorithm == 2 else WIDEST_DRAWN // 2
+    for law in laws:
+        if not law.discrete:
+            raise SpecError(f"law '{law.name}' is continuous", needed="a law on the integers")
+        if not law.reach(LEFT_OUT) <= widest:
+            raise SpecError(
+                f"noise of law '{law.name}' reaches too far to tabulate", needed=f"at most {widest} counts"
+            )
+
+
+def half_width(law) -> int:
+    """Half width of a law's table."""
+    return int(law.reach(LEFT_OUT)) + 1
+
+
+def redrawn(law, true: Integers, drawn: Integers) -> Reals:
+    """Mass of a draw from the posterior of a count given its noisy version, given the count itself.
+
+    Parameters
+    ----------
+    true, drawn
+        `(t,)` true counts and `(a,)` draws, of 0 or more.
+
+    Returns
+    -------
+    ndarray, shape (t, a)
+        `sum_n p(n - N) p(a - n) / P(noise <= n)`: under a flat prior on 0, 1, ... the posterior of
+        a count given n is the law about n, cut off below zero.
+
+    Notes
+    -----
+    Wang (2020), equation (5) and section 3.1.1, step 4.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> mass = redrawn(DiscreteLaplace(Fraction(2)), np.arange(2), np.arange(40))
+    >>> mass.sum(axis=1).round(9).tolist()
+    [1.0, 1.0]
+    """
+    width = half_width(law)
+    noisy = np.arange(min(true[0], drawn[0]) - width, max(true[-1], drawn[-1]) + width + 1)
+    given = law.pmf(noisy[None, :] - true[:, None])
+    return given @ (law.pmf(drawn[None, :] - noisy[:, None]) / law.cdf(noisy)[:, None])

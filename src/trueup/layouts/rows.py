@@ -1,0 +1,263 @@
+"""Constraints, measurements and a prior as factors on rows: the posterior's density on integer tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy  # its parts load when first used
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.kernel.table_walks.rows import HIGH, LOW, Rows
+from trueup.layouts.linear import LinearProblem
+from trueup.model.header import split
+from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson, Prior
+from trueup.noise.law import Law
+from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
+from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+from trueup.noise.laws.gaussian import Gaussian
+from trueup.noise.laws.laplace import Laplace
+from trueup.noise.laws.truncated_geometric import TruncatedGeometric
+
+Reals = NDArray[np.float64]
+SLACK = 1e-6
+"""How far (counts) a row may be from its bound: rules with fractions are sums of rounded terms."""
+
+_FORMS: dict[type, Any] = {
+    DiscreteLaplace: lambda law: (float(law.epsilon), 0.0, np.inf),
+    Laplace: lambda law: (float(1 / law.scale), 0.0, np.inf),
+    TruncatedGeometric: lambda law: (float(law.epsilon), 0.0, float(law.bound)),
+    DiscreteGaussian: lambda law: (0.0, float(1 / (2 * law.sigma2)), np.inf),
+    Gaussian: lambda law: (0.0, float(1 / (2 * law.sigma2)), np.inf),
+}
+"""Slope, curvature and reach of every law's log density."""
+
+
+def form(law: Law) -> tuple[float, float, float] | None:
+    """Return slope, curvature and reach of a law's log density, None if it has another form.
+
+    Examples
+    --------
+    >>> form(DiscreteLaplace("1/2"))
+    (0.5, 0.0, inf)
+    """
+    return next((of(law) for kind, of in _FORMS.items() if isinstance(law, kind)), None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Rows of one kind: a sparse matrix `(r, n)` and what stands in each column of `Rows`, a number or `(r,)`."""
+
+    matrix: Any
+    centre: Any = 0.0
+    slope: Any = 0.0
+    curve: Any = 0.0
+    reach: Any = np.inf
+    low: Any = -np.inf
+    high: Any = np.inf
+    gamma: tuple[Any, Any, Any, Any] = (0.0, 0.0, 0.0, 0.0)
+    tabled: bool = False
+
+    def column(self, name: str) -> NDArray:
+        """One of the columns, in full."""
+        return np.broadcast_to(np.asarray(getattr(self, name), float), self.matrix.shape[:1])
+
+    @property
+    def factors(self) -> Reals:
+        """All columns `(r, 11)`, in the order of `Rows.factors`."""
+        first = (self.column(name) for name in ("centre", "slope", "curve", "reach", "low", "high"))
+        gamma = (np.broadcast_to(part, self.matrix.shape[:1]) for part in self.gamma)
+        return np.column_stack([*first, *gamma, self.column("tabled")]).astype(float)
+
+
+@dataclass(frozen=True, eq=False)
+class RowProblem:
+    """The posterior of one row of measured values, as factors on rows.
+
+    Attributes
+    ----------
+    noisy
+        One block for each noisy measurement.
+    held
+        Rows of two or more cells that must lie between bounds.
+    prior
+        Blocks of the prior.
+    box
+        Bounds `(2, n)` of the cells, minus and plus infinity where open.
+    table
+        Log masses of a prior given by its masses.
+    """
+
+    noisy: tuple[_Block, ...]
+    held: _Block
+    prior: tuple[_Block, ...]
+    box: Reals
+    table: Reals
+
+    @classmethod
+    def of(cls, problem: LinearProblem, values: NDArray, prior: Prior) -> RowProblem:
+        """Write everything that is known as rows.
+
+        Raises
+        ------
+        SpecError
+            If the prior is for another number of cells.
+        """
+        held, box = _held(problem, values)
+        blocks, table, box = _prior(prior, box)
+        return cls(_noisy(problem, values), held, blocks, box, table)
+
+    @property
+    def n(self) -> int:
+        """Number of cells."""
+        return self.box.shape[1]
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The factors in the kernels' layout."""
+        blocks = (*self.noisy, self.held, *self.prior)
+        matrix = scipy.sparse.vstack([b.matrix for b in blocks], format="csc")
+        factors = np.vstack([b.factors for b in blocks])
+        factors[:, LOW] -= SLACK
+        factors[:, HIGH] += SLACK
+        index = (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data.astype(float))
+        return Rows(*index, factors, self.table)
+
+    @cached_property
+    def fixed(self) -> NDArray[np.bool_]:
+        """Which rows are exact."""
+        return self.rows.factors[:, HIGH] - self.rows.factors[:, LOW] <= 2 * SLACK
+
+    @cached_property
+    def limits(self) -> tuple[Any, Reals, Reals]:
+        """Every row that has hard bounds, those of a law with bounded noise included: matrix, low, high."""
+        walls = [
+            _walls(block)
+            for block in self.noisy
+            if np.isfinite(np.min(block.column("reach"), initial=np.inf))
+        ]
+        blocks = (
+            self.held,
+            *walls,
+            *(b for b in self.prior if np.isfinite(np.min(b.column("high"), initial=np.inf))),
+        )
+        matrix = scipy.sparse.csr_array(scipy.sparse.vstack([b.matrix for b in blocks], format="csr"))
+        low, high = (
+            np.concatenate([b.column(name) for b in blocks]).astype(float) for name in ("low", "high")
+        )
+        return matrix, low, high
+
+    def equalities(self) -> Any:
+        """Rows that are exact, sparse `(m, n)`."""
+        exact = np.flatnonzero(self.held.column("low") == self.held.column("high"))
+        return self.held.matrix[exact]
+
+    def estimate(self) -> tuple[Reals, Reals]:
+        """A rough centre of the posterior `(n,)` by least squares, and rough standard deviations."""
+        spreads = [np.sqrt(1 / (0.5 * b.column("slope") ** 2 + 2 * b.column("curve"))) for b in self.noisy]
+        exact = self.held.column("low") == self.held.column("high")
+        matrix = scipy.sparse.vstack([*(b.matrix for b in self.noisy), self.held.matrix[exact]], format="csr")
+        spread = np.concatenate([*spreads, np.full(exact.sum(), 0.1)])
+        target = np.concatenate([*(b.column("centre") for b in self.noisy), self.held.column("low")[exact]])
+        scaled = scipy.sparse.csr_array(scipy.sparse.diags_array(1 / spread) @ matrix)
+        found: Any = scipy.sparse.linalg.lsmr(scaled, target / spread, damp=1e-3, maxiter=300)
+        precision = (scaled.power(2)).sum(axis=0) if scaled.shape[0] else np.zeros(self.n)
+        wide = 1 / np.sqrt(np.maximum(np.asarray(precision).ravel(), 1e-6))
+        return np.clip(found[0], *self.box), wide
+
+    def refuse_improper(self, label: Any) -> None:
+        """Refuse cells that nothing bounds, by name.
+
+        Raises
+        ------
+        SpecError
+            Of some cell neither a measured sum of counts bounded below, nor a bound, nor the prior says how large it is.
+        """
+        proper = any(b.matrix.shape[0] == self.n for b in self.prior)
+        known: Any = np.isfinite(self.box).all(axis=0) | proper
+        matrix, _, high = self.limits
+        for rows in (*(b.matrix for b in self.noisy), matrix[np.isfinite(high)]):
+            coo, several = rows.tocoo(), np.diff(rows.tocsr().indptr) > 1
+            # A sum bounds its cells if none of its terms can be as negative as one likes.
+            open_ended = (coo.data < 0) | (~np.isfinite(self.box[0])[coo.col] & several[coo.row])
+            known[coo.col[~np.isin(coo.row, coo.row[open_ended])]] = True
+        if not known.all():
+            raise SpecError(
+                f"the posterior is improper: nothing bounds '{label(int(np.flatnonzero(~known)[0]))}'",
+                needed="a measurement of it or of a sum that holds it, a bound, or a proper prior",
+                remedy='for example [infer] prior = { name = "bounded", upper = 1000 }',
+            )
+
+
+def _walls(block: _Block) -> _Block:
+    low, high = block.column("centre") - block.column("reach"), block.column("centre") + block.column("reach")
+    return replace(block, low=low, high=high)
+
+
+def _noisy(problem: LinearProblem, values: NDArray) -> tuple[_Block, ...]:
+    blocks = []
+    for header, part in zip(problem.headers, split(values, problem.headers, problem.cells)):
+        shape = form(header.law)
+        if not header.exact and shape is not None:
+            slope, curve, reach = shape
+            blocks.append(
+                _Block(problem.sums(header.margin, header.groups), part.astype(float), slope, curve, reach)
+            )
+    return tuple(blocks)
+
+
+def _held(problem: LinearProblem, values: NDArray) -> tuple[_Block, Reals]:
+    """Hard rows: those of one cell close its box."""
+    polyhedron = problem.polyhedron(values)
+    matrix, (low, high) = polyhedron.matrix, polyhedron.bounds
+    box = np.stack(
+        [
+            np.full(polyhedron.cells, 0.0 if polyhedron.nonnegative else -np.inf),
+            np.full(polyhedron.cells, np.inf),
+        ]
+    )
+    single = np.diff(matrix.indptr) == 1
+    cell, weight = matrix[single].indices, matrix[single].data
+    ends = np.sort(np.stack([low[single], high[single]]) / weight, axis=0)
+    np.maximum.at(box[0], cell, np.ceil(ends[0] - SLACK))
+    np.minimum.at(box[1], cell, np.floor(ends[1] + SLACK))
+    return _Block(matrix[~single], low=low[~single], high=high[~single]), box
+
+
+def _prior(prior: Prior, box: Reals) -> tuple[tuple[_Block, ...], Reals, Reals]:
+    n, none, box = box.shape[1], np.zeros(0), box.copy()
+    each, whole = scipy.sparse.eye_array(n, format="csr"), scipy.sparse.csr_array(np.ones((1, n)))
+    if not isinstance(prior, Flat):
+        box[0] = np.maximum(box[0], 0)
+    match prior:
+        case Bounded():
+            box[1] = np.minimum(box[1], prior.upper)
+        case Masses():
+            box[1] = np.minimum(box[1], len(prior.masses) - 1)
+            return (_Block(each, tabled=True),), prior.logpmf(np.arange(len(prior.masses))), box
+        case Poisson():
+            prior.refuse_other_than(n)
+            return (_Block(each, gamma=(-1, 0, 0, np.log(prior.mean))),), none, box
+        case NegativeBinomial():
+            prior.refuse_other_than(n)
+            mean, size = np.asarray(prior.mean, float), np.asarray(prior.size, float)
+            return (_Block(each, gamma=(-1, 1, size, np.log(mean / (mean + size)))),), none, box
+        case FlatTotal():
+            return (*_flat_total(prior, each, whole, box),), none, box
+    return (), none, box
+
+
+def _flat_total(prior: FlatTotal, each: Any, whole: Any, box: Reals):
+    """The total's factor makes its own prior flat (see `FlatTotal.log_total`)."""
+    cells = max(int((box[1] > 0).sum()), 1)
+    if prior.split == "uniform":
+        yield _Block(whole, high=prior.upper, gamma=(1, -1, cells, 0))
+        return
+    with np.errstate(divide="ignore"):
+        shares = np.log(prior.shares(len(box[1])))
+    box[1, np.isinf(shares)] = np.minimum(box[1, np.isinf(shares)], 0)
+    yield _Block(whole, high=prior.upper, gamma=(1, 0, 0, 0))
+    yield _Block(each, gamma=(-1, 0, 0, np.where(np.isinf(shares), 0, shares)))

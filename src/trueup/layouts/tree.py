@@ -1,0 +1,213 @@
+"""What every method for nested margins shares: measurements laid out on the nodes of one tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.tree.bounds import conflict, propagate
+from trueup.kernel.tree.least_squares import messages, posterior_variances, unidentified
+from trueup.kernel.tree.rounding import controlled_rounding
+from trueup.kernel.tree.topdown import attainable
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured, split
+from trueup.model.nested import NestedTree, canonical
+
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TreeProblem:
+    """A reconciliation problem on a tree of `n` nodes.
+
+    Attributes
+    ----------
+    nested
+        The tree of the nested margins.
+    headers
+        What was measured.
+    nodes
+        The nodes of each header's values.
+    variance
+        `(nodes,)` variance of each node's combined measurement (counts squared); 0 exact,
+        infinite unmeasured.
+    lower, upper
+        `(nodes,)` bounds (counts).
+    held
+        `(nodes,)`: which nodes bounds alone fix (structural zeros); they count as exact.
+    """
+
+    nested: NestedTree
+    headers: tuple[Measured, ...]
+    nodes: tuple[NDArray[np.int64], ...]
+    variance: Reals
+    lower: Reals
+    upper: Reals
+    held: NDArray[np.bool_]
+
+    @property
+    def child_ptr(self) -> NDArray[np.int64]:
+        """Children of node `v` are `child_ptr[v]:child_ptr[v + 1]`."""
+        return self.nested.child_ptr
+
+    def values(self, measured: NDArray) -> Reals:
+        """Lay measured values `(..., q)` on the nodes `(..., nodes)`; 0 where unmeasured.
+
+        Several measurements of a node are averaged with weights 1 / variance; an exact value
+        overrides them.
+        """
+        parts = split(measured, self.headers, self.nested.cells)
+        table = np.zeros((*measured.shape[:-1], len(self.variance)))
+        for header, nodes, part in zip(self.headers, self.nodes, parts):
+            table[..., nodes] += part * self._weight(header, nodes)
+        table[..., self.held] = self.lower[self.held]
+        return table
+
+    def filled(self, nodes: Reals) -> Reals:
+        """Give unmeasured inner nodes `(..., nodes)` the sum of their children."""
+        unmeasured = np.isinf(self.variance)
+        level_ptr = self.nested.level_ptr
+        for level in range(len(level_ptr) - 3, -1, -1):
+            at = np.arange(level_ptr[level], level_ptr[level + 1])
+            below = nodes[..., level_ptr[level + 1] : level_ptr[level + 2]]
+            sums = np.add.reduceat(below, self.child_ptr[at] - level_ptr[level + 1], axis=-1)
+            nodes[..., at] = np.where(unmeasured[at], sums, nodes[..., at])
+        return nodes
+
+    def finest(self, nodes: NDArray) -> NDArray:
+        """Read the finest cells `(..., n)` off node values `(..., nodes)`."""
+        return nodes[..., self.nested.nodes[-1]]
+
+    def leaves_unmeasured(self) -> bool:
+        """Whether some finest cell was not measured."""
+        return bool(np.isinf(self.variance[self.nested.nodes[-1]]).any())
+
+    def conflict(self, nodes: Sequence[int] | NDArray) -> InfeasibleError:
+        """Name the nodes whose exact values and bounds cannot hold together."""
+        return InfeasibleError(
+            f"the invariants and bounds of {self._names(nodes)} cannot hold together",
+            remedy="correct one of them",
+        )
+
+    def _names(self, nodes: Sequence[int] | NDArray) -> str:
+        shown = [f"'{self.nested.label(int(v))}'" for v in nodes[:4]]
+        more = len(nodes) - len(shown)
+        return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+    def _weight(self, header: Measured, nodes: NDArray) -> Reals | float:
+        combined = self.variance[nodes]
+        if header.exact:
+            return 1.0
+        return np.where(combined == 0, 0.0, combined / header.law.variance)
+
+
+def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
+    """Lay constraints and headers out on the tree of their nested margins.
+
+    Raises
+    ------
+    InfeasibleError
+        If the bounds alone exclude each other, whatever is measured; it names them.
+    """
+    nested = constraints.nested
+    nodes = tuple(_nodes(nested, header) for header in headers)
+    precision = np.zeros(nested.level_ptr[-1])
+    exact = np.zeros(len(precision), dtype=bool)
+    for header, at in zip(headers, nodes):
+        if header.exact:
+            exact[at] = True
+        else:
+            precision[at] += 1 / header.law.variance
+    lower, upper = _bounds(constraints, nested)
+    held = (lower == upper) & ~exact
+    with np.errstate(divide="ignore"):
+        variance = np.where(exact | held, 0.0, 1 / precision)
+    problem = TreeProblem(nested, tuple(headers), nodes, variance, lower, upper, held)
+    if (bad := propagate(nested.child_ptr, lower.copy(), upper.copy())) >= 0:
+        raise problem.conflict(conflict(nested.child_ptr, lower, upper, bad))
+    return problem
+
+
+def standard_errors(problem: TreeProblem) -> dict[Margin, Reals]:
+    """Standard error of the weighted least-squares estimate of every node, by margin (counts).
+
+    Closed form: the posterior variance under flat priors and Gaussian noise of the same variances,
+    which is the variance of the linear estimate whatever the law.
+    """
+    nested = problem.nested
+    variances = posterior_variances(nested.child_ptr, messages(nested.child_ptr, problem.variance)[1])
+    return {margin: np.sqrt(variances[nodes]) for margin, nodes in zip(nested.margins, nested.nodes)}
+
+
+def refuse_unmeasured(problem: TreeProblem) -> None:
+    """Refuse finest cells that nothing measured: their counts would be made up."""
+    if problem.leaves_unmeasured():
+        finest = problem.nested.margins[-1]
+        raise SpecError(
+            f"the finest cells '{finest}' are not measured, so nothing says how to split the counts above them",
+            remedy=f"give a query on '{finest}' a budget, or drop the last level or attribute",
+        )
+
+
+def refuse_unidentified(problem: TreeProblem) -> None:
+    """Refuse measurements that leave some count undetermined by least squares."""
+    spread = messages(problem.child_ptr, problem.variance)[1]
+    if (node := unidentified(problem.child_ptr, spread)) >= 0:
+        raise SpecError(
+            f"the measurements do not determine '{problem.nested.label(node)}' and its siblings, "
+            "so nothing says how to split the count above them",
+            needed="a measurement of every part but one",
+            remedy=f"give a query on '{problem.nested.margins[-1]}' a budget, or drop the last level or attribute",
+        )
+
+
+def refuse_conflicts(problem: TreeProblem, nodes: Reals) -> None:
+    """Refuse exact values and bounds that exclude each other, in any row of node values `(..., nodes)`."""
+    for row in np.atleast_2d(nodes):
+        low, high = np.empty_like(row), np.empty_like(row)
+        exact = problem.variance == 0
+        bad = attainable(problem.child_ptr, exact, problem.lower, problem.upper, row, low, high)
+        if bad >= 0:
+            lower, upper = np.where(exact, row, problem.lower), np.where(exact, row, problem.upper)
+            raise problem.conflict(conflict(problem.child_ptr, lower, upper, bad))
+
+
+def whole(problem: TreeProblem, x: Reals, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Round node values `(..., nodes)` under control; the rng settles ties."""
+    seeds = rng.integers(2**63, size=x.shape[:-1], dtype=np.uint64)
+    return controlled_rounding(problem.child_ptr, inverse_variance(problem), x, seeds)
+
+
+def inverse_variance(problem: TreeProblem) -> Reals:
+    """1 / variance of every node; 0 for exact nodes (they are integers) and unmeasured ones."""
+    known = problem.variance > 0
+    return np.divide(1.0, problem.variance, out=np.zeros(len(known)), where=known)
+
+
+def largest_adjustment(problem: TreeProblem, nodes: Reals, x: NDArray) -> float:
+    """How far reconciliation moved a measured value (counts)."""
+    moved = np.subtract(x, nodes)
+    return float(np.max(np.abs(moved, out=moved), where=np.isfinite(problem.variance), initial=0.0))
+
+
+def _nodes(nested: NestedTree, header: Measured) -> NDArray[np.int64]:
+    every = nested.of(canonical(nested.cells, header.margin))
+    return every if header.groups is None else every[header.groups]
+
+
+def _bounds(constraints: Constraints, nested: NestedTree) -> tuple[Reals, Reals]:
+    lowest = 0.0 if constraints.nonnegative else -np.inf
+    lower = np.full(nested.level_ptr[-1], lowest)
+    upper = np.full(nested.level_ptr[-1], np.inf)
+    upper[nested.nodes[-1][constraints.zero_cells]] = 0.0
+    lower[nested.nodes[-1][constraints.zero_cells]] = 0.0
+    for bound in constraints.bounds:
+        at = nested.of(canonical(nested.cells, bound.margin))
+        low, high = constraints.bound_values(bound)
+        lower[at], upper[at] = np.maximum(lower[at], low), np.minimum(upper[at], high)
+    return lower, upper

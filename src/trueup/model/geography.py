@@ -1,0 +1,130 @@
+"""The public list of places, read into a Tree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError
+from trueup.files.source import Columns, open_table, select
+from trueup.files.whole import is_missing, whole_limits
+from trueup.model.spec import Level, Parents, Spec
+from trueup.model.tree import Tree
+
+
+def read_tree(spec: Spec, source: Any) -> Tree:
+    """Read the hierarchy of places that a spec describes.
+
+    Parameters
+    ----------
+    spec
+        Names the levels and their columns.
+    source
+        The geography file (or the table itself, where the spec declares its keys public): a row
+        for each place of the last level, or for each place when the spec gives parent pointers.
+
+    Raises
+    ------
+    DataError
+        If a column or a key is missing, a place is listed twice or has two parents, or a limit is no whole number.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from trueup.model.spec import parse_spec
+    >>> spec = parse_spec('''
+    ... format = 1
+    ... title = "Blocks"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "state" }, { name = "county", column = "GEOID", prefix = 3 }, { name = "block", column = "GEOID" }]
+    ... query = [{ name = "total", levels = ["block"], epsilon = 1 }]
+    ... ''')
+    >>> read_tree(spec, pandas.DataFrame({"GEOID": ["0011", "0012", "0021"]})).sizes
+    (1, 2, 3)
+    """
+    limited = sorted({column for columns in spec.limit_columns for column in columns})
+    if spec.parents is not None:
+        return _from_parents(
+            spec, spec.parents, select(open_table(source), [spec.parents.id, spec.parents.parent, *limited])
+        )
+    columns = [c for level in spec.levels for c in (level.column, level.label) if c]
+    given = select(open_table(source), [*columns, *limited]) if columns else {}
+    limits = {name: whole_limits(given[name], name) for name in limited}
+    rows = {name: _as_text(given.pop(name)) for name in dict.fromkeys(columns)}
+    if rows and spec.attributes and not spec.table.cells:
+        first = _distinct(rows, limits)
+        rows, limits = ({name: col[first] for name, col in held.items()} for held in (rows, limits))
+    return Tree.from_columns(
+        [level.name for level in spec.levels],
+        [key_columns(level, rows) for level in spec.levels],
+        whole_code=[level.prefix is not None or is_whole(spec, level) for level in spec.levels],
+        names=[None if level.label is None else rows[level.label].astype(str) for level in spec.levels],
+        limits=[{name: limits[name] for name in columns} for columns in spec.limit_columns],
+    )
+
+
+def _from_parents(spec: Spec, pointers: Parents, rows: Columns) -> Tree:
+    """Read parent pointers; every place has a row of its own, so that it has limits of its own."""
+    tree = Tree.from_parents(rows[pointers.id], rows[pointers.parent], [level.name for level in spec.levels])
+    ids = _as_text(rows[pointers.id]).astype(str)
+    order = np.argsort(ids)
+    at = [order[np.searchsorted(ids, keys["id"], sorter=order)] for keys in tree.keys]
+    return replace(
+        tree,
+        limits=tuple(
+            {name: whole_limits(rows[name], name)[place] for name in columns}
+            for columns, place in zip(spec.limit_columns, at)
+        ),
+    )
+
+
+def is_whole(spec: Spec, level: Level) -> bool:
+    """Whether a level's column is a code of which a level above takes the prefix."""
+    return level.column is not None and any(
+        other.prefix is not None and other.column == level.column for other in spec.levels
+    )
+
+
+def key_columns(level: Level, rows: Columns) -> Columns:
+    """Return the key column that a level adds: its column, or the prefix of one.
+
+    Raises
+    ------
+    DataError
+        If a code is shorter than the prefix.
+    """
+    if level.column is None:
+        return {}
+    if level.prefix is None:
+        return {level.column: rows[level.column]}
+    return {level.name: _prefix(rows[level.column], level)}
+
+
+def _as_text(column: NDArray) -> NDArray:
+    """Hold Python's texts once and by fixed width: a nation's codes take gigabytes otherwise."""
+    if column.dtype != object:
+        return column
+    return np.array(["" if is_missing(value) else str(value) for value in column], dtype=str)
+
+
+def _prefix(codes: NDArray, level: Level) -> NDArray:
+    text = _as_text(codes).astype(str)
+    assert level.prefix is not None
+    short = np.char.str_len(text) < level.prefix
+    if short.any():  # no row number: rows that were counted together have none
+        raise DataError(
+            f"column '{level.column}' holds '{text[short][0]}', shorter than the {level.prefix} characters of "
+            f"level '{level.name}'",
+            needed="full codes with their leading zeros",
+        )
+    return text.astype(f"U{level.prefix}")
+
+
+def _distinct(rows: Columns, limits: Columns) -> NDArray[np.int64]:
+    """One row per place of a long table, in which places repeat for every attribute value."""
+    text = np.rec.fromarrays([*(column.astype(str) for column in rows.values()), *limits.values()])
+    return np.unique(text, return_index=True)[1]

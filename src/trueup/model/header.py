@@ -1,0 +1,75 @@
+"""What was measured, without the values: a query at a margin under a law."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.model.cells import Cells, Margin
+from trueup.noise.lattice.laws import LatticeL2Laplace
+from trueup.noise.law import Law
+from trueup.noise.laws.exact import Exact
+
+VANISHING = 1e-100
+"""Variance (counts squared) below which noise is none: one draw in 10^100 would differ from 0, and weights
+1 / variance, of which methods form sums and products, would leave double precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What is known of one measured margin before any value: which groups, under which law.
+
+    Attributes
+    ----------
+    query
+        The query's name in the spec; `invariant` for enumerated values.
+    margin
+        The marginal table.
+    law
+        The law of the noise; `exact` for an invariant.
+    groups
+        Which groups of the margin were measured; None for all of them, in order.
+
+    Raises
+    ------
+    SpecError
+        If the noise vanishes; it names the query.
+    """
+
+    query: str
+    margin: Margin
+    law: Law
+    groups: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        # Read from a file, the joint law has no lattice and no variance; it was looked at when it was planned.
+        joint = isinstance(self.law, LatticeL2Laplace) and self.law.bound is None
+        if not self.exact and not joint and not self.law.variance >= VANISHING:
+            raise SpecError(
+                f"query '{self.query}' has so large a budget that its noise vanishes",
+                remedy="lower it, or declare the counts an invariant, which is what they would be",
+            )
+
+    @property
+    def exact(self) -> bool:
+        """Whether the values carry no noise."""
+        return self.law.name == Exact.name
+
+
+def split(values: NDArray, headers: Sequence[Measured], cells: Cells) -> list[NDArray]:
+    """Cut a vector `(..., q)` into the values of each header.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> headers = [Measured("total", Margin(level), Exact()) for level in ("all", "area")]
+    >>> split(np.array([7, 3, 4]), headers, cells)
+    [array([7]), array([3, 4])]
+    """
+    sizes = [cells.size(h.margin) if h.groups is None else len(h.groups) for h in headers]
+    return np.split(values, np.cumsum(sizes)[:-1], axis=-1)

@@ -1,0 +1,134 @@
+"""The rules of constraints as labelled rows of a polyhedron, and which of them contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import scipy  # its parts load when first used
+from numpy.typing import NDArray
+
+from trueup.errors import InfeasibleError
+from trueup.kernel.linear.polyhedron import Polyhedron
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Bound, Constraints, LinearRule, name_mask
+from trueup.model.nested import canonical
+
+WHOLE_ROWS = 400  # above this, whether rows hold together in whole numbers alone is not looked into
+SEARCHED_CELLS = 50_000  # above this, rules are not held against each other: counts that break them are named
+
+
+class Block(NamedTuple):
+    """Rows `lower <= matrix x <= upper` on n cells, each with its label; equalities apart from ranges."""
+
+    matrix: scipy.sparse.csr_array
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    labels: list[str]
+    equal: bool
+
+
+def margin_rows(cells: Cells, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
+    """The 0/1 matrix (groups, n) of a margin, or of some of its groups."""
+    fine = canonical(cells, margin)
+    group, n = cells.groups(cells.finest, fine), cells.n
+    matrix = scipy.sparse.csr_array((np.ones(n), (group, np.arange(n))), shape=(cells.size(fine), n))
+    return matrix if groups is None else scipy.sparse.csr_array(matrix[groups])
+
+
+def rule_blocks(constraints: Constraints) -> Iterator[Block]:
+    """Structural zeros, bounds and linear rules: all that must hold whatever the counts are."""
+    cells, held = constraints.cells, np.flatnonzero(constraints.zero_cells)
+    if held.size:
+        one = scipy.sparse.csr_array(scipy.sparse.eye_array(cells.n))[held]
+        names = [f"the structural zero '{cells.label(int(c))}'" for c in held]
+        yield Block(one, np.zeros(held.size), np.zeros(held.size), names, equal=True)
+    for bound in constraints.bounds:
+        yield _bound(constraints, bound)
+    for rule in constraints.linear:
+        yield _rule(cells, rule)
+
+
+def _bound(constraints: Constraints, bound: Bound) -> Block:
+    cells, (low, high) = constraints.cells, constraints.bound_values(bound)
+    limited = np.flatnonzero(np.isfinite(low) | np.isfinite(high))
+    names = [f"the bound on '{cells.margin_label(bound.margin, int(g))}'" for g in limited]
+    return Block(margin_rows(cells, bound.margin, limited), low[limited], high[limited], names, equal=False)
+
+
+def _rule(cells: Cells, rule: LinearRule) -> Block:
+    places = margin_rows(cells, Margin(rule.level))
+    weight = np.zeros(cells.shape)
+    for name, coefficient in rule.linear.coefficients.items():
+        weight += float(coefficient) * name_mask(cells, name)
+    matrix = scipy.sparse.csr_array(places.multiply(weight.ravel()[None]))
+    side = np.full(cells.tree.sizes[cells.tree.level(rule.level)], float(rule.linear.bound))
+    names = [f"'{rule.linear.text}' at {cells.tree.label(rule.level, p)}" for p in range(side.size)]
+    free = np.full(side.size, np.inf)
+    lower = -free if rule.linear.sense == "<=" else side
+    upper = free if rule.linear.sense == ">=" else side
+    return Block(matrix, lower, upper, names, equal=rule.linear.sense == "==")
+
+
+def polyhedron(constraints: Constraints, blocks: Iterable[Block]) -> tuple[Polyhedron, list[str]]:
+    """The rows of all blocks together, and the label of each."""
+    n, blocks = constraints.cells.n, list(blocks)
+    equal, ranged = ([b for b in blocks if b.equal is kind] for kind in (True, False))
+    rows = Polyhedron.of(
+        n,
+        _stack([b.matrix for b in equal], n),
+        np.concatenate([np.zeros(0), *(b.lower for b in equal)]),
+        _stack([b.matrix for b in ranged], n),
+        np.concatenate([np.zeros(0), *(b.lower for b in ranged)]),
+        np.concatenate([np.zeros(0), *(b.upper for b in ranged)]),
+        nonnegative=constraints.nonnegative,
+    )
+    return rows, [label for b in (*equal, *ranged) for label in b.labels]
+
+
+def _stack(rows: Sequence[scipy.sparse.csr_array], n: int) -> scipy.sparse.csr_array:
+    return scipy.sparse.csr_array(scipy.sparse.vstack([scipy.sparse.csr_array((0, n)), *rows], format="csr"))
+
+
+def contradiction(
+    rows: Polyhedron, labels: Sequence[str], *, integer: bool = False
+) -> InfeasibleError | None:
+    """Name rows that cannot hold together, no more than needed; None if all can."""
+    rows, narrow = rows.merged(), integer and rows.rows <= WHOLE_ROWS
+    found = rows.conflict(integer=narrow)
+    if not found:
+        return None
+    few = rows.of_rows(found)
+    shown = "; ".join(labels[r] for r in found[:6])
+    more = f"; and {len(found) - 6} more" if len(found) > 6 else ""
+    what = " in whole numbers" if narrow and few.feasible() else ""
+    signs = rows.nonnegative and replace(few, nonnegative=False).feasible(integer=bool(what))
+    sign = " with counts of at least zero" if signs else ""
+    return InfeasibleError(
+        f"these cannot hold together{what}{sign}: {shown}{more}", remedy="correct or drop one of them"
+    )
+
+
+def refuse_contradiction(constraints: Constraints) -> None:
+    """Raise InfeasibleError, naming places and rules, if no counts at all satisfy the rules of a spec.
+
+    Invariants take no part: their values are confidential until they are measured. Beyond `SEARCHED_CELLS` cells
+    nothing is searched.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> bounds = Bound(Margin("all"), lower=5), Bound(Margin("area"), upper=2)
+    >>> refuse_contradiction(Constraints(cells, (), bounds=bounds))
+    Traceback (most recent call last):
+    trueup.errors.InfeasibleError: these cannot hold together: the bound on 'all'; ... one of them.
+    """
+    if constraints.cells.n > SEARCHED_CELLS:
+        return
+    rows, labels = polyhedron(constraints, rule_blocks(constraints))
+    nobody = rows.residual(np.zeros(constraints.cells.n)) == 0
+    if not nobody and (error := contradiction(rows, labels, integer=True)):
+        raise error

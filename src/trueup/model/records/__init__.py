@@ -1,0 +1,1 @@
+"""What the verbs return: one record a verb."""

@@ -1,0 +1,460 @@
+"""The record of `infer`: what the true counts may be, given what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trueup.errors import SpecError
+from trueup.model.cells import Cells, Margin
+from trueup.model.linear import parse_linear, parse_sum
+
+Reals = NDArray[np.float64]
+Columns = dict[str, NDArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals:
+    """Exact probability masses of several integer counts, each on its own window.
+
+    Attributes
+    ----------
+    start
+        `(groups + 1,)` where each group's masses start.
+    offset
+        `(groups,)` the count of each group's first mass.
+    masses
+        All masses end to end; each group's sum to 1.
+
+    Examples
+    --------
+    >>> coin = Marginals(np.array([0, 2]), np.array([5]), np.array([0.5, 0.5]))
+    >>> coin.mean.tolist(), coin.mass(5, 5).tolist(), coin.quantile(0.6).tolist()
+    ([5.5], [0.5], [6])
+    """
+
+    start: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    masses: Reals
+
+    @cached_property
+    def _counts(self) -> NDArray[np.int64]:
+        within = np.arange(len(self.masses)) - np.repeat(self.start[:-1], np.diff(self.start))
+        return within + np.repeat(self.offset, np.diff(self.start))
+
+    @cached_property
+    def _running(self) -> Reals:
+        """Sum of all masses before each position."""
+        return np.concatenate([[0.0], np.cumsum(self.masses)])
+
+    @cached_property
+    def mean(self) -> Reals:
+        """Posterior means (counts)."""
+        return np.add.reduceat(self.masses * self._counts, self.start[:-1])
+
+    @cached_property
+    def sd(self) -> Reals:
+        """Posterior standard deviations (counts)."""
+        centred = self._counts - np.repeat(self.mean, np.diff(self.start))
+        return np.sqrt(np.add.reduceat(self.masses * centred**2, self.start[:-1]))
+
+    def cdf(self, count: ArrayLike) -> Reals:
+        """Probability that each group's count is at most `count`."""
+        ahead = np.clip(np.floor(count) - self.offset + 1, 0, np.diff(self.start)).astype(np.int64)
+        return np.clip(self._running[self.start[:-1] + ahead] - self._running[self.start[:-1]], 0.0, 1.0)
+
+    def mass(self, low: ArrayLike, high: ArrayLike) -> Reals:
+        """Probability of `low <= count <= high` for each group."""
+        return np.maximum(self.cdf(high) - self.cdf(np.ceil(low) - 1), 0.0)
+
+    def quantile(self, probability: float) -> NDArray[np.int64]:
+        """Smallest count whose cdf reaches `probability`, for each group."""
+        reached = self._running[self.start[:-1]] + probability * (1 - 1e-12)
+        at = np.searchsorted(self._running, reached, side="left") - 1
+        return self.offset + np.clip(at - self.start[:-1], 0, np.diff(self.start) - 1)
+
+    def pmf(self, group: int) -> tuple[NDArray[np.int64], Reals]:
+        """Return the counts of a group's window and their masses."""
+        window = slice(self.start[group], self.start[group + 1])
+        return self._counts[window], self.masses[window]
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """What a method of inference returns.
+
+    Attributes
+    ----------
+    draws
+        `(chains, draws, n)` counts of the finest cells.
+    independent
+        Whether draws are exact and independent (one chain); otherwise they are Markov chains.
+    marginals
+        Exact marginals of margins, where the method has them.
+    mode
+        `(n,)` a most probable vector of counts, where the method has one.
+    r_hat, ess
+        `(n,)` diagnostics of chains; None for independent draws.
+    status
+        `solved`, or the sentence that says what went wrong.
+    stats
+        Dropped mass, acceptance rates, chains: whatever the method has to confess.
+    """
+
+    draws: NDArray
+    independent: bool
+    marginals: Mapping[Margin, Marginals] = field(default_factory=dict)
+    mode: NDArray | None = None
+    r_hat: Reals | None = None
+    ess: Reals | None = None
+    status: str = "solved"
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """Draws of one quantity: a count, a sum over an area, a ratio, a rank.
+
+    Attributes
+    ----------
+    name
+        As the user wrote it.
+    draws
+        `(chains, draws)` values.
+
+    Examples
+    --------
+    >>> q = Quantity("a", np.arange(100).reshape(1, 100))
+    >>> q.mean, q.interval(0.9), q.probability(below=50)
+    (49.5, (4.0, 94.0, 0.91), 0.5)
+    """
+
+    name: str
+    draws: NDArray
+
+    @property
+    def mean(self) -> float:
+        """Posterior mean."""
+        return float(self.draws.mean())
+
+    @property
+    def sd(self) -> float:
+        """Posterior standard deviation."""
+        return float(self.draws.std())
+
+    @property
+    def median(self) -> float:
+        """Posterior median."""
+        return float(np.quantile(self.draws, 0.5, method="inverted_cdf"))
+
+    def interval(self, level: float = 0.9) -> tuple[float, float, float]:
+        """Return low, high and the share of draws inside: equal tails, at least `level`."""
+        low, high = equal_tails(self.draws.ravel(), level)
+        return float(low), float(high), float(np.mean((self.draws >= low) & (self.draws <= high)))
+
+    def probability(self, *, below: float = np.inf, above: float = -np.inf) -> float:
+        """Return the share of draws strictly below and strictly above the limits."""
+        return float(np.mean((self.draws < below) & (self.draws > above)))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio of two sums of cells at every place: `(under18 + over18) / families`.
+
+    Without a denominator it is the sum itself.
+    """
+
+    name: str
+    numerator: str
+    denominator: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The posterior of the true counts: draws of all `n` cells, exact marginals where they exist.
+
+    Attributes
+    ----------
+    cells
+        The finest cells.
+    drawn
+        Draws, marginals, diagnostics.
+    method
+        Name and parameters of the method.
+    source
+        Digest of the public record it was made from.
+    level
+        Probability of the intervals in its tables.
+    ratios
+        Ratios the spec asks for; see `ratio_summary`.
+    noisy
+        `(n,)` each cell's own noisy value and its variance, NaN where there is none; None where no
+        noisy value is known.
+    released
+        `(n,)` released counts, where it was made from a release.
+    chosen
+        Labels of counts that its report shows beside the largest and the smallest.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> draws = np.array([[[3, 4], [5, 4], [4, 4], [4, 6]]])
+    >>> posterior = Posterior(cells, Drawn(draws, True), {"method": "demo"}, "")
+    >>> posterior.quantity("a + b").mean, posterior.probability("a >= b")
+    (8.5, 0.5)
+    """
+
+    cells: Cells
+    drawn: Drawn
+    method: Mapping[str, Any]
+    source: str
+    level: float = 0.9
+    ratios: tuple[Ratio, ...] = ()
+    noisy: tuple[Reals, Reals] | None = None
+    released: NDArray | None = None
+    chosen: tuple[str, ...] = ()
+
+    @property
+    def draws(self) -> NDArray:
+        """`(chains, draws, n)` counts of the finest cells."""
+        return self.drawn.draws
+
+    def table(self, margin: Margin) -> NDArray:
+        """Draws `(chains, draws, groups)` of a margin."""
+        return self.cells.sum(self.draws, margin)
+
+    def summary(self, margin: Margin | None = None, level: float | None = None) -> Columns:
+        """Describe every count of a margin (by default the finest).
+
+        Returns
+        -------
+        Columns `label`, `mean`, `sd`, `median`, `low`, `high`, `mass` (the probability of the
+        interval itself, at least the level because counts are whole), `mcse` (Monte Carlo standard
+        error of the mean; 0 where masses are exact), `ess`, `r_hat` (NaN: independent draws).
+        """
+        margin, level = margin or self.cells.finest, level or self.level
+        labels = np.array([self.cells.margin_label(margin, g) for g in range(self.cells.size(margin))])
+        if (exact := self.drawn.marginals.get(margin)) is not None:
+            return {"label": labels, **_describe_exact(exact, level)}
+        return {"label": labels, **self._describe(self.table(margin), level)}
+
+    def _describe(self, draws: NDArray, level: float) -> Columns:
+        flat = draws.reshape(-1, draws.shape[-1])
+        low, high = equal_tails(flat, level)
+        r_hat, ess = self._diagnostics(draws)
+        sd = flat.std(axis=0)
+        return {
+            "mean": flat.mean(axis=0),
+            "sd": sd,
+            "median": np.quantile(flat, 0.5, axis=0, method="inverted_cdf"),
+            "low": low,
+            "high": high,
+            "mass": ((flat >= low) & (flat <= high)).mean(axis=0),
+            "mcse": sd / np.sqrt(ess),
+            "ess": ess,
+            "r_hat": r_hat,
+        }
+
+    def _diagnostics(self, draws: NDArray) -> tuple[Reals, Reals]:
+        if self.drawn.independent:
+            return np.full(draws.shape[-1], np.nan), np.full(draws.shape[-1], float(np.prod(draws.shape[:2])))
+        from trueup.kernel.statistics.diagnostics import diagnose
+
+        return diagnose(draws)
+
+    def quantity(self, expression: str) -> Quantity:
+        """Return draws of a sum of places or cells, named by their labels.
+
+        Labels with other characters than letters are quoted: `"'01/001' + '01/003'"`.
+
+        Raises
+        ------
+        SpecError
+            If a label is unknown or the expression is not linear.
+        """
+        return Quantity(expression, self._combine(parse_sum(expression)))
+
+    def ratio(self, numerator: str, denominator: str) -> Quantity:
+        """Return draws of a ratio (or share) of two sums; draws with 0 below are infinite or NaN.
+
+        Examples
+        --------
+        `posterior.ratio("a", "a + b")` is the share of `a`.
+        """
+        above, below = self.quantity(numerator), self.quantity(denominator)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return Quantity(f"({numerator}) / ({denominator})", above.draws / below.draws)
+
+    def probability(self, event: str) -> float:
+        """Return the probability of a linear comparison, such as `'01/001' >= '01/003' + 1`.
+
+        Raises
+        ------
+        SpecError
+            If a label is unknown or the event is not one comparison with `==`, `<=` or `>=`.
+        """
+        row = parse_linear(event)
+        left, bound = self._combine(row.coefficients), float(row.bound)
+        holds = {"==": left == bound, "<=": left <= bound, ">=": left >= bound}[row.sense]
+        return float(np.mean(holds))
+
+    def rank(self, label: str, level: str) -> Quantity:
+        """Return draws of a place's rank within its level: 1 is the largest; ties share the best rank."""
+        margin = Margin(level, self.cells.coarsest.attributes)
+        group = self._group(margin, label)
+        table = self.table(margin)
+        return Quantity(f"rank of {label}", 1 + (table > table[..., [group]]).sum(axis=-1))
+
+    def _group(self, margin: Margin, label: str) -> int:
+        if (found := self._places.get(label)) is None or found[0] != margin:
+            raise SpecError(f"level '{margin.level}' has no place '{label}'", needed="a label of its summary")
+        return found[1]
+
+    def _combine(self, terms: Mapping[str, Fraction]) -> NDArray:
+        """Draws `(chains, draws)` of a linear combination of labelled counts."""
+        total: NDArray | float = 0.0
+        for name, coefficient in terms.items():
+            part = self._labelled(name)
+            total = total + (int(coefficient) if coefficient.denominator == 1 else float(coefficient)) * part
+        return np.asarray(total)
+
+    def _labelled(self, name: str) -> NDArray:
+        if name not in self._places:
+            raise SpecError(
+                f"no place or cell is called '{name}'",
+                needed="a label such as " + ", ".join(f"'{label}'" for label in list(self._places)[:3]),
+            )
+        margin, group = self._places[name]
+        if margin == self.cells.finest:
+            return self.draws[..., group]
+        return self.table(margin)[..., group]
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[Margin, int]]:
+        """Every label: cells, places of all levels, groups of margins with exact marginals."""
+        levels = (Margin(level, self.cells.coarsest.attributes) for level in self.cells.tree.levels)
+        margins = (self.cells.finest, *self.drawn.marginals, *levels)
+        return {self.cells.margin_label(m, g): (m, g) for m in margins for g in range(self.cells.size(m))}
+
+    def ratio_summary(self, level: float | None = None) -> Columns:
+        """Describe every ratio of the spec at every place: posterior beside noisy ratio and Fieller set.
+
+        Returns
+        -------
+        Columns `place`, `quantity`, `noisy`, `fieller` (its type: interval, complement, whole line),
+        `fieller_low`, `fieller_high`, and those of `summary`.
+        """
+        parts = [self._ratio_columns(ratio, level or self.level) for ratio in self.ratios]
+        if not parts:
+            raise SpecError("the spec declares no quantity", remedy="add [[infer.quantity]] to it")
+        return {name: np.concatenate([p[name] for p in parts]) for p in parts[:1] for name in p}
+
+    def _ratio_columns(self, ratio: Ratio, level: float) -> Columns:
+        above = self._weights(parse_sum(ratio.numerator))
+        below = self._weights(parse_sum(ratio.denominator)) if ratio.denominator else np.zeros(len(above))
+        whole = float(not ratio.denominator)
+        values = self.draws.reshape(*self.draws.shape[:2], self.cells.shape[0], -1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            draws = (values @ above) / (values @ below + whole)
+        places = self.cells.tree.sizes[-1]
+        labels = [self.cells.tree.label(self.cells.tree.levels[-1], p) for p in range(places)]
+        return {
+            "place": np.array(labels),
+            "quantity": np.full(places, ratio.name),
+            **self._noisy_ratio(above, below, whole, level),
+            **self._describe(draws, level),
+        }
+
+    def _weights(self, terms: Mapping[str, Fraction]) -> Reals:
+        """Coefficients of a sum of attribute values, `(attribute combinations,)`."""
+        from trueup.model.constraints import name_mask
+
+        return np.sum([float(c) * name_mask(self.cells, name).ravel() for name, c in terms.items()], axis=0)
+
+    def _noisy_ratio(self, above: Reals, below: Reals, whole: float, level: float) -> Columns:
+        if self.noisy is None:
+            return {}
+        from scipy.special import ndtri
+
+        from trueup.kernel.statistics.fieller import fieller
+
+        values, variances = (v.reshape(self.cells.shape[0], -1) for v in self.noisy)
+        num, den = values @ above, values @ below + whole
+        spread = variances @ above**2, variances @ below**2
+        kind, low, high = fieller(num, den, spread, float(ndtri(0.5 + level / 2)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return {"noisy": num / den, "fieller": kind, "fieller_low": low, "fieller_high": high}
+
+    def to_xarray(self):
+        """Return an `xarray.Dataset` with dims (chain, draw, cell); needs the extra `posterior`."""
+        import xarray
+
+        names = np.array([self.cells.label(cell) for cell in range(self.cells.n)])
+        data = {"count": (("chain", "draw", "cell"), self.draws)}
+        coords = {
+            "chain": np.arange(self.draws.shape[0]),
+            "draw": np.arange(self.draws.shape[1]),
+            "cell": names,
+        }
+        flat = {k: v for k, v in self.drawn.stats.items() if isinstance(v, int | float | str)}
+        attributes = {"method": str(self.method["method"]), "source": self.source, **flat}
+        return xarray.Dataset(data, coords, attributes)
+
+    def to_arviz(self):
+        """Return draws as ArviZ takes them (a DataTree or InferenceData); needs the extra `arviz`."""
+        import arviz
+
+        names = [self.cells.label(cell) for cell in range(self.cells.n)]
+        labels: dict[str, Any] = {"coords": {"cell": names}, "dims": {"count": ["cell"]}}
+        if int(arviz.__version__.split(".")[0]) >= 1:
+            return arviz.from_dict({"posterior": {"count": self.draws}}, **labels)
+        return arviz.from_dict(posterior={"count": self.draws}, **labels)
+
+
+def equal_tails(draws: NDArray, level: float) -> tuple[NDArray, NDArray]:
+    """Return the interval with at most `(1 - level) / 2` of the draws outside on each side.
+
+    Parameters
+    ----------
+    draws
+        `(draws, ...)`.
+    level
+        Probability in (0, 1).
+
+    Examples
+    --------
+    >>> [float(end) for end in equal_tails(np.arange(1, 101), 0.9)]
+    [5.0, 95.0]
+    """
+    refuse_level(level)
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0, method="inverted_cdf")
+    return low, high
+
+
+def refuse_level(level: float) -> None:
+    """Refuse a level that is no probability between 0 and 1."""
+    if not 0 < level < 1:
+        raise SpecError(f"the level {level} is not a probability", needed="a level such as 0.9")
+
+
+def _describe_exact(exact: Marginals, level: float) -> Columns:
+    refuse_level(level)
+    low, high = exact.quantile((1 - level) / 2), exact.quantile((1 + level) / 2)
+    return {
+        "mean": exact.mean,
+        "sd": exact.sd,
+        "median": exact.quantile(0.5),
+        "low": low,
+        "high": high,
+        "mass": exact.mass(low, high),
+        "mcse": np.zeros(len(low)),
+        "ess": np.full(len(low), np.inf),
+        "r_hat": np.full(len(low), np.nan),
+    }

@@ -1,0 +1,58 @@
+"""Verbs say which record they take when they are given something else."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from trueup.errors import TrueupError
+
+_SOURCES = {
+    "Spec": "trueup.load_spec(path) reads one",
+    "Constraints": "trueup.load_spec(path) reads a spec, which serves as well",
+    "Measurements": "trueup.measure makes them, trueup.read_measurements(folder) reads them; a release has .measurements",
+    "Release": "trueup.reconcile makes one, trueup.read_release(folder) reads one",
+}
+"""Where each record comes from."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def takes_records(verb: Callable[P, R]) -> Callable[P, R]:
+    """Refuse, by name, an argument that is not the record which the verb's annotation asks for.
+
+    Raises
+    ------
+    TrueupError
+        When the verb is called with another kind of value.
+
+    Examples
+    --------
+    >>> import pickle, trueup
+    >>> pickle.loads(pickle.dumps(trueup.measure)) is trueup.measure
+    True
+    """
+    signature = inspect.signature(verb)
+
+    @wraps(verb)
+    def checked(*arguments: P.args, **options: P.kwargs) -> R:
+        for name, given in signature.bind(*arguments, **options).arguments.items():
+            _refuse_other_kinds(verb.__name__, name, str(signature.parameters[name].annotation), given)
+        return verb(*arguments, **options)
+
+    return checked
+
+
+def _refuse_other_kinds(verb: str, name: str, annotation: str, given: Any) -> None:
+    """Compare by the names of types, so that none need be loaded."""
+    kinds = annotation.split(" | ")
+    if not set(kinds) <= set(_SOURCES) or any(kind.__name__ in kinds for kind in type(given).__mro__):
+        return
+    raise TrueupError(
+        f"trueup.{verb} was given a {type(given).__name__} as {name}",
+        needed=f"a record: {' or '.join(kinds)}",
+        remedy=_SOURCES[kinds[0]],
+    )

@@ -1,0 +1,1 @@
+"""Noise that leaves given sums unchanged."""

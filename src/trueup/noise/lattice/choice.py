@@ -1,0 +1,113 @@
+"""How noise on a lattice is drawn, piece by piece, as stated before the first word is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from trueup.kernel.lattice.structure import Lattice
+from trueup.noise.law import Words
+
+Arithmetic = Literal["integer", "double", "approximate"]
+_HOW = {
+    "integer": "integer arithmetic only",
+    "double": "exact up to the rounding of doubles",
+    "approximate": "NOT exact: a Markov chain, with a delta",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How one piece of the lattice is drawn.
+
+    Attributes
+    ----------
+    sampler
+        `composition`, `rows`, `free`, `klein`, `path`, `mixture` or `markov-chain`.
+    arithmetic
+        `integer`: decisions on proven integer thresholds. `double`: exact but for the rounding of doubles.
+        `approximate`: a Markov chain.
+    tries
+        Expected proposals for one vector.
+    seconds
+        Rough expected time for one vector.
+    draw
+        `draw(count, words) -> Drawn`, vectors over the piece's cells in flat order.
+    distance
+        Upper limit of the total variation between what is drawn and the law; 0 if exact.
+    """
+
+    sampler: str
+    arithmetic: Arithmetic
+    tries: float
+    seconds: float
+    draw: Callable[[int, Words], Any]
+    distance: float = 0.0
+
+    def sentence(self) -> str:
+        """Say it in words."""
+        about = f"about {self.tries:.3g} tries, {self.seconds:.2g} s a vector"
+        told = f"sampler '{self.sampler}' ({_HOW[self.arithmetic]}), {about}"
+        return f"{told}, within total variation {self.distance:.3g} of the law" if self.distance else told
+
+
+@dataclass(frozen=True)
+class BoundSampler:
+    """A law bound to a lattice: one choice for each piece.
+
+    Attributes
+    ----------
+    lattice
+        The lattice.
+    pieces
+        `(cells, choice)` for each.
+    """
+
+    lattice: Lattice
+    pieces: tuple[tuple[np.ndarray, Choice], ...]
+
+    @property
+    def n(self) -> int:
+        """Number of cells."""
+        return self.lattice.n
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of the lattice."""
+        return self.lattice.dimension
+
+    @cached_property
+    def exact_in_integers(self) -> bool:
+        """Whether no decision rests on floating point."""
+        return all(choice.arithmetic == "integer" for _, choice in self.pieces)
+
+    @property
+    def distance(self) -> float:
+        """Upper limit of the total variation between what is drawn and the law; 0 if exact."""
+        return sum(choice.distance for _, choice in self.pieces)
+
+    def draw(self, count: int, words: Words):
+        """Draw `count` noise vectors `(count, n)`; pinned cells get zero."""
+        from trueup.kernel.lattice_samplers.tape import Drawn
+
+        vectors, tries = np.zeros((count, self.n), np.int64), 0
+        for cells, choice in self.pieces:
+            drawn = choice.draw(count, words)
+            vectors[:, cells] = drawn.vectors
+            tries += drawn.tries
+        return Drawn(vectors, tries)
+
+    def explain(self) -> list[str]:
+        """Say, for each kind of piece, how many there are and how they are drawn."""
+        alike: dict[tuple[str, str], list[Choice]] = {}
+        for _, choice in self.pieces:
+            alike.setdefault((choice.sampler, choice.arithmetic), []).append(choice)
+        return [f"{len(found)} x {max(found, key=_seconds).sentence()}" for found in alike.values()]
+
+
+def _seconds(choice: Choice) -> float:
+    return choice.seconds

@@ -1,0 +1,114 @@
+"""Choose how noise on a lattice is drawn. Nothing falls back: what is chosen is what draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from trueup.errors import SpecError
+from trueup.kernel.lattice.structure import Lattice, Piece
+from trueup.noise.lattice.choice import BoundSampler, Choice
+from trueup.noise.lattice.double import walk, whole
+from trueup.noise.lattice.integer import composition, free, table
+from trueup.noise.lattice.markov_chain import markov_chain
+
+SLOWEST = 60.0
+"""Expected seconds for one vector beyond which a sampler is refused, unless the caller allows more."""
+
+
+def choose(
+    law,
+    lattice: Lattice,
+    *,
+    weights: Sequence[Fraction] | None = None,
+    sampler: str = "auto",
+    slowest: float = SLOWEST,
+) -> BoundSampler:
+    """Choose the sampler of each piece of a lattice for a law.
+
+    Parameters
+    ----------
+    law
+        `LatticeLaplace`, `LatticeGaussian` or `LatticeL2Laplace`.
+    lattice
+        Where the noise lives.
+    weights
+        Precision of each cell relative to the law's: cell i has `epsilon * weights[i]`, or
+        `sigma2 / weights[i]`. All 1 if None.
+    sampler
+        `auto`, or the name of the one to use. `markov-chain` is never chosen by `auto`: it costs a delta.
+    slowest
+        Expected seconds for one vector beyond which a sampler is refused.
+
+    Raises
+    ------
+    SpecError
+        No exact sampler is fast enough, or the one named does not fit; the message gives what each would cost.
+    """
+    if law.name == "lattice-l2-laplace":
+        if sampler not in ("auto", "mixture"):
+            raise SpecError(f"sampler '{sampler}' for the L2 norm", needed="'mixture', the only one")
+        bound = whole(law, lattice, weights)
+        if (choice := bound.pieces[0][1]).seconds > slowest:
+            raise SpecError(
+                f"noise 'lattice-l2-laplace' on this lattice takes more than {slowest:g} s: {choice.sentence()}",
+                needed="a smaller epsilon, fewer cells, or more time",
+                remedy="use 'lattice-laplace'",
+            )
+        return bound
+    factors = (
+        [_factor(law, Fraction(1))] * lattice.n if weights is None else _weighed(law, lattice.n, weights)
+    )
+    return BoundSampler(
+        lattice, tuple(_choose_piece(law, piece, factors, sampler, slowest) for piece in lattice.pieces)
+    )
+
+
+def _weighed(law, n: int, weights: Sequence[Fraction]) -> list[Fraction]:
+    scales = [Fraction(weight) for weight in weights]
+    if len(scales) != n or min(scales) <= 0:
+        raise SpecError("weights do not fit the lattice", needed=f"{n} positive rational numbers")
+    return [_factor(law, scale) for scale in scales]
+
+
+def _choose_piece(law, piece: Piece, all_factors: Sequence[Fraction], sampler: str, slowest: float):
+    cells = piece.cells.ravel()
+    factors = tuple(all_factors[cell] for cell in cells.tolist())
+    options = []
+    for name, build in _options(law, piece, factors):
+        if name == sampler or (sampler == "auto" and name != "markov-chain"):
+            options.append(build())
+            if options[-1].seconds <= slowest:
+                return cells, options[-1]
+    raise _too_slow(piece, options, sampler, slowest)
+
+
+def _factor(law, scale: Fraction) -> Fraction:
+    """Return the cell's own parameter: epsilon, or sigma squared."""
+    return law.epsilon * scale if law.name == "lattice-laplace" else law.sigma2 / scale
+
+
+def _too_slow(piece: Piece, options: list[Choice], sampler: str, slowest: float) -> SpecError:
+    shape = " x ".join(map(str, piece.cells.shape))
+    costs = "; ".join(option.sentence() for option in options) or f"none is called '{sampler}'"
+    return SpecError(
+        f"no exact sampler draws a piece of kind '{piece.kind}' with {shape} cells within {slowest:g} s: {costs}",
+        needed="a smaller piece, more time, or another law",
+        remedy="use 'lattice-gaussian', or plain noise and keep the invariants by reconciliation; "
+        "or options = { sampler = 'markov-chain' }, approximate, with the delta that it costs",
+    )
+
+
+def _options(law, piece: Piece, factors: tuple[Fraction, ...]):
+    """Yield `(sampler, build)` for a piece, the best first; none is built before it is asked for."""
+    alike, only = len(set(factors)) == 1, factors[0]
+    laplace = law.name == "lattice-laplace"
+    if laplace and alike and piece.kind == "sum":
+        yield "composition", lambda: composition(len(factors), only)
+    if laplace and alike and piece.kind == "table":
+        yield ("composition" if min(piece.cells.shape) == 2 else "rows"), lambda: table(piece, only)
+    yield "free", lambda: free(piece, factors, "laplace" if laplace else "gaussian")
+    if not laplace and alike and piece.kind != "free":
+        yield ("path" if piece.kind == "sum" else "klein"), lambda: walk(piece, float(only) ** 0.5)
+    if alike:
+        yield "markov-chain", lambda: markov_chain(law, piece, only)

@@ -1,0 +1,178 @@
+"""The samplers in integer arithmetic: compositions for one sum, rows for a table, free cells for the rest."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from trueup.kernel.lattice import algebra
+from trueup.kernel.lattice.structure import Piece
+from trueup.noise.lattice.choice import Choice
+from trueup.noise.lattice.cost import (
+    CELL,
+    ROW,
+    gaussian_factor,
+    laplace_factor,
+    log_mass,
+    lump_gain,
+    pair_mass,
+    tries_for,
+)
+from trueup.noise.law import Words
+
+LARGEST_LUMP = 16
+"""Most cells drawn by their sum: what they save grows with the root of their number, their tables with it."""
+WIDEST_TABLE = 2**20
+"""Largest sigma squared (counts squared) whose law is tabulated."""
+
+
+@lru_cache(maxsize=1024)
+def composition(n: int, epsilon: Fraction) -> Choice:
+    """One fixed sum."""
+
+    @lru_cache(maxsize=1)
+    def tables():
+        from trueup.noise.lattice.tables import Decisions, sizes
+
+        decisions = Decisions()
+        return decisions, sizes(decisions, n, epsilon)
+
+    def draw(count: int, words: Words):
+        from trueup.kernel.lattice_samplers.sums import draw_sums
+        from trueup.kernel.lattice_samplers.tape import run
+
+        decisions, law = tables()
+        return run(draw_sums, (law, _scratch(law, n)), (count, n), words, decisions.settle)
+
+    return Choice("composition", "integer", 1.0, ROW * n, draw)
+
+
+def table(piece: Piece, epsilon: Fraction) -> Choice:
+    """A two-way table: exact outright with two rows, else by rejection on its last two rows."""
+    rows, columns = piece.cells.shape
+    if min(rows, columns) == 2:
+        return _mirrored(rows, columns, epsilon)
+    options = [_rows(piece, rows, columns, epsilon, False), _rows(piece, columns, rows, epsilon, True)]
+    return min(options, key=lambda option: option.seconds)
+
+
+def _mirrored(rows: int, columns: int, epsilon: Fraction) -> Choice:
+    """Two rows: the second is minus the first, so the first is one fixed sum at twice epsilon."""
+    single = composition(max(rows, columns), 2 * epsilon)
+
+    def draw(count: int, words: Words):
+        drawn = single.draw(count, words)
+        both = np.stack([drawn.vectors, -drawn.vectors], axis=1)
+        return drawn._replace(vectors=(both if rows == 2 else both.transpose(0, 2, 1)).reshape(count, -1))
+
+    return Choice("composition", "integer", 1.0, single.seconds, draw)
+
+
+def _rows(piece: Piece, rows: int, columns: int, epsilon: Fraction, turned: bool) -> Choice:
+    @lru_cache(maxsize=1)
+    def tables():
+        from trueup.noise.lattice.pairs import laplace_pairs
+        from trueup.noise.lattice.tables import Decisions, sizes
+
+        decisions = Decisions()
+        return decisions, sizes(decisions, columns, epsilon), laplace_pairs(decisions, epsilon)
+
+    def draw(count: int, words: Words):
+        from trueup.kernel.lattice_samplers.tables import draw_tables
+        from trueup.kernel.lattice_samplers.tape import run
+
+        decisions, law, pairs = tables()
+        arguments = (rows, columns, law, _scratch(law, columns), pairs)
+        drawn = run(draw_tables, arguments, (count, rows * columns), words, decisions.settle)
+        if turned:
+            vectors = drawn.vectors.reshape(count, rows, columns).transpose(0, 2, 1).reshape(count, -1)
+            drawn = drawn._replace(vectors=vectors)
+        return drawn
+
+    factor = laplace_factor(epsilon)
+    target = log_mass(piece.invariants, [factor] * (rows * columns))
+    row = log_mass(np.ones((1, columns), np.int64), [factor] * columns)
+    tries = tries_for(target - (rows - 2) * row - (columns - 2) * pair_mass(epsilon) - pair_mass(2 * epsilon))
+    return Choice("rows", "integer", tries, tries * (rows - 2) * columns * ROW, draw)
+
+
+def _scratch(law, n: int) -> np.ndarray:
+    return np.zeros((int(law.low[0]) + law.floors.shape[1] + n) // 64 + 1, np.uint64)
+
+
+def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
+    """Any piece: independent free cells, dependent lumps accepted by their weight."""
+    laplace = kind == "laplace"
+    parameters = sorted(set(factors))
+    cells = [laplace_factor(f) if laplace else gaussian_factor(f) for f in factors]
+    masses = np.array([mass for mass, _, _ in cells])
+    matrix = piece.invariants
+    lumps = _lumps(piece, factors) if laplace else [[cell] for cell in range(len(factors))]
+    gains = np.array(
+        [lump_gain(factors[lump[0]], len(lump)) if laplace else masses[lump[0]] for lump in lumps]
+    )
+    order = np.argsort(-gains, kind="stable")
+    firsts = np.array([lumps[i][0] for i in order])
+    chosen = order[algebra.pivots(matrix[:, firsts])] if len(matrix) else np.zeros(0, np.intp)
+    dependent = [lumps[i] for i in chosen]
+    tries = tries_for(log_mass(matrix, cells) - masses.sum() + gains[chosen].sum())
+
+    @lru_cache(maxsize=1)
+    def tables():
+        from trueup.noise.lattice.tables import (
+            Decisions,
+            gaussian_lumps,
+            gaussian_steps,
+            laplace_lumps,
+            laplace_steps,
+        )
+
+        decisions = Decisions()
+        sorts = sorted({(factors[lump[0]], len(lump)) for lump in dependent}) or [(parameters[0], 1)]
+        kinds = [sorts.index((factors[lump[0]], len(lump))) for lump in dependent]
+        layout = plan(matrix, dependent, [parameters.index(f) for f in factors], kinds)
+        if laplace:
+            return decisions, layout, laplace_steps(decisions, parameters), laplace_lumps(decisions, sorts)
+        lumped = gaussian_lumps(decisions, [variance for variance, _ in sorts])
+        return decisions, layout, gaussian_steps(decisions, parameters), lumped
+
+    def draw(count: int, words: Words):
+        from trueup.kernel.lattice_samplers.free import draw_free
+        from trueup.kernel.lattice_samplers.tape import run
+
+        decisions, *layout_and_laws = tables()
+        arguments = (*layout_and_laws, np.zeros(64, np.uint64))
+        return run(draw_free, arguments, (count, len(factors)), words, decisions.settle)
+
+    tabulated = laplace or max(factors) <= WIDEST_TABLE
+    seconds = tries * len(factors) * CELL if tabulated else math.inf
+    return Choice("free", "integer", tries, seconds, draw)
+
+
+def _lumps(piece: Piece, factors) -> list[list[int]]:
+    """Group cells with the same invariants and factor, at most `LARGEST_LUMP` together."""
+    kinds, full = defaultdict(list), []
+    for cell, kind in enumerate(zip(piece.lumps.tolist(), factors)):
+        kinds[kind].append(cell)
+        if len(kinds[kind]) == LARGEST_LUMP:
+            full.append(kinds.pop(kind))
+    return full + list(kinds.values())
+
+
+def plan(matrix, dependent, laws, kinds):
+    """Lay out which cells are free and how the lumps of others depend on them."""
+    from trueup.kernel.lattice_samplers.free import Plan
+
+    cells = [cell for lump in dependent for cell in lump]
+    others = np.setdiff1d(np.arange(matrix.shape[1]), cells)
+    firsts = np.array([lump[0] for lump in dependent], dtype=np.intp)
+    shared, divisor = algebra.dependence(matrix, firsts, others)
+    starts = np.cumsum([0, *map(len, dependent)])
+    free, cells, starts, shared, laws, kinds = (
+        np.ascontiguousarray(p, np.int64) for p in (others, cells, starts, shared, laws, kinds)
+    )
+    return Plan(free, cells, starts, shared, divisor, laws, kinds)

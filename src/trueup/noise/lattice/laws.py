@@ -1,0 +1,240 @@
+"""Noise that changes no invariant: laws of integer vectors on `L = {v in Z^n : A v = 0}`.
+
+Each is the law of independent noise per cell, or of an L2 norm, *given* that the noise lies on L. It
+compares databases with the same invariants only; `Lattice.sensitivity` says how far one smallest
+change that keeps them moves the counts. Source: Dharangutte, Gao, Gong and Yu, "Integer Subspace
+Differential Privacy", definitions 9 and 13; here drawn exactly (see `lattice_draw`).
+
+For inference a cell's factor is all that is needed: `p(z | x)` is the product of the factors at `z - x` up to
+a constant that does not depend on x, for all x that share the invariants. So these laws *are* the
+one-cell laws, except that they sample jointly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import exp, isqrt
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trueup.errors import SpecError
+from trueup.noise.cost import Cost, Sensitivity
+from trueup.noise.law import Integers, Reals, Words
+from trueup.noise.laws.base import BaseLaw
+from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
+from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+from trueup.noise.rational import rational
+
+
+class OnLattice:
+    """What the lattice laws share: they are bound to a lattice before they sample."""
+
+    name: ClassVar[str]
+    bound: Any = None
+
+    def on(self, lattice, **options) -> Self:
+        """Return this law bound to a lattice, with its samplers chosen (see `lattice_draw.choose`)."""
+        from trueup.noise.lattice.draw import choose
+
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        object.__setattr__(copy, "bound", choose(self, lattice, **options))
+        return copy
+
+    def cost(self, sensitivity: Sensitivity) -> Cost:
+        """Return the loss of the exact law, with the delta of the sampler if that is approximate.
+
+        A sampler within total variation eta of an epsilon-private law is (epsilon, (1 + e^epsilon) eta)-private.
+        """
+        exact: Cost = super().cost(sensitivity)  # type: ignore[misc]
+        if self.bound is None or not self.bound.distance:
+            return exact
+        if exact.currency != "epsilon":
+            raise SpecError(
+                f"law '{self.name}' is drawn approximately",
+                needed="an exact sampler: a delta does not compose with zCDP",
+                remedy="use 'lattice-laplace' with the Markov chain, or an exact sampler",
+            )
+        delta = (1 + exp(float(exact.amount))) * self.bound.distance
+        return Cost("epsilon", exact.amount, min(Fraction(1), Fraction(delta)))
+
+    def sample(self, size: int, words: Words) -> Integers:
+        """Draw one noise vector `(n,)`.
+
+        Raises
+        ------
+        SpecError
+            If the law is not bound to a lattice of `size` cells.
+        """
+        if self.bound is None or size != self.bound.n:
+            cells = "no lattice" if self.bound is None else f"{self.bound.n} cells"
+            raise SpecError(
+                f"the law is bound to {cells}", needed=f"a lattice of {size}", remedy="law.on(lattice)"
+            )
+        return self.bound.draw(1, words).vectors[0]
+
+
+@dataclass(frozen=True)
+class LatticeLaplace(OnLattice, DiscreteLaplace):
+    """Noise with mass proportional to `exp(-epsilon ||v||_1)` on the lattice (pure differential privacy).
+
+    Parameters
+    ----------
+    epsilon
+        Inverse scale, exact.
+
+    Examples
+    --------
+    >>> import secrets
+    >>> from trueup.kernel.lattice.structure import Lattice
+    >>> law = LatticeLaplace("1/4").on(Lattice.of(3, [[1, 1, 1]]))
+    >>> int(law.sample(3, secrets.token_bytes).sum())
+    0
+    """
+
+    name: ClassVar[str] = "lattice-laplace"
+    title: ClassVar[str] = "Discrete Laplace given the invariants (L1 norm), pure epsilon"
+
+    @classmethod
+    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> LatticeLaplace:
+        """Return the law that spends the pure epsilon `amount` on one smallest change."""
+        return cls(rational(amount, "epsilon") / sensitivity.l1)
+
+    @property
+    def factor(self) -> tuple[float, int]:
+        """Rate and power of a cell's factor `exp(-rate |v|^power)`."""
+        return float(self.epsilon), 1
+
+    def sentence(self) -> str:
+        """Describe the law in one plain sentence."""
+        return (
+            "The counts receive joint integer noise that changes no invariant, with probability proportional to "
+            f"exp(-{self.epsilon} times the sum of its absolute values)."
+        )
+
+
+@dataclass(frozen=True)
+class LatticeGaussian(OnLattice, DiscreteGaussian):
+    """Noise with mass proportional to `exp(-||v||_2^2 / (2 sigma2))` on the lattice (zCDP).
+
+    Between two databases `delta` apart it is `rho = ||delta||_2^2 / (2 sigma2)`, as without invariants: completing
+    the square, the Renyi divergence of order a is `a ||delta||^2 / (2 sigma2) + log(g((a - 1) delta) / g(0)) / (a - 1)`
+    with `g(c)` the sum of `exp(-||v - c||^2 / (2 sigma2))` over L. By Poisson summation `g(c) <= g(0)`, because the
+    Fourier coefficients are positive. So no constant of the dimension enters (the paper's theorem 14 has one).
+
+    Parameters
+    ----------
+    sigma2
+        Variance parameter (counts squared), exact.
+
+    Examples
+    --------
+    >>> LatticeGaussian.for_budget(Fraction(1, 8), Sensitivity.of(cells=2, each=1))
+    LatticeGaussian(sigma2=Fraction(8, 1))
+    """
+
+    name: ClassVar[str] = "lattice-gaussian"
+    title: ClassVar[str] = "Discrete Gaussian given the invariants, zCDP"
+
+    @classmethod
+    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> LatticeGaussian:
+        """Return the law that spends the zCDP `amount` on one smallest change."""
+        return cls(sensitivity.l2_squared / (2 * rational(amount, "rho")))
+
+    @property
+    def factor(self) -> tuple[float, int]:
+        """Rate and power of a cell's factor `exp(-rate |v|^power)`."""
+        return float(1 / (2 * self.sigma2)), 2
+
+    def sentence(self) -> str:
+        """Describe the law in one plain sentence."""
+        return (
+            "The counts receive joint integer noise that changes no invariant, with probability proportional to "
+            f"exp(-||noise||^2 / (2 x {self.sigma2}))."
+        )
+
+
+@dataclass(frozen=True)
+class LatticeL2Laplace(OnLattice, BaseLaw):
+    """Noise with mass proportional to `exp(-epsilon ||v||_2)` on the lattice (pure differential privacy).
+
+    It is far wider than `lattice-laplace` at equal privacy: its norm grows with the dimension of the
+    lattice. It is no product over cells, so it has no mass for one cell.
+
+    Parameters
+    ----------
+    epsilon
+        Inverse scale, exact.
+
+    Examples
+    --------
+    >>> print(LatticeL2Laplace("1/4").cost(Sensitivity.of(cells=2, each=1)).amount < Fraction(354, 1000))
+    True
+    """
+
+    name: ClassVar[str] = "lattice-l2-laplace"
+    title: ClassVar[str] = "Laplace in the L2 norm given the invariants, pure epsilon"
+    discrete: ClassVar[bool] = True
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", rational(self.epsilon, "epsilon"))
+
+    @classmethod
+    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> LatticeL2Laplace:
+        """Return the law that spends at most the pure epsilon `amount` on one smallest change."""
+        return cls(rational(amount, "epsilon") / _root_above(sensitivity.l2_squared))
+
+    def cost(self, sensitivity: Sensitivity) -> Cost:
+        """Return the pure epsilon, rounded up: inverse scale times L2 sensitivity."""
+        return Cost("epsilon", self.epsilon * _root_above(sensitivity.l2_squared))
+
+    @property
+    def variance(self) -> float:
+        """Mean variance of a cell (counts squared), that of the continuous law on the lattice's span."""
+        if self.bound is None:
+            raise _joint("variance")
+        d = self.bound.dimension
+        return float(d * (d + 1) / (self.bound.n * float(self.epsilon) ** 2))
+
+    def logpmf(self, noise: ArrayLike) -> Reals:
+        """Refused: the law has no factor for one cell."""
+        raise _joint("mass")
+
+    def cdf(self, noise: ArrayLike) -> Reals:
+        """Refused: the law has no factor for one cell."""
+        raise _joint("cdf")
+
+    def quantile(self, probability: ArrayLike) -> Reals:
+        """Refused: the law has no factor for one cell."""
+        raise _joint("quantile")
+
+    def log_weight(self, noise: ArrayLike) -> Reals:
+        """Log mass of noise vectors `(..., n)` up to a constant."""
+        return -float(self.epsilon) * np.linalg.norm(np.asarray(noise, float), axis=-1)
+
+    def sentence(self) -> str:
+        """Describe the law in one plain sentence."""
+        return (
+            "The counts receive joint integer noise that changes no invariant, with probability proportional to "
+            f"exp(-{self.epsilon} ||noise||)."
+        )
+
+
+def _joint(what: str) -> SpecError:
+    return SpecError(
+        f"law 'lattice-l2-laplace' has no {what} of one cell by itself",
+        needed="a law that is a product over cells",
+        remedy="use 'lattice-laplace' or 'lattice-gaussian' where single counts are analysed",
+    )
+
+
+def _root_above(square: Fraction) -> Fraction:
+    """Return a rational just above the square root, and the root itself where that is rational."""
+    scale = 1 << 80
+    scaled = square * scale * scale
+    root = isqrt(int(scaled))
+    return Fraction(root if root * root == scaled else root + 1, scale)

@@ -1,0 +1,1 @@
+"""One noise distribution a file."""

@@ -1,0 +1,90 @@
+"""The continuous Gaussian law, for the analysis of others' data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import log, pi, sqrt
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trueup.noise.cost import Cost, Sensitivity
+from trueup.noise.law import Reals
+from trueup.noise.laws.base import ContinuousLaw, probabilities, refuse_extreme_width
+from trueup.noise.rational import rational
+
+
+@dataclass(frozen=True)
+class Gaussian(ContinuousLaw):
+    """Normal noise of variance `sigma2`: a likelihood only, never drawn.
+
+    Parameters
+    ----------
+    sigma2
+        Variance, exact (counts squared).
+
+    Raises
+    ------
+    SpecError
+        If `sigma2` is not an exact positive number.
+
+    Notes
+    -----
+    Its zCDP loss: Bun and Steinke (2016), "Concentrated differential privacy", proposition 6.
+
+    Examples
+    --------
+    >>> Gaussian("4").variance, float(Gaussian("4").cdf(0))
+    (4.0, 0.5)
+    """
+
+    name: ClassVar[str] = "gaussian"
+    title: ClassVar[str] = "Continuous Gaussian (analysis only)"
+    sigma2: Fraction
+
+    def __post_init__(self) -> None:
+        sigma2 = rational(self.sigma2, "sigma2")
+        refuse_extreme_width(sigma2, "sigma2", sigma2)
+        object.__setattr__(self, "sigma2", sigma2)
+
+    @classmethod
+    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Gaussian:
+        """Return the law that spends the zCDP `amount` rho on a vector of that sensitivity."""
+        return cls(rational(sensitivity.l2_squared, "the L2 sensitivity") / (2 * rational(amount, "rho")))
+
+    def cost(self, sensitivity: Sensitivity) -> Cost:
+        """Return the zCDP rho: squared L2 sensitivity over `2 sigma2`."""
+        return Cost("rho", sensitivity.l2_squared / (2 * self.sigma2))
+
+    @property
+    def variance(self) -> float:
+        """Variance of one draw (counts squared)."""
+        return float(self.sigma2)
+
+    @property
+    def fourth_moment(self) -> float:
+        """Mean of the fourth power of one draw (counts^4)."""
+        return float(3 * self.sigma2**2)
+
+    def logpmf(self, noise: ArrayLike) -> Reals:
+        """Log density at `noise`."""
+        x = np.asarray(noise, dtype=np.float64)
+        return -x * x / (2 * self.variance) - log(2 * pi * self.variance) / 2
+
+    def cdf(self, noise: ArrayLike) -> Reals:
+        """Probability that a draw is at most `noise`."""
+        from scipy.special import ndtr
+
+        return ndtr(np.asarray(noise, dtype=np.float64) / sqrt(self.variance))
+
+    def quantile(self, probability: ArrayLike) -> Reals:
+        """Value that a draw exceeds with probability `1 - probability`."""
+        from scipy.special import ndtri
+
+        return ndtri(probabilities(probability)) * sqrt(self.variance)
+
+    def sentence(self) -> str:
+        """Describe the law in one plain sentence."""
+        return f"Each value carries independent normal noise of standard deviation {sqrt(self.variance):.6g}."

@@ -1,0 +1,90 @@
+"""The continuous Laplace law, for the analysis of others' data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import log
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trueup.noise.cost import Cost, Sensitivity
+from trueup.noise.law import Reals
+from trueup.noise.laws.base import ContinuousLaw, probabilities, refuse_extreme_width
+from trueup.noise.rational import rational
+
+
+@dataclass(frozen=True)
+class Laplace(ContinuousLaw):
+    """Noise with density `exp(-|x| / scale) / (2 scale)`: a likelihood only, never drawn.
+
+    Parameters
+    ----------
+    scale
+        Mean absolute noise, exact (counts).
+
+    Raises
+    ------
+    SpecError
+        If `scale` is not an exact positive number.
+
+    Notes
+    -----
+    Dwork, McSherry, Nissim and Smith (2006), "Calibrating noise to sensitivity in private data analysis".
+
+    Examples
+    --------
+    >>> Laplace("2").variance, float(Laplace("2").cdf(0))
+    (8.0, 0.5)
+    """
+
+    name: ClassVar[str] = "laplace"
+    title: ClassVar[str] = "Continuous Laplace (analysis only)"
+    scale: Fraction
+
+    def __post_init__(self) -> None:
+        scale = rational(self.scale, "scale")
+        refuse_extreme_width(scale**2, "scale", scale)
+        object.__setattr__(self, "scale", scale)
+
+    @classmethod
+    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Laplace:
+        """Return the law that spends the pure epsilon `amount` on a vector of that sensitivity."""
+        return cls(rational(sensitivity.l1, "the L1 sensitivity") / rational(amount, "epsilon"))
+
+    def cost(self, sensitivity: Sensitivity) -> Cost:
+        """Return the pure epsilon: L1 sensitivity over the scale."""
+        return Cost("epsilon", sensitivity.l1 / self.scale)
+
+    @property
+    def variance(self) -> float:
+        """Variance of one draw (counts squared)."""
+        return float(2 * self.scale**2)
+
+    @property
+    def fourth_moment(self) -> float:
+        """Mean of the fourth power of one draw (counts^4)."""
+        return float(24 * self.scale**4)
+
+    def logpmf(self, noise: ArrayLike) -> Reals:
+        """Log density at `noise`."""
+        return -np.abs(np.asarray(noise, dtype=np.float64)) / float(self.scale) - log(2 * self.scale)
+
+    def cdf(self, noise: ArrayLike) -> Reals:
+        """Probability that a draw is at most `noise`."""
+        x = np.asarray(noise, dtype=np.float64) / float(self.scale)
+        lower = np.exp(-np.abs(x)) / 2
+        return np.where(x < 0, lower, 1 - lower)[()]
+
+    def quantile(self, probability: ArrayLike) -> Reals:
+        """Value that a draw exceeds with probability `1 - probability`."""
+        p = probabilities(probability)
+        with np.errstate(divide="ignore"):
+            lower = np.log(2 * np.minimum(p, 1 - p)) * float(self.scale)
+        return np.where(p < 0.5, lower, -lower)[()]
+
+    def sentence(self) -> str:
+        """Describe the law in one plain sentence."""
+        return f"Each value carries independent Laplace noise of scale {float(self.scale):.6g}."

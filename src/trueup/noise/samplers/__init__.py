@@ -1,0 +1,1 @@
+"""Exact sampling of discrete laws from random bits."""

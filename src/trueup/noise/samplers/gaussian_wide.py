@@ -1,0 +1,115 @@
+"""Exact sampler of the discrete Gaussian law by rejection, for any standard deviation from 1,024 on.
+
+Canonne, Kamath and Steinke (2020), "The discrete Gaussian for differential privacy", algorithm 3: with
+`t = floor(sigma) + 1`, draw `Y` with mass proportional to `exp(-|y| / t)` and accept it with probability
+`exp(-x)`, `x = (|Y| - sigma2/t)^2 / (2 sigma2)`; about three in four are accepted.
+
+`U < exp(-x)` is decided by lazily refined bits of `U`, as in `inversion`: 32 bits and 64-bit integer
+arithmetic with a proven margin first, and enclosures of the rational `x` inside the margin.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from math import isqrt
+
+import numpy as np
+
+from trueup.noise.law import Integers, Words
+from trueup.noise.samplers.geometric import two_sided_geometric
+from trueup.noise.samplers.interval import exp_neg
+from trueup.noise.samplers.inversion import CHUNK, fetch
+
+_MARGIN = (1 << 13) + 16
+"""Error of `_exp`, in units of 2^-32: twice 2^-20 from `x`, a few units from the tables."""
+
+
+class GaussianWide:
+    """Sampler of `P(X = k)` proportional to `exp(-k^2 / (2 sigma2))`, `1 <= sigma2 <= 2^56`."""
+
+    def __init__(self, sigma2: Fraction) -> None:
+        self.sigma2 = sigma2
+        self.t = isqrt(int(sigma2)) + 1
+        self.envelope = two_sided_geometric(Fraction(1, self.t))
+        # x = v^2 with v = slope |y| - offset; both to 59 bits, so that slope |y| < 2^62 up to 8 sigma.
+        self.furthest = isqrt(int(64 * sigma2))
+        self.slope = isqrt(int(2**117 / sigma2))
+        self.offset = isqrt(int(sigma2 * 2**117 / self.t**2))
+
+    def draw(self, words: Words) -> int:
+        """Draw one value."""
+        words = _Ahead(words)
+        while True:
+            y, u = self.envelope.draw(words), int.from_bytes(fetch(words, 4), "little")
+            likely = self._exp(min(abs(y), self.furthest), *_lists())
+            if u < likely - _MARGIN or (u <= likely + _MARGIN and self._accepts(y, u, words)):
+                return y
+
+    def sample(self, size: int, words: Words) -> Integers:
+        """Draw `size` independent values."""
+        out, done = np.empty(size, dtype=np.int64), 0
+        while done < size:
+            accepted = self._accepted(min(CHUNK, 16 + 11 * (size - done) // 8), words)[: size - done]
+            out[done : done + len(accepted)] = accepted
+            done += len(accepted)
+        return out
+
+    def _accepted(self, count: int, words: Words) -> Integers:
+        """Draw `count` candidates, return those accepted."""
+        y = self.envelope.sample(count, words)
+        u = np.frombuffer(words(4 * count), np.uint32, count).astype(np.int64)
+        beyond = u - self._exp(np.minimum(np.abs(y), self.furthest), *_tables())
+        accept = beyond < -_MARGIN
+        for i in np.flatnonzero(np.abs(beyond) <= _MARGIN):
+            accept[i] = self._accepts(int(y[i]), int(u[i]), words)
+        return y[accept]
+
+    def _exp(self, distance, coarse, fine):
+        """`exp(-x) 2^32` at a `distance = |y|` of at most 8 sigma, within `_MARGIN - 1`; ints or arrays."""
+        # v to 29 bits: its error is below 2^-28 from the slope and 2^-29 from the shift, and v < 5,
+        # so x = v^2 in units of 2^-20 is within 2 of the truth. Beyond 8 sigma the true value is below _MARGIN as well.
+        v = abs(distance * self.slope - self.offset) >> 30
+        x = v * v >> 38
+        return coarse[x >> 10] * fine[x & 1023] >> 30
+
+    def _accepts(self, y: int, u: int, words: Words) -> bool:
+        """Decide `U < exp(-x)` exactly, where `u` holds the first 32 bits of `U`."""
+        x = (abs(y) - self.sigma2 / self.t) ** 2 / (2 * self.sigma2)
+        bits = 32
+        while True:
+            bound = exp_neg(x, bits + 64)
+            if bound.lo >= (u + 1) << 64:
+                return True
+            if bound.hi <= u << 64:
+                return False
+            u, bits = u << 64 | int.from_bytes(fetch(words, 8), "big"), bits + 64
+
+
+@lru_cache(maxsize=1)
+def _tables() -> tuple[Integers, Integers]:
+    """`floor(exp(-i / 2^10) 2^31)` for `i < 2^15` (or one less), and of `exp(-j / 2^20)` for `j < 2^10`."""
+    whole = [exp_neg(Fraction(i), 64).lo for i in range(32)]
+    part = [exp_neg(Fraction(i, 1 << 10), 64).lo for i in range(1 << 10)]
+    fine = [exp_neg(Fraction(i, 1 << 20), 64).lo >> 33 for i in range(1 << 10)]
+    return np.array([a * b >> 97 for a in whole for b in part]), np.array(fine)
+
+
+@lru_cache(maxsize=1)
+def _lists() -> tuple[list[int], list[int]]:
+    """The same tables for single draws: lists of ints are read faster than arrays."""
+    coarse, fine = _tables()
+    return coarse.tolist(), fine.tolist()
+
+
+class _Ahead:
+    """Words fetched 32 bytes at a time within one call; what is left is thrown away with it."""
+
+    def __init__(self, words: Words) -> None:
+        self.words, self.kept = words, b""
+
+    def __call__(self, count: int) -> bytes:
+        if len(self.kept) < count:
+            self.kept = fetch(self.words, max(32, count))
+        taken, self.kept = self.kept[:count], self.kept[count:]
+        return taken

@@ -1,0 +1,179 @@
+"""Exact sampling of a law on the integers by lazily refined inversion.
+
+Let `U` be an infinite string of random bits, read as a number in [0, 1), and `F` the law's cdf.
+Then `X = min {k : F(k) > U}` has exactly that law. Only as many bits of `U` are drawn as decide `X`:
+
+1. the first `lookup_bits` index a table that holds the answer if no `F(k)` falls in that cell;
+2. else `U` is extended to `word_bits`, and `X` is found among the floors of `F(k) 2^word_bits`;
+3. if those bits equal such a floor, `word_bits` more are drawn, and the comparison is made again
+   with `F` enclosed that much finer, for any `k`: nothing is truncated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+
+import numpy as np
+
+from trueup.errors import PrivacyError
+from trueup.noise.law import Integers, Words
+from trueup.noise.samplers.interval import Interval, decided
+
+Enclose = Callable[[int, int], Interval]
+"""`enclose(k, bits)`: the cdf at `k`, to about `bits` bits; 0 below the support and 1 above."""
+
+CHUNK = 1 << 16
+UNDECIDED = np.iinfo(np.int16).min
+_BROKEN = 1024
+"""Bits after which a draw is undecided once in more than 10^290 draws, or the source is stuck."""
+
+
+def chunks(size: int) -> Iterator[slice]:
+    """Cut `size` draws into pieces that stay in the processor's cache."""
+    for start in range(0, size, CHUNK):
+        yield slice(start, min(start + CHUNK, size))
+
+
+def fetch(words: Words, count: int) -> bytes:
+    """Fetch words; fewer than asked for would bias a draw in silence."""
+    fetched = words(count)
+    if len(fetched) != count:
+        raise PrivacyError(f"the source of randomness gave {len(fetched)} bytes", needed=f"{count}")
+    return fetched
+
+
+class Inversion:
+    """Sampler of one law on the integers.
+
+    Parameters
+    ----------
+    enclose
+        The law's cdf; between 0 and 1 it takes irrational values.
+    support
+        The `k` whose `F(k)` is stored, in order, within +-32,000. Outside them the cdf must be 0 or 1, or
+        closer to 0 and 1 than `2^-word_bits`.
+    lookup_bits, word_bits
+        Sizes of the first table's index and of the thresholds; at most 32 and 64.
+    """
+
+    def __init__(
+        self, enclose: Enclose, support: range, *, lookup_bits: int = 16, word_bits: int = 64
+    ) -> None:
+        self.enclose, self.support = enclose, support
+        self.lookup_bits, self.word_bits = lookup_bits, word_bits
+        self.step = -(-word_bits // 8)
+
+    @cached_property
+    def thresholds(self) -> np.ndarray:
+        """`floor(F(k) 2^word_bits)` over the support, uint64, each proven."""
+        floors = decided(lambda bits: _all(self._floor(k, bits) for k in self.support), self.word_bits + 64)
+        return np.array(floors, dtype=np.uint64)
+
+    def _floor(self, k: int, bits: int) -> int | None:
+        return self.enclose(k, bits).floor(self.word_bits)
+
+    @cached_property
+    def lookup(self) -> np.ndarray:
+        """The draw for every first word, int16; the smallest int16 where a threshold falls inside."""
+        cells = (self.thresholds >> np.uint64(self.word_bits - self.lookup_bits)).astype(np.int64)
+        inside = np.bincount(cells, minlength=1 << self.lookup_bits)
+        before = np.cumsum(inside) - inside
+        return np.where(inside > 0, UNDECIDED, self.support.start + before).astype(np.int16)
+
+    def first_words(self, count: int, words: Words) -> np.ndarray:
+        """Draw `count` first words of `lookup_bits` bits."""
+        dtype = np.dtype(np.uint16 if self.lookup_bits <= 16 else np.uint32)
+        first = np.frombuffer(words(dtype.itemsize * count), dtype, count)
+        surplus = 8 * dtype.itemsize - self.lookup_bits
+        return first >> dtype.type(surplus) if surplus else first
+
+    def draw(self, words: Words) -> int:
+        """Draw one value (the cheap path for scalars)."""
+        size = 2 if self.lookup_bits <= 16 else 4
+        first = int.from_bytes(fetch(words, size), "little") >> (8 * size - self.lookup_bits)
+        value = self.lookup.item(first)
+        return value if value != UNDECIDED else int(self._extend(np.array([first]), words)[0])
+
+    def sample(self, size: int, words: Words) -> Integers:
+        """Draw `size` independent values."""
+        out = np.empty(size, dtype=np.int64)
+        for chunk in chunks(size):
+            out[chunk] = self.chunk(chunk.stop - chunk.start, words)
+        return out
+
+    def chunk(self, count: int, words: Words) -> np.ndarray:
+        """Draw `count` independent values at once, int16 if they fit."""
+        first = self.first_words(count, words)
+        values = self.lookup.take(first)
+        open_ = np.flatnonzero(values == UNDECIDED)
+        if not len(open_):
+            return values
+        settled = self._extend(first[open_], words)
+        if np.abs(settled).max() > -(UNDECIDED + 1):
+            values = values.astype(np.int64)
+        values[open_] = settled
+        return values
+
+    def _extend(self, first: np.ndarray, words: Words) -> Integers:
+        """Stage 2: extend undecided first words to `word_bits` and search the thresholds."""
+        more = self.word_bits - self.lookup_bits
+        fresh = np.frombuffer(words(8 * len(first)), np.uint64, len(first)) >> np.uint64(64 - more)
+        u = (first.astype(np.uint64) << np.uint64(more)) | fresh
+        j = np.searchsorted(self.thresholds, u)
+        values = j + self.support.start
+        hit = self.thresholds[np.minimum(j, len(self.thresholds) - 1)] == u
+        for i in np.flatnonzero(hit):
+            values[i] = self.refine(int(u[i]), words)
+        return values
+
+    def refine(self, u: int, words: Words) -> int:
+        """Stage 3: extend one `u` that equals a threshold until the cdf's enclosures decide."""
+        bits = self.word_bits
+        while bits < _BROKEN:
+            u = u << 8 * self.step | int.from_bytes(fetch(words, self.step), "big")
+            bits += 8 * self.step
+            value = self._search(u, bits)
+            if value is not None:
+                return value
+        raise PrivacyError(
+            f"{bits} random bits left a draw undecided, which no working source of randomness does",
+            needed="independent random bytes",
+        )
+
+    def _search(self, u: int, bits: int) -> int | None:
+        """Find `min {k : F(k) > U}` from the first `bits` bits `u` of `U`; None if they do not decide."""
+        low, high, reach = self.support.start - 1, self.support.stop, 1
+        while (above := self._above(low, u, bits)) is not False:
+            if above is None:
+                return None
+            low, reach = low - reach, 2 * reach
+        while (above := self._above(high, u, bits)) is not True:
+            if above is None:
+                return None
+            high, reach = high + reach, 2 * reach
+        while high - low > 1:
+            middle = (low + high) // 2
+            above = self._above(middle, u, bits)
+            if above is None:
+                return None
+            low, high = (low, middle) if above else (middle, high)
+        return high
+
+    def _above(self, k: int, u: int, bits: int) -> bool | None:
+        """Tell whether `F(k) > U`; None if the bits so far and this precision cannot tell."""
+        cdf = self.enclose(k, bits + 64)
+        spare = cdf.bits - bits
+        if cdf.lo >= (u + 1) << spare:
+            return True
+        return False if cdf.hi <= u << spare else None
+
+
+def _all(values: Iterable[int | None]) -> list[int] | None:
+    """Return the values as a list, None as soon as one of them is None."""
+    result = []
+    for value in values:
+        if value is None:
+            return None
+        result.append(value)
+    return result

@@ -1,0 +1,1 @@
+"""Expected errors, and how a budget is divided."""

@@ -1,0 +1,137 @@
+"""Composition of privacy losses in exact fractions.
+
+Losses add: pure epsilons, zCDP rhos (Bun and Steinke, 2016, Lemma 2.3) and deltas, each over
+levels, queries and releases. Fractions make the sum independent of order and grouping, and ten
+times a tenth exactly one; rounded floats would not. A pure epsilon also counts as
+`rho = epsilon^2 / 2` (Bun and Steinke, Proposition 1.4), so that one rho can bound everything.
+With a delta the same holds outside an event of probability delta (section 8 there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, get_args
+
+from trueup.errors import PrivacyError, SpecError
+from trueup.noise.cost import Cost
+from trueup.privacy.conversion import epsilon_of
+
+ZERO = Fraction(0)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Composed privacy loss under one kind of guarantee.
+
+    Attributes
+    ----------
+    kind
+        `dp`, or `invariant` for a guarantee among databases that share published invariants. The
+        two compare different pairs of databases: adding them is refused.
+    epsilon
+        Sum of the losses stated in pure epsilon.
+    rho
+        Sum of the losses stated in zCDP rho.
+    converted
+        What the losses stated in epsilon amount to in rho, each on its own: sum of epsilon^2 / 2.
+    delta
+        Sum of the deltas.
+
+    Examples
+    --------
+    >>> spent = compose([Cost("epsilon", Fraction(1, 10))] * 10)
+    >>> spent.epsilon, spent.zcdp
+    (Fraction(1, 1), Fraction(1, 20))
+    """
+
+    kind: Kind = "dp"
+    epsilon: Fraction = ZERO
+    rho: Fraction = ZERO
+    converted: Fraction = ZERO
+    delta: Fraction = ZERO
+
+    def __add__(self, other: Loss) -> Loss:
+        if self.kind != other.kind:
+            raise PrivacyError(
+                f"a '{self.kind}' and a '{other.kind}' guarantee are added",
+                needed="losses of one kind: they compare different pairs of databases",
+                remedy="account for each kind separately",
+            )
+        return Loss(
+            self.kind,
+            self.epsilon + other.epsilon,
+            self.rho + other.rho,
+            self.converted + other.converted,
+            self.delta + other.delta,
+        )
+
+    @property
+    def zcdp(self) -> Fraction:
+        """The whole loss in rho."""
+        return self.rho + self.converted
+
+    def at_delta(self, delta: Fraction) -> Fraction:
+        """Return an epsilon such that the whole loss is (epsilon, delta)-DP, rounded outward.
+
+        Raises
+        ------
+        PrivacyError
+            If `delta` does not exceed the deltas already composed, and the loss holds zCDP parts.
+
+        Examples
+        --------
+        >>> float(compose([Cost("rho", Fraction(1))]).at_delta(Fraction(1, 10**10)))
+        10.0...
+        """
+        left = delta - self.delta
+        if left == 0 and not self.rho:
+            return self.epsilon
+        if left <= 0:
+            raise PrivacyError("the delta is used up by the composed losses", remedy="ask for a larger delta")
+        # Either keep the pure parts as they are, or read everything in rho: both bound the loss.
+        mixed = self.epsilon + (epsilon_of(self.rho, left) if self.rho else ZERO)
+        return min(mixed, epsilon_of(self.zcdp, left)) if self.zcdp else ZERO
+
+
+def compose(costs: Iterable[Cost], kind: Kind = "dp") -> Loss:
+    """Sum the losses of costs that were stated for one kind of guarantee.
+
+    Raises
+    ------
+    SpecError
+        If a cost is no exact, nonnegative amount in a known currency, or the kind is unknown.
+    """
+    _check_kind(kind)
+    costs = tuple(costs)
+    for cost in costs:
+        _check(cost)
+    epsilons = [c.amount for c in costs if c.currency == "epsilon"]
+    return Loss(
+        kind,
+        epsilon=sum(epsilons, ZERO),
+        rho=sum((c.amount for c in costs if c.currency == "rho"), ZERO),
+        converted=sum((epsilon * epsilon for epsilon in epsilons), ZERO) / 2,
+        delta=sum((c.delta for c in costs if c.delta), ZERO),
+    )
+
+
+def _check(cost: object) -> None:
+    if not isinstance(cost, Cost):
+        raise SpecError(f"a cost is of type {type(cost).__name__}", needed="a Cost")
+    if cost.currency not in ("epsilon", "rho"):
+        raise SpecError(f"a cost in '{cost.currency}'", needed="epsilon or rho")
+    for name, value in (("amount", cost.amount), ("delta", cost.delta)):
+        if not isinstance(value, Fraction):
+            raise SpecError(f"the {name} of a cost is of type {type(value).__name__}", needed="a Fraction")
+        if value < 0:
+            raise SpecError(f"the {name} of a cost is negative", needed="zero or more")
+
+
+def _check_kind(kind: object) -> None:
+    if kind not in get_args(Kind):
+        raise SpecError(f"the kind of guarantee '{kind}'", needed="'dp' or 'invariant'")
+
+
+Kind = Literal["dp", "invariant"]

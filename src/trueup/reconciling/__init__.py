@@ -1,0 +1,210 @@
+"""reconcile: measurements in, counts that satisfy every constraint out.
+
+A method is a frozen dataclass in a file of its own, listed once in `METHODS`. From that tuple
+follow the spec, its schema, `trueup methods`, the docs table and the conformance suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
+from trueup.model import registry
+from trueup.model.build import build_constraints
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints, slack, violations
+from trueup.model.header import Measured
+from trueup.model.nested import canonical
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.release import Release
+from trueup.model.registry import describe
+from trueup.model.spec import Spec
+from trueup.model.verb import takes_records
+from trueup.reconciling.general_integer import GeneralInteger
+from trueup.reconciling.general_projection import GeneralProjection
+from trueup.reconciling.histogram_tree import HistogramTree
+from trueup.reconciling.lattice_posterior import LatticePosterior
+from trueup.reconciling.margins_controlled import MarginsControlled
+from trueup.reconciling.margins_projection import MarginsProjection
+from trueup.reconciling.method import Method, Solution
+from trueup.reconciling.multinomial_mode import MultinomialMode
+from trueup.reconciling.multinomial_sample import MultinomialSample
+from trueup.reconciling.projected_laplace import ProjectedDiscreteLaplace
+from trueup.reconciling.topdown_multipass import TopDownMultipass
+from trueup.reconciling.topdown_raw import TopDownRaw
+from trueup.reconciling.tree_equality import TreeEquality
+from trueup.reconciling.tree_integer import TreeInteger
+from trueup.reconciling.tree_nonnegative import TreeNonnegative
+from trueup.reconciling.tree_topdown import TreeTopDown
+
+METHODS: tuple[type[Method], ...] = (
+    TreeTopDown,
+    MultinomialMode,
+    MultinomialSample,
+    TreeEquality,
+    TreeNonnegative,
+    TreeInteger,
+    TopDownRaw,
+    MarginsControlled,
+    MarginsProjection,
+    HistogramTree,
+    TopDownMultipass,
+    GeneralInteger,
+    GeneralProjection,
+    ProjectedDiscreteLaplace,
+    LatticePosterior,
+)
+"""Every method; the first that fits a structure is its default."""
+LARGEST = 2**53
+"""Whole numbers up to this are exact in double precision, in which the methods compute."""
+
+
+@takes_records
+def reconcile(spec: Spec, measurements: Measurements, method: Method | None = None) -> Release:
+    """Turn measurements into counts that satisfy every constraint of a spec.
+
+    Parameters
+    ----------
+    spec
+        Constraints, and the method unless `method` is given.
+    measurements
+        Noisy counts; equal measurements give equal results.
+    method
+        A method with its parameters.
+
+    Returns
+    -------
+    Release
+        Counts of all `n` cells with the checks that they passed.
+
+    Raises
+    ------
+    SpecError
+        If the method does not fit the structure of the constraints.
+    DataError
+        If a noisy count is beyond 2^53.
+    InfeasibleError
+        If no counts satisfy the constraints.
+    ConvergenceError
+        If the method stopped early.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from trueup.measuring import measure
+    >>> from trueup.model.spec import parse_spec
+    >>> spec = parse_spec('''
+    ... format = 1
+    ... title = "Two areas"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "area", column = "area" }]
+    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
+    ... ''')
+    >>> released = reconcile(spec, measure(spec, pandas.DataFrame({"area": ["a", "b"], "n": [3, 4]})))
+    >>> int(released.counts.sum()) == int(released.table(Margin("all"))[0]), bool((released.counts >= 0).all())
+    (True, True)
+    """
+    constraints = build_constraints(spec, measurements.cells, measurements.bounds)
+    chosen = method or choose(spec.reconcile, constraints)
+    refuse_misfit(chosen, constraints, measurements.headers)
+    refuse_inexact(measurements.flat)
+    state = chosen.prepare(constraints, measurements.headers)
+    solution = chosen.apply(state, measurements.flat, measurements.rng())
+    if solution.status != "solved":
+        raise ConvergenceError(f"method '{chosen.name}' did not solve: {solution.status}")
+    checks = check(constraints, measurements, solution)
+    if chosen.integer and (broken := [name for name, holds in checks.items() if not holds]):
+        raise InfeasibleError(f"the counts of method '{chosen.name}' break: {', '.join(broken)}")
+    return Release(
+        measurements,
+        solution.values,
+        describe(chosen),
+        checks,
+        solution.stats,
+        published=published(constraints),
+        errors=chosen.errors(state),
+    )
+
+
+def published(constraints: Constraints) -> tuple[Margin, ...]:
+    """List the margins whose tables are released: totals of every level, all measured, the finest."""
+    cells = constraints.cells
+    totals = (Margin(level, cells.coarsest.attributes) for level in cells.tree.levels)
+    every = {
+        canonical(cells, m) for m in (*totals, *constraints.margins, *constraints.invariants, cells.finest)
+    }
+    return tuple(sorted(every, key=lambda m: (cells.tree.level(m.level), len(m.attributes), m.attributes)))
+
+
+def choose(entry: Mapping[str, Any], constraints: Constraints) -> Method:
+    """Return the method that a spec names, or the default for the structure.
+
+    Raises
+    ------
+    SpecError
+        If the name or a parameter is unknown, or no method handles the structure.
+    """
+    name, parameters = registry.entry_of(entry)
+    return default(constraints) if name is None else build(name, parameters)
+
+
+def default(constraints: Constraints) -> Method:
+    """Return the first method that handles the constraints, chosen from structure alone."""
+    for kind in METHODS:
+        method = kind()
+        if misfit(method, constraints) is None:
+            return method
+    raise SpecError(
+        f"no method reconciles constraints of structure '{constraints.structure()}'",
+        needed=f"a structure among: {', '.join(sorted(set().union(*(k.structures for k in METHODS))))}",
+        remedy="measure nested margins, or drop the constraint that crosses them",
+    )
+
+
+def build(name: str, parameters: Mapping[str, Any]) -> Method:
+    """Make a method from its name and parameters; SpecError with a hint where either is unknown."""
+    return registry.make(METHODS, "reconciliation", name, parameters)
+
+
+def misfit(method: Method, constraints: Constraints, headers: Sequence[Measured] = ()) -> str | None:
+    """Say why a method does not fit constraints, and measurements if any are given; None if it does."""
+    structural = registry.misfit(method, constraints.structure())
+    return structural or method.refuses(constraints) or (method.refuses_noise(headers) if headers else None)
+
+
+def refuse_misfit(method: Method, constraints: Constraints, headers: Sequence[Measured] = ()) -> None:
+    """Raise SpecError if the method does not fit."""
+    registry.refuse(method, misfit(method, constraints, headers))
+
+
+def refuse_inexact(counts: NDArray[np.int64]) -> None:
+    """Raise DataError for counts that double precision cannot hold: sums would not be exact."""
+    if (np.abs(counts) > LARGEST).any():
+        raise DataError(
+            "a count or a sum of counts is beyond 2^53, where methods of reconciliation are no longer exact",
+            needed="counts whose sums stay below 2^53",
+            remedy="count in larger units",
+        )
+
+
+def check(constraints: Constraints, measurements: Measurements, solution: Solution) -> dict[str, bool]:
+    """Check final counts against every rule, independently of the method that made them."""
+    counts, cells = solution.values, constraints.cells
+    invariants = (
+        (np.abs(cells.sum(counts, header.margin) - values) <= slack(counts)).all()
+        for header, values in zip(measurements.headers, measurements.values)
+        if header.exact
+    )
+    whole = bool(np.all(np.equal(np.mod(counts, 1), 0)))
+    # Every published table is a sum of the same cells, so additivity holds by construction; the
+    # check from the published files alone is `trueup check`.
+    return {
+        "whole numbers": whole,
+        "every constraint": not violations(constraints, counts),
+        "invariants exact": all(invariants),
+    }

@@ -1,0 +1,59 @@
+"""Whole counts under any linear constraints, by integer programming."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.polyhedron import Polyhedron
+from trueup.kernel.linear.programs import Answer, Loss, in_any_order, least_squares, whole_widening
+from trueup.layouts.linear import LinearProblem
+from trueup.model.constraints import STRUCTURES
+from trueup.reconciling.linear_method import LinearMethod
+
+
+@dataclass(frozen=True)
+class GeneralInteger(LinearMethod):
+    """Whole counts under any linear constraints: the projection, then the nearest whole point by integer programming.
+
+    Attributes
+    ----------
+    objective
+        What the whole point is near to: `rounding` the continuous projection (cells and measured sums alike),
+        `l2` or `l1` the measurements themselves. The latter two can sit far from the continuous projection.
+    seconds
+        Time limit of branch and bound; if it is met, the status says so and the gap is reported.
+    """
+
+    objective: Literal["rounding", "l2", "l1"] = "rounding"
+    seconds: float = 60.0
+
+    name: ClassVar[str] = "general-integer"
+    title: ClassVar[str] = "whole counts under any linear constraints: projection, then integer programming"
+    structures: ClassVar[frozenset[str]] = frozenset(STRUCTURES)
+
+    def project(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Answer:
+        """Nearest whole point for one row of values."""
+        answer = in_any_order(self._nearest, state.polyhedron(values), state.fit(values), rng)
+        return state.refused(answer, values, integer=True)
+
+    def _nearest(self, polyhedron: Polyhedron, fit: Fit) -> Answer:
+        continuous = least_squares(polyhedron, fit)
+        if continuous.status != "solved":
+            return continuous
+        goal, loss = self._goal(fit, continuous.x)
+        return whole_widening(polyhedron, goal, loss, continuous.x, seconds=self.seconds)
+
+    def _goal(self, fit: Fit, x: NDArray) -> tuple[Fit, Loss]:
+        """What to be near to, as a fit with whole values, and the loss of deviations from it."""
+        if self.objective == "l1":
+            return fit, lambda d: fit.weights * np.abs(d)
+        if self.objective == "l2":
+            return fit, lambda d: fit.weights * d**2
+        wanted = fit.matrix @ x
+        floor = np.floor(wanted + 1e-7)
+        return Fit(fit.matrix, floor, fit.weights), lambda d: fit.weights * (d + floor - wanted) ** 2

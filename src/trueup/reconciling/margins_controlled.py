@@ -1,0 +1,118 @@
+"""The default for tables with crossing margins: projection, then controlled rounding with the margins kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.polyhedron import margins_polyhedron
+from trueup.kernel.linear.programs import Answer, whole_widening
+from trueup.kernel.margins.projection import margin_of, nearest
+from trueup.kernel.margins.whole import EXACT_CELLS, holding, whole_table
+from trueup.kernel.settling.transport import SNAP, round_children
+from trueup.layouts.histogram import HistogramProblem
+from trueup.reconciling.margins_projection import MarginsProjection, exact_margins, project
+from trueup.reconciling.method import Solution
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MarginsControlled(MarginsProjection):
+    """Project a table onto its margins, then round it with the margins kept.
+
+    A two-way table rounds its total, then each margin, then the cells given both margins: every cell, row and column
+    is then a floor or a ceiling, by a transportation problem that is solved exactly. Beyond two axes exact margins
+    are kept by an integer program up to 1,000 cells; above, one or two of them exactly, more of them nearly, and how
+    nearly is proved and reported.
+
+    Attributes
+    ----------
+    seconds
+        Time limit of an integer program.
+    """
+
+    seconds: float = 60.0
+
+    name: ClassVar[str] = "margins-controlled"
+    title: ClassVar[str] = "projection of a table onto its margins, then controlled rounding"
+    structures: ClassVar[frozenset[str]] = frozenset({"margins"})
+
+    @property
+    def integer(self) -> bool:
+        """Whether it returns whole numbers: yes."""
+        return True
+
+    def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
+        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of two-way rounding."""
+        done = [self._row(state, row, rng) for row in np.atleast_2d(values)]
+        tables = np.stack([a.x.ravel() for _, a in done]).reshape(*values.shape[:-1], state.cells.n)
+        failed = next((s for p, a in done for s in (p.status, a.status) if s != "solved"), "solved")
+        gaps = [a.gap for _, a in done]
+        stats = {
+            "largest residual of the projection (counts)": max(p.residual for p, _ in done),
+            "relative gap of the rounding": None if None in gaps else max(g for g in gaps if g is not None),
+        }
+        return Solution(tables.astype(np.int64), failed, stats)
+
+    def _row(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator):
+        projection = project(state, values)
+        margins, sums = exact_margins(state, values)
+        exact = dict(zip(margins, sums, strict=True))
+        if projection.table.ndim == 2 and not {(0, 1)} & set(margins):
+            return projection, _round_two_way(projection.table, exact, rng)
+        return projection, _round_many(state, projection.table, exact, self.seconds, rng)
+
+
+def _round_two_way(x: NDArray, exact: dict[Axes, NDArray], rng: np.random.Generator) -> Answer:
+    """Total, then rows and columns within it, then cells within both; a slight projection between the two."""
+    total = _whole(next((b.sum() for b in exact.values()), x.sum()))
+    rows, columns = (exact.get((axis,), _whole_line(margin_of(x, (axis,)), total, rng)) for axis in (0, 1))
+    margins: list[Axes] = [(0,), (1,)]
+    closer = nearest(x, margins, [rows, columns])
+    return whole_table(closer.table, margins, [rows, columns], rng=rng)
+
+
+def _whole(x: float) -> int:
+    """Nearest whole number; a half, to the last digits, goes down."""
+    return int(np.ceil(x - 0.5 - SNAP))
+
+
+def _whole_line(line: NDArray, total: int, rng: np.random.Generator) -> NDArray:
+    """Round a line of counts to whole numbers with a given sum, least squared distance first."""
+    whole, _ = round_children(
+        line[None], np.array([0, 1]), row_sums=np.array([[total]]), nudge=rng.random((1, line.size))
+    )
+    return whole[0].astype(float)
+
+
+def _round_many(
+    state: HistogramProblem,
+    x: NDArray,
+    exact: dict[Axes, NDArray],
+    seconds: float,
+    rng: np.random.Generator,
+) -> Answer:
+    """Exact margins (or the total) kept; up to 1,000 cells the other measured margins are kept close too."""
+    zeros = state.constraints.zero_cells.reshape(x.shape)
+    if x.size > EXACT_CELLS:
+        kept = exact or {(): np.array(_whole(x.sum()))}
+        return whole_table(x, list(kept), list(kept.values()), seconds=seconds, rng=rng, open_cells=~zeros)
+    margins, sums = list(exact), list(exact.values())
+    measured = {_kept(state, h.margin.attributes) for h in state.headers} | {tuple(range(x.ndim))}
+    noisy = sorted(measured - set(margins))
+    near = margins_polyhedron(x.shape, noisy, [margin_of(x, m) for m in noisy])
+    floor = np.floor(near.sums + 1e-7)
+    fit = Fit(near.equal, floor, np.ones(floor.size))
+    allowed = margins_polyhedron(x.shape, margins, sums, nonnegative=state.constraints.nonnegative)
+    allowed = holding(allowed, zeros.ravel(), np.zeros(x.size))
+    return whole_widening(allowed, fit, lambda d: (d + floor - near.sums) ** 2, x.ravel(), seconds=seconds)
+
+
+def _kept(state: HistogramProblem, attributes: Sequence[str]) -> Axes:
+    return tuple(i for i, a in enumerate(state.cells.attributes) if a.name in attributes)

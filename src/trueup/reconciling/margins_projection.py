@@ -1,0 +1,128 @@
+"""Projection of one place's table onto its margins: programs P and P+ in continuous counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.margins.projection import Projection, inconsistent, nearest, residual
+from trueup.kernel.settling.nearest import TOLERANCE, Metric, nearest_nonnegative
+from trueup.layouts.histogram import HistogramProblem, histogram_problem, standard_errors
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured, split
+from trueup.reconciling.method import Method, Solution
+
+
+@dataclass(frozen=True)
+class MarginsProjection(Method):
+    """Project a table that crossing margins measure onto its exact margins and x >= 0, in continuous counts.
+
+    The weighted least-squares table given everything measured, and the nearest nonnegative one in the metric of its
+    covariance. If only the finest cells carry noise and margins are exact, that is the projection P+ of Zhu,
+    Van Hentenryck & Fioretto (2021), solved by semismooth Newton steps on the margins' multipliers.
+    """
+
+    name: ClassVar[str] = "margins-projection"
+    title: ClassVar[str] = "projection of a table onto its margins and x >= 0 (P, P+), continuous"
+    structures: ClassVar[frozenset[str]] = frozenset({"margins"})
+
+    @property
+    def integer(self) -> bool:
+        """Whether it returns whole numbers: no."""
+        return False
+
+    def refuses(self, constraints: Constraints) -> str | None:
+        """Refuse bounds."""
+        return "it keeps no bounds on crossing margins" if constraints.bounds else None
+
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> HistogramProblem:
+        """Run the covariance recursion of the single place."""
+        return histogram_problem(constraints, headers)
+
+    def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
+        """Project values `(q,)` or `(b, q)`; nothing is drawn."""
+        done = [project(state, row) for row in np.atleast_2d(values)]
+        tables = np.stack([p.table.ravel() for p in done]).reshape(*values.shape[:-1], state.cells.n)
+        status = next((p.status for p in done if p.status != "solved"), "solved")
+        stats = {
+            "largest residual (counts)": max(p.residual for p in done),
+            "most iterations": max(p.iterations for p in done),
+        }
+        return Solution(tables, status, stats)
+
+    def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
+        """Standard errors of the least-squares estimates of every measured margin."""
+        return standard_errors(state)
+
+
+def exact_margins(state: HistogramProblem, values: NDArray) -> tuple[list[tuple[int, ...]], list[NDArray]]:
+    """The invariants as kept axes and tables."""
+    parts = zip(state.headers, split(values, state.headers, state.cells), strict=True)
+    pairs = [(_axes(state, h), np.asarray(p, float)) for h, p in parts if h.exact]
+    shapes = [tuple(state.cells.shape[1:][a] for a in axes) for axes, _ in pairs]
+    return [a for a, _ in pairs], [p.reshape(s) for (_, p), s in zip(pairs, shapes, strict=True)]
+
+
+def project(state: HistogramProblem, values: NDArray) -> Projection:
+    """Nearest table of one row of values; contradictory invariants are an error."""
+    shape = state.cells.shape[1:]
+    margins, sums = exact_margins(state, values)
+    if margins and inconsistent(margins, sums):
+        raise _contradiction(state, values)
+    noisy = [h for h in state.headers if not h.exact]
+    nonnegative = state.constraints.nonnegative
+    if margins and noisy and all(len(h.margin.attributes) == len(shape) for h in noisy):
+        projection = _onto_exact_margins(state, values, margins, sums)
+    else:
+        fit, left = state.least_squares(values[None])
+        x, gap, steps = fit.values[0], np.array([left]), 0
+        if nonnegative:
+            first = np.zeros(1, np.int64)
+            metric = Metric(
+                state.tree.domain, tuple(f.variance for f in state.tree.filters[0]), first, 1, tied=False
+            )
+            x, gap, steps = nearest_nonnegative(metric, x, state.zeros[0] if state.zeros else None)
+        table = x.reshape(shape)
+        missed = residual(table, margins, sums)
+        status = "solved" if gap.max() <= TOLERANCE else "stopped early: the projection has not converged"
+        projection = Projection(table, status, max(missed, float(gap.max())), steps)
+    if projection.status != "solved" and (error := state.conflict(values[None])):
+        raise error
+    table = (
+        np.where(state.zeros[0].reshape(shape), 0.0, projection.table) if state.zeros else projection.table
+    )
+    return replace(projection, table=np.maximum(table, 0.0) if nonnegative else table)
+
+
+def _onto_exact_margins(state: HistogramProblem, values: NDArray, margins, sums) -> Projection:
+    """All noise is on the finest cells: average what measured them, then the semismooth Newton projection."""
+    parts = zip(state.headers, split(values, state.headers, state.cells), strict=True)
+    noisy = [(p / h.law.variance, 1 / h.law.variance) for h, p in parts if not h.exact]
+    precision = sum(w for _, w in noisy)
+    y = np.sum([p for p, _ in noisy], axis=0) / precision
+    shape = state.cells.shape[1:]
+    held = state.zeros[0].ravel() if state.zeros else np.zeros(y.size, bool)
+    variances = np.where(held, 0.0, 1 / precision).reshape(shape) if held.any() else None
+    return nearest(
+        np.where(held, 0.0, y).reshape(shape),
+        margins,
+        sums,
+        variances=variances,
+        nonnegative=state.constraints.nonnegative,
+    )
+
+
+def _contradiction(state: HistogramProblem, values: NDArray):
+    error = state.conflict(values[None])
+    assert error is not None, "margins that differ have a conflict"
+    return error
+
+
+def _axes(state: HistogramProblem, header: Measured) -> tuple[int, ...]:
+    names = [a.name for a in state.cells.attributes]
+    return tuple(i for i, name in enumerate(names) if name in header.margin.attributes)

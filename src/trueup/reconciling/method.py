@@ -1,0 +1,95 @@
+"""What every reconciliation method offers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+
+
+class Method(ABC):
+    """A way to reconcile; a frozen dataclass whose fields are its parameters.
+
+    Attributes
+    ----------
+    name, title
+        Its name in a spec, and one line that says what it solves.
+    structures
+        Structures of constraints it handles; see `Constraints.structure`.
+    random
+        Whether it adds randomness of its own, so that even counts that add up do not come back.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    structures: ClassVar[frozenset[str]]
+    random: ClassVar[bool] = False
+
+    @property
+    def integer(self) -> bool:
+        """Whether it returns whole numbers."""
+        return True
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether it keeps counts from falling below zero where the constraints ask for it."""
+        return True
+
+    def refuses(self, constraints: Constraints) -> str | None:
+        """Say why these constraints are beyond it although their structure is not; None if fine."""
+        return None
+
+    def refuses_noise(self, headers: Sequence[Measured]) -> str | None:
+        """Say why these measurements are beyond it, whatever the constraints; None if fine."""
+        return None
+
+    @abstractmethod
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
+        """Do once what depends on constraints and laws alone.
+
+        Raises
+        ------
+        SpecError
+            If the measurements do not determine the counts.
+        """
+
+    @abstractmethod
+    def apply(self, state: Any, values: NDArray, rng: np.random.Generator) -> Solution:
+        """Reconcile measured values `(q,)` or `(b, q)` into cells `(n,)` or `(b, n)`.
+
+        Raises
+        ------
+        InfeasibleError
+            If invariants and bounds cannot hold together; it names them.
+        """
+
+    def errors(self, state: Any) -> dict[Margin, NDArray]:
+        """Standard errors (counts) of its margins where a closed form exists, before nonnegativity and rounding."""
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What a reconciliation method returns.
+
+    Attributes
+    ----------
+    values
+        `(n,)` or `(b, n)` counts of the finest cells.
+    status
+        `solved`, or the sentence that says what went wrong.
+    stats
+        Residuals, passes, tolerances: whatever the method has to confess.
+    """
+
+    values: NDArray
+    status: str = "solved"
+    stats: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,57 @@
+"""Which engine a release runs on: the whole in memory, or by blocks."""
+
+from __future__ import annotations
+
+from trueup.errors import SpecError
+from trueup.model.cells import Cells
+from trueup.model.mechanism import plan_measurements
+from trueup.model.spec import Spec
+
+ENGINES = ("memory", "local", "spark")
+"""The whole problem in the memory of one process; by blocks on this machine; by blocks on Apache Spark."""
+BYTES = 100
+"""About how many bytes the whole problem needs in memory for each of its cells."""
+
+
+def refuse_unknown(engine: str) -> None:
+    """Refuse an engine that does not exist.
+
+    Raises
+    ------
+    SpecError
+        Naming the engines.
+    """
+    if engine not in ENGINES:
+        raise SpecError(f"there is no engine '{engine}'", needed=f"one of: {', '.join(ENGINES)}")
+
+
+def default_engine(spec: Spec, cells: Cells, memory: int) -> str:
+    """Choose from public sizes: in memory what fits there, by blocks what does not and can be.
+
+    Examples
+    --------
+    >>> from trueup.model.build import build_cells
+    >>> from trueup.model.spec import parse_spec
+    >>> from trueup.model.tree import Tree
+    >>> spec = parse_spec('''
+    ... format = 1
+    ... title = "Two areas"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "area", column = "area" }]
+    ... attribute = [{ name = "sex", values = ["f", "m"] }]
+    ... query = [{ name = "detailed", attributes = ["sex"], epsilon = { all = "1/2", area = "1/2" } }]
+    ... ''')
+    >>> cells = build_cells(spec, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> default_engine(spec, cells, 10**9), default_engine(spec, cells, 100)
+    ('memory', 'local')
+    """
+    if BYTES * cells.n <= memory:
+        return "memory"
+    from trueup.releasing.start import plan_of
+
+    try:
+        plan_of(spec, plan_measurements(spec, cells)[0])
+    except SpecError:
+        return "memory"
+    return "local"

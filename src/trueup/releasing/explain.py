@@ -1,0 +1,120 @@
+"""Say what a spec will do before any confidential count is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trueup.model.build import build_constraints
+from trueup.model.guarantee import Guarantee
+from trueup.model.mechanism import plan_measurements
+from trueup.model.problem import public_cells
+from trueup.model.spec import Spec
+from trueup.reconciling import build, choose, describe, published, refuse_misfit
+from trueup.reconciling.histogram_tree import HistogramTree
+from trueup.releasing.engine import default_engine
+from trueup.releasing.start import MEMORY
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Expected error of one published table.
+
+    Attributes
+    ----------
+    table, groups
+        The margin and how many counts it has.
+    noise
+        Standard deviation of its noise (counts), None if not measured.
+    least, most
+        Smallest and largest standard error (counts) of weighted least squares over its groups,
+        before nonnegativity and rounding; None where no closed form is known.
+    """
+
+    table: str
+    groups: int
+    noise: float | None
+    least: float | None
+    most: float | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a spec will do: engine, structure, method, cost, expected error.
+
+    By blocks there is no table of errors: their closed form is for trees that memory holds.
+    """
+
+    title: str
+    structure: str
+    cells: int
+    method: dict[str, Any]
+    guarantee: Guarantee
+    expected: tuple[Expected, ...]
+    engine: str = "memory"
+
+
+def explain(
+    spec: Spec, geography: Any = None, *, method: str | None = None, memory: int = MEMORY
+) -> Explanation:
+    """Explain a spec from itself and the public geography alone.
+
+    Parameters
+    ----------
+    spec
+        The spec.
+    geography
+        The public list of places. Where the spec declares a table's keys public the table itself
+        will do: only its key columns are read.
+    method
+        Name of a reconciliation method, to compare with the spec's own.
+    memory
+        Bytes that the release may use: what does not fit is released by blocks.
+
+    Raises
+    ------
+    TrueupError
+        For everything that `release` would refuse before it reads a count.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from trueup.model.spec import parse_spec
+    >>> spec = parse_spec('''
+    ... format = 1
+    ... title = "Two areas"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "area", column = "area" }]
+    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
+    ... ''')
+    >>> plan = explain(spec, pandas.DataFrame({"area": ["a", "b"]}))
+    >>> plan.structure, plan.method["method"], [round(e.most, 2) for e in plan.expected]
+    ('sum', 'tree-topdown', [2.29, 2.29])
+    """
+    cells = public_cells(spec, geography=geography)
+    constraints = build_constraints(spec, cells)
+    engine = "memory" if method else default_engine(spec, cells, memory)
+    by_blocks = engine != "memory"
+    chosen = (
+        build(method, {}) if method else HistogramTree() if by_blocks else choose(spec.reconcile, constraints)
+    )
+    headers, guarantee = plan_measurements(spec, cells)
+    if not by_blocks:
+        refuse_misfit(chosen, constraints, headers)
+    errors = {} if by_blocks else chosen.errors(chosen.prepare(constraints, headers))
+    noise = {h.margin: float(np.sqrt(h.law.variance)) for h in headers}
+    rows = (
+        Expected(
+            str(margin),
+            cells.size(margin),
+            noise.get(margin),
+            *((float(e.min()), float(e.max())) if (e := errors.get(margin)) is not None else (None, None)),
+        )
+        for margin in published(constraints)
+    )
+    return Explanation(
+        spec.title, constraints.structure(), cells.n, describe(chosen), guarantee, tuple(rows), engine
+    )

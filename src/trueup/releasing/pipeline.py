@@ -1,0 +1,308 @@
+"""The main job end to end: spec, measure, reconcile, report, as one folder or nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trueup import reporting
+from trueup.files.staging import refuse_occupied, staged
+from trueup.io.bundle.assessment import holds_assessment, read_assessment, write_assessment
+from trueup.io.bundle.manifest import BLOCKS, read_manifest, read_spec, write_manifest
+from trueup.io.bundle.read import read_measurements, read_release, release_in
+from trueup.io.bundle.write import write_measurements, write_release
+from trueup.ledger.account import Account
+from trueup.ledger.ledger import Reservation
+from trueup.measuring import draw, read_confidential
+from trueup.measuring.fingerprint import fingerprint
+from trueup.model.build import build_constraints
+from trueup.model.cells import Cells
+from trueup.model.guarantee import Guarantee
+from trueup.model.header import Measured
+from trueup.model.mechanism import plan_measurements
+from trueup.model.problem import public_cells
+from trueup.model.records.assessment import Assessment, refuse_confidential
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.release import Release
+from trueup.model.spec import Spec, parse_spec, read_spec_text
+from trueup.reconciling import build, choose, reconcile, refuse_inexact, refuse_misfit
+from trueup.reconciling.method import Method
+
+Tell = Callable[[str], None]
+"""Hears the name of each stage as it begins."""
+
+
+@dataclass
+class Run:
+    """The log of one run: stages and seconds. It depends on the data, so it stays internal."""
+
+    tell: Tell = lambda stage: None
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Announce a stage and time it."""
+        self.tell(name)
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = round(time.perf_counter() - start, 4)
+
+
+def release(
+    spec_path: str | Path,
+    data: Any,
+    out: str | Path,
+    *,
+    geography: Any = None,
+    account: Account | None = None,
+    tell: Tell = lambda stage: None,
+) -> Release:
+    """Measure, reconcile and report; the folder `out` appears whole or not at all.
+
+    Parameters
+    ----------
+    spec_path
+        The TOML spec.
+    data
+        The confidential table: a path, a dataframe or a DuckDB relation.
+    out
+        A new folder: `public/` may be published as it is, `internal/` stays.
+    geography
+        The public list of places, unless the spec declares the table's keys public.
+    account
+        Whose budget is charged before the noise is drawn; None keeps no ledger, and the report says so.
+        A release that was committed under the account's key is returned as it is.
+    tell
+        Hears the name of each stage.
+
+    Raises
+    ------
+    TrueupError
+        Before any noise is drawn where spec, places, method, data or budget are at fault.
+
+    Examples
+    --------
+    >>> import pandas, tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "areas.toml").write_text('''
+    ... format = 1
+    ... title = "Two areas"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "area", column = "area" }]
+    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
+    ... ''')
+    >>> areas = pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})
+    >>> released = release(folder / "areas.toml", areas, folder / "out")
+    >>> all(released.checks.values()), sorted(p.name for p in (folder / "out").iterdir())
+    (True, ['internal', 'public'])
+    """
+    run, out = Run(tell), Path(out)
+    plan = _ready(spec_path, data, geography, run)
+    if _finished(account, plan, out):
+        return read_release(out)
+    with staged(out) as folder:
+        measurements, draft, reservation = _measured(folder, plan, data, account, run, reconciled=True)
+        released = _released(folder, plan.spec, measurements, draft, plan.method, run)
+        _commit(reservation, folder, out)
+    return released
+
+
+def measure_only(
+    spec_path: str | Path,
+    data: Any,
+    out: str | Path,
+    *,
+    geography: Any = None,
+    account: Account | None = None,
+    tell: Tell = lambda stage: None,
+) -> Measurements:
+    """Measure and write a bundle of noisy counts, to be reconciled later or by others."""
+    run, out = Run(tell), Path(out)
+    plan = _ready(spec_path, data, geography, run)
+    if _finished(account, plan, out):
+        return read_measurements(out)
+    with staged(out) as folder:
+        measurements, draft, reservation = _measured(folder, plan, data, account, run, reconciled=False)
+        _finish(folder, draft, reporting.report(measurements, plan.spec, ledger=draft["ledger"]), run)
+        _commit(reservation, folder, out)
+    return measurements
+
+
+def reconcile_bundle(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    method: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    tell: Tell = lambda stage: None,
+) -> Release:
+    """Reconcile the measurements of a bundle into a new one; equal measurements, equal integers."""
+    run, source, out = Run(tell), Path(folder), Path(out)
+    refuse_occupied(out)
+    with run.stage("reading the measurements"):
+        measurements = read_measurements(source)
+        spec_text, spec = read_spec(source)
+        manifest = read_manifest(source)
+    chosen = build(method, parameters or {}) if method else None
+    with staged(out) as target:
+        draft = write_measurements(target, spec_text, measurements) | {"ledger": manifest["ledger"]}
+        return _released(target, spec, measurements, draft, chosen, run)
+
+
+def render_bundle(folder: str | Path, *, publish: bool = False) -> str:
+    """Make the report of a bundle, or of an assessment, anew from its files.
+
+    Raises
+    ------
+    PrivacyError
+        If it is to be published and is an assessment on confidential counts.
+    """
+    source = Path(folder)
+    if not holds_assessment(source):
+        return _render_public(source)
+    record, spec = read_assessment(source)
+    if publish:
+        refuse_confidential(record.public)
+    return reporting.report(record, spec)
+
+
+def _render_public(source: Path) -> str:
+    manifest = read_manifest(source)
+    _, spec = read_spec(source)
+    if manifest.get("layout") == BLOCKS:
+        return reporting.report(release_in(manifest, str(source)), spec, ledger=manifest["ledger"])
+    read = read_measurements if manifest["kind"] == "measurements" else read_release
+    return reporting.report(read(source), spec, ledger=manifest["ledger"])
+
+
+def assess_table(
+    spec_path: str | Path,
+    truth: Any,
+    out: str | Path,
+    *,
+    geography: Any = None,
+    tell: Tell = lambda stage: None,
+    **options: Any,
+) -> Assessment:
+    """Assess a spec and write the assessment as a folder: figures, report and Parquet tables.
+
+    Parameters
+    ----------
+    spec_path
+        The TOML spec.
+    truth, geography
+        As for `trueup.assess`.
+    out
+        A new folder: `internal/` holds a confidential assessment, `public/` one whose truth is public.
+    tell
+        Hears the name of each stage.
+    options
+        Further arguments of `trueup.assess`.
+    """
+    from trueup.assessing import assess
+
+    refuse_occupied(Path(out))
+    spec_text = read_spec_text(spec_path)
+    spec = parse_spec(spec_text)
+
+    def progress(done: int, replicates: int) -> None:
+        tell(f"{done:,} of {replicates:,} replicates")
+
+    tell("reading the spec and the counts")
+    record = assess(spec, truth, geography, progress=progress, **options)
+    tell("writing the assessment")
+    write_assessment(out, spec_text, record, reporting.report(record, spec))
+    return record
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Everything of a run that is public, settled once before confidential counts are read."""
+
+    spec_text: str
+    spec: Spec
+    cells: Cells
+    headers: tuple[Measured, ...]
+    guarantee: Guarantee
+    method: Method
+
+
+def _ready(spec_path: str | Path, data: Any, geography: Any, run: Run) -> _Plan:
+    """Find every fault that can be found before confidential counts are read or noise is drawn."""
+    with run.stage("reading the spec and the places"):
+        spec_text = read_spec_text(spec_path)
+        spec = parse_spec(spec_text)
+        cells = public_cells(spec, data, geography)
+    with run.stage("choosing the method"):
+        headers, guarantee = plan_measurements(spec, cells)
+        method = _agreed_method(spec, cells, headers)
+    return _Plan(spec_text, spec, cells, headers, guarantee, method)
+
+
+def _agreed_method(spec: Spec, cells: Cells, headers: tuple[Measured, ...]) -> Method:
+    """Return the method of a spec after it agreed to the constraints and the measurements."""
+    constraints = build_constraints(spec, cells)
+    method = choose(spec.reconcile, constraints)
+    refuse_misfit(method, constraints, headers)
+    method.prepare(constraints, headers)
+    return method
+
+
+def _finished(account: Account | None, plan: _Plan, out: Path) -> bool:
+    """Whether the release of this plan stands in `out` already, committed under the account's key."""
+    return account is not None and account.holds(plan.spec.table.name, plan.guarantee, out, plan.spec_text)
+
+
+def _commit(reservation: Reservation | None, folder: Path, out: Path) -> None:
+    if reservation:
+        reservation.commit(folder, out)
+
+
+def _measured(
+    folder: Path, plan: _Plan, data: Any, account: Account | None, run: Run, *, reconciled: bool
+) -> tuple[Measurements, dict[str, Any], Reservation | None]:
+    with run.stage("reading the confidential counts"):
+        counts = read_confidential(plan.spec, plan.cells, data)
+        run.notes["input"] = fingerprint(data)
+        if reconciled:
+            refuse_inexact(plan.cells.sum(counts, plan.cells.coarsest))
+    # Nothing that can fail on the data's account comes between the reservation and the draw.
+    reservation = account.reserve(plan.spec.table.name, plan.guarantee) if account else None
+    with run.stage("drawing exact noise"):
+        measurements = draw(plan.cells, counts, plan.headers, plan.guarantee)
+    with run.stage("writing the measurements"):
+        draft = write_measurements(folder, plan.spec_text, measurements)
+    stamp = dict(reservation.stamp) if reservation else None
+    return measurements, draft | {"ledger": stamp}, reservation
+
+
+def _released(
+    folder: Path,
+    spec: Spec,
+    measurements: Measurements,
+    draft: Mapping[str, Any],
+    method: Method | None,
+    run: Run,
+) -> Release:
+    with run.stage("reconciling"):
+        released = reconcile(spec, measurements, method)
+    with run.stage("writing the tables"):
+        manifest = {**draft, **write_release(folder, released)}
+    with run.stage("writing the report"):
+        page = reporting.report(released, spec, ledger=manifest["ledger"])
+    _finish(folder, manifest, page, run)
+    return released
+
+
+def _finish(folder: Path, manifest: Mapping[str, Any], page: str, run: Run) -> None:
+    (folder / "public" / "report.html").write_text(page, encoding="utf-8")
+    write_manifest(folder, manifest)
+    log = json.dumps({"seconds": run.seconds, **run.notes}, indent=2)
+    (folder / "internal" / "run.json").write_text(log + "\n", encoding="utf-8")

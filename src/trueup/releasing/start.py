@@ -1,0 +1,236 @@
+"""Begin a run by blocks: everything public is settled and written down before a confidential count is read."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trueup.errors import BundleError, SpecError
+from trueup.files.memory import memory_text
+from trueup.files.source import files_of, is_address
+from trueup.files.staging import refuse_occupied, writing
+from trueup.io.bundle.manifest import guarantee_out, header_out
+from trueup.io.bundle.places import write_places
+from trueup.ledger.account import Account
+from trueup.measuring import entropy
+from trueup.model.build import build_cells, build_constraints, no_limits
+from trueup.model.cells import Cells
+from trueup.model.header import Measured
+from trueup.model.mechanism import plan_measurements
+from trueup.model.problem import public_cells
+from trueup.model.spec import Spec, parse_spec, read_spec_text
+from trueup.model.tree import Tree
+from trueup.reconciling import choose, describe
+from trueup.reconciling.histogram_parts import SegmentPlan, segment_plan
+from trueup.reconciling.histogram_tree import HistogramTree
+from trueup.releasing.cut import Cut, cut_tree
+from trueup.releasing.run_folder import PLAN, RunFolder
+from trueup.version import __version__
+
+MEMORY = 4_000_000_000
+"""Bytes that a run may use, unless told otherwise."""
+INTERPRETER = 350_000_000
+"""Bytes of a process that has loaded everything and holds nothing."""
+LEAST_SHARE = 50_000_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is carried out; none of it changes a released integer.
+
+    Attributes
+    ----------
+    memory
+        Bytes for all processes of one machine together.
+    workers
+        How many work at once.
+    most
+        Places of a bundle at most; by default what the memory allows.
+    """
+
+    memory: int = MEMORY
+    workers: int = 1
+    most: int | None = None
+
+    def places(self, cells: int, answers: int) -> int:
+        """How many places of so many cells and measured values a worker's share of the memory holds.
+
+        Raises
+        ------
+        SpecError
+            If the memory does not even hold the workers.
+        """
+        share = (self.memory - INTERPRETER) / self.workers - INTERPRETER * (self.workers > 1) - LEAST_SHARE
+        if share < LEAST_SHARE:
+            least = (self.workers + (self.workers > 1)) * (INTERPRETER + 2 * LEAST_SHARE)
+            raise SpecError(
+                f"{memory_text(self.memory)} of memory are too little for {self.workers} worker{'s' * (self.workers > 1)}",
+                needed=f"at least {memory_text(least)}",
+                remedy="raise --memory or lower --workers",
+            )
+        held = max(2, int(share / place_bytes(cells, answers)))
+        return held if self.most is None else min(self.most, held)
+
+
+def place_bytes(cells: int, answers: int) -> int:
+    """About how many bytes a task needs for each place: counts, estimates and tables of its cells, its answers."""
+    return 8 * (5 * cells + 3 * answers)
+
+
+def begin(
+    spec_path: str | Path, data: Any, out: Path, geography: Any, account: Account | None, settings: Settings
+) -> RunFolder | None:
+    """Settle what is public and write it to the run folder beside the target.
+
+    None if the release stands in the target already, committed under the account's key.
+
+    Raises
+    ------
+    TrueupError
+        If spec, places, method or memory are at fault, the data's file is missing, or the target or its run folder is
+        occupied.
+    """
+    spec_text = read_spec_text(spec_path)
+    spec = parse_spec(spec_text)
+    cells = public_cells(spec, data, geography)
+    headers, guarantee = plan_measurements(spec, cells)
+    if account and account.holds(spec.table.name, guarantee, out, spec_text):
+        return None
+    refuse_occupied(out)
+    plan = plan_of(spec, headers)
+    answers = max(sum(size for _, size in columns) for columns in plan.columns)
+    cut = cut_tree(cells.tree, settings.places(plan.cells, answers), settings.workers)
+    document = {
+        "trueup": __version__,
+        "run": uuid.uuid4().hex,
+        "out": str(out.absolute()),
+        "data": _address(data),
+        "account": None if account is None else account_out(account),
+        "spec": hashlib.sha256(spec_text.encode()).hexdigest(),
+        "places": digest_of(cells.tree),
+        "sizes": list(cells.tree.sizes),
+        "guarantee": guarantee_out(guarantee),
+        "headers": [header_out(h) for h in headers],
+        "method": describe(HistogramTree()),
+        "cut": cut.plain(),
+        "memory": settings.memory,
+        "workers": settings.workers,
+    }
+    with _new(run_path(out)) as folder:
+        _write_branches(folder, spec_text, cells, cut)
+        folder.write_plan(spec_text, document)
+    return folder
+
+
+def _address(data: Any) -> str | None:
+    """Where the data are, from any folder; None for a table in memory, DataError for a file that there is not."""
+    if is_address(data) or not isinstance(data, str | Path):
+        return data if is_address(data) else None
+    files_of(Path(data))
+    return str(Path(data).absolute())
+
+
+def account_out(account: Account) -> dict[str, str | None]:
+    """Who is charged and where: the ledger by its identifier, since its address may hold a password."""
+    return {"ledger": account.ledger.state().ledger, "analyst": account.analyst, "key": account.key}
+
+
+def run_path(out: Path) -> Path:
+    """Where the run towards a target keeps its folder."""
+    out = out.absolute()  # workers may stand elsewhere
+    return out.with_name(f"{out.name}.run")
+
+
+_BEGUN = {"confidential", "places", "spec.toml"}
+"""What stands in a run folder before its plan does."""
+
+
+@contextmanager
+def _new(path: Path) -> Iterator[RunFolder]:
+    """Make the folder of a run and hold it, so that nobody else begins one there meanwhile."""
+    folder = RunFolder(path)
+    if path.is_symlink():
+        refuse_occupied(path)
+    with writing(path):
+        path.mkdir(mode=0o700, exist_ok=True)
+        with folder.held():
+            _refuse_begun(path)
+            folder.confidential.mkdir(mode=0o700)
+            (folder.confidential / "key").write_text(entropy.words(32).hex())
+            yield folder
+
+
+def _refuse_begun(path: Path) -> None:
+    """Refuse a folder in which a run has begun, or that is not ours; empty one that was given up before."""
+    if (path / PLAN).exists():
+        raise BundleError(
+            f"a run was interrupted and left '{path}'",
+            remedy=f"continue it with --resume {path}, or remove the folder",
+        )
+    if {p.name for p in path.iterdir() if not p.name.startswith(".")} - _BEGUN:
+        refuse_occupied(path)
+    for name in _BEGUN - {"spec.toml"}:  # its places may be those of another cut
+        shutil.rmtree(path / name, ignore_errors=True)
+    path.chmod(0o700)
+
+
+def _write_branches(folder: RunFolder, spec_text: str, cells: Cells, cut: Cut) -> None:
+    """Write the public places, whole and bundle by bundle."""
+    folder.places.commit("all", lambda path: write_places(path, cells), ".parquet")
+    for stage, bundles in zip(cut.stages, cut.bundles):
+        for bundle in bundles:
+            folder.write_branch(cells.tree, stage, bundle)
+
+
+def digest_of(tree: Tree) -> str:
+    """SHA-256 of public places with their keys and limits."""
+    whole = hashlib.sha256("|".join(tree.levels).encode())
+    whole.update(np.ascontiguousarray(tree.child_ptr, dtype="<i8").tobytes())
+    for name, column in (item for keys in tree.keys for item in keys.items()):
+        whole.update(name.encode())
+        whole.update(np.char.encode(column, "utf-8").tobytes())
+    for name, column in (item for limits in tree.limits for item in limits.items()):
+        whole.update(name.encode())
+        whole.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
+    return whole.hexdigest()
+
+
+def plan_of(spec: Spec, headers: tuple[Measured, ...]) -> SegmentPlan:
+    """Prepare reconciliation by blocks.
+
+    Raises
+    ------
+    SpecError
+        If the spec names another method, or its constraints cannot be kept by blocks.
+    """
+    if not spec.attributes:
+        raise SpecError(
+            "the spec declares no attribute, and places are reconciled by blocks as histograms over attributes",
+            remedy="give --engine memory: without attributes it holds millions of places",
+        )
+    constraints = build_constraints(spec, _skeleton(spec))
+    method = choose(spec.reconcile, constraints) if spec.reconcile else HistogramTree()
+    if type(method) is not HistogramTree or not method.integer:
+        raise SpecError(
+            f"the method '{method.name}' with these parameters does not work by blocks",
+            needed=f"the method '{HistogramTree.name}' with whole numbers",
+            remedy="name it under [reconcile], or give --engine memory",
+        )
+    return segment_plan(constraints, headers)
+
+
+def _skeleton(spec: Spec) -> Cells:
+    """The cells of one place on every level: all that a plan needs to know of places."""
+    depth = len(spec.levels)
+    child_ptr = np.append(np.arange(1, depth + 1), depth)
+    names = tuple(level.name for level in spec.levels)
+    limits = no_limits(spec, [1] * depth)
+    return build_cells(spec, Tree(names, child_ptr, np.arange(depth + 1), limits=limits))

@@ -1,0 +1,236 @@
+"""What is done with one bundle: its sums, its measurements, its way up and its way down.
+
+A task is a frozen dataclass that pickles to a few kilobytes. It finds what it needs in the run folder, commits what it
+makes to a part there, and does nothing where that part stands already: it may be carried out again, or twice at once.
+Sums and noise are all that touch confidential counts; the ways up and down follow from committed measurements.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError, InfeasibleError
+from trueup.files.memory import peak_bytes
+from trueup.io.bundle.manifest import guarantee_in
+from trueup.io.bundle.part_tables import read_measured, write_counts, write_measured
+from trueup.io.microdata.sparse import Occupied
+from trueup.io.microdata.tabulate import refuse_overflow
+from trueup.kernel.histogram.spine import Spine
+from trueup.measuring import draw
+from trueup.model.build import local_constraints
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import refuse_violations, violations
+from trueup.reconciling import refuse_inexact
+from trueup.reconciling.histogram_parts import Answers, Segment, SegmentPlan, Settlement, Summary, down, up
+from trueup.releasing.cut import Bundle
+from trueup.releasing.rules import broken_rules, misses
+from trueup.releasing.run_folder import Branch, RunFolder, load_arrays, save_arrays
+
+
+class Work(NamedTuple):
+    """What a task took: for the run log, which depends on the data and stays internal."""
+
+    bundle: Bundle
+    seconds: float
+    core_seconds: float
+    peak: int
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """Something that is done with every bundle of a stage.
+
+    Attributes
+    ----------
+    path
+        The run folder.
+    """
+
+    path: Path
+
+    def __call__(self, bundle: Bundle) -> Work:
+        """Do it, unless it was done before."""
+        start, used = time.perf_counter(), time.process_time()
+        folder = RunFolder(self.path)
+        if not self.done(folder, bundle):
+            self.work(folder, bundle)
+        return Work(bundle, time.perf_counter() - start, time.process_time() - used, peak_bytes())
+
+    @abstractmethod
+    def done(self, folder: RunFolder, bundle: Bundle) -> bool:
+        """Whether the last part of the task is committed."""
+
+    @abstractmethod
+    def work(self, folder: RunFolder, bundle: Bundle) -> None:
+        """Do it."""
+
+
+class Total(Task):
+    """Check a bundle's confidential counts and sum them into the bundle's roots, before anything is drawn."""
+
+    def done(self, folder: RunFolder, bundle: Bundle) -> bool:
+        """Whether the roots' sums are committed."""
+        return folder.sums.find(str(bundle)) is not None
+
+    def work(self, folder: RunFolder, bundle: Bundle) -> None:
+        """Commit the roots' sums."""
+        branch = folder.branch(bundle)
+        cells, counts = folder.cells(branch), _exact(folder, bundle, branch)
+        refuse_overflow(counts.sum(dtype=np.float64))
+        refuse_violations(
+            violations(local_constraints(folder.spec, cells), counts), "the confidential counts"
+        )
+        attributes = cells.finest.attributes
+        sums = cells.sum(counts, Margin(branch.tree.levels[0], attributes))
+        if bundle.stage == 0:
+            refuse_inexact(cells.sum(counts, Margin(branch.tree.levels[0])))
+        occupied = _occupied(sums.reshape(branch.tree.sizes[0], -1), int(branch.starts[0]))
+        folder.sums.commit(str(bundle), lambda path: save_arrays(path, occupied._asdict()))
+
+
+class Measure(Task):
+    """Draw the noise of a bundle, once: of any number of draws one is committed, and no other is ever seen."""
+
+    def done(self, folder: RunFolder, bundle: Bundle) -> bool:
+        """Whether measurements are committed."""
+        return folder.measured.find(str(bundle)) is not None
+
+    def work(self, folder: RunFolder, bundle: Bundle) -> None:
+        """Commit the measurements."""
+        branch, headers = folder.branch(bundle), folder.headers_of(bundle.stage)
+        cells = folder.cells(branch)
+        guarantee = guarantee_in(folder.plan["guarantee"])
+        drawn = draw(cells, _exact(folder, bundle, branch), headers, guarantee)
+        folder.measured.commit(
+            str(bundle), lambda path: write_measured(path, cells, headers, drawn.values), ".parquet"
+        )
+
+
+@dataclass(frozen=True)
+class _Reconciling(Task):
+    plan: SegmentPlan
+
+    def given(self, folder: RunFolder, bundle: Bundle) -> tuple[Branch, Segment, Answers, Summary | None]:
+        """What both ways are given: the places, what was measured there, and what is known from below."""
+        branch, stage = folder.branch(bundle), folder.cut.stages[bundle.stage]
+        spine = Spine(branch.tree.child_ptr, branch.tree.sizes[0])
+        bounds = self.plan.bounds(local_constraints(folder.spec, folder.cells(branch)))
+        firsts = tuple(branch.starts.tolist())
+        segment = Segment(self.plan, stage.top, stage.bottom, spine, firsts, bounds)
+        below = [_summary(folder, b) for b in folder.cut.below(bundle)]
+        return branch, segment, _answers(folder, bundle, branch), Summary.join(below) if below else None
+
+
+class Up(_Reconciling):
+    """Say what a bundle's measurements and those below tell about its roots."""
+
+    def done(self, folder: RunFolder, bundle: Bundle) -> bool:
+        """Whether the estimates are committed."""
+        return folder.estimates.find(str(bundle)) is not None
+
+    def work(self, folder: RunFolder, bundle: Bundle) -> None:
+        """Commit the estimates."""
+        _, segment, answers, below = self.given(folder, bundle)
+        summary = up(segment, answers, below)
+        folder.estimates.commit(str(bundle), lambda path: save_arrays(path, summary.arrays()))
+
+
+@dataclass(frozen=True)
+class Down(_Reconciling):
+    """Settle a bundle below its settled roots, check it, and write its tables."""
+
+    seed: int
+
+    def done(self, folder: RunFolder, bundle: Bundle) -> bool:
+        """Whether the report on the bundle is committed: it is the last of its parts."""
+        return folder.settled.find(f"report-{bundle}") is not None
+
+    def work(self, folder: RunFolder, bundle: Bundle) -> None:
+        """Commit the tables, the leaves for the bundles below, and the report."""
+        branch, segment, answers, below = self.given(folder, bundle)
+        above = _above(folder, bundle, self.plan.cells) if bundle.stage else None
+        settled = down(segment, answers, below, above, self.seed)
+        if not settled.solved:
+            raise ConvergenceError(
+                "reconciliation by blocks did not solve: invariants or structural zeros leave no room under some place"
+            )
+        tables = dict(zip(settled.levels, settled.tables)) | ({} if above is None else {segment.top: above})
+        cells, headers = folder.cells(branch), folder.headers_of(bundle.stage)
+        if broken := broken_rules(folder.spec, cells, segment.top, tables, headers, answers):
+            raise InfeasibleError(f"the counts of a bundle break: {', '.join(broken)}")
+        self._write(folder, bundle, branch, cells, tables, settled)
+        report = {"stats": settled.stats, "misses": misses(cells, segment.top, tables, headers, answers)}
+        folder.settled.commit(f"report-{bundle}", lambda path: path.write_text(json.dumps(report)))
+
+    def _write(
+        self,
+        folder: RunFolder,
+        bundle: Bundle,
+        branch: Branch,
+        cells: Cells,
+        tables: Mapping[int, NDArray],
+        settled: Settlement,
+    ) -> None:
+        for level in settled.levels:
+            name, held = folder.spec.levels[level].name, _occupied(tables[level])
+            folder.tables.commit(
+                f"{level:02d}-{bundle}",
+                lambda path, name=name, held=held: write_counts(path, cells, name, *held),
+                ".parquet",
+            )
+        if bundle.stage < len(folder.cut.stages) - 1:
+            leaves = _occupied(settled.tables[-1], int(branch.starts[-1]))
+            folder.settled.commit(f"leaves-{bundle}", lambda path: save_arrays(path, leaves._asdict()))
+
+
+def _exact(folder: RunFolder, bundle: Bundle, branch: Branch) -> NDArray[np.int64]:
+    """Confidential counts of all cells of a bundle's last level."""
+    if bundle.stage == len(folder.cut.stages) - 1:
+        parts = [folder.occupied(bundle.number)]
+    else:
+        parts = [Occupied(**load_arrays(folder.sums.path(str(b)))) for b in folder.cut.below(bundle)]
+    return _dense(parts, int(branch.starts[-1]), folder.cells(branch).shape).ravel()
+
+
+def _dense(parts: Sequence[Occupied], first: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    table = np.zeros((shape[0], int(np.prod(shape[1:], dtype=np.int64))), dtype=np.int64)
+    for part in parts:
+        table[part.place - first, part.cell] = part.count
+    return table
+
+
+def _occupied(table: NDArray, first: int = 0) -> Occupied:
+    """The cells `(places, n)` that are not zero; the first place has the position `first`."""
+    place, cell = np.nonzero(table)
+    return Occupied(np.int64(first) + place, cell.astype(np.int32), table[place, cell].astype(np.int64))
+
+
+def _answers(folder: RunFolder, bundle: Bundle, branch: Branch) -> list[list[NDArray]]:
+    """What a bundle measured, per level and header `(places, groups)`."""
+    headers, cells = folder.headers_of(bundle.stage), folder.cells(branch)
+    values = read_measured(folder.measured.path(str(bundle)), cells, headers)
+    rows = [v.reshape(cells.margin_shape(h.margin)[0], -1) for h, v in zip(headers, values, strict=True)]
+    levels = (folder.spec.levels[level].name for level in folder.cut.levels(bundle.stage))
+    return [[t for h, t in zip(headers, rows, strict=True) if h.margin.level == name] for name in levels]
+
+
+def _summary(folder: RunFolder, bundle: Bundle) -> Summary:
+    return Summary.of_arrays(load_arrays(folder.estimates.path(str(bundle))))
+
+
+def _above(folder: RunFolder, bundle: Bundle, cells: int) -> NDArray[np.int64]:
+    """The settled tables of a bundle's roots, from the bundle whose leaves they are."""
+    first, last = folder.cut.stages[bundle.stage].edges[bundle.number : bundle.number + 2]
+    held = Occupied(**load_arrays(folder.settled.path(f"leaves-{folder.cut.above(bundle)}")))
+    rows = slice(*np.searchsorted(held.place, [first, last]).tolist())
+    held = Occupied(held.place[rows], held.cell[rows], held.count[rows])
+    return _dense([held], first, (last - first, cells))

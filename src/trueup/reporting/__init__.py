@@ -1,0 +1,73 @@
+"""report: any record in, one self-contained HTML page out.
+
+A kind of record is a file that lays out its `Page` and one line in `PAGES`. The report computes
+nothing private: it reads records and imports no verb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from trueup.errors import SpecError
+from trueup.model.records.assessment import Assessment
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.posterior import Posterior
+from trueup.model.records.release import Release
+from trueup.model.records.release_by_parts import ReleaseByBlocks
+from trueup.model.spec import Spec
+from trueup.planning.allocation import Allocation
+from trueup.reporting.drawing.blocks import Page
+from trueup.reporting.html import html
+from trueup.reporting.pages.assessment import assessment_page
+from trueup.reporting.pages.measurements import measurements_page
+from trueup.reporting.pages.plan import plan_page
+from trueup.reporting.pages.posterior import posterior_page
+from trueup.reporting.pages.release import release_page
+from trueup.reporting.pages.release_by_parts import blocks_page
+from trueup.reporting.sections.origin import Ledger
+
+PAGES: dict[type, Callable[[Any, Spec, Ledger], Page]] = {
+    Measurements: measurements_page,
+    Release: release_page,
+    ReleaseByBlocks: blocks_page,
+    Allocation: plan_page,
+    Assessment: assessment_page,
+    Posterior: posterior_page,
+}
+"""The layout of every kind of record."""
+
+
+def report(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
+    """Write the report of a record as one self-contained HTML page.
+
+    Parameters
+    ----------
+    record
+        `Measurements`, `Release`, `ReleaseByBlocks`, a planned `Allocation`, an `Assessment` or a `Posterior`.
+    spec
+        The spec that it was made from.
+    ledger
+        What the ledger says of it, by name; None if no ledger was kept.
+
+    Returns
+    -------
+    str
+        The page. It loads nothing; equal records give equal bytes.
+
+    Raises
+    ------
+    SpecError
+        If there is no report for that kind of record.
+
+    Examples
+    --------
+    >>> report(3, None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release, ...
+    """
+    lay_out = PAGES.get(type(record))
+    if lay_out is None:
+        known = ", ".join(kind.__name__ for kind in PAGES)
+        raise SpecError(f"there is no report for a {type(record).__name__}", needed=f"one of {known}")
+    return html(lay_out(record, spec, ledger))

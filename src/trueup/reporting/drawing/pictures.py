@@ -1,0 +1,134 @@
+"""Pictures: named rows over one axis of values, laid out here and written as SVG by their template.
+
+Marks stand at percentages of the axis, so a picture fits any screen while its text keeps its size;
+the style sheet owns the colours, so light, dark and print need no second drawing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+from typing import ClassVar, Literal
+
+from trueup.reporting.drawing.words import number
+
+Shape = Literal["bar", "thin", "join", "tick", "circle", "diamond", "text"]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A mark at a value, or from one value to another."""
+
+    shape: Shape
+    at: float
+    to: float = 0.0
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Values from `low` to `high` with their unit.
+
+    Examples
+    --------
+    >>> axis = Axis.around([0, 47], "persons")
+    >>> axis.high, axis.place(25), [text for _, text in axis.ticks]
+    (50.0, 50.0, ['0', '10', '20', '30', '40', '50'])
+    """
+
+    title: str
+    low: float
+    high: float
+    step: float
+
+    @classmethod
+    def around(cls, values: Sequence[float], title: str) -> Axis:
+        """Span values by round numbers, four to ten steps apart."""
+        lowest, highest = min(values), max(values)
+        step = _round_step((highest - lowest) or 1.0)
+        low, high = step * floor(lowest / step), step * ceil(highest / step)
+        return cls(title, low, high if high > low else low + step, step)
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Place (percent of the width) and text of every tick."""
+        steps = range(round(self.low / self.step), round(self.high / self.step) + 1)
+        return [(self.place(i * self.step), number(float(f"{i * self.step:.6g}"))) for i in steps]
+
+    def place(self, value: float) -> float:
+        """Where a value stands, in percent of the width."""
+        return round(100 * (value - self.low) / (self.high - self.low), 2)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture.
+
+    Attributes
+    ----------
+    message
+        What it says, for those who do not see it.
+    caption
+        How to read it.
+    axis
+        The axis of values.
+    rows
+        Name and marks of each row.
+    legend
+        What each shape stands for; empty where there is one only.
+    """
+
+    kind: ClassVar[str] = "figure"
+    message: str
+    caption: str
+    axis: Axis
+    rows: tuple[tuple[str, tuple[Mark, ...]], ...]
+    legend: tuple[tuple[Shape, str], ...] = ()
+
+
+def bars(values: Mapping[str, tuple[float, str]], unit: str, message: str, caption: str) -> Figure:
+    """Draw a bar from zero for each value, with a text at its end."""
+    rows = ((name, (Mark("bar", 0, v), Mark("text", v, text=text))) for name, (v, text) in values.items())
+    room = 1.15  # for the text at the end of the longest bar
+    axis = Axis.around([0, *(room * v for v, _ in values.values())], unit)
+    return Figure(message, caption, axis, tuple(rows))
+
+
+def before_after(
+    values: Mapping[str, tuple[float | None, float]],
+    names: tuple[str, str],
+    unit: str,
+    message: str,
+    caption: str,
+) -> Figure:
+    """Draw two joined points for each row, or the second alone."""
+    axis = Axis.around([0, *(v for pair in values.values() for v in pair if v is not None)], unit)
+    rows = tuple((name, _pair(*pair)) for name, pair in values.items())
+    return Figure(message, caption, axis, rows, (("diamond", names[0]), ("circle", names[1])))
+
+
+def strips(values: Mapping[str, Sequence[float]], unit: str, message: str, caption: str) -> Figure:
+    """Draw for each row its 5, 25, 50, 75 and 95 % quantiles."""
+    axis = Axis.around([0, *(v for row in values.values() for v in row)], unit)
+    rows = tuple((name, _strip(*row)) for name, row in values.items())
+    return Figure(
+        message, caption, axis, rows, (("tick", "median"), ("bar", "middle half"), ("thin", "90 %"))
+    )
+
+
+def _pair(before: float | None, after: float) -> tuple[Mark, ...]:
+    point = Mark("circle", after)
+    if before is None:
+        return (point,)
+    return (Mark("join", min(before, after), max(before, after)), Mark("diamond", before), point)
+
+
+def _strip(q05: float, q25: float, q50: float, q75: float, q95: float) -> tuple[Mark, ...]:
+    return (Mark("thin", q05, q95), Mark("bar", q25, q75), Mark("tick", q50))
+
+
+def _round_step(span: float) -> float:
+    """Largest of 1, 2, 5 x 10^k with at least four steps in the span."""
+    power = 10.0 ** floor(log10(span / 4))
+    return power * max(lead for lead in (1, 2, 5) if lead * power <= span / 4)

@@ -1,0 +1,141 @@
+"""The report of an assessment: pictures first, tables beneath them."""
+
+from __future__ import annotations
+
+from trueup.model.records.assessment import Assessment, Flag
+from trueup.model.spec import Spec
+from trueup.reporting.drawing.blocks import Column, Facts, Notice, Page, Section, Table, Text
+from trueup.reporting.drawing.charts import SERIES
+from trueup.reporting.drawing.words import number, plain, said
+from trueup.reporting.sections.assessed_claims import coverage, decisions, differences, fairness
+from trueup.reporting.sections.assessed_error import budgets, by_level, by_size, residuals
+from trueup.reporting.sections.assessed_view import View, three_digits
+from trueup.reporting.sections.origin import Ledger
+from trueup.version import __version__
+
+
+def assessment_page(record: Assessment, spec: Spec, ledger: Ledger) -> Page:
+    """Lay out the report of an assessment; nothing was measured for publication, so no ledger is named."""
+    view = View(record, spec)
+    return Page(
+        record.title,
+        "Assessment of methods and budgets on simulated noise",
+        _warning(record),
+        _summary(record),
+        tuple(
+            section
+            for section in (
+                _found(record),
+                _methods(view),
+                by_size(view),
+                by_level(view),
+                residuals(view),
+                coverage(view),
+                budgets(view),
+                fairness(view),
+                decisions(view),
+                differences(view),
+                _making(record),
+            )
+            if section is not None
+        ),
+    )
+
+
+def _warning(record: Assessment) -> str:
+    if record.public:
+        return ""
+    return (
+        "Confidential, not for publication: every figure on this page is a function of the true counts, and no noise "
+        "protects it. Choosing the settings of a release by it spends privacy that no ledger charges."
+    )
+
+
+def _summary(record: Assessment) -> tuple[tuple[str, str], ...]:
+    made = f"{record.replicates:,}"
+    return (
+        ("Truth", record.truth),
+        ("Replicates", f"{made} of {record.asked:,} (interrupted)" if record.interrupted else made),
+        ("Methods", f"{len(record.methods)}"),
+        ("Budgets", "; ".join(b.label for b in record.budgets)),
+        ("Contradicted claims", f"{len(record.flags)}" if record.flags else "none"),
+    )
+
+
+def _found(record: Assessment) -> Section:
+    text = Text(
+        (
+            "Every replicate draws new noise, makes the counts anew and compares them with the truth. A method is "
+            "flagged where its counts are off on average by more than is material and more than chance explains; an "
+            "interval is flagged where it holds the true count less often than it claims. Counts within reach of zero "
+            "are not flagged for coming out too high where they are kept from falling below zero: they must.",
+        )
+    )
+    if not record.flags:
+        return Section("found", "What was found", (text, Notice("No claim was contradicted.")))
+    worst = {}
+    for flag in record.flags:
+        kin = (flag.what, flag.method, flag.about)
+        worst[kin] = max(worst.get(kin, flag), flag, key=_beyond)
+    notices = (Notice(flag.sentence) for flag in worst.values())
+    table = Table(
+        "Every flag",
+        (
+            Column("Flag", [flag.sentence for flag in record.flags]),
+            Column(
+                "Beyond what is allowed, in Monte Carlo errors",
+                [number(three_digits(_beyond(f) / f.mc_error)) for f in record.flags],
+                numeric=True,
+            ),
+        ),
+        summary=f"All {len(record.flags)} flags; the worst of each kind stand above",
+    )
+    return Section("found", "What was found", (text, *notices, table))
+
+
+def _beyond(flag: Flag) -> float:
+    """How far a flag's figure is beyond its limit."""
+    return abs(flag.value) - flag.limit if flag.what == "bias" else flag.limit - flag.value
+
+
+def _methods(view: View) -> Section:
+    rows = (
+        (m.label, f"{m.title[:1].upper()}{m.title[1:]}. {_parameters(m.description)}")
+        for m in view.record.methods
+    )
+    shown = Text(_not_drawn(view))
+    blocks = (Facts(tuple(rows)), *([shown] if shown.paragraphs else []))
+    return Section("methods", "The methods compared", blocks)
+
+
+def _not_drawn(view: View) -> tuple[str, ...]:
+    """Say what is in the tables but in no chart."""
+    found = []
+    if len(view.names) > SERIES:
+        found.append(f"Charts show the first {SERIES} methods; the tables hold all.")
+    if len(view.drawn) < len(view.record.levels):
+        found.append(
+            "Charts show totals and the finest table; the others are in the tables and in summary.parquet."
+        )
+    return tuple(found)
+
+
+def _making(record: Assessment) -> Section:
+    facts = (
+        ("Software", f"trueup {__version__}"),
+        ("Seed of the simulated noise", str(record.seed)),
+        *((plain(str(k)).capitalize(), said(v)) for k, v in record.stats.items()),
+    )
+    words = (
+        ("Bias", "The average of published minus true count over all replicates."),
+        ("Variance", "How far published counts scatter about their own average, squared."),
+        ("Typical error", "The root of the mean squared error (RMSE): bias and scatter together."),
+        ("Coverage", "How often an interval holds the true count."),
+        ("Monte Carlo error", "How far a figure would move if the replicates were drawn anew."),
+    )
+    return Section("making", "How it was made, and words used", (Facts(facts), Facts(words)))
+
+
+def _parameters(description) -> str:
+    own = {k: v for k, v in description.items() if k != "method"}
+    return f"Parameters: {said(own)}." if own else "It has no parameters."

@@ -1,0 +1,135 @@
+"""The report of a posterior: what the true counts may be, in pictures, then in tables."""
+
+from __future__ import annotations
+
+from trueup.model.records.posterior import Posterior
+from trueup.model.spec import Spec
+from trueup.reporting.drawing.blocks import Block, Facts, Page, Section, Text
+from trueup.reporting.drawing.words import number, percent, plain, plural, said
+from trueup.reporting.sections.origin import Ledger
+from trueup.reporting.sections.posterior_pictures import View, intervals, shapes
+from trueup.reporting.sections.posterior_tables import ratios, tables
+from trueup.version import __version__
+
+
+def posterior_page(posterior: Posterior, spec: Spec, ledger: Ledger) -> Page:
+    """Lay out the report of a posterior; it is made from public records, so there is no ledger to name."""
+    unit = plural(spec.table.counts)
+    view = View(posterior, unit)
+    return Page(
+        spec.title,
+        "Posterior of the true counts: what they may be, given everything that was published",
+        "",
+        _summary(posterior),
+        tuple(
+            section
+            for section in (
+                _reading(posterior),
+                shapes(view),
+                intervals(view),
+                tables(posterior, unit),
+                ratios(posterior),
+                _making(posterior, spec),
+                _words(),
+            )
+            if section is not None
+        ),
+    )
+
+
+def _summary(posterior: Posterior) -> tuple[tuple[str, str], ...]:
+    chains, draws, n = posterior.draws.shape
+    kind = "independent" if posterior.drawn.independent else f"from {chains} Markov chains that agree"
+    return (
+        ("Counts", number(n)),
+        ("Draws of all counts together", f"{number(chains * draws)}, {kind}"),
+        ("Intervals", f"at least {percent(posterior.level)} each"),
+        ("Method", str(posterior.method["method"])),
+    )
+
+
+def _reading(posterior: Posterior) -> Section:
+    sure = percent(posterior.level)
+    return Section(
+        "reading",
+        "How to read this page",
+        (
+            Text(
+                (
+                    "The published counts carry random noise of a known law, so the true counts are not known. But not "
+                    "everything is equally likely: the law of the noise, the rules that true counts obey (they are not "
+                    "negative, and parts add up to their wholes) and all published counts together leave a probability "
+                    "for every possible value. That is the posterior.",
+                    f"The interval of a count holds the true count with the probability stated beside it, at least {sure}. "
+                    "Counts are whole, so an interval can rarely hold exactly what was asked for.",
+                    "Counts are not independent of each other: where one is larger, others must be smaller. For "
+                    "a sum, a difference or a ratio of your own, use the draws (each is one possible table of true counts), "
+                    "and do not add up the ends of intervals.",
+                    "The posterior is computed from published numbers alone. It takes nothing away from the protection.",
+                )
+            ),
+        ),
+    )
+
+
+def _making(posterior: Posterior, spec: Spec) -> Section:
+    """Method, parameters, what the method has to confess, and the digest of its source."""
+    parameters = [
+        (plain(k).capitalize(), said(v)) for k, v in sorted(posterior.method.items()) if k != "method"
+    ]
+    facts = (
+        ("Method of inference", str(posterior.method["method"])),
+        *parameters,
+        *((plain(k).capitalize(), said(v)) for k, v in sorted(posterior.drawn.stats.items())),
+        ("Software", f"trueup {__version__}"),
+        ("Dataset", spec.table.name),
+        ("Digest of the published record (SHA-256)", posterior.source),
+    )
+    blocks: tuple[Block, ...] = (
+        Text((_draws_are(posterior),)),
+        Facts(tuple((name, value) for name, value in facts if value)),
+    )
+    return Section("making", "How it was made", blocks)
+
+
+def _draws_are(posterior: Posterior) -> str:
+    if posterior.drawn.independent:
+        return (
+            "The draws are independent and follow the posterior exactly, up to the mass that is reported as dropped; "
+            "their only error is that there are finitely many of them."
+        )
+    return (
+        "The draws are those of Markov chains, which were checked: they agree with each other and hold enough "
+        "independent information, or else this page would not have been written."
+    )
+
+
+def _words() -> Section:
+    return Section(
+        "words",
+        "Words used on this page",
+        (
+            Facts(
+                (
+                    (
+                        "Posterior",
+                        "The probability of every possible table of true counts, given what was published.",
+                    ),
+                    (
+                        "Prior",
+                        "What was assumed of the true counts before anything was published; 'flat' means nothing.",
+                    ),
+                    (
+                        "Noisy count",
+                        "The true count plus a random number from a known law. It may be negative.",
+                    ),
+                    (
+                        "Released count",
+                        "What reconciliation made of the noisy counts: whole, not negative, adding up.",
+                    ),
+                    ("Median", "The value that the true count is as likely to be below as above."),
+                    ("Draw", "One possible table of all true counts, chosen with its posterior probability."),
+                )
+            ),
+        ),
+    )

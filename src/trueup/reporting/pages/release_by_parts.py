@@ -1,0 +1,89 @@
+"""The report of a release by blocks: the summary of a whole country, without its single counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trueup.model.records.release_by_parts import ReleaseByBlocks
+from trueup.model.spec import Spec
+from trueup.reporting.drawing.blocks import Column, Page, Section, Table, Text
+from trueup.reporting.drawing.words import number, numbers, plain, plural, table_name
+from trueup.reporting.sections.error import noise_margin
+from trueup.reporting.sections.glossary import glossary
+from trueup.reporting.sections.origin import Ledger, checks, making, origin, passed
+from trueup.reporting.sections.protection import cost, protected, total_loss
+
+
+def blocks_page(release: ReleaseByBlocks, spec: Spec, ledger: Ledger) -> Page:
+    """Lay out the report of a release by blocks."""
+    unit = plural(spec.table.counts)
+    return Page(
+        spec.title,
+        "Report on a release of counts with formal privacy protection, made by blocks",
+        "",
+        _summary(release),
+        (
+            protected(release.guarantee),
+            cost(release),
+            _levels(release),
+            _errors(release, unit),
+            checks(release),
+            making(release, spec, unit),
+            origin(release, spec, ledger),
+            glossary(release.guarantee),
+        ),
+    )
+
+
+def _summary(release: ReleaseByBlocks) -> tuple[tuple[str, str], ...]:
+    places = "; ".join(f"{plain(name)} ({size:,})" for name, size in release.sizes.items())
+    return (
+        ("Places", places),
+        ("Counts of each place", number(release.cells)),
+        ("Protected", f"each {release.guarantee.unit}"),
+        ("Privacy loss", total_loss(release.guarantee)),
+        ("Checks passed", passed(release)),
+    )
+
+
+def _levels(release: ReleaseByBlocks) -> Section:
+    columns = (
+        Column("Level", [plain(name) for name in release.sizes]),
+        Column("Places", [number(size) for size in release.sizes.values()], numeric=True),
+        Column("Counts", [number(size * release.cells) for size in release.sizes.values()], numeric=True),
+        Column("Released table", [table_name(margin) for margin in release.published]),
+    )
+    note = "Tables list the counts that are not zero; every other count of the public places is zero."
+    return Section("levels", "What was released", (Table("Released tables", columns, note),))
+
+
+def _errors(release: ReleaseByBlocks, unit: str) -> Section:
+    noisy = {(h.query, h.margin.level): h for h in release.headers if not h.exact}
+    found = [(noisy[m.query, m.level], m) for m in release.misses]
+    columns = (
+        Column("Noisy table", [f"{plain(h.query)}, {table_name(h.margin)}" for h, _ in found]),
+        Column("Number of counts", [number(m.counts) for _, m in found], numeric=True),
+        Column(
+            f"Standard deviation of the noise ({unit})",
+            numbers(np.sqrt([h.law.variance for h, _ in found])),
+            numeric=True,
+        ),
+        Column(
+            f"90 % noise margin (±\N{NO-BREAK SPACE}{unit})",
+            [number(noise_margin(h.law)) for h, _ in found],
+            numeric=True,
+        ),
+        Column(
+            f"Released minus noisy count, root mean square ({unit})",
+            numbers(np.array([m.rms for _, m in found])),
+            numeric=True,
+        ),
+    )
+    text = Text(
+        (
+            "The noise was drawn at random from known laws, and all levels were combined by weighted least squares. The "
+            "last column says how far the released counts are from the noisy ones: where it is close to the noise itself, "
+            "nearly all noise was taken out again or pushed elsewhere by nonnegativity. It compares public numbers.",
+        )
+    )
+    return Section("error", "Noise and adjustments", (text, Table("Noise of each table", columns)))

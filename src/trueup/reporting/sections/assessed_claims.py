@@ -1,0 +1,196 @@
+"""Sections of an assessment's report on what counts are used for: intervals, fairness, decisions, comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trueup.model.cells import Margin
+from trueup.model.records.assessment import Columns
+from trueup.reporting.drawing.blocks import Column, Section, Table, Text
+from trueup.reporting.drawing.charts import Chart, Point, chart
+from trueup.reporting.drawing.words import number, percent, plain, plural
+from trueup.reporting.sections.assessed_view import (
+    WHISKERS,
+    View,
+    counts_of,
+    extreme,
+    named,
+    places_of,
+    with_error,
+)
+
+DRAWN = 12
+"""Most groups that a dot plot holds."""
+
+
+def coverage(view: View) -> Section | None:
+    """Show how often intervals hold the true count; None where no rule has any."""
+    charts = [
+        drawn
+        for rule, claim in view.record.intervals.items()
+        for margin in reversed(view.drawn)
+        if (drawn := _coverage_chart(view, rule, claim, margin))
+    ]
+    if not charts:
+        return None
+    text = Text(
+        (
+            "An interval that claims 90 % should hold the true count in 90 % of all replicates, for small counts as "
+            "well as for large ones. More often is no breach, but the interval is wider than it need be.",
+        )
+    )
+    return Section("coverage", "Do intervals hold what they claim?", (text, *charts, _lengths(view)))
+
+
+def _coverage_chart(view: View, rule: str, claim: float, margin: Margin) -> Chart | None:
+    classes = view.classes("size", str(margin))
+    found = view.points("coverage", by="size", level=str(margin), units=list(classes), about=rule)
+    if not any(point for row in found.values() for point in row):
+        return None
+    shares = {name: [_percent(p) for p in row] for name, row in found.items()}
+    what = counts_of(margin)
+    return chart(
+        shares,
+        places_of(classes, margin),
+        f"True count ({view.unit}), and how many {named(margin, 2)} have it",
+        f"Intervals '{rule}' of {what} that hold the true count (%)",
+        f"Chart of how often intervals '{rule}' of {what} hold the true count, beside the claim of {percent(claim)}.",
+        f"Share of replicates in which the interval holds the true count, by its size. {WHISKERS}{view.at}",
+        from_zero=False,
+        reference=(100 * claim, f"claimed: {percent(claim)}"),
+    )
+
+
+def _percent(point: Point | None) -> Point | None:
+    return None if point is None else (100 * point[0], 100 * point[1])
+
+
+def _lengths(view: View) -> Table:
+    rows = view.record.rows(statistic="length", by="level", budget=view.budget.label)
+    return Table(
+        f"Average length of the intervals ({view.unit})",
+        (
+            Column("Table", [plain(str(level)) for level in rows["level"]]),
+            Column("Interval", [str(a) for a in rows["about"]]),
+            Column("Method", [str(m) for m in rows["method"]]),
+            Column("Length", [number(float(v)) for v in rows["value"]], numeric=True),
+        ),
+        summary="Lengths of the intervals",
+    )
+
+
+def fairness(view: View) -> Section | None:
+    """Compare groups that have the same claim to accuracy; None where there are none."""
+    rows = view.record.rows(budget=view.budget.label)
+    kinds = dict.fromkeys((str(level), str(by)) for level, by in zip(rows["level"], rows["by"]))
+    groups = [(level, by) for level, by in kinds if by not in ("level", "size")]
+    if not groups:
+        return None
+    blocks = [
+        drawn
+        for margin in reversed(view.drawn)
+        for level, by in groups
+        if level == str(margin)
+        for drawn in _fairness_charts(view, margin, by)
+    ]
+    text = Text(
+        (
+            "Units that differ only in how many others share their parent, or in an attribute, may be published with "
+            "different accuracy. Dots far apart in height mean that some of them are served worse than others. "
+            f"Drawn are attributes of at most {DRAWN} values; the others are in the table below and in summary.parquet.",
+        )
+    )
+    return Section("fairness", "Fairness between groups", (text, *blocks, _dispersion(view)))
+
+
+def _fairness_charts(view: View, margin: Margin, by: str) -> Iterator[Chart]:
+    classes = view.classes(by, str(margin))
+    if not 2 <= len(classes) <= DRAWN:
+        return
+    what, places = counts_of(margin), plural(plain(margin.level))
+    siblings = f"How many {places} the {view.parent(margin)} has"
+    across = siblings if by == "siblings" else plain(by).capitalize()
+    for statistic, title in (("rmse", "Typical error"), ("bias", "Bias")):
+        series = view.points(statistic, by=by, level=str(margin), units=list(classes))
+        yield chart(
+            series,
+            places_of(classes, margin),
+            f"{across}, and how many {named(margin, 2)} are in each group",
+            f"{title} of {what} ({view.unit})",
+            f"Dot plot of the {title.lower()} of {what} by {across.lower()}: {extreme(series, list(classes), view.unit)}.",
+            f"{title} of {what} in each group: equal heights would be equal treatment. {WHISKERS}{view.at}",
+            joined=False,
+        )
+
+
+def _dispersion(view: View) -> Table:
+    parts = [
+        view.record.rows(statistic=f"dispersion of {of}", budget=view.budget.label)
+        for of in ("bias", "variance")
+    ]
+    bias, variance = parts
+    return Table(
+        f"How far groups lie apart: standard deviation between groups, ± its Monte Carlo error ({view.unit}; of the "
+        "variance in their squares)",
+        (
+            Column("Table", [plain(str(level)) for level in bias["level"]]),
+            Column("Groups by", [plain(str(by)) for by in bias["by"]]),
+            Column("Method", [str(m) for m in bias["method"]]),
+            Column("Of the bias", with_error(bias), numeric=True),
+            Column("Of the variance", with_error(variance), numeric=True),
+        ),
+        summary="Dispersion between groups",
+    )
+
+
+def decisions(view: View) -> Section | None:
+    """Show how often a count is on the wrong side of a threshold, and a rank wrong; None where neither is known."""
+    sides = view.record.rows(statistic="wrong side", by="level")
+    ranks = view.record.rows(statistic="wrong rank", by="level")
+    tables = []
+    if len(sides["value"]):
+        tables.append(_shares("How often a count lands on the wrong side of a threshold", sides, "Threshold"))
+    if len(ranks["value"]):
+        tables.append(_shares("How often a place has a wrong rank within its table", ranks, ""))
+    return Section("decisions", "Wrong decisions", tuple(tables)) if tables else None
+
+
+def _shares(caption: str, rows: Columns, about: str) -> Table:
+    shares = [f"{100 * v:.3g} ± {100 * e:.1g}" for v, e in zip(rows["value"], rows["mc_error"])]
+    columns = [
+        Column("Table", [plain(str(level)) for level in rows["level"]]),
+        Column("Method", [str(m) for m in rows["method"]]),
+        Column("Budget", [str(b) for b in rows["budget"]]),
+        Column("Share of counts and replicates (%), ± its Monte Carlo error", shares, numeric=True),
+    ]
+    if about:
+        columns.insert(1, Column(about, [str(a) for a in rows["about"]], numeric=True))
+    return Table(caption, tuple(columns))
+
+
+def differences(view: View) -> Section | None:
+    """Compare every method with the first on the same noise; None where there is one."""
+    if len(view.names) < 2:
+        return None
+    parts = [
+        view.record.rows(statistic=s, by="level")
+        for s in ("bias difference", "mean squared error difference")
+    ]
+    first, second = parts
+    table = Table(
+        f"Difference to '{view.names[0]}' on the same noise, ± its Monte Carlo error",
+        (
+            Column("Table", [plain(str(level)) for level in first["level"]]),
+            Column("Method", [str(m) for m in first["method"]]),
+            Column("Budget", [str(b) for b in first["budget"]]),
+            Column(f"Bias ({view.unit})", with_error(first), numeric=True),
+            Column(f"Mean squared error ({view.unit} squared)", with_error(second), numeric=True),
+        ),
+    )
+    text = Text(
+        (
+            "All methods see the same noise, so that differences between them are known far better than the figures "
+            "themselves. A negative difference in mean squared error is in favour of the method of the row.",
+        )
+    )
+    return Section("differences", "Methods side by side", (text, table))

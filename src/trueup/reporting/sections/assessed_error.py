@@ -1,0 +1,166 @@
+"""Sections of an assessment's report on bias and error: by true size, by table, by budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trueup.model.cells import Margin
+from trueup.model.records.assessment import Budget, Columns
+from trueup.reporting.drawing.blocks import Block, Column, Section, Table, Text
+from trueup.reporting.drawing.charts import Chart, chart
+from trueup.reporting.drawing.pictures import strips
+from trueup.reporting.drawing.words import number, table_name
+from trueup.reporting.sections.assessed_view import (
+    WHISKERS,
+    View,
+    counts_of,
+    extreme,
+    named,
+    places_of,
+    with_error,
+)
+
+_QUANTILES = tuple(f"quantile {p:g} of the error" for p in (0.05, 0.25, 0.5, 0.75, 0.95))
+
+
+def by_size(view: View) -> Section:
+    """Show bias and error by size of the true count, table by table."""
+    blocks: list[Block] = [
+        Text(
+            (
+                "Small and large counts fare differently. A method that keeps counts from falling below zero can only "
+                "err upwards where the true count is zero; what is added there is missing elsewhere.",
+            )
+        )
+    ]
+    for margin in reversed(view.drawn):
+        blocks += _size_charts(view, margin)
+    return Section("size", "Bias and error by true size", tuple(blocks))
+
+
+def _size_charts(view: View, margin: Margin) -> Iterator[Chart]:
+    classes = view.classes("size", str(margin))
+    if len(classes) < 2:
+        return
+    what, places = counts_of(margin), places_of(classes, margin)
+    across = f"True count ({view.unit}), and how many {named(margin, 2)} have it"
+    found = {"by": "size", "level": str(margin), "units": list(classes)}
+    bias = view.points("bias", **found)
+    yield chart(
+        bias,
+        places,
+        across,
+        f"Bias of {what} ({view.unit}): above 0 is published too high, below 0 too low",
+        f"Chart of the bias of {what} by true count: {extreme(bias, list(classes), view.unit)}.",
+        f"Average of published minus true count over all replicates, by size of the true count. {WHISKERS}{view.at}",
+    )
+    rmse = view.points("rmse", **found)
+    yield chart(
+        rmse,
+        places,
+        across,
+        f"Typical error of {what} (± {view.unit}): smaller is better",
+        f"Chart of the typical error of {what} by true count: {extreme(rmse, list(classes), view.unit)}.",
+        "Typical error: the root of the mean squared difference between published and true count. "
+        f"{WHISKERS}{view.at}",
+    )
+
+
+def by_level(view: View) -> Section:
+    """Compare the error of the tables with each other."""
+    levels = [str(m) for m in view.drawn]
+    found = [view.points("rmse", by="level", level=level, units=["all"]) for level in levels]
+    series = {name: [row[name][0] for row in found] for name in view.names}
+    sizes = [view.classes("level", level)["all"] for level in levels]
+    places = [(table_name(m), f"{n:,} {named(m, n)}") for m, n in zip(view.drawn, sizes)]
+    picture = chart(
+        series,
+        places,
+        "Published table, and how many counts it has",
+        f"Typical error (± {view.unit}): smaller is better",
+        f"Chart of the typical error of every published table: {extreme(series, levels, view.unit)}.",
+        f"Typical error of the counts of each table. {WHISKERS}{view.at}",
+    )
+    return Section("levels", "Error of each table", (picture, *_level_tables(view)))
+
+
+def _level_tables(view: View) -> Iterator[Table]:
+    for margin in view.record.levels:
+        rows = []
+        for name in view.names:
+            for budget in view.record.budgets:
+                figures = (
+                    view.record.rows(
+                        statistic=s, by="level", level=str(margin), method=name, budget=budget.label
+                    )
+                    for s in ("bias", "variance", "rmse", "mean absolute error")
+                )
+                rows.append([name, budget.label, *map(_first, figures)])
+        headings = ("Bias", "Variance", "Typical error", "Mean absolute error")
+        yield Table(
+            f"Error of {table_name(margin)} ({view.unit}; the variance in their squares), ± its Monte Carlo error",
+            (
+                Column("Method", [r[0] for r in rows]),
+                Column("Budget", [r[1] for r in rows]),
+                *(Column(h, [r[2 + i] for r in rows], numeric=True) for i, h in enumerate(headings)),
+            ),
+            summary=f"Figures of {table_name(margin)}",
+        )
+
+
+def _first(rows: Columns) -> str:
+    return with_error(rows)[0] if len(rows["value"]) else "–"
+
+
+def residuals(view: View) -> Section:
+    """Show how errors are distributed, table by table."""
+    blocks: list[Block] = []
+    for margin in reversed(view.drawn):
+        found = [view.points(q, by="level", level=str(margin), units=["all"]) for q in _QUANTILES]
+        values = {name: [point[0] for row in found if (point := row[name][0])] for name in view.names}
+        if not any(v for row in values.values() for v in row):
+            continue
+        what = counts_of(margin)
+        wide = max(values, key=lambda name: values[name][-1] - values[name][0])
+        blocks.append(
+            strips(
+                values,
+                f"published minus true count of {what} ({view.unit})",
+                f"Picture of how the errors of {what} are distributed: they spread widest for {wide}, from "
+                f"{number(values[wide][0])} to {number(values[wide][-1])} {view.unit} in 90 % of cases.",
+                f"Errors of {what} over all replicates: half of them lie within the dark bar, 90 % within the "
+                f"pale one.{view.at}",
+            )
+        )
+    return Section("residuals", "How errors are distributed", tuple(blocks))
+
+
+def budgets(view: View) -> Section | None:
+    """Show what a larger budget buys; None where there is one budget."""
+    budgets = sorted(view.record.budgets, key=lambda b: b.scale)
+    if len(budgets) < 2:
+        return None
+    places = [(b.label, f"{b.scale} times the spec's") for b in budgets]
+    charts = [_budget_chart(view, margin, budgets, places) for margin in reversed(view.drawn)]
+    text = Text(("More privacy loss buys less error. Every chart is one table; every line one method.",))
+    return Section("budgets", "What a larger budget buys", (text, *charts))
+
+
+def _budget_chart(
+    view: View, margin: Margin, budgets: Sequence[Budget], places: Sequence[tuple[str, str]]
+) -> Chart:
+    rows = view.record.rows(statistic="rmse", by="level", level=str(margin))
+    held = {
+        (str(m), str(b)): (float(v), float(e))
+        for m, b, v, e in zip(rows["method"], rows["budget"], rows["value"], rows["mc_error"])
+    }
+    series = {name: [held.get((name, b.label)) for b in budgets] for name in view.names}
+    what = counts_of(margin)
+    return chart(
+        series,
+        places,
+        "Privacy loss in all",
+        f"Typical error of {what} (± {view.unit}): smaller is better",
+        f"Chart of the typical error of {what} at each budget: {extreme(series, [b.label for b in budgets], view.unit)}.",
+        f"Typical error of {what} at each budget, on the same random numbers. {WHISKERS}",
+    )

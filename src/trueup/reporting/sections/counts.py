@@ -1,0 +1,177 @@
+"""Section with the counts themselves, one searchable table per published margin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.cells import Cells, Margin
+from trueup.model.nested import canonical
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.release import Release
+from trueup.reporting.drawing.blocks import Column, Section, Table, Text
+from trueup.reporting.drawing.words import number, numbers, plain, table_name
+from trueup.reporting.sections.error import NORMAL_90, noise_margin, of_margin
+
+SHOWN = 4000
+"""Rows shown of a table; all counties of the United States fit in."""
+
+UNFOLDED = 60
+"""A table of at most so many rows starts open."""
+
+
+def released_counts(release: Release, unit: str) -> Section:
+    """Show the released counts of every published table beside their noisy counts."""
+    text = Text(
+        (
+            "Each released count stands beside the noisy counts of the same place, with the 90 % margin of "
+            "their noise, and the change that reconciliation made to them. The last column, where the method has one, "
+            "is the 90 % margin of weighted least squares, before nonnegativity and rounding.",
+        )
+    )
+    tables = (_released(release, margin, unit) for margin in release.published)
+    return Section("counts", "The released counts", (text, *tables))
+
+
+def noisy_counts(measurements: Measurements, unit: str) -> Section:
+    """Show the noisy counts as they were drawn."""
+    text = Text(
+        (
+            "These counts carry the noise that protects the data. They may be negative, and the counts of the "
+            "parts need not add up to the count of the whole: reconciliation sees to that.",
+        )
+    )
+    cells = measurements.cells
+    margins = dict.fromkeys(canonical(cells, h.margin) for h in measurements.headers if not h.exact)
+    tables = (
+        counts_table(
+            cells, m, "noisy counts", "measurements", lambda at, m=m: _noisy(measurements, m, unit, at)
+        )
+        for m in margins
+    )
+    return Section("counts", "The noisy counts", (text, *tables))
+
+
+def enumerated(measurements: Measurements) -> Section:
+    """List what is published exactly as enumerated."""
+    exact = [h for h in measurements.headers if h.exact]
+    if not exact:
+        text = Text(("Nothing. Every published count comes from noisy counts.",))
+        return Section("enumerated", "What is published exactly as enumerated", (text,))
+    cells = measurements.cells
+    sizes = [cells.size(h.margin) if h.groups is None else len(h.groups) for h in exact]
+    table = Table(
+        "Tables published exactly as enumerated (invariants)",
+        (
+            Column("Table", [table_name(h.margin) for h in exact]),
+            Column("Number of counts", [number(size) for size in sizes], numeric=True),
+            Column("Status", ["published exactly as enumerated, not protected"] * len(exact)),
+        ),
+    )
+    text = Text(
+        ("These counts carry no noise, and neither do sums of them. They are true values of the data.",)
+    )
+    return Section("enumerated", "What is published exactly as enumerated", (text, table))
+
+
+def _released(release: Release, margin: Margin, unit: str) -> Table:
+    counts = release.table(margin)
+
+    def columns(at: slice) -> list[Column]:
+        found = [Column(f"Released count ({unit})", numbers(counts[at]), numeric=True)]
+        found += _noisy(release.measurements, margin, unit, at, counts)
+        if (errors := release.errors.get(margin)) is not None:
+            found.append(_margin_column(errors[at], unit))
+        return found
+
+    return counts_table(release.cells, margin, "released counts", "counts", columns)
+
+
+def counts_table(
+    cells: Cells, margin: Margin, what: str, folder: str, columns: Callable[[slice], Sequence[Column]]
+) -> Table:
+    size = cells.size(margin)
+    shown = slice(0, min(size, SHOWN))
+    note = ""
+    if size > SHOWN:
+        note = (
+            f"Shown are the first {SHOWN:,} of {size:,} rows; search and sorting reach these only. The whole "
+            f"table is the Parquet file of '{margin}' in the folder '{folder}' beside this report."
+        )
+    name = table_name(margin)
+    return Table(
+        f"{what.capitalize()}: {name}",
+        (*_places(cells, margin, shown), *columns(shown)),
+        note,
+        summary=f"{name[:1].upper()}{name[1:]}: {size:,} {what if size > 1 else what.removesuffix('s')}",
+        unfolded=size <= UNFOLDED,
+    )
+
+
+def _places(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
+    """Name every group: the place, its code if it has a name, and its attribute values."""
+    shape = cells.margin_shape(margin)
+    place, *values = np.unravel_index(np.arange(shown.stop), shape)
+    level = cells.tree.level(margin.level)
+    used, inverse = np.unique(place, return_inverse=True)
+    codes = [cells.tree.label(margin.level, int(p)) for p in used]
+    found = [Column("Code", [codes[i] for i in inverse])]
+    if (names := place_names(cells, level, used)) is not None:
+        found = [Column(plain(margin.level).capitalize(), [names[i] for i in inverse]), *found]
+    else:
+        found = [Column(plain(margin.level).capitalize(), found[0].cells)]
+    return found + [
+        Column(plain(r.name).capitalize(), [r.values[v] for v in value])
+        for r, value in zip(cells.kept(margin), values)
+    ]
+
+
+def place_names(cells: Cells, level: int, places: NDArray) -> list[str] | None:
+    """Readable names of places, each followed by its parent's where that has one."""
+    tree = cells.tree
+    if not tree.names or tree.names[level] is None:
+        return None
+    own = [str(name) for name in tree.names[level][places]]  # pyright: ignore[reportOptionalSubscript]
+    above = tree.names[level - 1] if level else None
+    if above is None:
+        return own
+    parents = above[tree.ancestors(level, level - 1)[places]]
+    return [f"{name}, {parent}" for name, parent in zip(own, parents)]
+
+
+def _noisy(
+    measurements: Measurements, margin: Margin, unit: str, at: slice, counts: NDArray | None = None
+) -> list[Column]:
+    found = []
+    measured = of_margin(measurements, margin)
+    for header, values in measured:
+        of = f", {plain(header.query)}" if len(measured) > 1 else ""
+        if header.exact:
+            found.append(
+                Column(
+                    "Status",
+                    [
+                        "noisy" if m else "published exactly as enumerated"
+                        for m in np.ma.getmaskarray(values)[at]
+                    ],
+                )
+            )
+            continue
+        margins = [number(noise_margin(header.law))] * len(values[at])
+        found += [
+            Column(f"Noisy count{of} ({unit})", numbers(values[at]), numeric=True),
+            Column(f"90 % noise margin{of} (±\N{NO-BREAK SPACE}{unit})", margins, numeric=True),
+        ]
+        if counts is not None:
+            found.append(
+                Column(f"Released − noisy{of} ({unit})", numbers((counts - values)[at]), numeric=True)
+            )
+    return found
+
+
+def _margin_column(errors: NDArray, unit: str) -> Column:
+    return Column(
+        f"90 % margin, least squares (±\N{NO-BREAK SPACE}{unit})", numbers(NORMAL_90 * errors), numeric=True
+    )

@@ -1,0 +1,144 @@
+"""Section on expected error: the noise that was added, and what least squares leaves of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.cells import Margin
+from trueup.model.header import Measured
+from trueup.model.nested import canonical
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.release import Release
+from trueup.noise.law import Law
+from trueup.reporting.drawing.blocks import Column, Section, Table, Text
+from trueup.reporting.drawing.pictures import Figure, before_after
+from trueup.reporting.drawing.words import number, numbers, plain, table_name
+
+NORMAL_90 = 1.6448536269514722
+"""95 % quantile of the normal law: 90 % of it lies within plus or minus this many standard errors."""
+
+_BEFORE = "noisy count alone"
+_AFTER = "least squares with all levels"
+
+
+def noise_margin(law: Law) -> float:
+    """Smallest `m` with at least 90 % of the noise within plus or minus `m` (counts)."""
+    return float(law.quantile(0.95))
+
+
+def of_margin(measurements: Measurements, margin: Margin) -> list[tuple[Measured, NDArray]]:
+    """Every measurement of a margin: its header and one value per group, masked where not measured."""
+    pairs = zip(measurements.headers, measurements.values)
+    same = ((h, v) for h, v in pairs if canonical(measurements.cells, h.margin) == margin)
+    return [(header, _spread(header, values, measurements.cells.size(margin))) for header, values in same]
+
+
+def noise_error(measurements: Measurements, unit: str) -> Section:
+    """Show the margins of the noise, from its laws."""
+    noisy = [h for h in measurements.headers if not h.exact]
+    columns = (
+        Column("Noisy table", [f"{plain(h.query)}, {table_name(h.margin)}" for h in noisy]),
+        _sizes(measurements, [h.margin for h in noisy]),
+        Column(
+            f"Standard deviation of the noise ({unit})",
+            numbers(np.sqrt([h.law.variance for h in noisy])),
+            numeric=True,
+        ),
+        Column(
+            f"90 % noise margin (±\N{NO-BREAK SPACE}{unit})",
+            [number(noise_margin(h.law)) for h in noisy],
+            numeric=True,
+        ),
+    )
+    text = Text(
+        (
+            "The noise was drawn at random from known laws. The 90 % noise margin is the distance within which "
+            "the noise of a single count lies with a probability of at least 90 %.",
+        )
+    )
+    return Section("error", "Expected error", (text, Table("Noise of each table", columns)))
+
+
+def release_error(release: Release, unit: str) -> Section:
+    """Show the expected error of every published table, in closed form where there is one."""
+    if not release.errors:
+        section = noise_error(release.measurements, unit)
+        text = Text(
+            (
+                "This method has no closed formula for the error of the released counts. What is known exactly "
+                "is the noise of each noisy count they were made from.",
+            )
+        )
+        return Section(section.id, section.heading, (text, *section.blocks))
+    text = Text(
+        (
+            "Combining the noisy counts of all levels makes each more accurate. The standard errors below are "
+            "those of weighted least squares, before nonnegativity and rounding, which change small counts "
+            "most. They follow from the laws of the noise alone, not from the counts. The 90 % margin is "
+            "1.645 standard errors (normal approximation).",
+        )
+    )
+    margins = [m for m in release.published if m in release.errors]
+    return Section(
+        "error", "Expected error", (text, _picture(release, margins, unit), _table(release, margins, unit))
+    )
+
+
+def _table(release: Release, margins: Sequence[Margin], unit: str) -> Table:
+    spread = [np.quantile(release.errors[m], [0, 0.5, 1]) for m in margins]
+    smallest, median, largest = np.array(spread).T
+    columns = (
+        Column("Published table", [table_name(m) for m in margins]),
+        _sizes(release.measurements, margins),
+        Column(
+            f"90 % margin of the noisy count alone (±\N{NO-BREAK SPACE}{unit})",
+            [_noise_text(release.measurements, m) for m in margins],
+            numeric=True,
+        ),
+        Column(f"Standard error, smallest ({unit})", numbers(smallest), numeric=True),
+        Column(f"Standard error, median ({unit})", numbers(median), numeric=True),
+        Column(f"Standard error, largest ({unit})", numbers(largest), numeric=True),
+        Column(f"90 % margin, median (±\N{NO-BREAK SPACE}{unit})", numbers(NORMAL_90 * median), numeric=True),
+    )
+    return Table("Expected error of each published table, by weighted least squares", columns)
+
+
+def _picture(release: Release, margins: Sequence[Margin], unit: str) -> Figure:
+    rows = {
+        table_name(m): (_noise(release.measurements, m), NORMAL_90 * float(np.median(release.errors[m])))
+        for m in margins
+    }
+    worst = max(rows, key=lambda name: rows[name][1])
+    message = (
+        f"Picture of the 90 % margins before and after least squares: after it, the median margin is largest "
+        f"for the table {worst}, ± {number(rows[worst][1])} {unit}."
+    )
+    caption = f"90 % margin of a count at each level, in {unit}: smaller is better."
+    return before_after(rows, (_BEFORE, _AFTER), f"90 % margin (±\N{NO-BREAK SPACE}{unit})", message, caption)
+
+
+def _noise(measurements: Measurements, margin: Margin) -> float | None:
+    """Smallest noise margin among the measurements of a margin; None if it was not measured."""
+    found = [noise_margin(header.law) for header, _ in of_margin(measurements, margin)]
+    return min(found, default=None)
+
+
+def _noise_text(measurements: Measurements, margin: Margin) -> str:
+    found = _noise(measurements, margin)
+    return "not measured" if found is None else number(found) if found else "exact"
+
+
+def _sizes(measurements: Measurements, margins: Sequence[Margin]) -> Column:
+    cells = measurements.cells
+    return Column("Number of counts", [number(cells.size(m)) for m in margins], numeric=True)
+
+
+def _spread(header: Measured, values: NDArray, size: int) -> NDArray:
+    if header.groups is None:
+        return values
+    table = np.ma.masked_array(np.zeros(size, values.dtype), mask=True)
+    table[header.groups] = values
+    return table

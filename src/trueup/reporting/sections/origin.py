@@ -1,0 +1,147 @@
+"""Sections on how a record was made and where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.release import Release
+from trueup.model.records.release_by_parts import ReleaseByBlocks
+from trueup.model.spec import ConstraintsPart, Spec
+from trueup.reporting.drawing.blocks import Block, Column, Facts, Section, Table, Text
+from trueup.reporting.drawing.words import listing, plain, said
+from trueup.reporting.sections.protection import laws
+from trueup.version import __version__
+
+Ledger = Mapping[str, Any] | None
+
+_WHOLE = "whole numbers"
+_CHECKS = {
+    _WHOLE: "Every released count is a whole number.",
+    "every constraint": "Every rule of the specification holds (see “How it was made”).",
+    "parts add up": "Every count is the sum of the counts of the places below it.",
+    "invariants exact": "Every count declared exact is published exactly as enumerated.",
+}
+
+
+def checks(release: Release | ReleaseByBlocks) -> Section:
+    """List the rules that were checked on the final counts."""
+    names = sorted(release.checks)
+    table = Table(
+        "Rules checked on the final counts, independently of the method that made them",
+        (
+            Column("Check", [name.capitalize() for name in names]),
+            Column("What was checked", [_CHECKS.get(name, "") for name in names]),
+            Column("Result", [_result(name, release.checks[name]) for name in names]),
+        ),
+    )
+    added = Text(
+        ("All published tables are sums of the same finest counts, so that parts add up to their wholes.",)
+    )
+    return Section("checks", "Rules checked", (table, added))
+
+
+def passed(release: Release | ReleaseByBlocks) -> str:
+    """How many checks passed of those that the release claims to pass."""
+    claimed = [holds for name, holds in release.checks.items() if holds or name != _WHOLE]
+    return f"{sum(claimed)} of {len(claimed)}"
+
+
+def _result(name: str, holds: bool) -> str:
+    """A method of whole numbers that gave others made no release, so a method that gave others is continuous."""
+    if holds:
+        return "✓ holds"
+    return "– not claimed: the method's counts are continuous" if name == _WHOLE else "✗ does not hold"
+
+
+def making(release: Release | ReleaseByBlocks, spec: Spec, unit: str) -> Section:
+    """State the rules, the laws, the method with its parameters, and what it reported."""
+    parameters = sorted(item for item in release.method.items() if item[0] != "method")
+    blocks: tuple[Block, ...] = (
+        Facts(
+            (
+                ("Method of reconciliation", str(release.method["method"])),
+                *((plain(k).capitalize(), said(v)) for k, v in parameters),
+            )
+        ),
+        Text(("The rules that the counts had to satisfy: " + "; ".join(rules(spec.constraints)) + ".",)),
+        laws(release.measurements if isinstance(release, Release) else release),
+        _stats(release, unit),
+    )
+    return Section("making", "How it was made", blocks)
+
+
+def noise_making(measurements: Measurements) -> Section:
+    """State the laws of the noise."""
+    return Section("making", "How the noise was made", (laws(measurements),))
+
+
+def origin(measurements: Measurements | ReleaseByBlocks, spec: Spec, ledger: Ledger) -> Section:
+    """State version, digests and the ledger's entry."""
+    facts = (
+        ("Software", f"trueup {__version__}"),
+        ("Dataset", spec.table.name),
+        ("Digest of the noisy counts (SHA-256)", measurements.digest),
+        (
+            "Other digests",
+            "those of the specification and of every file are in manifest.json beside this report",
+        ),
+    )
+    return Section("origin", "Where this comes from", (Facts(facts), *_entry(ledger)))
+
+
+def rules(part: ConstraintsPart) -> Iterator[str]:
+    """Say every constraint in words."""
+    yield "parts add up to their wholes"
+    if part.nonnegative:
+        yield "no count is negative"
+    for margin in part.invariants:
+        yield f"{_named(margin)} is exactly as enumerated"
+    for zero in part.zeros:
+        yield f"no count where {_where(zero)} (impossible combination)"
+    for bound in part.bounds:
+        limits = (("at least", bound.lower), ("at most", bound.upper))
+        text = " and ".join(f"{word} {_limit(limit)}" for word, limit in limits if limit is not None)
+        yield f"each {_named(bound)}{' where ' + _where(bound.where) if bound.where else ''} is {text}"
+    for rule in part.linear:
+        yield f"{rule.rule} at every {plain(rule.level or 'place of the last level')}"
+
+
+def _limit(limit: int | str) -> str:
+    return f"{limit:,}" if isinstance(limit, int) else f"the place's {plain(limit)} (public)"
+
+
+def _named(part) -> str:
+    by = f" by {listing(part.attributes)}" if part.attributes else ""
+    return plain(part.level + by)
+
+
+def _where(condition: Mapping[str, str]) -> str:
+    return listing([f"{plain(name)} is {value}" for name, value in condition.items()])
+
+
+def _stats(release: Release | ReleaseByBlocks, unit: str) -> Block:
+    if not release.stats:
+        return Text(("The method reported nothing further.",))
+    rows = sorted(release.stats.items())
+    return Table(
+        f"What the method reported (adjustments and residuals in {unit})",
+        (
+            Column("Quantity", [plain(name).capitalize() for name, _ in rows]),
+            Column("Value", [said(value) for _, value in rows], numeric=True),
+        ),
+    )
+
+
+def _entry(ledger: Ledger) -> tuple[Block, ...]:
+    if ledger is None:
+        return (
+            Text(
+                (
+                    "No ledger was kept: this page states the loss of this release alone. Whoever publishes several "
+                    "releases of the same data must add up their losses.",
+                )
+            ),
+        )
+    return (Facts(tuple((f"Ledger: {plain(name)}", said(value)) for name, value in ledger.items())),)

@@ -1,0 +1,175 @@
+"""Pictures of a posterior: hills of probability, and intervals against what was published."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.cells import Cells
+from trueup.model.records.posterior import Marginals, Posterior
+from trueup.reporting.drawing.blocks import Section, Text
+from trueup.reporting.drawing.pictures import Axis, Figure, Mark, Shape
+from trueup.reporting.drawing.ridges import BINS_OF_DRAWS, MOST_BINS, Ridge, Ridges, steps
+from trueup.reporting.drawing.words import number, percent
+from trueup.reporting.sections.counts import place_names
+
+EACH = 5
+"""Smallest counts, and largest ones, that are drawn as hills."""
+
+MOST_ROWS = 30
+"""Rows of the picture of intervals."""
+
+
+class View:
+    """The finest counts as the pictures need them: their summary, names and what was published of them."""
+
+    def __init__(self, posterior: Posterior, unit: str) -> None:
+        self.posterior, self.unit = posterior, unit
+        self.table = posterior.summary()
+        self.by_size = np.argsort(self.table["mean"], kind="stable")
+        self.noisy = None if posterior.noisy is None else posterior.noisy[0]
+
+    @property
+    def origin(self) -> tuple[str, NDArray]:
+        """What differences are taken from: released counts, or noisy ones, or posterior medians."""
+        if self.posterior.released is not None:
+            return "released count", self.posterior.released
+        if self.noisy is not None and np.isfinite(self.noisy).all():
+            return "noisy count", self.noisy
+        return "median", self.table["median"]
+
+    @property
+    def exact(self) -> Marginals | None:
+        """Exact masses of the finest counts, where the method has them."""
+        return self.posterior.drawn.marginals.get(self.posterior.cells.finest)
+
+    def name(self, cell: int) -> str:
+        """Readable name of a cell."""
+        return cell_name(self.posterior.cells, cell)
+
+    def masses(self, cell: int) -> tuple[NDArray, NDArray]:
+        """Values of a count in order, and their probabilities."""
+        if self.exact is not None:
+            return self.exact.pmf(cell)
+        values, times = np.unique(self.posterior.draws[..., cell], return_counts=True)
+        return values, times / times.sum()
+
+
+def cell_name(cells: Cells, cell: int) -> str:
+    """Readable name of one of the finest cells."""
+    place, *_ = np.unravel_index(cell, cells.shape)
+    named = place_names(cells, len(cells.tree.levels) - 1, np.array([place]))
+    label = cells.label(cell)
+    return (
+        label
+        if named is None
+        else label.replace(cells.tree.label(cells.tree.levels[-1], int(place)), named[0], 1)
+    )
+
+
+def shapes(view: View) -> Section:
+    """Hills of the smallest, the largest and the chosen counts."""
+    origin, at = view.origin
+    rows = tuple(_ridge(view, cell, float(at[cell])) for cell in _shown(view))
+    lowest, highest = min(r.edges[0] for r in rows), max(r.edges[-1] for r in rows)
+    axis = Axis.around([lowest, highest, 0.0], f"true count − {origin} ({view.unit})")
+    rows = tuple(
+        Ridge(r.name, r.note, r.edges, r.heights, tuple(m for m in r.marks if axis.low <= m.at <= axis.high))
+        for r in rows
+    )
+    noisy = view.noisy is not None and origin == "released count"
+    legend = _legend(view, noisy)
+    widest = max(rows, key=lambda row: row.edges[-1] - row.edges[0])
+    picture = Ridges(
+        f"Picture of hills: the probability of each possible true count of {len(rows)} counts; the widest hill is "
+        f"that of {widest.name}.",
+        f"Each hill shows how probable every true count is, as its difference from the {origin} (dashed line). All "
+        "hills are drawn to the same height. "
+        + ("A noisy count beyond the picture is not drawn." if noisy else ""),
+        axis,
+        rows,
+        legend,
+    )
+    few = (
+        "All counts, from the smallest to the largest."
+        if len(rows) == len(view.by_size)
+        else (
+            f"The {EACH} smallest and the {EACH} largest of the finest counts"
+            + (", and those that were asked for" if view.posterior.chosen else "")
+            + ". The tables below hold all of them."
+        )
+    )
+    return Section("shapes", "What the true counts may be", (Text((few,)), picture))
+
+
+def _legend(view: View, noisy: bool) -> tuple[tuple[Shape, str], ...]:
+    shapes: tuple[tuple[Shape, str], ...] = (
+        ("thin", f"{percent(view.posterior.level)} interval"),
+        ("tick", "median"),
+        ("diamond", "noisy count"),
+    )
+    return shapes if noisy else shapes[:2]
+
+
+def _shown(view: View) -> list[int]:
+    """Cells drawn as hills, from the smallest to the largest."""
+    order = view.by_size
+    if len(order) <= 2 * EACH + 2:
+        return order.tolist()
+    labels = {view.posterior.cells.label(cell): cell for cell in range(len(order))}
+    chosen = [labels[name] for name in view.posterior.chosen if name in labels]
+    some = {*order[:EACH].tolist(), *order[-EACH:].tolist(), *chosen}
+    return [cell for cell in order.tolist() if cell in some]
+
+
+def _ridge(view: View, cell: int, origin: float) -> Ridge:
+    values, masses = view.masses(cell)
+    whole = bool(np.all(values == np.round(values)))
+    edges, heights = steps(values - origin, masses, whole, MOST_BINS if view.exact else BINS_OF_DRAWS)
+    low, median, high = (float(view.table[k][cell]) for k in ("low", "median", "high"))
+    marks = [Mark("thin", low - origin, high - origin), Mark("tick", median - origin)]
+    if view.noisy is not None and view.origin[0] == "released count" and np.isfinite(view.noisy[cell]):
+        marks.append(Mark("diamond", float(view.noisy[cell]) - origin))
+    note = (
+        f"{view.origin[0]} {number(origin)}; {percent(view.posterior.level)}: {number(low)} to {number(high)}"
+    )
+    return Ridge(view.name(cell), note, edges, heights, tuple(marks))
+
+
+def intervals(view: View) -> Section | None:
+    """Intervals of the largest counts against what was published of them."""
+    origin, at = view.origin
+    if origin == "median":
+        return None
+    cells = view.by_size[::-1][:MOST_ROWS].tolist()
+    rows = tuple((view.name(c), _interval_marks(view, c, float(at[c]))) for c in cells)
+    axis = Axis.around(
+        [0.0, *(v for _, marks in rows for m in marks for v in (m.at, m.to))],
+        f"true count − {origin} ({view.unit})",
+    )
+    table, n = view.table, len(at)
+    outside = int(np.sum((at < table["low"]) | (at > table["high"])))
+    said_outside = f"Every {origin} lies inside the interval of its true count."
+    if outside:
+        said_outside = (
+            f"{number(outside)} of {number(n)} {origin}s lie outside the interval of their true count: the other "
+            "published counts, or the rules, speak against them."
+        )
+    noisy = view.noisy is not None and origin == "released count"
+    picture = Figure(
+        f"Picture of intervals of the true count around the {origin}, for the {len(cells)} largest counts. {said_outside}",
+        f"Intervals of the {len(cells)} largest counts, largest first, as differences from the {origin}.",
+        axis,
+        rows,
+        (*_legend(view, noisy), ("circle", origin)),
+    )
+    return Section("intervals", f"Intervals against {origin}s", (Text((said_outside,)), picture))
+
+
+def _interval_marks(view: View, cell: int, origin: float) -> tuple[Mark, ...]:
+    low, median, high = (float(view.table[k][cell]) - origin for k in ("low", "median", "high"))
+    marks = [Mark("thin", low, high), Mark("tick", median, median), Mark("circle", 0.0)]
+    if view.noisy is not None and view.origin[0] == "released count" and np.isfinite(view.noisy[cell]):
+        noisy = float(view.noisy[cell]) - origin
+        marks.insert(2, Mark("diamond", noisy, noisy))
+    return tuple(marks)

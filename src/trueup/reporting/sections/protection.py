@@ -1,0 +1,109 @@
+"""Sections on the guarantee: what is protected, and where the privacy budget went."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import exp
+
+from trueup.model.guarantee import Charge, Guarantee
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.release_by_parts import ReleaseByBlocks
+from trueup.noise import law_named
+from trueup.reporting.drawing.blocks import Block, Column, Facts, Notice, Section, Table, Text
+from trueup.reporting.drawing.pictures import Figure, bars
+from trueup.reporting.drawing.words import exact, number, percent, plain, table_name
+
+_LETTER = {"epsilon": "epsilon", "rho": "rho (zero-concentrated)"}
+
+
+def total_loss(guarantee: Guarantee) -> str:
+    """Total privacy loss in one line."""
+    delta = f", delta = {exact(guarantee.delta)}" if guarantee.delta else ""
+    return f"{guarantee.currency} = {exact(guarantee.amount)}{delta}"
+
+
+def protected(guarantee: Guarantee) -> Section:
+    """Say what is protected."""
+    blocks: list[Block] = [Text(guarantee.sentences)]
+    if guarantee.kind == "invariant":
+        blocks.append(
+            Notice(
+                "This is the guarantee for data with enumerated totals. It does not compare databases that "
+                "differ in a total published exactly, and is therefore weaker than ordinary differential privacy."
+            )
+        )
+    return Section("protected", "What is protected", tuple(blocks))
+
+
+def cost(measurements: Measurements | ReleaseByBlocks) -> Section:
+    """Show the privacy loss of every noisy table, exact, and its share of the total."""
+    guarantee = measurements.guarantee
+    explained = Text(
+        (
+            f"The whole release has a privacy loss of {total_loss(guarantee)}. A smaller loss protects better "
+            "and needs more noise. The parts below add up to it exactly.",
+            *_factor(guarantee),
+        )
+    )
+    return Section("cost", "What it cost", (explained, _picture(guarantee), _charges(guarantee)))
+
+
+def laws(measurements: Measurements | ReleaseByBlocks) -> Facts:
+    """State the law of noise of every noisy table."""
+    noisy = (h for h in measurements.headers if not h.exact)
+    return Facts(
+        tuple((f"Noise of {plain(h.query)}, {table_name(h.margin)}", h.law.sentence()) for h in noisy)
+    )
+
+
+def _factor(guarantee: Guarantee) -> tuple[str, ...]:
+    """What a pure epsilon means for a probability; a rho bounds no single factor."""
+    if guarantee.currency != "epsilon" or guarantee.delta:
+        return ()
+    factor = exp(min(float(guarantee.amount), 700))  # larger ones overflow
+    return (
+        "In plain terms: between any two of the databases compared above, the probability of any published result "
+        f"differs by at most a factor of {number(factor)} (e to the power epsilon).",
+    )
+
+
+def _charges(guarantee: Guarantee) -> Table:
+    charges = guarantee.charges
+    columns = (
+        Column("Noisy table", [_name(c) for c in charges] + ["Total"]),
+        Column("Kind of noise", [law_named(c.law).title.partition(",")[0] for c in charges] + [""]),
+        Column(
+            "Privacy loss (exact)",
+            [f"{c.currency} = {exact(c.amount)}" for c in charges] + [total_loss(guarantee)],
+            numeric=True,
+        ),
+        Column(
+            f"Share of the total ({guarantee.currency})",
+            [percent(float(_share(c, guarantee))) for c in charges]
+            + [percent(float(sum(_share(c, guarantee) for c in charges)))],
+            numeric=True,
+        ),
+    )
+    converted = any(c.currency != guarantee.currency for c in charges)
+    note = "A loss stated as epsilon counts as rho = epsilon squared / 2." if converted else ""
+    return Table("Privacy loss of each noisy table", columns, note)
+
+
+def _picture(guarantee: Guarantee) -> Figure:
+    shares = [(c, float(_share(c, guarantee))) for c in guarantee.charges]
+    largest = max(shares, key=lambda pair: pair[1])
+    rows = {_name(c): (100 * s, percent(s)) for c, s in shares}
+    message = f"Bar picture of the privacy budget: {_name(largest[0])} took the largest share, {percent(largest[1])}."
+    letter = _LETTER[guarantee.currency]
+    return bars(rows, f"share of the total {letter} (%)", message, "Where the privacy budget went.")
+
+
+def _name(charge: Charge) -> str:
+    return f"{plain(charge.query)}, {plain(charge.margin).replace(' x ', ' by ', 1).replace(' x ', ' and ')}"
+
+
+def _share(charge: Charge, guarantee: Guarantee) -> Fraction:
+    """Part of the total in the total's currency: a pure epsilon amounts to a rho of epsilon^2 / 2."""
+    same = charge.currency == guarantee.currency
+    amount = charge.amount if same else charge.amount**2 / 2
+    return amount / guarantee.amount if guarantee.amount else Fraction(0)

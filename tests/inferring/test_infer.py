@@ -1,0 +1,242 @@
+"""The verb: what users get, and what bad input says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.inferring.problems import (
+    draw,
+    families,
+    family_constraints,
+    laplace_tree,
+    noisy,
+    star,
+    states,
+    tree_constraints,
+)
+from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.inferring import build, infer
+from trueup.inferring.inequalities import LinearInequalities
+from trueup.inferring.method import in_blocks
+from trueup.inferring.tree_exact import TreeExact
+from trueup.io.published.sdhc import PUBLISHED
+from trueup.model.cells import Margin
+from trueup.model.constraints import Bound
+from trueup.model.header import Measured
+from trueup.model.records.measurements import Measurements
+from trueup.noise import law_named
+
+
+@pytest.fixture
+def counties(rng):
+    cells = states([3, 2, 4])
+    truth = rng.poisson(20, cells.n)
+    return cells, truth, noisy(cells, truth, laplace_tree(cells, "1/2"), rng)
+
+
+@pytest.fixture
+def posterior(counties):
+    cells, _, measured = counties
+    return infer(tree_constraints(cells), measured, draws=4000)
+
+
+def test_equal_measurements_give_equal_draws(counties, posterior):
+    cells, _, measured = counties
+    again = infer(tree_constraints(cells), measured, draws=4000)
+    assert np.array_equal(posterior.draws, again.draws)
+
+
+def test_draws_agree_with_exact_marginals_at_every_level(posterior):
+    for margin, exact in posterior.drawn.marginals.items():
+        table = posterior.table(margin)[0]
+        z = (table.mean(axis=0) - exact.mean) / (exact.sd / np.sqrt(len(table)))
+        assert np.abs(z).max() < 5.5
+
+
+def test_the_summary_says_what_it_is(posterior):
+    exact = posterior.summary(Margin("state"))
+    assert exact["label"].tolist() == ["s0", "s1", "s2"]
+    assert (exact["mass"] >= 0.9).all()
+    assert (exact["mcse"] == 0).all()
+    assert np.isnan(exact["r_hat"]).all()
+    wider = posterior.summary(Margin("state"), level=0.99)
+    assert (wider["high"] - wider["low"] >= exact["high"] - exact["low"]).all()
+
+
+def test_quantities_of_any_area(posterior):
+    flat = posterior.draws[0]
+    area = posterior.quantity("'s0/c1' + 's2/c3' - 2 * s1")
+    assert np.array_equal(area.draws[0], flat[:, 1] + flat[:, 8] - 2 * flat[:, 3:5].sum(axis=1))
+    assert posterior.ratio("s0", "nation").mean == pytest.approx(np.mean(flat[:, :3].sum(1) / flat.sum(1)))
+    assert posterior.probability("'s0/c0' >= 's0/c1' + 1") == np.mean(flat[:, 0] > flat[:, 1])
+    assert posterior.quantity("s0").probability(below=50) == np.mean(flat[:, :3].sum(1) < 50)
+    rank = posterior.rank("s0", "state")
+    assert set(np.unique(rank.draws)) <= {1, 2, 3}
+    low, high, mass = area.interval(0.8)
+    assert mass >= 0.8
+    assert low <= area.median <= high
+
+
+def test_unknown_labels_are_named(posterior):
+    with pytest.raises(SpecError, match="no place or cell is called 'sO'"):
+        posterior.quantity("sO + s1")
+    with pytest.raises(SpecError, match="level 'state' has no place 's9'"):
+        posterior.rank("s9", "state")
+    with pytest.raises(SpecError, match="not a probability"):
+        posterior.quantity("s0").interval(90)
+
+
+def test_xarray_has_chain_draw_cell(posterior):
+    data = posterior.to_xarray()
+    assert data["count"].dims == ("chain", "draw", "cell")
+    assert float(data["count"].sel(cell="s1/c0").mean()) == pytest.approx(posterior.quantity("'s1/c0'").mean)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_arviz_takes_the_draws(posterior):
+    assert posterior.to_arviz().posterior["count"].shape == posterior.draws.shape
+
+
+def test_several_measurements_of_a_node_and_invariants(rng):
+    cells = star(3)
+    law = law_named("discrete-gaussian")("4")
+    exact = law_named("exact")()
+    headers = (
+        Measured("invariant", Margin("all"), exact),
+        Measured("first", Margin("part"), law),
+        Measured("second", Margin("part"), law, np.array([0, 2])),
+    )
+    truth = np.array([4, 9, 1])
+    values = (np.array([14]), truth + draw(law, 3, rng), truth[[0, 2]] + draw(law, 2, rng))
+    posterior = infer(tree_constraints(cells), Measurements(cells, headers, values, PUBLISHED))
+    assert (posterior.draws.sum(axis=-1) == 14).all()
+    sd = posterior.summary()["sd"]
+    assert sd[0] < sd[1]
+
+
+def test_the_mode_adds_up(counties):
+    cells, _, measured = counties
+    posterior = infer(tree_constraints(cells), measured, TreeExact(mode=True))
+    assert posterior.drawn.mode is not None
+    assert posterior.drawn.mode.shape == (cells.n,)
+    assert (posterior.drawn.mode >= 0).all()
+
+
+def test_improper_posteriors_are_named():
+    cells = star(3)
+    header = Measured("total", Margin("part"), law_named("discrete-laplace")("1"), np.array([0, 1]))
+    measured = Measurements(cells, (header,), (np.array([3, 4]),), PUBLISHED)
+    with pytest.raises(SpecError, match="improper: nothing bounds 'p0002'"):
+        infer(tree_constraints(cells), measured)
+    bounded = infer(tree_constraints(cells), measured, TreeExact(prior={"name": "bounded", "upper": 9}))
+    assert bounded.draws[..., 2].max() == 9
+
+
+def test_contradicting_invariants_and_bounds_are_named(rng):
+    cells = star(2)
+    headers = (Measured("invariant", Margin("all"), law_named("exact")()),)
+    measured = Measurements(cells, headers, (np.array([5]),), PUBLISHED)
+    bound = Bound(Margin("part"), lower=4)
+    with pytest.raises(InfeasibleError, match="at 'all' and its parts cannot hold together"):
+        infer(tree_constraints(cells, bounds=(bound,)), measured)
+
+
+def test_measurements_far_apart_are_widened_until_the_bound_holds():
+    cells = star(2)
+    law = law_named("discrete-laplace")("2")
+    headers = (Measured("total", Margin("all"), law), Measured("total", Margin("part"), law))
+    measured = Measurements(cells, headers, (np.array([3000]), np.array([5, 5])), PUBLISHED)
+    posterior = infer(tree_constraints(cells), measured)
+    assert posterior.drawn.stats["table_depth"] > 60
+    assert posterior.drawn.stats["dropped_mass"] <= 1e-9
+
+
+def test_methods_and_priors_that_do_not_exist(counties):
+    cells, _, measured = counties
+    with pytest.raises(SpecError, match="inference method 'gibbs' is unknown"):
+        build("gibbs", {})
+    with pytest.raises(SpecError, match="no parameter 'priors'"):
+        build("tree-exact", {"priors": "flat"})
+    with pytest.raises(SpecError, match="prior's name is unknown"):
+        infer(tree_constraints(cells), measured, TreeExact(prior="jeffreys"))
+    with pytest.raises(SpecError, match="parameter 'mean' is out of range"):
+        infer(tree_constraints(cells), measured, TreeExact(prior={"name": "poisson", "mean": -1}))
+    with pytest.raises(SpecError, match="does not fit: it handles general"):
+        infer(tree_constraints(cells), measured, LinearInequalities())
+
+
+def family_measurements(places, rng, law):
+    cells = families(places)
+    truth = np.tile([30, 60, 25], places)
+    return cells, Measurements(
+        cells, (Measured("m", cells.finest, law),), (truth + draw(law, cells.n, rng),), PUBLISHED
+    )
+
+
+def test_every_draw_satisfies_the_rules(rng):
+    cells, measured = family_measurements(40, rng, law_named("discrete-gaussian")("400"))
+    draws = infer(family_constraints(cells), measured).draws.reshape(-1, 3)
+    assert (draws[:, 2] >= 1).all()
+    assert (draws[:, 0] + draws[:, 1] >= 2 * draws[:, 2]).all()
+    assert (draws[:, 0] + draws[:, 1] <= 10 * draws[:, 2]).all()
+
+
+def test_infeasible_rules_come_with_a_certificate(rng):
+    cells, measured = family_measurements(2, rng, law_named("discrete-gaussian")("400"))
+    rules = ("families >= 1", "under18 + over18 >= 3 * families", "under18 + over18 <= 2 * families")
+    with pytest.raises(InfeasibleError) as caught:
+        infer(family_constraints(cells, rules), measured)
+    for rule in rules:
+        assert f"'{rule}'" in str(caught.value)
+    assert "lower bound" not in str(caught.value)
+
+
+def test_rules_that_bind_everywhere_fall_back_to_a_flagged_chain(rng):
+    cells, measured = family_measurements(2, rng, law_named("discrete-gaussian")("400"))
+    independent = infer(family_constraints(cells), measured, draws=20_000)
+    chained = infer(family_constraints(cells), measured, LinearInequalities(least=1.0), draws=20_000)
+    assert independent.drawn.independent
+    assert not chained.drawn.independent
+    assert chained.drawn.stats["places_by_chain"]
+    assert chained.drawn.stats["largest_r_hat"] <= 1.01
+    one, other = independent.summary(), chained.summary()
+    assert (other["r_hat"] <= 1.01).all()
+    assert np.all(np.abs(one["mean"] - other["mean"]) < 5.5 * np.hypot(one["mcse"], other["mcse"]))
+
+
+def test_chains_that_are_too_short_are_not_called_a_posterior(rng):
+    cells, measured = family_measurements(1, rng, law_named("discrete-gaussian")("400"))
+    with pytest.raises(ConvergenceError, match="R-hat"):
+        infer(family_constraints(cells), measured, LinearInequalities(least=1.0), draws=80)
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [(("families == 3",), "inequalities, not equalities")],
+)
+def test_what_it_does_not_handle_is_said(rules, says, rng):
+    cells, measured = family_measurements(1, rng, law_named("discrete-gaussian")("4"))
+    with pytest.raises(SpecError, match=says):
+        infer(family_constraints(cells, rules), measured, LinearInequalities())
+
+
+def test_a_cell_measured_twice_is_refused(rng):
+    cells, measured = family_measurements(1, rng, law_named("discrete-gaussian")("4"))
+    twice = Measurements(cells, measured.headers * 2, measured.values * 2, PUBLISHED)
+    with pytest.raises(SpecError, match="exactly once"):
+        infer(family_constraints(cells), twice, LinearInequalities())
+
+
+def test_an_interruption_keeps_finished_blocks():
+    calls = []
+
+    def draw_block(size):
+        calls.append(size)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return np.ones((size, 2))
+
+    told = []
+    values, whole = in_blocks(draw_block, 10, 4, lambda done, of: told.append((done, of)))
+    assert (values.shape, whole, told) == ((8, 2), False, [(4, 10), (8, 10)])

@@ -1,0 +1,415 @@
+"""Tables with margins and rules: chains and enumeration against brute force, wrong moves, calibration, refusals."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tests.inferring.calibration import pit_of_draws, uniform_p
+from tests.inferring.problems import draw, star
+from tests.reference.lattice import p_value
+from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.inferring import choose, infer, lattice_moves, listed
+from trueup.inferring.lattice_moves import LatticeMoves, _Walk
+from trueup.inferring.tree_exact import TreeExact
+from trueup.io.published.sdhc import PUBLISHED
+from trueup.kernel.table_walks import proposals
+from trueup.layouts.linear import LinearProblem
+from trueup.layouts.rows import RowProblem
+from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.constraints import Bound, Constraints, LinearRule
+from trueup.model.header import Measured
+from trueup.model.linear import parse_linear
+from trueup.model.prior import read_prior
+from trueup.model.records.measurements import Measurements
+from trueup.model.tree import Tree
+from trueup.noise import law_named
+
+FALSE_ALARM = 1e-6
+EXACT = law_named("exact")()
+LAWS = {
+    "discrete-laplace": law_named("discrete-laplace")("1/2"),
+    "discrete-gaussian": law_named("discrete-gaussian")("6"),
+    "truncated-geometric": law_named("truncated-geometric")("1/2", 9),
+    "laplace": law_named("laplace")("2"),
+    "gaussian": law_named("gaussian")("6"),
+    "lattice-laplace": law_named("lattice-laplace")("1/2"),
+    "lattice-gaussian": law_named("lattice-gaussian")("6"),
+}
+LENGTHS = [1000, pytest.param(10_000, marks=pytest.mark.slow)]
+"""Draws of each of four chains."""
+
+PRIORS = {
+    "poisson": {"name": "poisson", "mean": 3},
+    "negative-binomial": {"name": "negative-binomial", "mean": 4, "size": 2},
+    "bounded": {"name": "bounded", "upper": 4},
+    "masses": {"name": "masses", "masses": [0.5, 0.2, 0.2, 0.1]},
+    "flat-total uniform": {"name": "flat-total", "upper": 20},
+    "flat-total multinomial": {"name": "flat-total", "upper": 20, "split": "multinomial"},
+}
+
+
+def table(*sizes, places=1):
+    """A table of one place or more by attributes of the given sizes."""
+    names = [f"p{k:03d}" for k in range(places)]
+    attributes = tuple(
+        Attribute(f"a{i}", tuple(f"a{i}v{j}" for j in range(size))) for i, size in enumerate(sizes)
+    )
+    levels = (["all", "place"], [{}, {"place": names}]) if places > 1 else (["all"], [{}])
+    return Cells(Tree.from_columns(*levels), attributes)
+
+
+def measured(cells, counts, laws, rng, invariants=()):
+    """Noisy margins, and exact ones."""
+    headers = [Measured("q", margin, law) for margin, law in laws.items()]
+    headers += [Measured("invariant", margin, EXACT) for margin in invariants]
+    values = [cells.sum(counts, h.margin) + draw(h.law, cells.size(h.margin), rng) for h in headers]
+    return Measurements(cells, tuple(headers), tuple(values), PUBLISHED, simulation=True)
+
+
+def crossing(cells, law):
+    """The table itself and both of its margins."""
+    level = cells.tree.levels[-1]
+    return dict.fromkeys((cells.finest, Margin(level, ("a0",)), Margin(level, ("a1",)), Margin(level)), law)
+
+
+def brute_force(constraints, record, prior, top, holds=lambda x: True):
+    """All tables of counts up to `top` that satisfy everything, with their masses: laws and priors as they are."""
+    cells = constraints.cells
+    every = np.array(list(product(range(top + 1), repeat=cells.n)))
+    prior, log = read_prior(prior), np.zeros(len(every))
+    if prior.name == "flat-total":
+        total = every.sum(axis=1)
+        log += np.where(total <= prior.upper, prior.log_total(total, cells.n), -np.inf)
+        if prior.split == "multinomial":
+            log += sum(prior.log_part(every[:, i], share) for i, share in enumerate(prior.shares(cells.n)))
+    else:
+        log += prior.logpmf(every).sum(axis=1)
+    for header, values in zip(record.headers, record.values):
+        sums = cells.sum(every, header.margin)
+        with np.errstate(divide="ignore"):
+            log += (
+                np.log((sums == values).all(axis=1))
+                if header.exact
+                else header.law.logpmf(values - sums).sum(1)
+            )
+    good = np.isfinite(log) & holds(every.T)
+    masses = np.exp(log[good] - log[good].max())
+    return every[good], masses / masses.sum()
+
+
+def walk(constraints, record, prior="flat", count=1000, thin=25, seed=0):
+    """Draws far apart from four chains, and the chains."""
+    state = LinearProblem(constraints, record.headers)
+    problem = RowProblem.of(state, record.flat, read_prior(prior))
+    chains = _Walk.of(state, record.flat, problem, np.random.default_rng(seed).spawn(4))
+    chains.warm_up()
+    return chains.run(count, thin).reshape(-1, constraints.cells.n), chains
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+@pytest.mark.parametrize("law", LAWS)
+def test_chains_have_the_posterior_of_every_law(law, count, rng):
+    cells = table(2, 2)
+    record = measured(cells, np.array([0, 3, 2, 6]), crossing(cells, LAWS[law]), rng)
+    constraints = Constraints(cells, tuple(h.margin for h in record.headers))
+    tables, masses = brute_force(constraints, record, "flat", 22)
+    assert p_value(walk(constraints, record, count=count, seed=rng)[0], tables, masses) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+@pytest.mark.parametrize("prior", PRIORS)
+def test_chains_have_the_posterior_of_every_prior(prior, count, rng):
+    cells = table(2, 2)
+    record = measured(cells, np.array([0, 3, 2, 3]), crossing(cells, LAWS["discrete-laplace"]), rng)
+    constraints = Constraints(cells, tuple(h.margin for h in record.headers))
+    tables, masses = brute_force(constraints, record, PRIORS[prior], 20)
+    drawn = walk(constraints, record, PRIORS[prior], count, seed=rng)[0]
+    assert p_value(drawn, tables, masses) > FALSE_ALARM
+
+
+RULES = {
+    "one sum": ({"invariants": (Margin("all"),)}, lambda x: True),
+    "both margins": ({"invariants": (Margin("all", ("a0",)), Margin("all", ("a1",)))}, lambda x: True),
+    "bound on a margin": (
+        {"bounds": (Bound(Margin("all", ("a0",)), lower=2, upper=7),)},
+        lambda x: (x[:3].sum(0) >= 2) & (x[:3].sum(0) <= 7) & (x[3:].sum(0) >= 2) & (x[3:].sum(0) <= 7),
+    ),
+    "zero": (
+        {"zeros": ({"a0": "a0v0", "a1": "a1v1"},), "invariants": (Margin("all"),)},
+        lambda x: x[1] == 0,
+    ),
+    "inequality": (
+        {"linear": (LinearRule(parse_linear("2 * a0v0 <= a0v1 + 3"), "all"),)},
+        lambda x: 2 * x[:3].sum(0) <= x[3:].sum(0) + 3,
+    ),
+    "equality": (
+        {"linear": (LinearRule(parse_linear("'a0=a0v0, a1=a1v0' == 2 * 'a0=a0v1, a1=a1v0'"), "all"),)},
+        lambda x: x[0] == 2 * x[3],
+    ),
+}
+
+
+def ruled(name, rng):
+    cells = table(2, 3)
+    counts = np.array([2, 0, 1, 1, 2, 3])
+    rules = RULES[name][0]
+    laws = {
+        cells.finest: law_named("discrete-laplace")("3/2"),
+        Margin("all", ("a1",)): LAWS["discrete-gaussian"],
+    }
+    record = measured(cells, counts, laws, rng, rules.get("invariants", ()))
+    return Constraints(cells, tuple(laws), **rules), record
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+@pytest.mark.parametrize("name", RULES)
+def test_chains_keep_every_rule_and_have_the_posterior(name, count, rng):
+    constraints, record = ruled(name, rng)
+    prior = {"name": "bounded", "upper": 5}
+    tables, masses = brute_force(constraints, record, prior, 5, RULES[name][1])
+    drawn, _ = walk(constraints, record, prior, count, seed=rng)
+    assert p_value(drawn, tables, masses) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_few_tables_are_enumerated(name, rng):
+    constraints, record = ruled(name, rng)
+    prior = {"name": "bounded", "upper": 3}
+    record = measured(
+        constraints.cells, np.array([2, 0, 1, 1, 3, 2]), {h.margin: h.law for h in record.headers if not h.exact},
+        rng, constraints.invariants,
+    )  # fmt: skip
+    tables, masses = brute_force(constraints, record, prior, 3, RULES[name][1])
+    posterior = infer(constraints, record, LatticeMoves(prior=prior), draws=20_000)
+    assert posterior.drawn.independent
+    assert posterior.drawn.stats["tables"] == len(tables)
+    assert p_value(posterior.draws[0], tables, masses) > FALSE_ALARM
+    for margin in {h.margin for h in record.headers} | {constraints.cells.finest}:
+        counts, exact = constraints.cells.sum(tables, margin), posterior.drawn.marginals[margin]
+        for group, column in enumerate(counts.T):
+            below = [masses[column <= count].sum() for count in range(20)]
+            assert [exact.cdf(count)[group] for count in range(20)] == pytest.approx(below, abs=1e-12)
+    table = posterior.summary(level=0.8)
+    assert table["mean"] == pytest.approx(masses @ tables)
+    assert not table["mcse"].any()
+
+
+def test_few_tables_far_apart_have_draws_but_no_windows(rng, monkeypatch):
+    constraints, record = ruled("equality", rng)
+    monkeypatch.setattr(listed, "MOST_MASSES", 9)
+    posterior = infer(constraints, record, LatticeMoves(prior={"name": "bounded", "upper": 3}))
+    assert posterior.drawn.independent
+    assert not posterior.drawn.marginals.get(constraints.cells.finest)
+    assert posterior.summary()["mcse"].any()
+
+
+def slow_walk(tables, masses, rng, count, mistake=""):
+    """The window step on a line of counts 0 .. k in Python, with named mistakes."""
+    weight = dict(zip(tables.ravel().tolist(), masses))
+    x, out = int(tables[0, 0]), []
+    for i in range(count):
+        jump = 1 + int(rng.random() * (1 + x if mistake == "jump by the current count" else 3))
+        here = 0 if mistake == "window always upwards" and rng.random() < 0.5 else int(rng.random() * 8)
+        window = x + (np.arange(8) - here) * jump
+        chance = np.array([weight.get(int(v), 0.0) for v in window])
+        if mistake == "uniform in the window":
+            chance = (chance > 0) * 1.0
+        x = int(window[slow_pick(chance, here, rng, mistake)])
+        out += [x] * (i % 5 == 0)
+    return np.array(out)[:, None]
+
+
+def slow_pick(chance, here, rng, mistake):
+    """A draw from the window: afresh, or the reflection of a uniform point of the current table's interval."""
+    ends, fresh = np.cumsum(chance), rng.random() < 0.25
+    point = rng.random() * ends[-1]
+    if not fresh:
+        within = 1.0 if mistake == "reflection of the interval's start" else rng.random()
+        point = ends[-1] - ends[here] + within * chance[here]
+    if not fresh and mistake == "reflection of places":
+        inside = np.flatnonzero(chance)
+        return inside[0] + inside[-1] - here
+    if not fresh and mistake == "half of the rest":
+        point = ends[here] + rng.random() * (ends[-1] - ends[here])
+    return min(int(np.searchsorted(ends, point, side="right")), np.flatnonzero(chance)[-1])
+
+
+MISTAKES = (
+    "jump by the current count",
+    "window always upwards",
+    "uniform in the window",
+    "reflection of the interval's start",
+    "reflection of places",
+    "half of the rest",
+)
+
+
+@pytest.mark.parametrize("mistake", ["", *MISTAKES])
+def test_a_wrong_step_is_rejected(mistake, rng):
+    counts = np.arange(40)
+    masses = np.exp(-0.25 * np.abs(counts - 6.0))
+    masses /= masses.sum()
+    drawn = slow_walk(counts[:, None], masses, rng, 50_000, mistake)
+    assert (p_value(drawn, counts[:, None], masses) > FALSE_ALARM) == (not mistake)
+
+
+def test_moves_that_do_not_connect_are_refused(rng, monkeypatch):
+    """Both margins fixed in a table of wide noise: without squares and lattice vectors chains stay where they start."""
+    cells = table(6, 6)
+    law = law_named("discrete-laplace")("1/10")
+    invariants = (Margin("all", ("a0",)), Margin("all", ("a1",)))
+    record = measured(cells, np.full(36, 20), {cells.finest: law}, rng, invariants)
+    constraints = Constraints(cells, (cells.finest,), invariants=invariants)
+    assert infer(constraints, record, draws=200).drawn.stats["moves_known_to_connect"]
+    honest = lattice_moves.table_moves
+
+    def lame(*arguments):
+        """One exchange in one corner of the table."""
+        moves = honest(*arguments)
+        one = {
+            "start": [0, 4],
+            "cell": [0, 1, 6, 7],
+            "coefficient": [1, -1, -1, 1],
+            "kinds": [proposals.LISTED],
+        }
+        return moves._replace(
+            places=moves.places[:1], axes=moves.axes[:1], **{name: np.array(v) for name, v in one.items()}
+        )
+
+    monkeypatch.setattr(lattice_moves, "table_moves", lame)
+    with pytest.raises(ConvergenceError, match="R-hat"):
+        infer(constraints, record, LatticeMoves(sweeps=4000), draws=200)
+
+
+def test_it_agrees_with_the_exact_tree(rng):
+    cells = star(6)
+    laws = {Margin("all"): law_named("discrete-gaussian")("1"), Margin("part"): LAWS["discrete-laplace"]}
+    record = measured(cells, rng.poisson(4, 6), laws, rng)
+    constraints = Constraints(cells, tuple(laws))
+    exact = infer(constraints, record, TreeExact()).summary()
+    chains = infer(constraints, record, LatticeMoves(), draws=4000).summary()
+    assert np.all(np.abs(chains["mean"] - exact["mean"]) < 5.5 * chains["mcse"])
+    assert np.all(np.abs(chains["sd"] / exact["sd"] - 1) < 0.25)
+
+
+def test_relabelled_cells_have_the_same_posterior(rng):
+    cells = table(2, 3)
+    laws = crossing(cells, LAWS["discrete-laplace"])
+    record = measured(cells, rng.poisson(5, 6), laws, rng)
+    turned_cells = table(3, 2)
+    order = np.arange(6).reshape(2, 3).T.ravel()
+    names = {("a0", "a1"): ("a0", "a1"), ("a0",): ("a1",), ("a1",): ("a0",), (): ()}
+    headers, values = [], []
+    for header, part in zip(record.headers, record.values):
+        headers.append(Measured("q", Margin("all", names[header.margin.attributes]), header.law))
+        values.append(part[order] if len(part) == 6 else part)
+    turned = Measurements(turned_cells, tuple(headers), tuple(values), PUBLISHED, simulation=True)
+    one = infer(Constraints(cells, tuple(laws)), record, draws=4000).summary()
+    other = infer(Constraints(turned_cells, tuple(h.margin for h in headers)), turned, draws=4000).summary()
+    assert np.all(
+        np.abs(one["mean"][order] - other["mean"]) < 5.5 * np.hypot(one["mcse"][order], other["mcse"])
+    )
+
+
+def histogram(rng, places=6):
+    cells = table(2, 3, places=places)
+    law = LAWS["discrete-laplace"]
+    laws = {Margin("all", ("a1",)): law, Margin("place"): law, cells.finest: law}
+    return cells, laws, measured(cells, rng.poisson(rng.gamma(1, 5, cells.n)), laws, rng)
+
+
+def test_the_record_says_how_it_mixed_and_draws_come_from_the_digest(rng):
+    cells, laws, record = histogram(rng)
+    constraints = Constraints(cells, tuple(laws))
+    told = []
+    posterior = infer(constraints, record, draws=1000, progress=lambda done, of: told.append((done, of)))
+    stats = posterior.drawn.stats
+    assert posterior.method["method"] == "lattice-moves"
+    assert stats["moves_known_to_connect"]
+    assert stats["largest_r_hat"] <= stats["r_hat_allowed"]
+    assert stats["smallest_ess"] >= 400
+    assert told[-1] == (1000, 1000)
+    assert np.array_equal(posterior.draws, infer(constraints, record, draws=1000).draws)
+    assert posterior.draws.shape == (4, 250, cells.n)
+
+
+def test_what_has_not_converged_is_refused(rng):
+    cells, laws, record = histogram(rng)
+    with pytest.raises(ConvergenceError, match="allow more sweeps"):
+        infer(Constraints(cells, tuple(laws)), record, LatticeMoves(sweeps=250))
+
+
+def test_an_interruption_before_convergence_is_no_posterior(rng):
+    cells, laws, record = histogram(rng)
+
+    def stop(done, of):
+        raise KeyboardInterrupt
+
+    said = r"interrupted after 25 of 250 draws in each of 4 chains: run it again"
+    with pytest.raises(ConvergenceError, match=said):
+        infer(Constraints(cells, tuple(laws)), record, progress=stop)
+
+
+def test_bad_problems_are_named(rng):
+    cells = table(2, 3)
+    law = LAWS["discrete-laplace"]
+    header = Measured("q", Margin("all", ("a0",)), law, np.array([0]))
+    record = Measurements(cells, (header,), (np.array([4]),), PUBLISHED)
+    with pytest.raises(SpecError, match="improper: nothing bounds 'all, a0=a0v1, a1=a1v0'"):
+        infer(Constraints(cells, (Margin("all", ("a0",)),)), record, LatticeMoves())
+    rules = tuple(LinearRule(parse_linear(text), "all") for text in ("a0v0 >= a0v1 + 1", "a0v1 >= a0v0"))
+    record = measured(cells, np.ones(6, int), {cells.finest: law}, rng)
+    with pytest.raises(InfeasibleError, match="cannot hold together"):
+        infer(Constraints(cells, (cells.finest,), linear=rules), record, LatticeMoves())
+    wide = law_named("lattice-l2-laplace")("1")
+    joint = Measurements(cells, (Measured("q", cells.finest, wide),), record.values, PUBLISHED)
+    with pytest.raises(SpecError, match="does not factor"):
+        infer(Constraints(cells, (cells.finest,)), joint, LatticeMoves())
+    with pytest.raises(SpecError, match="two or more"):
+        infer(Constraints(cells, (cells.finest,)), record, LatticeMoves(chains=1))
+    narrow = law_named("truncated-geometric")("1", 1)
+    invariant = Measured("invariant", Margin("all"), EXACT)
+    headers = (Measured("q", cells.finest, narrow), invariant)
+    clash = Measurements(cells, headers, (np.zeros(6, int), np.array([9])), PUBLISHED)
+    with pytest.raises(InfeasibleError, match="noise's bounds"):
+        infer(Constraints(cells, (cells.finest,), invariants=(Margin("all"),)), clash, LatticeMoves())
+
+
+def test_it_is_the_default_where_margins_cross(rng):
+    cells, laws, record = histogram(rng)
+    assert isinstance(choose({}, Constraints(cells, tuple(laws)), record), LatticeMoves)
+    tree = star(3)
+    one = measured(tree, np.ones(3, int), {Margin("all"): LAWS["gaussian"]}, rng)
+    assert not isinstance(choose({}, Constraints(tree, (Margin("all"),)), one), LatticeMoves)
+
+
+def transforms(rng, replicates, shift=0, draws=400):
+    """Probability transforms of one cell and of the total, truths from the prior."""
+    cells, prior = table(2, 2), {"name": "poisson", "mean": 3}
+    laws = crossing(cells, LAWS["discrete-laplace"])
+    constraints = Constraints(cells, tuple(laws))
+    cell, total = [], []
+    for _ in range(replicates):
+        truth = rng.poisson(3, 4)
+        record = measured(cells, truth, laws, rng)
+        record = Measurements(cells, record.headers, tuple(v + shift for v in record.values), PUBLISHED)
+        drawn, _ = walk(constraints, record, prior, count=draws // 4, thin=8, seed=rng)
+        for found, value, true in ((cell, drawn[:, 0], truth[0]), (total, drawn.sum(axis=1), truth.sum())):
+            found.append(pit_of_draws(value, true, rng))
+    return cell, total
+
+
+def test_posteriors_are_calibrated(rng):
+    assert min(map(uniform_p, transforms(rng, 60))) > FALSE_ALARM
+
+
+def test_calibration_rejects_shifted_noise(rng):
+    assert min(map(uniform_p, transforms(rng, 60, shift=2))) < FALSE_ALARM
+
+
+@pytest.mark.slow
+def test_posteriors_are_calibrated_at_length(rng):
+    assert min(map(uniform_p, transforms(rng, 2000, draws=1000))) > FALSE_ALARM

@@ -1,0 +1,172 @@
+"""Released counts through the verb: from a release to a posterior, and what it refuses."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.inferring import infer
+from trueup.inferring.released_multinomial import ReleasedMultinomial
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Constraints
+from trueup.model.guarantee import Guarantee
+from trueup.model.header import Measured
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.release import Release
+from trueup.model.tree import Tree
+from trueup.noise import DiscreteLaplace, Exact
+from trueup.reconciling import describe
+from trueup.reconciling.multinomial_mode import MultinomialMode
+from trueup.reconciling.multinomial_sample import MultinomialSample
+
+ONE = DiscreteLaplace(Fraction(1))
+
+
+def released(counts, method=None, total_law=ONE, headers=None):
+    """A release of counts as a data user has it: measured values unknown (here all zero)."""
+    names = [f"{i:03d}" for i in range(len(counts))]
+    cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": names}]))
+    headers = headers or [Measured("q", Margin("all"), total_law), Measured("q", Margin("area"), ONE)]
+    values = tuple(np.zeros(cells.size(h.margin), np.int64) for h in headers)
+    guarantee = object.__new__(Guarantee)
+    measurements = Measurements(cells, tuple(headers), values, guarantee)
+    constraints = Constraints(cells, tuple(h.margin for h in headers if not h.exact))
+    release = Release(measurements, np.array(counts), describe(method or MultinomialMode()), {}, {})
+    return constraints, release
+
+
+def test_two_parts_have_exact_marginals():
+    constraints, release = released([250, 357])
+    posterior = infer(constraints, release, ReleasedMultinomial(), draws=20_000)
+    summary, total = posterior.summary(), posterior.summary(Margin("all"))
+    assert summary["mcse"].tolist() == [0, 0]
+    drawn = posterior.draws[0]
+    assert np.abs(drawn.mean(axis=0) - summary["mean"]).max() < 6 * summary["sd"].max() / 20_000**0.5
+    assert abs(drawn.sum(axis=1).mean() - total["mean"][0]) < 6 * total["sd"][0] / 20_000**0.5
+    assert abs(posterior.probability("'000' + '001' == 607") - 0.46) < 0.05
+    assert posterior.drawn.independent
+
+
+def test_many_parts_draw_independently():
+    rng = np.random.default_rng(3)
+    constraints, release = released(rng.poisson(30, 60))
+    posterior = infer(constraints, release, ReleasedMultinomial(), draws=300)
+    assert posterior.draws.shape == (1, 300, 60)
+    assert posterior.drawn.stats["dropped_mass"] < 1e-10
+    assert np.abs(posterior.draws[0].mean(axis=0) - release.counts).max() < 3
+
+
+def test_behind_a_draw_chains_are_checked():
+    constraints, release = released([8, 0, 5], MultinomialSample())
+    posterior = infer(constraints, release, ReleasedMultinomial(release="sample"), draws=2000)
+    assert not posterior.drawn.independent
+    assert posterior.drawn.r_hat is not None
+    assert posterior.drawn.ess is not None
+    assert posterior.drawn.r_hat.max() < 1.01
+    assert posterior.drawn.ess.min() > 400
+    with pytest.raises(ConvergenceError, match="more draws"):
+        infer(constraints, released([800, 3, 0], MultinomialSample())[1],
+              ReleasedMultinomial(release="sample"), draws=20)  # fmt: skip
+
+
+def test_an_invariant_total_is_kept():
+    constraints, release = released([8, 0, 5], headers=[
+        Measured("invariant", Margin("all"), Exact()), Measured("q", Margin("area"), ONE),
+    ])  # fmt: skip
+    posterior = infer(constraints, release, ReleasedMultinomial(), draws=500)
+    assert (posterior.draws.sum(axis=-1) == 13).all()
+
+
+def test_an_unmeasured_total_is_the_sum_of_noisy_parts():
+    constraints, release = released([8, 0, 5], headers=[Measured("q", Margin("area"), ONE)])
+    posterior = infer(constraints, release, ReleasedMultinomial(), draws=500)
+    assert 10 < posterior.draws.sum(axis=-1).mean() < 16
+    assert posterior.draws.sum(axis=-1).std() > 1.5
+
+
+def test_priors_are_those_of_the_other_methods():
+    constraints, release = released([8, 0, 5])
+    means = {}
+    for prior in ("flat", {"name": "poisson", "mean": 4.0}, {"name": "bounded", "upper": 6},
+                  {"name": "flat-total", "upper": 30}):  # fmt: skip
+        name = prior if isinstance(prior, str) else prior["name"]
+        means[name] = infer(constraints, release, ReleasedMultinomial(prior=prior), draws=3000).draws[0]
+    assert means["bounded"].max() <= 6
+    assert means["flat-total"].sum(axis=1).max() <= 30
+    assert means["poisson"].mean(axis=0)[0] < means["flat"].mean(axis=0)[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "by", "why"),
+    [
+        (ReleasedMultinomial(), MultinomialSample(), "multinomial-sample"),
+        (ReleasedMultinomial(release="sample"), MultinomialMode(), "multinomial-mode"),
+        (ReleasedMultinomial(total="summed"), MultinomialMode(), "total = 'independent'"),
+        (ReleasedMultinomial(), MultinomialMode(ties="shuffled"), "shuffled"),
+        (ReleasedMultinomial(release="sample"), MultinomialSample(algorithm=1), "algorithm = 1, not 2"),
+    ],
+)
+def test_other_releases_are_refused(method, by, why):
+    constraints, release = released([8, 0, 5], by)
+    with pytest.raises(SpecError, match=why):
+        infer(constraints, release, method)
+
+
+def test_mixed_releases_and_measurements_are_refused():
+    constraints, release = released([8, 5])
+    with pytest.raises(SpecError, match="a release"):
+        infer(constraints, release.measurements, ReleasedMultinomial())
+    twice = [Measured("q", Margin("all"), ONE), *[Measured("q", Margin("area"), ONE)] * 2]
+    constraints, release = released([8, 5], headers=twice)
+    with pytest.raises(SpecError, match="mixed"):
+        infer(constraints, release, ReleasedMultinomial())
+
+
+def test_a_release_that_cannot_be_is_refused():
+    constraints, release = released([500, 900])
+    with pytest.raises(InfeasibleError, match="no noisy counts"):
+        infer(constraints, release, ReleasedMultinomial(prior={"name": "bounded", "upper": 0}))
+
+
+@pytest.mark.parametrize(
+    ("method", "by"),
+    [
+        (ReleasedMultinomial(ties="shuffled"), MultinomialMode(ties="shuffled")),
+        (ReleasedMultinomial(release="sample", algorithm=1), MultinomialSample(algorithm=1)),
+        (ReleasedMultinomial(release="sample"), MultinomialSample()),
+    ],
+)
+def test_every_release_of_one_sum_has_a_posterior(method, by):
+    constraints, release = released([8, 3, 5], by)
+    posterior = infer(constraints, release, method, draws=2000)
+    assert posterior.draws.min() >= 0
+    assert 12 < posterior.draws.sum(axis=-1).mean() < 20
+
+
+@pytest.mark.parametrize("release", ["mode", "sample"])
+def test_a_total_of_zero_has_an_exact_posterior(release):
+    by = MultinomialMode() if release == "mode" else MultinomialSample()
+    constraints, zeros = released([0, 0, 0], by)
+    posterior = infer(constraints, zeros, ReleasedMultinomial(release=release), draws=4000)
+    q = np.exp(-1.0)
+    assert posterior.drawn.independent
+    assert posterior.draws.sum(axis=-1).mean() == pytest.approx(3 * q / (1 - q), rel=0.12)
+
+
+@pytest.mark.parametrize("total_law", [None, ONE])
+def test_algorithm_1_may_draw_its_total_given_the_noisy_parts(total_law):
+    headers = None if total_law else [Measured("q", Margin("area"), ONE)]
+    constraints, release = released([8, 3], MultinomialSample(algorithm=1, total="summed"), headers=headers)
+    method = ReleasedMultinomial(release="sample", algorithm=1, total="summed")
+    posterior = infer(constraints, release, method, draws=2000)
+    assert posterior.draws.min() >= 0
+    assert 8 < posterior.draws.sum(axis=-1).mean() < 16
+
+
+def test_simulated_laws_of_sums_are_refused():
+    constraints, release = released([8, 3], MultinomialMode(total="summed", monte_carlo=10_000))
+    with pytest.raises(SpecError, match="monte_carlo = 10000"):
+        infer(constraints, release, ReleasedMultinomial(total="summed"))

@@ -1,0 +1,209 @@
+"""Released counts of a tree of several sums: against enumeration, calibrated from releases, and refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.inferring.problems import laplace_tree, states, tree_constraints
+from tests.inferring.test_released import ONE, alpha, p_value, ranks_within, uniform_p_value
+from tests.reference.released import (
+    draw_release,
+    enumerate_tree,
+    evenly,
+    mode_release,
+    redrawn,
+    shuffled_release,
+)
+from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.inferring import infer
+from trueup.inferring.released.tree import Chain, ReleasedTree
+from trueup.inferring.released_multinomial import ReleasedMultinomial
+from trueup.io.published.sdhc import PUBLISHED
+from trueup.kernel.released.tree import DRAWN, FIRST, SHUFFLED
+from trueup.layouts.tree import tree_problem
+from trueup.model.cells import Margin
+from trueup.model.header import Measured
+from trueup.model.prior import FLAT, Bounded, Poisson, Prior
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.release import Release
+from trueup.noise import Exact
+from trueup.reconciling import describe
+from trueup.reconciling.multinomial_mode import MultinomialMode
+from trueup.reconciling.multinomial_sample import MultinomialSample
+
+KINDS = {
+    "mode": (FIRST, 2, evenly(mode_release()), None),
+    "shuffled": (SHUFFLED, 2, evenly(shuffled_release), None),
+    "draw": (DRAWN, 2, evenly(draw_release), None),
+    "algorithm 1": (DRAWN, 1, evenly(draw_release), redrawn),
+}
+METHODS = {
+    "mode": MultinomialMode(),
+    "shuffled": MultinomialMode(ties="shuffled"),
+    "draw": MultinomialSample(),
+    "algorithm 1": MultinomialSample(algorithm=1),
+}
+SAMPLES = {"draw", "algorithm 1"}
+
+
+def headers_of(cells, **laws):
+    known = {Margin(level): law for level, law in laws.items()}
+    return tuple(Measured("q", margin, law) for margin, law in (laplace_tree(cells) | known).items())
+
+
+def tree_of(k, kind, prior: Prior = FLAT, sizes=(2, 2), **laws):
+    """A tree of two states whose counties were released as k."""
+    cells = states(sizes)
+    problem = tree_problem(tree_constraints(cells), headers_of(cells, **laws))
+    counts = np.concatenate([cells.sum(np.array(k), margin) for margin in problem.nested.margins])
+    return ReleasedTree(problem, counts, prior, KINDS[kind][0], True, KINDS[kind][1])
+
+
+def draws_of(tree, rng, kept, thin):
+    chain, out = Chain(tree, rng), []
+    for step in range(-100, kept * thin):
+        counts = chain.step()
+        if step >= 0 and step % thin == 0:
+            out.append(counts[tree.problem.nested.nodes[-1]])
+    return np.array(out)
+
+
+CASES = [("mode", ((1, 2), (2, 0)), 1200), ("draw", ((1, 2), (2, 0)), 1200)]
+SLOW = [
+    ("mode", ((0, 1), (0, 0)), 4000),
+    ("shuffled", ((1, 1), (2, 1)), 4000),
+    ("algorithm 1", ((1, 2), (2, 0)), 4000),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "k", "kept"), [*CASES, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
+)
+def test_chains_follow_the_enumerated_posterior(rng, kind, k, kept):
+    """Wrong versions are rejected: other noise, the other release, sums without the split above them."""
+    _, _, release, law = KINDS[kind]
+    counts = 12 if law is None else 16
+    draws = draws_of(tree_of(sum(k, ()), kind), rng, kept, 5)
+    inside = draws[(draws < counts).all(axis=1)]
+    assert len(inside) > 0.97 * len(draws)
+    masses = enumerate_tree(k, alpha(ONE), counts, release, law)
+    assert p_value(inside, masses) > 1e-6
+    other = KINDS["draw" if kind not in SAMPLES else "mode"]
+    for mutant in (
+        enumerate_tree(k, alpha(ONE) ** 1.25, counts, release, law),
+        enumerate_tree(k, alpha(ONE), counts, other[2], other[3]),
+        enumerate_tree(
+            k, alpha(ONE), counts, lambda a, j: 1.0 if j == tuple(map(sum, k)) else release(a, j), law
+        ),
+    ):
+        assert p_value(inside, mutant) < 1e-6
+
+
+def test_priors_multiply_the_flat_posterior(rng):
+    k, prior = ((1, 2), (2, 0)), Poisson(2.0)
+    flat = enumerate_tree(k, alpha(ONE), 12, KINDS["mode"][2])
+    each = np.exp(prior.logpmf(np.arange(12)))
+    masses = flat * np.multiply.outer(np.outer(each, each), np.outer(each, each))
+    draws = draws_of(tree_of((1, 2, 2, 0), "mode", prior), rng, 1000, 5)
+    assert p_value(draws, masses / masses.sum()) > 1e-6
+    assert p_value(draws, flat) < 1e-6
+
+
+# --- from the release itself ------------------------------------------------------------------
+
+
+def released(true, cells, headers, method, rng):
+    constraints = tree_constraints(cells)
+    noisy = [cells.sum(true, h.margin) + h.law.sample(cells.size(h.margin), rng.bytes) for h in headers]
+    noisy = [cells.sum(true, h.margin) if h.exact else part for h, part in zip(headers, noisy)]
+    return method.apply(method.prepare(constraints, headers), np.concatenate(noisy), rng).values
+
+
+def calibrated(kind, rng, replicates, believed=None):
+    """p value of the ranks of one of five small counts: zeros, ties and empty splits are common."""
+    cells, ranks = states((2, 3)), []
+    for _ in range(replicates):
+        true = rng.poisson(1.5, 5)
+        k = released(true, cells, headers_of(cells), METHODS[kind], rng)
+        tree = tree_of(k, believed or kind, Poisson(1.5), (2, 3))
+        ranks.append(ranks_within(draws_of(tree, rng, 31, 10), true, rng)[rng.integers(5)])
+    return uniform_p_value(ranks)
+
+
+@pytest.mark.parametrize("kind", ["mode", "draw"])
+def test_releases_are_calibrated(kind, rng):
+    assert calibrated(kind, rng, 25) > 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_releases_are_calibrated_at_length(kind, rng):
+    assert calibrated(kind, rng, 1500) > 1e-6
+
+
+def posterior_of(k, method, by, sizes=(2, 2), draws=400, **laws):
+    """A data user's posterior: released counts, laws, and no measured value."""
+    cells = states(sizes)
+    headers = headers_of(cells, **laws)
+    zeros = tuple(np.zeros(cells.size(h.margin), np.int64) for h in headers)
+    measured = Measurements(cells, headers, zeros, PUBLISHED)
+    release = Release(measured, np.array(k), describe(by), {}, {})
+    return infer(tree_constraints(cells), release, method, draws=draws)
+
+
+@pytest.mark.parametrize("kind", ["mode", "draw"])
+def test_the_verb_gives_draws_that_add_up_and_have_mixed(kind):
+    method = ReleasedMultinomial(release="sample" if kind in SAMPLES else "mode")
+    posterior = posterior_of([30, 12, 0, 7], method, METHODS[kind])
+    assert posterior.draws.shape == (4, 100, 4)
+    assert posterior.draws.min() >= 0
+    assert posterior.drawn.stats["smallest_ess"] >= 400
+    assert abs(posterior.draws.sum(axis=-1).mean() - 49) < 3
+
+
+def test_invariants_are_kept():
+    posterior = posterior_of([30, 12, 0, 7], ReleasedMultinomial(), METHODS["mode"], state=Exact())
+    assert (posterior.draws[..., :2].sum(axis=-1) == 42).all()
+    assert (posterior.draws[..., 2:].sum(axis=-1) == 7).all()
+    assert posterior.draws[..., 0].std() > 0.5
+
+
+def test_counts_far_from_the_prior_and_totals_of_one_part_have_posteriors(rng):
+    tree = tree_of((1000, 3, 2, 2), "mode", Poisson((600.0, 3.0, 3.0, 3.0)), (1, 3))
+    draws = draws_of(tree, rng, 200, 1)
+    assert 970 < draws[:, 0].mean() < 1003
+    assert draws[:, 1:].mean() < 8
+
+
+def test_noise_beyond_its_tables_is_refused(rng):
+    """A prior that pulls harder than the noise holds would pile draws up at the edge of the table."""
+    with pytest.raises(InfeasibleError, match="near the released ones"):
+        draws_of(tree_of((400, 3, 2, 2), "mode", Poisson(3.0)), rng, 100, 1)
+
+
+def test_a_tree_without_anybody_has_a_posterior(rng):
+    draws = draws_of(tree_of((0, 0, 0, 0), "mode"), rng, 2000, 1).sum(axis=1)
+    q = np.exp(-1.0)
+    assert draws.mean() == pytest.approx(4 * q / (1 - q), rel=0.15)
+
+
+def test_what_does_not_fit_is_refused(rng):
+    with pytest.raises(SpecError, match="total = 'independent'"):
+        posterior_of([3, 1, 0, 7], ReleasedMultinomial(total="summed"), MultinomialMode(total="summed"))
+    with pytest.raises(InfeasibleError, match="near the released ones"):
+        posterior_of([300, 1, 0, 7], ReleasedMultinomial(prior=Bounded(9)), METHODS["mode"])
+    with pytest.raises(ConvergenceError, match="allow more sweeps"):
+        posterior_of([3, 1, 0, 7], ReleasedMultinomial(sweeps=10, release="sample"), METHODS["draw"], draws=4)
+    cells = states((2, 2))
+    headers = [h for h in headers_of(cells) if h.margin.level != "state"]
+    with_states = tree_constraints(cells)
+    assert "'state' has none" in str(ReleasedMultinomial().refuses(with_states, headers))
+    assert "'nation' has 2" in str(
+        ReleasedMultinomial().refuses(with_states, [*headers_of(cells), headers[0]])
+    )
+    big = tree_of((0, 1, 2, 3), "mode")
+    with pytest.raises(SpecError, match="range"):
+        replace(big, counts=big.counts + 2**31)

@@ -1,0 +1,262 @@
+"""A cut tree: the same posterior as the whole one, whoever works on the bundles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.inferring.problems import (
+    families,
+    family_constraints,
+    laplace_tree,
+    noisy,
+    states,
+    tree_constraints,
+)
+from tests.kernel.test_messages import LAWS, build, leaves_of, logs, p_value
+from tests.reference.posterior import enumerate_tree
+from trueup.errors import SpecError
+from trueup.inferring import infer, tree_exact
+from trueup.inferring import tree_parts as tree_bundles
+from trueup.inferring.tree_exact import TreeExact
+from trueup.inferring.tree_parts import ByBundles
+from trueup.kernel.messages.partition import Cut, cut_tree
+from trueup.kernel.messages.solve import marginals, solve
+from trueup.model.prior import NegativeBinomial
+from trueup.run.local import LocalPool
+
+DEEP = np.array([1, 3, 5, 7, 7, 7, 7, 7])
+"""A root, two parts, four leaves."""
+
+
+def uneven(rng):
+    """Four levels; one state without counties, one county alone in its state."""
+    families = [[3], [4, 0, 1], [2, 5, 1, 3, 1]]
+    levels = np.cumsum([0, 1, 3, 5, 12])
+    counts = np.concatenate([*families, np.zeros(12, int)])
+    child_ptr = np.concatenate([[1], 1 + np.cumsum(counts)])
+    truth = rng.integers(0, 9, len(counts))
+    for v in reversed(range(levels[-2])):
+        if counts[v]:
+            truth[v] = truth[child_ptr[v] : child_ptr[v + 1]].sum()
+    law = LAWS["discrete-laplace"]
+    measured = {v: [(law, int(truth[v] + rng.integers(-3, 4)))] for v in range(len(counts)) if v % 4 != 3}
+    return child_ptr, levels, build(child_ptr, measured, prior=NegativeBinomial(5, 0.5))
+
+
+def cuts(child_ptr, levels):
+    """Every cut at every inner level, into bundles of 1, 2 or all roots."""
+    for level in range(1, len(levels) - 2):
+        for step in (1, 2, 99):
+            first, last = levels[level : level + 2]
+            edges = np.append(np.arange(first, last, step), last)
+            below = edges
+            while child_ptr[below[0]] < child_ptr[below[-1]]:
+                below = child_ptr[below]
+            yield Cut(int(last), edges, below)
+
+
+def by_bundles(child_ptr, cut, factors, draws=3, seed=0, workers=None):
+    bundles = ByBundles(child_ptr, cut, 1e-9, workers or LocalPool())
+    top = bundles.up(factors)
+    return top, *bundles.down(top, draws, np.random.default_rng(seed), lambda done, of: None)
+
+
+def same(child_ptr, levels, factors):
+    """Whether every cut gives the whole tree's marginals, up to what both may have dropped."""
+    whole = solve(child_ptr, factors)
+    start, offset, masses = marginals(whole)
+    assert whole.dropped <= 1e-9
+    agree = []
+    for cut in cuts(child_ptr, levels):
+        top, (begin, first, own), _ = by_bundles(child_ptr, cut, factors)
+        agree.append(
+            top.dropped <= 1e-9
+            and np.array_equal(begin, start)
+            and np.array_equal(first, offset)
+            and np.allclose(own, masses, rtol=1e-9, atol=1e-15)
+        )
+    return agree
+
+
+def test_any_cut_gives_the_marginals_of_the_whole(rng):
+    agree = same(*uneven(rng))
+    assert len(agree) == 6
+    assert all(agree)
+
+
+def test_truncation_is_the_sum_of_the_parts(rng):
+    child_ptr, levels, factors = uneven(rng)
+    whole = solve(child_ptr, factors).dropped
+    for cut in cuts(child_ptr, levels):
+        assert by_bundles(child_ptr, cut, factors)[0].dropped == pytest.approx(whole, rel=1e-6)
+
+
+def mutant_root_dropped(item):
+    """The root's message from above is left out."""
+    bundle, known = item
+    return tree_bundles.down((bundle, known._replace(weights=[np.ones_like(w) for w in known.weights])))
+
+
+def mutant_up_dropped(bundle):
+    """The message to the top is left out: every count on its window is as likely."""
+    roots = tree_bundles.up(bundle)
+    return roots._replace(masses=[np.full(len(m), 1 / len(m)) for m in roots.masses])
+
+
+def mutant_loss_dropped(bundle):
+    """What a bundle left out is not reported."""
+    roots = tree_bundles.up(bundle)
+    return roots._replace(lost=np.zeros(len(roots.lost)))
+
+
+class Wrong(LocalPool):
+    """Carries out another task than the one it is given."""
+
+    def __init__(self, task, mutant):
+        super().__init__()
+        self.task, self.mutant = task, mutant
+
+    def map(self, task, items):
+        return super().map(self.mutant if task is self.task else task, items)
+
+
+@pytest.mark.parametrize(
+    ("task", "mutant"), [(tree_bundles.down, mutant_root_dropped), (tree_bundles.up, mutant_up_dropped)]
+)
+def test_messages_left_out_are_seen(rng, monkeypatch, task, mutant):
+    problem = uneven(rng)
+    monkeypatch.setitem(by_bundles.__globals__, "LocalPool", lambda: Wrong(task, mutant))
+    assert not any(same(*problem))
+
+
+def test_losses_left_out_are_seen(rng):
+    child_ptr, levels, factors = uneven(rng)
+    whole = solve(child_ptr, factors).dropped
+    cut = next(cuts(child_ptr, levels))
+    top = by_bundles(child_ptr, cut, factors, workers=Wrong(tree_bundles.up, mutant_loss_dropped))[0]
+    assert top.dropped < 0.9 * whole
+
+
+@pytest.mark.parametrize("law", ["discrete-laplace", "truncated-geometric"])
+def test_joint_draws_are_those_of_enumeration(law, rng):
+    sharp = {"discrete-laplace": 2, "truncated-geometric": 1}[law]
+    measured = {v: [(LAWS[law], y)] * sharp for v, y in enumerate([6, 4, 0, 1, 2, 0, 1])}
+    upper = np.full(7, 5)
+    factors = build(DEEP, measured, upper=np.append([20, 10, 10], upper[3:]))
+    nodes, mass = enumerate_tree(DEEP, logs(measured), [range(6)] * 4)
+    for cut in cuts(DEEP, np.array([0, 1, 3, 7])):
+        _, _, draws = by_bundles(DEEP, cut, factors, 40_000, rng.integers(99))
+        assert p_value(draws, nodes[:, leaves_of(DEEP)], mass) > 1e-7
+
+
+def test_draws_that_forget_the_root_are_seen(rng):
+    measured = {v: [(LAWS["discrete-laplace"], y)] for v, y in enumerate([6, 4, 0, 1, 2, 0, 1])}
+    factors = build(DEEP, measured, upper=np.array([20, 10, 10, 5, 5, 5, 5]))
+    nodes, mass = enumerate_tree(DEEP, logs(measured), [range(6)] * 4)
+
+    def shuffled(item):
+        bundle, known = item
+        return tree_bundles.down((bundle, known._replace(counts=known.counts[:, ::-1].copy())))
+
+    cut, seed = (
+        next(cuts(DEEP, np.array([0, 1, 3, 7]))),
+        rng.integers(99),
+    )  # each part's draws against other draws of the other part
+    kept = by_bundles(DEEP, cut, factors, 40_000, seed)[2]
+
+    class Half(Wrong):
+        def map(self, task, items):
+            first, rest = items[:1], items[1:]
+            yield from super().map(task, first)
+            for at, answer in LocalPool().map(task, rest):
+                yield at + 1, answer
+
+    wrong = by_bundles(DEEP, cut, factors, 40_000, seed, Half(tree_bundles.down, shuffled))[2]
+    assert not np.array_equal(kept, wrong)
+    assert p_value(wrong, nodes[:, leaves_of(DEEP)], mass) < 1e-7
+
+
+class Backwards(LocalPool):
+    """Answers in another order, and carries out every task twice."""
+
+    def map(self, task, items):
+        for at in reversed(range(len(items))):
+            task(items[at])
+            yield at, task(items[at])
+
+
+@pytest.fixture
+def large(monkeypatch, rng):
+    """Measurements of three levels, of a size that counts as large."""
+    monkeypatch.setattr(tree_exact, "LARGE", 20)
+    monkeypatch.setattr(tree_exact, "BUNDLE", 8)
+    cells = states([3, 2, 4, 6, 1, 5, 4])
+    return cells, noisy(cells, rng.poisson(9, cells.n), laplace_tree(cells, "1/2"), rng)
+
+
+def test_results_do_not_depend_on_the_workers(large):
+    cells, measured = large
+    one = infer(tree_constraints(cells), measured, draws=50)
+    two = infer(tree_constraints(cells), measured, draws=50, workers=2)
+    given = infer(tree_constraints(cells), measured, draws=50, executor=Backwards())
+    for other in (two, given):
+        assert np.array_equal(one.draws, other.draws)
+        for margin, exact in one.drawn.marginals.items():
+            assert np.array_equal(exact.masses, other.drawn.marginals[margin].masses)
+
+
+def test_draws_agree_with_the_marginals_of_the_whole(large, monkeypatch):
+    cells, measured = large
+    cut = infer(tree_constraints(cells), measured, draws=4000)
+    monkeypatch.setattr(tree_exact, "LARGE", 1 << 14)
+    whole = infer(tree_constraints(cells), measured, draws=1)
+    for margin, exact in whole.drawn.marginals.items():
+        assert np.allclose(cut.drawn.marginals[margin].mean, exact.mean, rtol=1e-9)
+        table = cut.table(margin)[0]
+        assert np.abs((table.mean(axis=0) - exact.mean) / (exact.sd / np.sqrt(len(table)))).max() < 6
+
+
+def test_the_mode_is_searched_for_in_the_whole(large):
+    cells, measured = large
+    posterior = infer(tree_constraints(cells), measured, TreeExact(mode=True), draws=5)
+    assert np.shape(posterior.drawn.mode) == (cells.n,)
+
+
+def test_measurements_far_apart_deepen_the_tables(large, monkeypatch):
+    cells, measured = large
+    apart = replace(measured, values=(measured.values[0] + 2000, *measured.values[1:]))
+    cut = infer(tree_constraints(cells), apart, draws=1).drawn
+    monkeypatch.setattr(tree_exact, "LARGE", 1 << 14)
+    whole = infer(tree_constraints(cells), apart, draws=1).drawn
+    assert cut.stats["table_depth"] == whole.stats["table_depth"] > 60
+    for margin, exact in whole.marginals.items():
+        assert np.allclose(cut.marginals[margin].mean, exact.mean, rtol=1e-6)
+
+
+def test_workers_are_refused_where_there_is_one_process(rng):
+    cells = families(2)
+    measured = noisy(cells, rng.integers(4, 9, cells.n), {cells.finest: LAWS["discrete-laplace"]}, rng)
+    with pytest.raises(SpecError, match="runs in one process"):
+        infer(family_constraints(cells), measured, workers=2)
+    with pytest.raises(SpecError, match="0 workers"):
+        infer(family_constraints(cells), measured, workers=0)
+
+
+def test_the_cut_balances_the_top_and_the_parts():
+    sizes = (1, 5, 40, 2000)
+    counts = [np.full(a, b // a) for a, b in pairwise(sizes)]
+    child_ptr = np.concatenate([[1], 1 + np.cumsum(np.concatenate([*counts, np.zeros(2000, int)]))])
+    cut = cut_tree(child_ptr, np.concatenate([[0], np.cumsum(sizes)]), 300)
+    assert cut is not None
+    assert cut.top == 46
+    assert cut.edges[[0, -1]].tolist() == [6, 46]
+    assert cut.leaves[[0, -1]].tolist() == [46, 2046]
+    assert np.diff(cut.leaves).max() <= 300 + 50
+
+
+def test_a_star_is_not_cut():
+    assert cut_tree(np.array([1, *[101] * 101]), np.array([0, 1, 101]), 8) is None

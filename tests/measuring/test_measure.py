@@ -1,0 +1,90 @@
+"""measure: the noise that is added is the law's, and nothing leaks."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+
+import numpy as np
+import pandas
+import pytest
+
+from tests.areas import SPEC
+from trueup import measure, simulate
+from trueup.errors import InfeasibleError
+from trueup.model.mechanism import plan_measurements
+from trueup.model.problem import public_cells
+from trueup.model.spec import parse_spec
+from trueup.noise import law_named
+
+FRAME = pandas.DataFrame({"state": ["02", "01", "01"], "county": ["001", "003", "001"], "n": [30, 7, 0]})
+
+
+def _noise(_: int) -> tuple[int, ...]:
+    noisy = measure(parse_spec(SPEC), FRAME)
+    return tuple((np.concatenate(noisy.values) - [37, 7, 30, 0, 7, 30]).tolist())
+
+
+def test_two_measurements_differ():
+    assert len({_noise(i) for i in range(10)}) > 1
+
+
+def test_forked_workers_draw_different_noise():
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        drawn = pool.map(_noise, range(40), chunksize=10)
+    assert max(Counter(drawn).values()) < 6
+
+
+def test_noise_is_added_to_the_true_sums(rng):
+    """A sign test of the median: each noisy value is below and above its true sum equally often."""
+    spec = parse_spec(SPEC)
+    cells = public_cells(spec, FRAME)
+    headers, guarantee = plan_measurements(spec, cells)
+    counts = np.array([0, 7, 30])
+    draws = np.array([simulate(cells, counts, headers, guarantee, rng).flat for _ in range(4000)])
+    truth = np.array([37, 7, 30, 0, 7, 30])
+    above, below = (draws > truth).sum(axis=0), (draws < truth).sum(axis=0)
+    # Six standard deviations; a shift by one count moves the difference by more than 300.
+    assert (np.abs(above - below) < 6 * np.sqrt(above + below)).all()
+
+
+def test_invariants_are_exact_and_the_rest_is_noisy():
+    text = SPEC.replace('{ all = "1/4", state = "1/4", county = "1/2" }', '{ county = "1/50" }')
+    noisy = measure(parse_spec(text + '[constraints]\ninvariants = [{ level = "state" }]\n'), FRAME)
+    assert noisy.values[1].tolist() == [7, 30]
+    assert not np.array_equal(noisy.values[0], [0, 7, 30]) or _noisy_again(text)
+
+
+def _noisy_again(text) -> bool:
+    """At epsilon 1/50 three exact values in a row have probability 1e-6: look again."""
+    noisy = measure(parse_spec(text + '[constraints]\ninvariants = [{ level = "state" }]\n'), FRAME)
+    return not np.array_equal(noisy.values[0], [0, 7, 30])
+
+
+def test_simulations_are_marked_and_repeatable():
+    spec = parse_spec(SPEC)
+    cells = public_cells(spec, FRAME)
+    headers, guarantee = plan_measurements(spec, cells)
+    one, two = (
+        simulate(cells, np.array([0, 7, 30]), headers, guarantee, np.random.default_rng(5)) for _ in range(2)
+    )
+    assert one.simulation
+    assert one.digest == two.digest
+    assert not measure(spec, FRAME).simulation
+
+
+def test_data_that_break_a_declared_rule_are_refused_without_a_count():
+    zero = SPEC + '[[attribute]]\nname = "sex"\nvalues = ["f", "m"]\n'
+    zero = zero.replace('name = "total"', 'name = "total", attributes = ["sex"]')
+    zero += '[constraints]\nzeros = [{ sex = "m" }]\n'
+    frame = FRAME.assign(sex=["f", "m", "f"])
+    with pytest.raises(InfeasibleError, match="structural zero at 01/003, sex=m") as caught:
+        measure(parse_spec(zero), frame)
+    assert "7" not in str(caught.value)
+    rule = SPEC + '[constraints]\nbounds = [{ level = "county", upper = 9 }]\n'
+    with pytest.raises(InfeasibleError, match="bound at 02/001"):
+        measure(parse_spec(rule), FRAME)
+
+
+def test_every_law_is_known_to_specs():
+    assert law_named("two-sided-geometric") is law_named("discrete-laplace")

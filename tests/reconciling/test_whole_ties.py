@@ -1,0 +1,82 @@
+"""Whole points found by integer programming: ties fall to no cell because of where it is listed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from tests.conformance.structures import STRUCTURES
+from trueup.kernel.linear import programs
+from trueup.kernel.linear.programs import whole_nearest
+from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.model.tree import Tree
+from trueup.noise import DiscreteLaplace, Exact
+from trueup.reconciling import general_integer, projected_laplace
+from trueup.reconciling.general_integer import GeneralInteger
+from trueup.reconciling.projected_laplace import ProjectedDiscreteLaplace
+
+METHODS = (ProjectedDiscreteLaplace(), GeneralInteger())
+RUNS = 60
+
+
+def _points(method, cells, invariants, values, rng):
+    """Answers `(RUNS, n)` to the same values, which tie."""
+    constraints = Constraints(cells, (cells.finest,), invariants=invariants, nonnegative=False)
+    headers = [Measured("noisy", cells.finest, DiscreteLaplace("1"))]
+    headers += [Measured("kept", margin, Exact()) for margin in invariants]
+    state = method.prepare(constraints, headers)
+    return method.apply(state, np.tile(np.concatenate(values), (RUNS, 1)), rng).values
+
+
+def _on_a_sum(method, rng):
+    """Which of four counties bears the odd person, as counts of 0..3."""
+    tree = Tree.from_columns(["state", "county"], [{}, {"county": list("abcd")}])
+    points = _points(method, Cells(tree), (Margin("state"),), ([0, 0, 0, 0], [1]), rng)
+    assert (points.sum(axis=1) == 1).all()
+    return np.bincount(points.argmax(axis=1), minlength=4)
+
+
+def _on_a_table(method, rng):
+    """Which of the six ways to put ones on a 3 x 3 table's permutations came out."""
+    cells = Cells(
+        Tree.from_columns(["all"], [{}]), tuple(Attribute(name, tuple("abc")) for name in ("one", "two"))
+    )
+    margins = tuple(Margin("all", (name,)) for name in ("one", "two"))
+    points = _points(method, cells, margins, ([0] * 9, [1] * 3, [1] * 3), rng).reshape(-1, 3, 3)
+    assert ((points.sum(axis=1) == 1) & (points.sum(axis=2) == 1)).all()
+    return np.unique(points.argmax(axis=2) @ [9, 3, 1], return_counts=True)[1]
+
+
+def _p_value(seen, classes):
+    expected = RUNS / classes
+    unseen = (classes - len(seen)) * expected
+    return chi2.sf(((seen - expected) ** 2 / expected).sum() + unseen, classes - 1)
+
+
+@pytest.mark.parametrize(("draw", "classes"), [(_on_a_sum, 4), (_on_a_table, 6)], ids=["sum", "table"])
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
+def test_equally_good_points_are_equally_likely(method, draw, classes, rng, monkeypatch):
+    assert _p_value(draw(method, rng), classes) > 1e-6
+    for module in (projected_laplace, general_integer):
+        monkeypatch.setattr(
+            module, "in_any_order", lambda solve, polyhedron, fit, rng: solve(polyhedron, fit)
+        )
+    assert _p_value(draw(method, rng), classes) < 1e-6
+
+
+def test_an_order_changes_no_loss_and_no_feasibility(rng):
+    """Equalities, ranges and unequal weights survive the shuffle: only what ties may move."""
+    structure = next(s for s in STRUCTURES if s.name == "overlapping sums")
+    method = ProjectedDiscreteLaplace()
+    state = method.prepare(structure.constraints, structure.headers)
+    for values in structure.noisy_values(structure.true_counts(rng), rng, 3):
+        polyhedron, fit = state.polyhedron(values), state.fit(values)
+        given = whole_nearest(polyhedron, fit)
+        for _ in range(3):
+            ours = programs.in_any_order(whole_nearest, polyhedron, fit, rng)
+            assert ours.objective == pytest.approx(given.objective)
+            assert fit.objective(ours.x) == pytest.approx(fit.objective(given.x))
+            assert polyhedron.residual(ours.x) < 1e-9

@@ -1,0 +1,130 @@
+"""Executors that kill the process of a task at a chosen moment, and a server of drivers that are killed so.
+
+`python -m tests.releasing.killing` reads lines of JSON and answers each with the exit code of a forked driver. It is
+killed at the moment `kill`, counted over all tasks of the run (three a task: before it, inside its first commit, and
+after it), or where it calls the function named by `call`, or not at all if both are missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tests.run.tasks import executor
+from trueup.run import parts
+from trueup.run.local import LocalPool
+
+MOMENTS = ("before", "inside", "after")
+
+
+def die() -> None:
+    """End this process as `kill -9` does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_with_executor() -> None:
+    """End the Spark executor of this process, then this process."""
+    os.kill(executor(), signal.SIGKILL)
+    die()
+
+
+@dataclass(frozen=True)
+class KilledOnce:
+    """A task whose process is killed at a moment, the first time that one of its kind is carried out."""
+
+    task: Callable[[Any], Any]
+    moment: str
+    marks: Path
+    end: Callable[[], None] = die
+
+    def __call__(self, item: Any) -> Any:
+        try:
+            (self.marks / type(self.task).__name__).touch(exist_ok=False)
+        except FileExistsError:
+            return self.task(item)
+        return killed_at(self.moment, self.task, item, self.end)
+
+
+def killed_at(moment: str, task: Callable[[Any], Any], item: Any, end: Callable[[], None] = die) -> Any:
+    """Carry out a task and come to an end at a moment."""
+    if moment == "before":
+        end()
+    if moment == "inside":
+        parts.os.link = lambda *paths: end()
+    answer = task(item)
+    end()
+    return answer
+
+
+class KillingPool(LocalPool):
+    """Worker processes, one of which is killed in every kind of task that is named with a moment."""
+
+    def __init__(self, workers: int, moments: dict[str, str], marks: Path) -> None:
+        super().__init__(workers)
+        self.moments, self.marks = moments, marks
+
+    def map(self, task, items):
+        """Carry out the task, killed where it is named."""
+        moment = self.moments.get(type(task).__name__)
+        return super().map(KilledOnce(task, moment, self.marks) if moment else task, items)
+
+
+class DyingDriver(LocalPool):
+    """A driver that carries out tasks itself and dies at the given moment, counted from 0."""
+
+    def __init__(self, kill: int | None) -> None:
+        super().__init__(1)
+        self.left = kill
+
+    def map(self, task, items):
+        """Carry out a task on every item, until the moment has come."""
+        for at, item in enumerate(items):
+            if self.left is not None and self.left < len(MOMENTS):
+                killed_at(MOMENTS[self.left], task, item)
+            if self.left is not None:
+                self.left -= len(MOMENTS)
+            yield at, task(item)
+
+
+def drive(order: dict[str, Any]) -> None:
+    """Release, or go on with a release, in this process."""
+    from trueup.ledger.account import Account
+    from trueup.releasing.by_parts import release_by_blocks, resume
+
+    account = Account.open(order.pop("ledger"), "ana", None)
+    executor = DyingDriver(order.pop("kill", None))
+    if call := order.pop("call", None):
+        module, _, name = call.rpartition(":")
+        holder, _, name = name.rpartition(".")
+        owner = import_module(module)
+        setattr(getattr(owner, holder) if holder else owner, name, lambda *a, **k: die())
+    if folder := order.pop("resume", None):
+        resume(folder, executor=executor, account=account)
+    else:
+        release_by_blocks(**order, executor=executor, account=account)
+
+
+def serve() -> None:
+    """Fork a driver for every line; load once what all of them need."""
+    import trueup.releasing.by_parts  # noqa: F401
+
+    for line in sys.stdin:
+        if (child := os.fork()) == 0:
+            status = 1
+            try:
+                drive(json.loads(line))
+                status = 0
+            finally:
+                os._exit(status)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,132 @@
+"""Where a run begins, and that no copy of it, nor another run at the same place, publishes a second draw."""
+
+import shutil
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from tests.releasing.bad_input import Interrupted, account, interrupted, release
+from tests.releasing.state import write_state
+from trueup.checking.bundle import check_bundle
+from trueup.errors import BudgetError, BundleError
+from trueup.io.bundle.read import read_release
+from trueup.releasing.by_parts import release_by_blocks, resume
+from trueup.releasing.run_folder import RunFolder
+from trueup.releasing.start import _new, run_path
+from trueup.run.local import LocalPool
+
+
+def test_what_a_killed_beginning_left_is_not_taken_for_the_next_one(tmp_path):
+    with patch.object(RunFolder, "write_plan", side_effect=Interrupted), pytest.raises(Interrupted):
+        release(tmp_path)
+    release(tmp_path, places=12)  # another cut, so other bundles under the same names
+    assert all(check.holds for check in check_bundle(tmp_path / "out"))
+
+
+def test_a_folder_that_is_not_ours_is_neither_used_nor_removed(tmp_path):
+    own = tmp_path / "out.run" / "thesis.txt"
+    own.parent.mkdir()
+    own.write_text("mine")
+    with pytest.raises(BundleError, match="already holds something"):
+        release(tmp_path)
+    assert own.read_text() == "mine"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_link_in_place_of_the_run_folder_is_refused(tmp_path):
+    (tmp_path / "else").mkdir()
+    (tmp_path / "out.run").symlink_to(tmp_path / "else")
+    with pytest.raises(BundleError, match="is a link"):
+        release(tmp_path)
+    assert not list((tmp_path / "else").iterdir())
+
+
+def test_an_open_folder_is_closed_to_others_before_anything_is_written(tmp_path):
+    (tmp_path / "out.run").mkdir()
+    (tmp_path / "out.run").chmod(0o777)
+    assert interrupted(tmp_path).stat().st_mode & 0o777 == 0o700
+
+
+def test_two_cannot_begin_at_one_place(tmp_path):
+    """Otherwise the second one's plan would stand where the first one's workers read theirs."""
+    with (
+        _new(tmp_path / "out.run"),
+        pytest.raises(BundleError, match="another process works on"),
+        _new(tmp_path / "out.run"),
+    ):
+        pass
+
+
+def test_a_run_begun_at_a_relative_path_is_found_from_elsewhere(tmp_path, monkeypatch):
+    begun = interrupted(tmp_path)
+    for where, given in ((tmp_path, "out.run"), (tmp_path.parent, Path(tmp_path.name, "out.run"))):
+        monkeypatch.chdir(where)
+        with patch("trueup.releasing.by_parts._carry_on") as carried:
+            resume(given, executor=LocalPool(1))
+        assert carried.call_args.args[0].path == begun
+
+
+def test_begun_at_a_relative_path_tasks_are_told_an_absolute_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with patch("trueup.releasing.by_parts._carry_on") as carried:
+        release_by_blocks(**write_state(tmp_path), out="out", executor=LocalPool(1))
+    assert carried.call_args.args[0].path == tmp_path / "out.run"
+
+
+def test_a_copy_of_a_run_is_refused(tmp_path):
+    run = interrupted(tmp_path, after=13)
+    shutil.copytree(run, tmp_path / "copy.run")
+    resume(run, executor=LocalPool(1))
+    (tmp_path / "out").rename(tmp_path / "published")
+    with pytest.raises(BundleError, match="is a copy, or was moved"):
+        resume(tmp_path / "copy.run", executor=LocalPool(1))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_is_put_back_after_its_release_draws_nothing(tmp_path):
+    run = interrupted(tmp_path, after=13, account=account(tmp_path))  # all is checked, nothing drawn
+    shutil.copytree(run, tmp_path / "backup")
+    resume(run, executor=LocalPool(1), account=account(tmp_path))
+    (tmp_path / "out").rename(tmp_path / "published")
+    (tmp_path / "backup").rename(run)
+    with pytest.raises(BudgetError, match="the run was released before"):
+        resume(run, executor=LocalPool(1), account=account(tmp_path))
+    assert not RunFolder(run).measured.names()
+    account(tmp_path)  # finishes what was committed: a second draw is not among it
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_altered_spec_in_the_run_folder_is_refused(tmp_path):
+    run = interrupted(tmp_path)
+    (run / "spec.toml").write_text((run / "spec.toml").read_text().replace("lower = 1", "lower = 0"))
+    with pytest.raises(BundleError, match=r"the spec in .* was altered"):
+        resume(run, executor=LocalPool(1))
+
+
+def test_a_task_that_outlives_its_run_does_not_bring_the_folder_back(tmp_path):
+    run = run_path(tmp_path / "out")
+    with pytest.raises(BundleError, match="cannot write part 'measured'"):
+        RunFolder(run).measured.commit("2-00000", lambda path: path.write_text("late"))
+    assert not run.exists()
+
+
+def test_a_folder_may_have_a_pattern_for_a_name(tmp_path):
+    place = tmp_path / "wave[1]*"
+    place.mkdir()
+    release(place)
+    assert all(check.holds for check in check_bundle(place / "out"))
+    assert read_release(place / "out").counts.any()
+
+
+def test_an_interruption_says_how_to_go_on(tmp_path, capsys):
+    from trueup.cli.release import _by_blocks
+
+    paths = write_state(tmp_path)
+    given = paths["spec_path"], str(paths["data"]), tmp_path / "out", paths["geography"], None
+    with (
+        patch("trueup.releasing.tasks.draw", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        _by_blocks(*given, "local", None, 4 * 10**9, 1, quiet=True)
+    assert f"continue with: trueup release --resume {tmp_path / 'out.run'}" in capsys.readouterr().err

@@ -1,0 +1,85 @@
+"""Cuts: every place in one bundle of each stage that covers its level, within the size that memory allows."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trueup.errors import SpecError, TrueupError
+from trueup.model.tree import Tree
+from trueup.releasing.cut import Bundle, Cut, cut_tree
+from trueup.releasing.start import Settings
+
+
+def tree_of(children):
+    """A tree from the number of children of every place, level by level."""
+    sizes = [1, *(sum(level) for level in children)]
+    counts = [c for level in children for c in level] + [0] * sizes[-1]
+    names = tuple(f"level {i}" for i in range(len(sizes)))
+    return Tree(names, 1 + np.append(0, np.cumsum(counts)), np.append(0, np.cumsum(sizes)))
+
+
+@st.composite
+def trees(draw):
+    children, size = [], 1
+    for _ in range(draw(st.integers(1, 4))):
+        level = draw(st.lists(st.integers(1, 5), min_size=size, max_size=size))
+        children.append(level)
+        size = sum(level)
+        if size > 60:
+            break
+    return tree_of(children)
+
+
+@given(trees(), st.integers(2, 80))
+def test_every_place_is_in_one_bundle_and_bundles_fit(tree, most):
+    try:
+        cut = cut_tree(tree, most)
+    except TrueupError:
+        assert np.diff(tree.child_ptr).max() >= most
+        return
+    assert cut == Cut.of_plain(cut.plain())
+    assert [cut.stages[0].top, cut.stages[-1].bottom] == [0, len(tree.levels) - 1]
+    for upper, lower in zip(cut.stages, cut.stages[1:]):
+        assert upper.bottom == lower.top
+    measured = [level for s in range(len(cut.stages)) for level in cut.levels(s)]
+    settled = [level for s in range(len(cut.stages)) for level in cut.settled(s)]
+    assert measured == settled == list(range(len(tree.levels)))
+    for stage in cut.stages:
+        assert stage.edges[0] == 0
+        assert stage.edges[-1] == tree.sizes[stage.top]
+        for first, last in zip(stage.edges, stage.edges[1:]):
+            assert 0 < sum(tree.branch(stage.top, first, last, stage.bottom).sizes) <= most
+
+
+@given(trees(), st.integers(2, 40))
+def test_bundles_know_each_other(tree, most):
+    try:
+        cut = cut_tree(tree, most)
+    except TrueupError:
+        return
+    for bundles in cut.bundles[:-1]:
+        below = [b for bundle in bundles for b in cut.below(bundle)]
+        assert below == cut.bundles[bundles[0].stage + 1]
+        assert all(cut.above(b) == bundle for bundle in bundles for b in cut.below(bundle))
+    assert cut.below(cut.bundles[-1][0]) == []
+    assert np.array_equal(np.unique(cut.bundle_of_leaf()), np.arange(cut.stages[-1].bundles))
+
+
+def test_a_place_with_too_many_children_is_named():
+    with pytest.raises(TrueupError, match="level 1 'level 1 1' has 9 places right below it"):
+        cut_tree(tree_of([[2], [3, 9]]), 8)
+
+
+def test_workers_get_several_bundles_each():
+    tree = tree_of([[40], [50] * 40])
+    assert cut_tree(tree, 10**6).stages[-1].bundles == 1
+    assert cut_tree(tree, 10**6, workers=2).stages[-1].bundles >= 4
+    assert str(Bundle(1, 7)) == "1-00007"
+
+
+def test_more_memory_holds_more_places_and_too_little_is_refused():
+    held = [Settings(memory, 2).places(2016, 3000) for memory in (2 * 10**9, 4 * 10**9)]
+    assert held[0] < held[1]
+    with pytest.raises(SpecError, match="too little for 2 workers"):
+        Settings(10**9, 2).places(2016, 3000)

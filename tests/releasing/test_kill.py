@@ -1,0 +1,179 @@
+"""Runs whose workers and drivers are killed: noise drawn once, every rule kept, the ledger charged once."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import trueup
+from tests.releasing.killing import KillingPool
+from tests.releasing.state import MOST, write_state
+from trueup.checking.bundle import check_bundle
+from trueup.io.bundle.manifest import read_manifest
+from trueup.ledger.account import Account
+from trueup.ledger.ledger import Ledger
+from trueup.ledger.verify import verify
+from trueup.releasing.by_parts import release_by_blocks, resume
+from trueup.releasing.run_folder import PLAN, RunFolder
+from trueup.releasing.start import run_path
+from trueup.run.local import LocalPool
+
+
+class Drivers:
+    """Releases in processes of their own, and what the place looks like between them."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.out, self.url = place, place / "out", str(place / "ledger.db")
+        Ledger.create(self.url).init("small", {"invariant": {"rho": "10"}})
+        self.paths = {name: str(path) for name, path in write_state(place).items()}
+        self.server = subprocess.Popen(
+            [sys.executable, "-m", "tests.releasing.killing"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+
+    def run(self, **order) -> int:
+        """Begin a release, or go on with one that has begun; return the exit code."""
+        begun = (run_path(self.out) / PLAN).exists()
+        what = (
+            {"resume": str(run_path(self.out))}
+            if begun
+            else {**self.paths, "out": str(self.out), "places": MOST}
+        )
+        self.server.stdin.write(json.dumps({**what, "ledger": self.url, **order}) + "\n")
+        self.server.stdin.flush()
+        return int(self.server.stdout.readline())
+
+    def committed(self) -> dict[str, str]:
+        """Digest of every committed measurement."""
+        if not (run_path(self.out) / PLAN).exists():
+            return read_manifest(self.out)["parts"] if self.out.exists() else {}
+        parts = RunFolder(run_path(self.out)).measured
+        return {name: parts.part(name).digest for name in parts.names()}
+
+    def spent(self) -> Fraction:
+        """What the ledger was charged so far."""
+        loss = Ledger.open(self.url).state().spent.get((("small", None), "invariant"))
+        return loss.rho if loss else Fraction(0)
+
+    def check_between(self, before: dict[str, str]) -> dict[str, str]:
+        """What was committed stays; nothing is published by halves; the ledger is charged once at most."""
+        after = self.committed()
+        assert before.items() <= after.items(), "a draw that was committed was replaced"
+        assert len(Ledger.open(self.url).state().reserved) <= 1
+        assert not after or self.spent(), "noise was committed that the ledger does not know"
+        return after
+
+    def check_end(self, before: dict[str, str]) -> None:
+        """The release stands whole and alone, charged once, with the draws that were committed."""
+        manifest = read_manifest(self.out)
+        assert before.items() <= manifest["parts"].items()
+        assert all(check.holds for check in check_bundle(self.out))
+        assert self.spent() == Fraction(manifest["guarantee"]["amount"])
+        state = Ledger.open(self.url).state()
+        assert len(state.reserved) == len(state.commits) == 1
+        assert not verify(Ledger.open(self.url), self.place).findings
+        left = {p.name for p in self.place.iterdir()} - {"out", "ledger.db", "ledger.db-wal", "ledger.db-shm"}
+        assert left == {"spec.toml", "people.csv", "blocks.csv"}
+
+    def close(self) -> None:
+        """End the server."""
+        self.server.communicate()
+
+
+@pytest.fixture
+def drivers(tmp_path):
+    drivers = Drivers(tmp_path)
+    yield drivers
+    drivers.close()
+
+
+@pytest.mark.parametrize("runs", [1, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+def test_a_driver_killed_again_and_again_draws_once_and_pays_once(drivers, runs, rng, tmp_path_factory):
+    kills = 0
+    for _ in range(runs):
+        before, copied = {}, None
+        while (status := drivers.run(kill=int(rng.integers(2, 40)))) == -signal.SIGKILL:
+            kills += 1
+            before = drivers.check_between(before)
+            if copied is None and len(before) == 13:
+                copied = copy_of(run_path(drivers.out), tmp_path_factory.mktemp("undisturbed"))
+        assert status == 0
+        drivers.check_end(before)
+        assert copied, "no kill came after the last draw: the comparison has no power"
+        assert_same_integers(copied, drivers.out)
+        forget(drivers)
+    assert kills > 2 * runs, "too few kills: the test has no power"
+
+
+def copy_of(run: Path, place: Path) -> Path:
+    """A copy of an interrupted run that goes elsewhere and asks no ledger."""
+    copied = run_path(place / "undisturbed")
+    shutil.copytree(run, copied)
+    plan = json.loads((copied / PLAN).read_text())
+    (copied / PLAN).write_text(json.dumps(plan | {"out": str(place / "undisturbed"), "account": None}))
+    return copied
+
+
+def assert_same_integers(copied: Path, out: Path) -> None:
+    """A run that goes on undisturbed from the same measurements ends with the same integers."""
+    released = resume(copied, executor=LocalPool(1))
+    assert np.array_equal(trueup.read_release(released.folder).counts, trueup.read_release(out).counts)
+    shutil.rmtree(released.folder)
+
+
+def forget(drivers: Drivers) -> None:
+    """Make the place as new."""
+    shutil.rmtree(drivers.out)
+    for path in drivers.place.glob("ledger.db*"):
+        path.unlink()
+    Ledger.create(drivers.url).init("small", {"invariant": {"rho": "10"}})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "trueup.releasing.start:RunFolder.write_plan",  # nothing begun
+        "trueup.releasing.tasks:draw",  # reserved, nothing drawn
+        "trueup.io.bundle:write_manifest",  # half staged
+        "trueup.ledger.ledger:Reservation._record",  # staged whole, not committed
+        "trueup.ledger.publish:publish",  # committed, not in place
+        "trueup.releasing.by_parts:shutil.rmtree",  # in place, the run folder not gone
+    ],
+)
+def test_a_driver_killed_at_a_delicate_point_goes_on(drivers, call):
+    assert drivers.run(call=call) == -signal.SIGKILL
+    before = drivers.check_between({})
+    assert drivers.run() == 0
+    drivers.check_end(before)
+
+
+def test_killed_workers_are_replaced_and_draw_once(tmp_path):
+    """Killed while noise is drawn, while it is committed, and while counts are settled."""
+    moments = {"Total": "before", "Measure": "inside", "Up": "inside", "Down": "after"}
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    with KillingPool(2, moments, marks) as pool:
+        release_by_blocks(**write_state(tmp_path), out=tmp_path / "out", executor=pool, places=MOST)
+    assert {p.name for p in marks.iterdir()} == set(moments)
+    assert all(check.holds for check in check_bundle(tmp_path / "out"))
+
+
+def test_two_drivers_of_one_run_do_not_meet(drivers):
+    from trueup.errors import BundleError
+    from trueup.files.staging import holding
+
+    assert drivers.run(kill=20) == -signal.SIGKILL
+    account = Account.open(drivers.url, "ana", None)
+    with holding(run_path(drivers.out)), pytest.raises(BundleError, match="another process works on"):
+        resume(run_path(drivers.out), executor=LocalPool(1), account=account)

@@ -1,0 +1,165 @@
+"""The page in a real browser: pictures drawn, tables sorted and searched, no complaint on the console."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import skip_loudly
+from tests.reporting.records import CROSSED, PLAIN, released
+from trueup.reporting import report
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+]
+pytestmark = pytest.mark.browser
+
+# Run inside the page, after its own script; what it finds is left in the document's title.
+PROBE = """
+const look = {};
+const box = (e) => e.getBoundingClientRect();
+look.bars = Array.from(document.querySelectorAll(".picture rect.bar"), (e) => box(e).width);
+look.fill = getComputedStyle(document.querySelector(".picture .bar")).fill;
+look.paper = getComputedStyle(document.body).backgroundColor;
+look.overflow = document.documentElement.scrollWidth - window.innerWidth;
+look.fixed = Array.from(document.querySelectorAll(".skip"), (e) => box(e).right <= 0);
+const table = Array.from(document.querySelectorAll("table.sortable")).at(-1);
+const column = () => Array.from(table.tBodies[0].rows, (r) => r.cells[1 + look.at].textContent);
+look.at = Array.from(table.tHead.rows[0].cells).slice(1).findIndex((e) => e.textContent.startsWith("Released count"));
+const heading = table.tHead.rows[0].cells[1 + look.at];
+look.before = column();
+heading.querySelector("button").click();
+look.up = [heading.getAttribute("aria-sort"), column()];
+heading.querySelector("button").click();
+look.down = [heading.getAttribute("aria-sort"), column()];
+const input = table.closest("details").querySelector("input");
+look.searchable = !input.closest(".tools").hidden;
+const first = table.tBodies[0].rows[0].cells[0].textContent;
+input.value = first.toUpperCase();
+input.dispatchEvent(new Event("input"));
+look.found = Array.from(table.tBodies[0].rows).filter((r) => !r.hidden).map((r) => r.cells[0].textContent);
+look.wanted = first;
+look.said = input.closest(".tools").querySelector("[role=status]").textContent;
+document.title = JSON.stringify(look);
+"""
+
+
+class Browser:
+    """A headless Chromium with a fresh profile for every page."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self.program, self.folder = program, folder
+
+    def open(self, page: str, *more: str, size: tuple[int, int] = (1280, 1600)) -> tuple[str, list[str]]:
+        """Return what the page became and what was written to the console."""
+        self.folder.mkdir(exist_ok=True)
+        path = self.folder / "page.html"
+        path.write_text(page, encoding="utf-8")
+        profile = self.folder / "profile"
+        command = [self.program, *FLAGS, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"]
+        done = subprocess.run(
+            [*command, *more, path.as_uri()], capture_output=True, text=True, timeout=120, check=True
+        )
+        shutil.rmtree(profile, ignore_errors=True)
+        return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+    def probe(self, page: str, *more: str, size: tuple[int, int] = (1280, 1600)) -> dict:
+        """Run the probe in the page, whose policy would forbid a second script."""
+        free = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
+        dump, console = self.open(
+            free.replace("</body>", f"<script>{PROBE}</script></body>"), "--dump-dom", *more, size=size
+        )
+        assert console == []
+        title = re.search(r"<title>(.*?)</title>", dump, re.DOTALL)
+        assert title is not None
+        return json.loads(title[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+
+
+@pytest.fixture
+def browser(tmp_path) -> Browser:
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        return skip_loudly("Chromium is not installed")
+    return Browser(program, tmp_path / "browser")
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return report(*released(PLAIN, blocks=40))
+
+
+def test_the_page_as_published_is_silent_and_drawn(browser, page):
+    dump, console = browser.open(page, "--dump-dom")
+    assert console == []
+    assert dump.count('role="img"') == 3
+    assert dump.count("<svg") > 20
+    assert dump.count("<button") > 10, "the script ran under the page's own policy"
+
+
+def test_the_console_is_heard(browser, page):
+    """The test above can fail: a foreign script is refused, and the refusal is heard."""
+    dump, console = browser.open(page.replace("</body>", "<script>let a = 1;</script></body>"), "--dump-dom")
+    assert any("Content Security Policy" in line for line in console)
+    assert dump.count("<button") > 10
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", "").replace("−", "-"))
+
+
+def test_tables_sort_and_search(browser, page):
+    look = browser.probe(page)
+    assert look["searchable"]
+    assert look["up"] == ["ascending", sorted(look["before"], key=number)]
+    assert look["down"][0] == "descending"
+    assert [number(t) for t in look["down"][1]] == sorted(map(number, look["before"]), reverse=True)
+    assert look["found"] == [look["wanted"]]
+    assert look["said"] == "1 row found"
+
+
+@pytest.mark.parametrize("width", [500, 1280])
+def test_bars_are_drawn_and_the_page_does_not_scroll_sideways(browser, width):
+    look = browser.probe(report(*released(CROSSED)), size=(width, 1600))
+    assert max(look["bars"]) > 50
+    assert look["overflow"] <= 0
+    assert look["fixed"] == [True]
+
+
+def test_the_narrowest_screen_needs_no_sideways_scrolling(browser, page):
+    """Headless windows are at least 500 wide, so the page stands in a frame of 360."""
+    probe = "document.title = String(frames[0].document.documentElement.scrollWidth)"
+    inner = page.replace("&", "&amp;").replace('"', "&quot;")
+    frame = f'<!DOCTYPE html><iframe style="width:360px;height:900px;border:0" srcdoc="{inner}"></iframe>'
+    dump, console = browser.open(f"{frame}<script>onload = () => {{ {probe} }}</script>", "--dump-dom")
+    assert console == []
+    assert re.search(r"<title>(\d+)</title>", dump)[1] == "360"
+
+
+def test_dark_and_light_differ(browser, page):
+    light, dark = browser.probe(page), browser.probe(page, "--blink-settings=preferredColorScheme=0")
+    assert (light["paper"], dark["paper"]) == ("rgb(255, 255, 255)", "rgb(16, 22, 29)")
+    assert light["fill"] != dark["fill"]
+
+
+def test_a_screenshot_shows_more_than_paper(browser, page, tmp_path):
+    shot = tmp_path / "shot.png"
+    browser.open(page, f"--screenshot={shot}")
+    header = shot.read_bytes()[:24]
+    assert header[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", header[16:24]) == (1280, 1600)
+    assert shot.stat().st_size > 40_000

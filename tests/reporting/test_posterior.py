@@ -1,0 +1,96 @@
+"""The page of a posterior: its hills are the masses, its tables the summary, its sentences true."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.reporting.records import CROSSED, PLAIN, posterior
+from trueup.reporting import report
+from trueup.reporting.drawing.ridges import MOST_BINS, steps
+
+
+@pytest.fixture(scope="module")
+def of_release():
+    return posterior(PLAIN)
+
+
+def page(record, spec) -> str:
+    return re.sub(r"\s+", " ", report(record, spec))
+
+
+@given(st.integers(0, 10_000), st.integers(1, 400), st.integers(0, 99))
+def test_hills_are_masses_gathered_in_steps_of_equal_width(low, size, seed):
+    values = np.arange(low, low + size)
+    masses = np.random.default_rng(seed).random(size) + 1e-3
+    edges, heights = steps(values, masses / masses.sum(), True)
+    width = np.diff(edges)
+    assert len(heights) == len(edges) - 1 <= MOST_BINS
+    assert (width == width[0]).all()
+    assert max(heights) == 1.0
+    inside = [masses[(values > a) & (values < b)].sum() for a, b in pairwise(edges)]
+    assert heights == pytest.approx(np.array(inside) / max(inside))
+
+
+def test_draws_that_are_no_whole_numbers_make_hills_too():
+    edges, heights = steps(np.linspace(0.0, 1.0, 500), np.ones(500), False)
+    assert len(heights) <= MOST_BINS
+    assert min(heights) > 0.5
+    assert edges[0] < 0.01 < 0.99 < edges[-1]
+    assert steps(np.array([2.5]), np.ones(1), False)[1][0] == 1.0
+
+
+def test_every_count_is_in_a_table_with_what_was_published(of_release):
+    record, spec = of_release
+    text, table = page(record, spec), record.summary()
+    for cell in range(record.cells.n):
+        low, high = int(table["low"][cell]), int(table["high"][cell])
+        assert f"released count {record.released[cell]}; 90 %: {low} to {high}" in text
+    assert "Posterior counts: block group" in text
+    assert "Posterior counts: nation" in text
+
+
+def test_hills_stand_at_their_differences(of_release):
+    record, spec = of_release
+    hills = re.findall(r'<polygon class="ridge" points="([^"]+)"', report(record, spec))
+    assert len(hills) == record.cells.n
+    tops = [min(float(p.split(",")[1]) for p in hill.split()) for hill in hills]
+    assert tops == [8.0] * len(hills)
+
+
+def test_chosen_counts_are_drawn_beside_the_extremes():
+    record, spec = posterior(PLAIN, of_release=False)
+    middle = record.cells.label(int(np.argsort(record.summary()["mean"])[3]))
+    assert middle in page(replace(record, chosen=(middle,)), spec)
+
+
+def test_counts_outside_their_interval_are_counted(of_release):
+    record, spec = of_release
+    moved = record.released.copy()
+    moved[2] += 500
+    assert "Every released count lies inside" in page(record, spec)
+    assert "1 of 6 released counts lie outside" in page(replace(record, released=moved), spec)
+
+
+def test_without_released_or_noisy_counts_hills_stand_around_their_medians(of_release):
+    record, spec = of_release
+    bare = page(replace(record, released=None, noisy=None), spec)
+    assert "difference from the median" in bare
+    assert "Intervals against" not in bare
+
+
+def test_markov_chains_are_said_to_be_chains(of_release):
+    record, spec = of_release
+    chained = replace(record, drawn=replace(record.drawn, independent=False))
+    assert "Markov chains" in page(chained, spec)
+    assert "Markov chains" not in page(record, spec)
+
+
+def test_noisy_counts_stand_in_for_released_ones():
+    assert "true count − noisy count (persons)" in page(*posterior(CROSSED, of_release=False))
