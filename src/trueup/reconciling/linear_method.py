@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.linear.programs import Answer
-from trueup.layouts.linear import LinearProblem
+from trueup.layouts.linear import LinearProblem, refuse_unmeasured
 from trueup.layouts.span import OF_PROGRAMS, refuse_wide_span
-from trueup.layouts.tree import refuse_unmeasured
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.reconciling.method import Method, Solution
