@@ -77,6 +77,23 @@ def pivots(matrix: Matrix) -> NDArray[np.intp]:
     return np.array([next(j for j, entry in enumerate(row) if entry) for row in rows], dtype=np.intp)
 
 
+def determined(matrix: Matrix) -> NDArray[np.bool_]:
+    """Tell which cells `(n,)` are 0 in every vector of the lattice `{v : A v = 0}`.
+
+    Cell j is if its unit vector is a combination of rows of A, hence a row of the reduced echelon form itself: only that row
+    has an entry in its own pivot's column.
+
+    Examples
+    --------
+    >>> determined(np.array([[1, 1, 1], [0, 1, 1]])).tolist()
+    [True, False, False]
+    """
+    reduced, _, found = _flint(matrix).rref()
+    entries = np.array([[entry != 0 for entry in row] for row in reduced.tolist()[:found]], bool)
+    alone = entries.reshape(found, matrix.shape[1]).sum(axis=1) == 1
+    return entries.reshape(found, matrix.shape[1])[alone].any(axis=0)
+
+
 def basis(matrix: Matrix) -> Matrix:
     """Return a reduced basis `(d, n)` of the lattice `{v in Z^n : A v = 0}`.
 
@@ -99,7 +116,18 @@ def basis(matrix: Matrix) -> Matrix:
     m, n = matrix.shape
     form = _hermite(matrix)
     kernel = [row[m:] for row in form if not any(row[:m])]
-    return _array(_flint(kernel).lll()) if kernel else np.zeros((0, n), np.int64)
+    return reduced(kernel) if kernel else np.zeros((0, n), np.int64)
+
+
+def reduced(basis) -> Matrix:
+    """Return a shorter basis of the same lattice, by LLL.
+
+    Examples
+    --------
+    >>> reduced(np.array([[1, 0], [7, 1]])).tolist()
+    [[1, 0], [0, 1]]
+    """
+    return _array(_flint(basis).lll())
 
 
 def particular(matrix: Matrix, values: ArrayLike) -> Matrix:

@@ -22,6 +22,8 @@ from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.algebra import Matrix
 
 Cells = NDArray[np.int64]
+REDUCED_TOGETHER = 300
+"""Cells up to which a whole basis is reduced, in under a second; beyond it one vector for each kind of cell."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,25 @@ class Piece:
 
     @cached_property
     def basis(self) -> Matrix:
-        """Reduced basis `(d, k)` of the piece's lattice."""
-        return algebra.basis(self.invariants)
+        """Short basis `(d, k)` of the piece's lattice, over the cells in flat order.
+
+        Of one sum the differences of neighbours; of a table the products of such differences of rows and columns. Else
+        cells with equal columns differ by neighbours too, and one of each kind has a reduced basis (Hermite form and LLL).
+        """
+        if self.kind in ("free", "sum"):
+            return _steps(self.cells.size) if self.kind == "sum" else np.eye(self.cells.size, dtype=np.int64)
+        if self.kind == "table":
+            return np.kron(*(_steps(size) for size in self.cells.shape))
+        members = [np.flatnonzero(self.lumps == lump) for lump in range(self.lumps.max() + 1)]
+        firsts = np.array([cells[0] for cells in members])
+        reduced = algebra.basis(self.invariants[:, firsts])
+        between = np.zeros((len(reduced), self.cells.size), np.int64)
+        between[:, firsts] = reduced
+        within = np.zeros((self.cells.size - len(firsts), self.cells.size), np.int64)
+        places = np.concatenate([np.stack([cells[:-1], cells[1:]], axis=1) for cells in members])
+        within[np.arange(len(places))[:, None], places] = 1, -1
+        joined = np.vstack([between, within])
+        return algebra.reduced(joined) if self.cells.size <= REDUCED_TOGETHER else joined
 
     @cached_property
     def lumps(self) -> NDArray[np.int64]:
@@ -178,7 +197,7 @@ def _recognise(cells: Cells, matrix: Matrix) -> list[Piece]:
         ordered = matrix[algebra.independent_rows(matrix)][:, grid.ravel()]
         return [Piece("table", cells[grid], ordered)] if min(grid.shape) > 1 else []
     matrix = matrix[algebra.independent_rows(matrix)]
-    varies = algebra.basis(matrix).any(axis=0)
+    varies = ~algebra.determined(matrix)
     if varies.all():
         return [Piece("general", cells, matrix)]
     # Cutting out determined cells can disconnect the rest or make it simpler.
@@ -189,6 +208,11 @@ def _recognise(cells: Cells, matrix: Matrix) -> list[Piece]:
         for part, sub in _components(len(cells), _partition(rows))
         for piece in _recognise(cells[part], sub)
     ]
+
+
+def _steps(size: int) -> Matrix:
+    """Differences of neighbours, `(size - 1, size)`: a basis of the vectors that sum to zero."""
+    return np.eye(size - 1, size, dtype=np.int64) - np.eye(size - 1, size, 1, dtype=np.int64)
 
 
 def _signed_sum(cells: Cells, matrix: Matrix) -> list[Piece]:

@@ -110,13 +110,12 @@ def draw_l2_laplaces(tape, notes, state, walk, epsilon, mixture, out, done):
         tries, accepted = 0, False
         while not accepted and state[STATUS] == RUNNING:
             tries += 1
-            if _uniform(tape, state) < mixture.narrow:
-                t = mixture.split * _uniform(tape, state) ** 2
-                envelope = mixture.low + epsilon * epsilon * t / 2
-            else:
-                t = 0.0
-                while t < mixture.split and state[STATUS] == RUNNING:
-                    t = _gamma(tape, state, (d + 1) / 2) * 2 / (epsilon * epsilon)
+            below = _uniform(tape, state) < mixture.narrow
+            t = _variance(tape, state, mixture, d, epsilon, below)
+            if state[STATUS] != RUNNING:
+                break
+            envelope = mixture.low + epsilon * epsilon * t / 2
+            if not below:
                 envelope = mixture.high
                 for norm in walk.norms:
                     envelope += math.log(math.sqrt(2 * math.pi * t) / norm)
@@ -128,6 +127,17 @@ def draw_l2_laplaces(tape, notes, state, walk, epsilon, mixture, out, done):
         state[TRIES] += tries
         done += 1
     return done
+
+
+@njit(cache=True)
+def _variance(tape, state, mixture, d, epsilon, below):
+    """Propose t, below or above the split; meaningless, and perhaps 0, once the tape has ended."""
+    if below:
+        return mixture.split * _uniform(tape, state) ** 2
+    t = 0.0
+    while t < mixture.split and state[STATUS] == RUNNING:
+        t = _gamma(tape, state, (d + 1) / 2) * 2 / (epsilon * epsilon)
+    return t
 
 
 class Mixture(NamedTuple):

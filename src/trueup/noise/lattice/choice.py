@@ -39,6 +39,8 @@ class Choice:
         `draw(count, words) -> Drawn`, vectors over the piece's cells in flat order.
     distance
         Upper limit of the total variation between what is drawn and the law; 0 if exact.
+    beyond
+        What of its set-up is beyond a limit of the sampler, and the limit; empty if nothing is.
     """
 
     sampler: str
@@ -47,9 +49,12 @@ class Choice:
     seconds: float
     draw: Callable[[int, Words], Any]
     distance: float = 0.0
+    beyond: str = ""
 
     def sentence(self) -> str:
         """Say it in words."""
+        if self.beyond:
+            return f"sampler '{self.sampler}' would need {self.beyond}"
         about = f"about {self.tries:.3g} tries, {self.seconds:.2g} s a vector"
         told = f"sampler '{self.sampler}' ({_HOW[self.arithmetic]}), {about}"
         return f"{told}, within total variation {self.distance:.3g} of the law" if self.distance else told

@@ -19,12 +19,39 @@ from trueup.kernel.lattice import algebra
 
 CELL, ROW, STEP = 1e-8, 4e-8, 1e-7
 """Rough seconds for one cell of a rejection, one cell of a composition, one step of Klein's walk."""
+LARGEST_TABLE = 2**18
+"""Entries of a sampler's largest table: some seconds and some hundred megabytes to prove it."""
+LARGEST_COMPOSITION = 2**31
+"""Places that a composition takes: its uniforms are below 2^32."""
+LARGEST_SUM = 2**62
+"""What sums of noise must stay below, in 64-bit integers."""
+REACH = 64
+"""Cells with `exp(-epsilon |v|)` below `exp(-64) < 2^-92` are out of the question; see `reach_of`."""
+
+
+def reach_of(parameter: Fraction, laplace: bool) -> float:
+    """How far a cell's noise goes, but with a probability below `2^-92` (counts)."""
+    return REACH / float(parameter) if laplace else math.sqrt(2 * REACH * float(parameter))
+
+
+def half_norm(n: int, epsilon: Fraction) -> tuple[float, float]:
+    """Bound the table of the law of K for one sum of n cells (see `HalfNorm`): where it ends, and its entries."""
+    x = math.exp(-2 * float(epsilon))
+    gap = -math.expm1(-2 * float(epsilon))
+    spread = math.sqrt((2 * n - 1) * x / gap**2 + n / 8)
+    beyond = 10 * spread + REACH / float(epsilon)
+    return (2 * n - 1) * x / gap + n / 2 + beyond, 20 * spread + REACH / float(epsilon) + 4
+
+
+def too_long(entries: float) -> str:
+    """Say that a table would be beyond `LARGEST_TABLE`; nothing if it would not."""
+    return f"a table of {entries:.3g} entries, at most {LARGEST_TABLE:,}" if entries > LARGEST_TABLE else ""
 
 
 def laplace_factor(epsilon: Fraction) -> tuple[float, float, float]:
     """Log normaliser, variance and excess kurtosis of one cell."""
     a, gap = math.exp(-float(epsilon)), -math.expm1(-float(epsilon))
-    return math.log((1 + a) / gap), 2 * a / gap**2, (1 + 4 * a + a * a) / (2 * a)
+    return math.log((1 + a) / gap), 2 * a / gap**2, (1 + 4 * a + a * a) / max(2 * a, 1e-300)
 
 
 def gaussian_factor(sigma2: Fraction) -> tuple[float, float, float]:

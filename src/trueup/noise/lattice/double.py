@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,12 @@ from trueup.kernel.lattice.structure import Lattice, Piece
 from trueup.noise.lattice.choice import BoundSampler, Choice
 from trueup.noise.lattice.cost import CELL, STEP
 from trueup.noise.law import Words
+
+
+LARGEST_WALK = 2000
+"""Dimensions of Klein's walk: its matrices take some hundred megabytes."""
+MOST_KINDS = 500
+"""Kinds of cells, each with invariants of its own, up to which a piece's basis is reduced."""
 
 
 def walk(piece: Piece, sigma: float) -> Choice:
@@ -26,6 +33,8 @@ def walk(piece: Piece, sigma: float) -> Choice:
         tries = _tries(np.sqrt((ranks + 1) / ranks), sigma)
         path = lambda count, words: run(klein.draw_sum_gaussians, (sigma,), (count, n), words, _nothing_open)  # noqa: E731
         return Choice("path", "double", tries, tries * n * STEP, path)
+    if beyond := unwalkable([piece]):
+        return Choice("klein", "double", math.inf, math.inf, _nothing_drawn, beyond=beyond)
     steps = klein.Walk.of(piece.basis)
     tries = _tries(steps.norms, sigma)
     draw = lambda count, words: run(klein.draw_gaussians, (steps, sigma), (count, n), words, _nothing_open)  # noqa: E731
@@ -39,9 +48,9 @@ def whole(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
 
     if weights is not None:
         raise SpecError("weights with the L2 norm", remedy="use 'lattice-laplace' or 'lattice-gaussian'")
-    if lattice.n > 2000:
-        given = f"the L2 norm on {lattice.n} cells"
-        raise SpecError(given, needed="at most 2,000", remedy="use 'lattice-laplace'")
+    if beyond := unwalkable(lattice.pieces):
+        given = f"the L2 norm on {lattice.n} cells would need {beyond}"
+        raise SpecError(given, needed="a smaller table", remedy="use 'lattice-laplace'")
     cells = np.concatenate([piece.cells.ravel() for piece in lattice.pieces])
     blocks: Any = block_diag(*(piece.basis for piece in lattice.pieces))
     steps = klein.Walk.of(blocks.astype(np.int64))
@@ -54,6 +63,19 @@ def whole(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
 
     seconds = mixture.tries * d * (d * CELL / 8 + STEP)
     return BoundSampler(lattice, ((cells, Choice("mixture", "double", mixture.tries, seconds, draw)),))
+
+
+def unwalkable(pieces: Sequence[Piece]) -> str:
+    """Say what of a walk on all the pieces together is beyond a limit; nothing if all is within."""
+    dimension = sum(piece.dimension for piece in pieces)
+    if dimension > LARGEST_WALK:
+        return f"a walk in {dimension:,} dimensions, at most {LARGEST_WALK:,}"
+    kinds = max((int(p.lumps.max()) + 1 for p in pieces if p.kind == "general"), default=0)
+    return f"a reduced basis of {kinds:,} kinds of cells, at most {MOST_KINDS:,}" if kinds > MOST_KINDS else ""
+
+
+def _nothing_drawn(*_) -> Any:
+    raise PrivacyError("a sampler that was refused is asked to draw", remedy="report this")
 
 
 def _nothing_open(*_) -> int:

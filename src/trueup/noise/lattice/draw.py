@@ -49,7 +49,7 @@ def choose(
         if sampler not in ("auto", "mixture"):
             raise SpecError(f"sampler '{sampler}' for the L2 norm", needed="'mixture', the only one")
         bound = whole(law, lattice, weights)
-        if (choice := bound.pieces[0][1]).seconds > slowest:
+        if not (choice := bound.pieces[0][1]).seconds <= slowest:
             raise SpecError(
                 f"noise 'lattice-l2-laplace' on this lattice takes more than {slowest:g} s: {choice.sentence()}",
                 needed="a smaller epsilon, fewer cells, or more time",
@@ -78,7 +78,7 @@ def _choose_piece(law, piece: Piece, all_factors: Sequence[Fraction], sampler: s
     for name, build in _options(law, piece, factors):
         if name == sampler or (sampler == "auto" and name != "markov-chain"):
             options.append(build())
-            if options[-1].seconds <= slowest:
+            if options[-1].seconds <= slowest and not options[-1].beyond:
                 return cells, options[-1]
     raise _too_slow(piece, options, sampler, slowest)
 

@@ -14,18 +14,26 @@ from trueup.kernel.lattice.structure import Piece
 from trueup.noise.lattice.choice import Choice
 from trueup.noise.lattice.cost import (
     CELL,
+    LARGEST_COMPOSITION,
+    LARGEST_SUM,
+    REACH,
     ROW,
     gaussian_factor,
+    half_norm,
     laplace_factor,
     log_mass,
     lump_gain,
     pair_mass,
+    reach_of,
+    too_long,
     tries_for,
 )
 from trueup.noise.law import Words
 
 LARGEST_LUMP = 16
 """Most cells drawn by their sum: what they save grows with the root of their number, their tables with it."""
+NEVER = 1e9
+"""Seconds for one vector beyond which nobody waits, whatever is allowed: nothing more is looked into."""
 WIDEST_TABLE = 2**20
 """Largest sigma squared (counts squared) whose law is tabulated."""
 
@@ -48,7 +56,15 @@ def composition(n: int, epsilon: Fraction) -> Choice:
         decisions, law = tables()
         return run(draw_sums, (law, _scratch(law, n)), (count, n), words, decisions.settle)
 
-    return Choice("composition", "integer", 1.0, ROW * n, draw)
+    return Choice("composition", "integer", 1.0, ROW * n, draw, beyond=_wide(n, epsilon))
+
+
+def _wide(n: int, epsilon: Fraction) -> str:
+    """Say what of the law of K for one sum is beyond a limit, if anything is."""
+    end, entries = half_norm(n, epsilon)
+    if end + n > LARGEST_COMPOSITION:
+        return f"compositions of {end + n:.3g} places, at most {LARGEST_COMPOSITION:,}"
+    return too_long(entries)
 
 
 def table(piece: Piece, epsilon: Fraction) -> Choice:
@@ -57,7 +73,7 @@ def table(piece: Piece, epsilon: Fraction) -> Choice:
     if min(rows, columns) == 2:
         return _mirrored(rows, columns, epsilon)
     options = [_rows(piece, rows, columns, epsilon, False), _rows(piece, columns, rows, epsilon, True)]
-    return min(options, key=lambda option: option.seconds)
+    return min(options, key=lambda option: (bool(option.beyond), option.seconds))
 
 
 def _mirrored(rows: int, columns: int, epsilon: Fraction) -> Choice:
@@ -69,7 +85,7 @@ def _mirrored(rows: int, columns: int, epsilon: Fraction) -> Choice:
         both = np.stack([drawn.vectors, -drawn.vectors], axis=1)
         return drawn._replace(vectors=(both if rows == 2 else both.transpose(0, 2, 1)).reshape(count, -1))
 
-    return Choice("composition", "integer", 1.0, single.seconds, draw)
+    return Choice("composition", "integer", 1.0, single.seconds, draw, beyond=single.beyond)
 
 
 def _rows(piece: Piece, rows: int, columns: int, epsilon: Fraction, turned: bool) -> Choice:
@@ -97,7 +113,8 @@ def _rows(piece: Piece, rows: int, columns: int, epsilon: Fraction, turned: bool
     target = log_mass(piece.invariants, [factor] * (rows * columns))
     row = log_mass(np.ones((1, columns), np.int64), [factor] * columns)
     tries = tries_for(target - (rows - 2) * row - (columns - 2) * pair_mass(epsilon) - pair_mass(2 * epsilon))
-    return Choice("rows", "integer", tries, tries * (rows - 2) * columns * ROW, draw)
+    beyond = _wide(columns, epsilon) or too_long(1.5 * REACH / float(epsilon))
+    return Choice("rows", "integer", tries, tries * (rows - 2) * columns * ROW, draw, beyond=beyond)
 
 
 def _scratch(law, n: int) -> np.ndarray:
@@ -148,9 +165,16 @@ def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
         arguments = (*layout_and_laws, np.zeros(64, np.uint64))
         return run(draw_free, arguments, (count, len(factors)), words, decisions.settle)
 
-    tabulated = laplace or max(factors) <= WIDEST_TABLE
-    seconds = tries * len(factors) * CELL if tabulated else math.inf
-    return Choice("free", "integer", tries, seconds, draw)
+    seconds = tries * len(factors) * CELL
+    most = max(map(len, dependent), default=1)
+    beyond = too_long(2 * REACH / float(parameters[0]) * (1 + most / REACH)) if laplace else ""
+    if not laplace and max(factors) > WIDEST_TABLE:
+        beyond = f"a table of the Gaussian with sigma2 {float(max(factors)):.3g}, at most {WIDEST_TABLE:,}"
+    if not beyond and seconds < NEVER:
+        shared = plan(matrix, dependent, [0] * len(factors), [0] * len(dependent)).matrix
+        largest = float(np.abs(shared).sum(axis=1).max(initial=0)) * max(reach_of(p, laplace) for p in parameters)
+        beyond = f"sums up to {largest:.3g}, at most 2^62" if largest > LARGEST_SUM else ""
+    return Choice("free", "integer", tries, seconds, draw, beyond=beyond)
 
 
 def _lumps(piece: Piece, factors) -> list[list[int]]:

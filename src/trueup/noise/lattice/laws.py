@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from trueup.errors import SpecError
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.law import Integers, Reals, Words
-from trueup.noise.laws.base import BaseLaw
+from trueup.noise.laws.base import BaseLaw, refuse_extreme_width
 from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
 from trueup.noise.laws.discrete_laplace import DiscreteLaplace
 from trueup.noise.rational import rational
@@ -181,7 +181,9 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", rational(self.epsilon, "epsilon"))
+        epsilon = rational(self.epsilon, "epsilon")
+        refuse_extreme_width(1 / epsilon**2, "epsilon", epsilon)
+        object.__setattr__(self, "epsilon", epsilon)
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> LatticeL2Laplace:
