@@ -138,8 +138,7 @@ def simulate_many(
 def _many(
     cells: Cells, counts: NDArray[np.int64], header: Measured, rng: np.random.Generator, replicates: int
 ) -> NDArray[np.int64]:
-    true = cells.sum(counts, header.margin)
-    true = true if header.groups is None else true[header.groups]
+    true = header.sums(cells, counts)
     if header.exact:
         return np.broadcast_to(true, (replicates, true.size))
     if isinstance(header.law, JOINT_LAWS):  # drawn as whole vectors

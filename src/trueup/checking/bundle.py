@@ -101,7 +101,11 @@ def _losses(guarantee: Guarantee) -> tuple:
 
 
 def _laws(headers: Sequence[Measured]) -> list[tuple]:
-    return [(h.query, h.margin, h.law.name, h.law.parameters()) for h in headers]
+    return [(h.query, h.margin, h.law.name, h.law.parameters(), _groups(h)) for h in headers]
+
+
+def _groups(header: Measured) -> list[int] | None:
+    return None if header.groups is None else header.groups.tolist()
 
 
 def _declared(entry: Mapping[str, Any]) -> Method:
@@ -140,14 +144,19 @@ def _invariants(measurements: Measurements, finest: NDArray) -> list[Check]:
             f"the invariant '{h.margin}' is as enumerated",
             cells,
             h.margin,
-            cells.sum(finest, h.margin),
+            h.sums(cells, finest),
             values,
+            h.groups,
         )
         for h, values in zip(measurements.headers, measurements.values)
         if h.exact
     ]
 
 
-def _equal(rule: str, cells: Cells, margin: Margin, left: NDArray, right: NDArray) -> Check:
+def _equal(
+    rule: str, cells: Cells, margin: Margin, left: NDArray, right: NDArray, groups: NDArray | None = None
+) -> Check:
+    """Compare two tables of a margin, or of some of its groups."""
     differs = np.flatnonzero(np.abs(left - right) > slack(left))
+    differs = differs if groups is None else groups[differs]
     return Check(rule, not differs.size, tuple(cells.margin_label(margin, int(g)) for g in differs[:3]))

@@ -109,8 +109,7 @@ def _noised(cells, counts, headers, guarantee, words: Words, *, simulation: bool
 
 
 def _values(cells: Cells, counts: NDArray[np.int64], header: Measured, words: Words) -> Integers:
-    true = cells.sum(counts, header.margin)
-    true = true if header.groups is None else true[header.groups]
+    true = header.sums(cells, counts)
     if (true > MAX_COUNT).any() or (true < 0).any():
         raise DataError(
             f"a sum in '{header.margin}' is beyond 2^62", needed="counts whose sums stay below 2^62"

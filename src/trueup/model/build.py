@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, InfeasibleError, SpecError
-from trueup.model.cells import Attribute, Cells, Margin, Recode
+from trueup.model.cells import Attribute, Cells, Margin, Recode, conditions
 from trueup.model.constraints import Bound, Constraints, LinearRule, name_mask
 from trueup.model.linear import parse_linear
 from trueup.model.nested import canonical
-from trueup.model.spec import AttributePart, BoundPart, Spec
+from trueup.model.spec import AttributePart, BoundPart, InvariantPart, Spec
 from trueup.model.tree import Tree
 
 
@@ -46,9 +46,7 @@ def build_constraints(spec: Spec, cells: Cells, further: tuple[Bound, ...] = ())
     rules = tuple(LinearRule(parse_linear(r.rule), r.level or cells.tree.levels[-1]) for r in part.linear)
     for name in (name for rule in rules for name in rule.linear.coefficients):
         name_mask(cells, name)
-    invariants = tuple(canonical(cells, Margin(m.level, m.attributes)) for m in part.invariants)
-    for margin in invariants:
-        _refuse_overlap(cells, margin)
+    invariants = tuple(_invariant(cells, m) for m in part.invariants)
     return Constraints(
         cells,
         margins=tuple(dict.fromkeys(canonical(cells, m) for m in margins)),
@@ -115,10 +113,22 @@ def _refuse_crossed(cells: Cells, margin: Margin, lower, upper) -> None:
         )
 
 
+def _invariant(cells: Cells, part: InvariantPart) -> Margin:
+    margin = canonical(cells, Margin(part.level, part.attributes, conditions(part.where)))
+    _refuse_overlap(cells, margin)
+    if margin.where and not cells.among(margin).any():
+        raise SpecError(
+            f"the invariant '{margin}' counts no cell", remedy="correct its condition, or drop it"
+        )
+    return margin
+
+
 def _refuse_overlap(cells: Cells, margin: Margin) -> None:
     for attribute in cells.attributes:
-        if not attribute.partition and attribute.name not in margin.attributes:
+        pinned = {dict(each).get(attribute.name) for each in margin.where} - {None}
+        one = len(pinned) == 1 and all(attribute.name in dict(each) for each in margin.where)
+        if not attribute.partition and attribute.name not in margin.attributes and not one:
             raise SpecError(
                 f"the invariant '{margin}' sums over '{attribute.name}', whose values overlap",
-                remedy=f"name '{attribute.name}' among its attributes",
+                remedy=f"name '{attribute.name}' among its attributes, or one value of it in every condition",
             )

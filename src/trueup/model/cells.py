@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import prod
@@ -91,21 +91,47 @@ class Attribute:
         return Recode("", ("",), (0,) * self.size)
 
 
+Condition = tuple[tuple[str, str], ...]
+"""Values of attributes or recodes, and places of levels, that hold together."""
+
+
 @dataclass(frozen=True)
 class Margin:
     """A marginal table: the places of one level by some of the attributes, each itself or a recode of it.
+
+    Attributes
+    ----------
+    level, attributes
+        What the table is by.
+    where
+        It counts the units alone that meet one of these conditions; all units if there are none.
 
     Examples
     --------
     >>> str(Margin("county", ("sex",)))
     'county x sex'
+    >>> str(Margin("county", where=((("age", "old"), ("sex", "f")), (("sex", "m"),))))
+    'county where age=old, sex=f or sex=m'
     """
 
     level: str
     attributes: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
 
     def __str__(self) -> str:
-        return " x ".join((self.level, *self.attributes))
+        told = " or ".join(", ".join(map("=".join, condition)) for condition in self.where)
+        return " x ".join((self.level, *self.attributes)) + (f" where {told}" if told else "")
+
+
+def conditions(alternatives: Iterable[Mapping[str, str]]) -> tuple[Condition, ...]:
+    """Return conditions in the one order in which they compare equal.
+
+    Examples
+    --------
+    >>> conditions([{"sex": "f", "age": "old"}, {"age": "old", "sex": "f"}])
+    ((('age', 'old'), ('sex', 'f')),)
+    """
+    return tuple(sorted({tuple(sorted(each.items())) for each in alternatives}))
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +210,46 @@ class Cells:
         held = (r.holds(values.get(r.name, "")) for r in self.recodes(values.keys()))
         return reduce(np.logical_and.outer, held, np.ones(1, bool))
 
+    def among(self, margin: Margin) -> NDArray[np.bool_]:
+        """Which finest cells `(n,)` a margin counts.
+
+        Raises
+        ------
+        SpecError
+            If a condition names a place that there is not.
+
+        Examples
+        --------
+        >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]), (Attribute("sex", ("f", "m")),))
+        >>> cells.among(Margin("all", where=((("area", "b"),), (("sex", "f"),)))).tolist()
+        [True, False, True, True]
+        """
+        if not margin.where:
+            return np.ones(self.n, bool)
+        return reduce(np.logical_or, (self._meets(dict(each)) for each in margin.where)).ravel()
+
+    def _meets(self, values: Mapping[str, str]) -> NDArray[np.bool_]:
+        """Which finest cells meet one condition, as `(places, sizes...)`."""
+        views = {r.name for a in self.attributes for r in a.views}
+        places = np.ones(self.shape[0], bool)
+        for level in values.keys() - views:
+            places &= self._within(level, values[level])
+        chosen = self.where({name: value for name, value in values.items() if name in views})
+        return np.logical_and.outer(places, chosen[0])
+
+    def _within(self, level: str, label: str) -> NDArray[np.bool_]:
+        """Which places of the last level lie in the place of that label."""
+        depth = self.tree.level(level)
+        labels = (self.tree.label(level, place) for place in range(self.tree.sizes[depth]))
+        place = next((i for i, each in enumerate(labels) if each == label), None)
+        if place is None:
+            raise SpecError(
+                f"a condition names '{label}', which is no place of level '{level}'",
+                needed="the key of a place as messages and reports write it, such as "
+                f"'{self.tree.label(level, 0)}'",
+            )
+        return self.tree.ancestors(len(self.tree.levels) - 1, depth) == place
+
     def margin_shape(self, margin: Margin) -> tuple[int, ...]:
         """Places of the margin's level, then the sizes of its attributes, in cell order."""
         return (self.tree.sizes[self.tree.level(margin.level)], *(r.size for r in self.kept(margin)))
@@ -203,6 +269,8 @@ class Cells:
                [7]])
         """
         lead = values.shape[:-1]
+        if margin.where:
+            values = np.where(self.among(margin), values, 0)
         table = marginalise(values.reshape(*lead, self.shape[0], -1), self.marginal(margin.attributes))
         level = self.tree.level(margin.level)
         if level < len(self.tree.levels) - 1:
@@ -228,7 +296,7 @@ class Cells:
     def contains(self, coarse: Margin, fine: Margin) -> bool:
         """Whether every group of `coarse` is a sum of groups of `fine`."""
         level = self.tree.level
-        if level(coarse.level) > level(fine.level):
+        if coarse.where != fine.where or level(coarse.level) > level(fine.level):
             return False
         return refines(self.marginal(fine.attributes), self.marginal(coarse.attributes))
 
@@ -237,7 +305,7 @@ class Cells:
         shape = self.margin_shape(margin)
         place, *values = (int(i) for i in np.unravel_index(group, shape))
         parts = (f"{r.name}={r.values[v]}" for r, v in zip(self.kept(margin), values))
-        return ", ".join((self.tree.label(margin.level, place), *parts))
+        return ", ".join((self.tree.label(margin.level, place), *parts)) + str(Margin("", (), margin.where))
 
     def label(self, cell: int) -> str:
         """Name one finest cell."""

@@ -51,7 +51,7 @@ class Constraints:
     margins
         The margins that are measured.
     invariants
-        The margins published exactly as enumerated.
+        The margins published exactly as enumerated; one with a condition counts some units alone.
     nonnegative
         Whether counts below zero are refused.
     zeros
@@ -80,9 +80,10 @@ class Constraints:
 
         `sum` one total and its parts, `tree` nested margins, `margins` crossing margins of one
         place, `histogram` crossing margins on a hierarchy or through recodes, `general` anything
-        with linear rows.
+        with linear rows or invariants of some units alone.
         """
-        if self.linear or any(not a.partition for a in self.cells.attributes):
+        conditional = any(margin.where for margin in self.invariants)
+        if self.linear or conditional or any(not a.partition for a in self.cells.attributes):
             return "general"
         if (nested := self.chain) is not None:
             return "sum" if len(nested) <= 2 else "tree"

@@ -59,6 +59,11 @@ class Measured:
         """Whether the values carry no noise."""
         return self.law.name == Exact.name
 
+    def sums(self, cells: Cells, counts: NDArray) -> NDArray:
+        """The sums of cell counts `(n,)` that it measures, in the order of its groups."""
+        table = cells.sum(counts, self.margin)
+        return table if self.groups is None else table[self.groups]
+
 
 def split(values: NDArray, headers: Sequence[Measured], cells: Cells) -> list[NDArray]:
     """Cut a vector `(..., q)` into the values of each header.

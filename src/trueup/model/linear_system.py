@@ -33,8 +33,10 @@ class Block(NamedTuple):
 def margin_rows(cells: Cells, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
     """The 0/1 matrix (groups, n) of a margin, or of some of its groups."""
     fine = canonical(cells, margin)
-    group, n = cells.groups(cells.finest, fine), cells.n
-    matrix = scipy.sparse.csr_array((np.ones(n), (group, np.arange(n))), shape=(cells.size(fine), n))
+    held = np.flatnonzero(cells.among(fine)) if fine.where else np.arange(cells.n)
+    group = cells.groups(cells.finest, replace(fine, where=()))[held]
+    shape = (cells.size(fine), cells.n)
+    matrix = scipy.sparse.csr_array((np.ones(held.size), (group, held)), shape=shape)
     return matrix if groups is None else scipy.sparse.csr_array(matrix[groups])
 
 

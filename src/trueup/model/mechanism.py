@@ -10,6 +10,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Charge, Guarantee
 from trueup.model.header import Measured
+from trueup.model.invariants import counted_groups
 from trueup.model.nested import canonical, chain
 from trueup.model.spec import Query, Spec
 from trueup.noise import JOINT_LAWS, law_named
@@ -67,7 +68,7 @@ def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], G
                 cost = law.cost(reach.sensitivity(relation, cells=cells.size(margin)))
             headers.append(Measured(query.name, margin, law))
             charges.append(Charge(query.name, str(margin), law.name, cost.currency, cost.amount, cost.delta))
-    headers += [Measured("invariant", margin, Exact()) for margin in constraints.invariants]
+    headers += [Measured("invariant", m, Exact(), counted_groups(cells, m)) for m in constraints.invariants]
     return tuple(headers), _guarantee(spec, relation, constraints, tuple(charges), tuple(told))
 
 

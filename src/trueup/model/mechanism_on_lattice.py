@@ -5,14 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-import numpy as np
-import scipy  # its parts load when first used
-
 from trueup.errors import SpecError
 from trueup.kernel.lattice.moves import smallest_moves
 from trueup.kernel.lattice.structure import Lattice
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
+from trueup.model.invariants import invariants_over
 from trueup.model.spec import Query
 from trueup.noise import law_named
 from trueup.noise.cost import Cost, Sensitivity
@@ -63,8 +61,8 @@ def plan_on_lattice(
         The invariants determine every count.
     """
     cells, law = constraints.cells, law_named(query.noise)
-    held = tuple(m for m in constraints.invariants if cells.contains(m, margin))
-    if not held:
+    held = invariants_over(constraints, margin)
+    if not held.shape[0]:
         raise SpecError(
             f"query '{query.name}' asks for noise '{query.noise}' at '{margin}', where no invariant is held",
             needed="an invariant that sums counts of that table",
@@ -76,7 +74,7 @@ def plan_on_lattice(
             needed="counts that partition the units of privacy",
             remedy="use 'discrete-laplace' and leave the invariants to reconciliation",
         )
-    lattice = Lattice.of(cells.size(margin), _rows(cells, margin, held))
+    lattice = Lattice.of(cells.size(margin), held)
     moves = smallest_moves(lattice)
     step = reach.sensitivity(relation, cells=lattice.n)
     unit = Sensitivity(max(step.l1, Fraction(moves.l1)), max(step.l2_squared, Fraction(moves.l2_squared)))
@@ -90,19 +88,6 @@ def plan_on_lattice(
     return LatticePlan(
         bound, cost, (*_sentences(query, margin, unit, bound), *_pinned(cells, margin, lattice))
     )
-
-
-def _rows(cells: Cells, margin: Margin, held: tuple[Margin, ...]):
-    """Stack each invariant's sums over the groups of the margin, `(m, groups)`, sparse."""
-    size = cells.size(margin)
-    blocks = []
-    for invariant in held:
-        group = cells.groups(margin, invariant)
-        ones = np.ones(size, np.int64)
-        blocks.append(
-            scipy.sparse.csr_array((ones, (group, np.arange(size))), shape=(cells.size(invariant), size))
-        )
-    return scipy.sparse.vstack(blocks, format="csr")
 
 
 def _sentences(query: Query, margin: Margin, unit: Sensitivity, bound: Any) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ def chain(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...] | None:
 
 def canonical(cells: Cells, margin: Margin) -> Margin:
     """Return the margin with its attributes in cell order, so that equal margins compare equal."""
-    return Margin(margin.level, tuple(r.name for r in cells.kept(margin)))
+    return Margin(margin.level, tuple(r.name for r in cells.kept(margin)), margin.where)
 
 
 def nest(cells: Cells, margins: tuple[Margin, ...]) -> NestedTree:

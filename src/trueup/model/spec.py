@@ -36,6 +36,7 @@ def _budget(value: Any) -> Fraction | dict[str, Fraction]:
 
 
 _RATIONAL = {"type": ["string", "integer"], "examples": ["1/2", "0.1", 1]}
+_CONDITION = {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1}
 Budget = Annotated[
     Any,
     BeforeValidator(_budget),
@@ -237,6 +238,24 @@ class MarginPart(Part):
     attributes: tuple[str, ...] = ()
 
 
+def _alternatives(value: Any) -> Any:
+    return (value,) if isinstance(value, dict) else value
+
+
+class InvariantPart(MarginPart):
+    """A margin that is published exactly as enumerated, of all units or of those that meet a condition."""
+
+    where: Annotated[
+        tuple[Annotated[dict[str, str], Field(min_length=1)], ...],
+        BeforeValidator(_alternatives),
+        WithJsonSchema({"anyOf": [_CONDITION, {"type": "array", "items": _CONDITION}]}),
+    ] = Field(
+        (),
+        description="count the units alone that meet this condition, or one of several; values of attributes or "
+        "recodes, or places by their level",
+    )
+
+
 class BoundPart(MarginPart):
     """Limits on every group of a margin, or on those with the given attribute values."""
 
@@ -279,7 +298,7 @@ class ConstraintsPart(Part):
     """What the published counts must satisfy beside adding up."""
 
     nonnegative: bool = True
-    invariants: tuple[MarginPart, ...] = ()
+    invariants: tuple[InvariantPart, ...] = ()
     zeros: tuple[Annotated[dict[str, str], Field(min_length=1)], ...] = ()
     bounds: tuple[BoundPart, ...] = ()
     linear: tuple[LinearPart, ...] = ()
@@ -404,13 +423,27 @@ class Spec(Part):
         conditions = (*self.constraints.zeros, *(b.where for b in self.constraints.bounds))
         for condition in conditions:
             self._refuse_misnamed(condition, "a condition")
+        among = self._conditions_of_invariants()
         for cell in self.table.cells:
             for name in cell.where:
                 _known(name, [a.name for a in self.attributes], "attribute", "[[table.cell]]")
         domains = {name: values for a in self.attributes for name, values in a.views.items()}
-        every = (*conditions, *(c.where for c in self.table.cells))
+        every = (*conditions, *among, *(c.where for c in self.table.cells))
         for name, value in (pair for condition in every for pair in condition.items()):
             _known(value, list(domains[name]), f"value of '{name}'", "a condition")
+
+    def _conditions_of_invariants(self) -> list[dict[str, str]]:
+        """The conditions of invariants on attributes; places are known once they are read."""
+        levels, found = [level.name for level in self.levels], []
+        views = [view for a in self.attributes for view in a.views]
+        for condition in (each for part in self.constraints.invariants for each in part.where):
+            if both := [name for name in condition if name in levels and name in views]:
+                raise ValueError(
+                    f"an invariant's condition names '{both[0]}', which is a level and an attribute"
+                )
+            found.append({name: value for name, value in condition.items() if name not in levels})
+            self._refuse_misnamed(found[-1], "an invariant's condition")
+        return found
 
     def _parameters_have_a_method(self) -> None:
         if self.reconcile and "method" not in self.reconcile:

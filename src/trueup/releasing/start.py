@@ -216,6 +216,12 @@ def plan_of(spec: Spec, headers: tuple[Measured, ...]) -> SegmentPlan:
             "the spec declares no attribute, and places are reconciled by blocks as histograms over attributes",
             remedy="give --engine memory: without attributes it holds millions of places",
         )
+    if conditional := next((i for i in spec.constraints.invariants if i.where), None):
+        raise SpecError(
+            f"an invariant of level '{conditional.level}' counts the units alone that meet a condition, and places are "
+            "reconciled by blocks as whole histograms",
+            remedy="give --engine memory, or declare the whole table an invariant",
+        )
     constraints = build_constraints(spec, _skeleton(spec))
     method = choose(spec.reconcile, constraints) if spec.reconcile else HistogramTree()
     if type(method) is not HistogramTree or not method.integer:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
-from trueup.model.cells import Margin
+from trueup.model.cells import Margin, conditions
 from trueup.model.guarantee import Charge, Guarantee
 from trueup.model.header import Measured
 from trueup.model.spec import Spec, parse_spec
@@ -133,12 +133,18 @@ def header_in(entry: Mapping[str, Any], groups: NDArray[np.int64] | None = None)
     """Read what a manifest says of a measured margin."""
     noisy = entry["law"] != Exact.name
     law = law_named(entry["law"]).from_parameters(entry["parameters"]) if noisy else Exact()
-    return Measured(entry["query"], Margin(entry["level"], tuple(entry["attributes"])), law, groups)
+    return Measured(entry["query"], margin_in(entry), law, groups)
 
 
 def margin_out(margin: Margin) -> dict[str, Any]:
     """What a manifest says of a margin."""
-    return {"level": margin.level, "attributes": list(margin.attributes)}
+    where = {"where": [dict(each) for each in margin.where]} if margin.where else {}
+    return {"level": margin.level, "attributes": list(margin.attributes), **where}
+
+
+def margin_in(entry: Mapping[str, Any]) -> Margin:
+    """Read what a manifest says of a margin."""
+    return Margin(entry["level"], tuple(entry["attributes"]), conditions(entry.get("where", ())))
 
 
 def guarantee_out(guarantee: Guarantee) -> dict[str, Any]:

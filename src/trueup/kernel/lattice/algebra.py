@@ -77,7 +77,7 @@ def pivots(matrix: Matrix) -> NDArray[np.intp]:
     return np.array([next(j for j, entry in enumerate(row) if entry) for row in rows], dtype=np.intp)
 
 
-def determined(matrix: Matrix) -> NDArray[np.bool_]:
+def pinned(matrix: Matrix) -> NDArray[np.bool_]:
     """Tell which cells `(n,)` are 0 in every vector of the lattice `{v : A v = 0}`.
 
     Cell j is if its unit vector is a combination of rows of A, hence a row of the reduced echelon form itself: only that row
@@ -85,7 +85,7 @@ def determined(matrix: Matrix) -> NDArray[np.bool_]:
 
     Examples
     --------
-    >>> determined(np.array([[1, 1, 1], [0, 1, 1]])).tolist()
+    >>> pinned(np.array([[1, 1, 1], [0, 1, 1]])).tolist()
     [True, False, False]
     """
     reduced, _, found = _flint(matrix).rref()

@@ -197,7 +197,7 @@ def _recognise(cells: Cells, matrix: Matrix) -> list[Piece]:
         ordered = matrix[algebra.independent_rows(matrix)][:, grid.ravel()]
         return [Piece("table", cells[grid], ordered)] if min(grid.shape) > 1 else []
     matrix = matrix[algebra.independent_rows(matrix)]
-    varies = ~algebra.determined(matrix)
+    varies = ~algebra.pinned(matrix)
     if varies.all():
         return [Piece("general", cells, matrix)]
     # Cutting out determined cells can disconnect the rest or make it simpler.

@@ -68,8 +68,4 @@ class Release:
         """Released minus noisy count, for every noisy margin."""
         pairs = zip(self.measurements.headers, self.measurements.values)
         noisy = ((h, v) for h, v in pairs if not h.exact)
-        return {f"{h.query} @ {h.margin}": self._chosen(h) - v for h, v in noisy}
-
-    def _chosen(self, header) -> NDArray:
-        table = self.table(header.margin)
-        return table if header.groups is None else table[header.groups]
+        return {f"{h.query} @ {h.margin}": h.sums(self.cells, self.counts) - v for h, v in noisy}

@@ -15,7 +15,6 @@ from trueup.noise.lattice.choice import BoundSampler, Choice
 from trueup.noise.lattice.cost import CELL, STEP
 from trueup.noise.law import Words
 
-
 LARGEST_WALK = 2000
 """Dimensions of Klein's walk: its matrices take some hundred megabytes."""
 MOST_KINDS = 500
@@ -71,7 +70,9 @@ def unwalkable(pieces: Sequence[Piece]) -> str:
     if dimension > LARGEST_WALK:
         return f"a walk in {dimension:,} dimensions, at most {LARGEST_WALK:,}"
     kinds = max((int(p.lumps.max()) + 1 for p in pieces if p.kind == "general"), default=0)
-    return f"a reduced basis of {kinds:,} kinds of cells, at most {MOST_KINDS:,}" if kinds > MOST_KINDS else ""
+    return (
+        f"a reduced basis of {kinds:,} kinds of cells, at most {MOST_KINDS:,}" if kinds > MOST_KINDS else ""
+    )
 
 
 def _nothing_drawn(*_) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from fractions import Fraction
 from functools import lru_cache
@@ -172,7 +171,9 @@ def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
         beyond = f"a table of the Gaussian with sigma2 {float(max(factors)):.3g}, at most {WIDEST_TABLE:,}"
     if not beyond and seconds < NEVER:
         shared = plan(matrix, dependent, [0] * len(factors), [0] * len(dependent)).matrix
-        largest = float(np.abs(shared).sum(axis=1).max(initial=0)) * max(reach_of(p, laplace) for p in parameters)
+        largest = float(np.abs(shared).sum(axis=1).max(initial=0)) * max(
+            reach_of(p, laplace) for p in parameters
+        )
         beyond = f"sums up to {largest:.3g}, at most 2^62" if largest > LARGEST_SUM else ""
     return Choice("free", "integer", tries, seconds, draw, beyond=beyond)
 

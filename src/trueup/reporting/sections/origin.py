@@ -97,7 +97,8 @@ def rules(part: ConstraintsPart) -> Iterator[str]:
     if part.nonnegative:
         yield "no count is negative"
     for margin in part.invariants:
-        yield f"{_named(margin)} is exactly as enumerated"
+        among = " or ".join(map(_where, margin.where))
+        yield f"{_named(margin)}{' where ' + among if among else ''} is exactly as enumerated"
     for zero in part.zeros:
         yield f"no count where {_where(zero)} (impossible combination)"
     for bound in part.bounds:
