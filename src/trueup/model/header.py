@@ -54,6 +54,22 @@ class Measured:
                 remedy="lower it, or declare the counts an invariant, which is what they would be",
             )
 
+    @classmethod
+    def enumerated(cls, cells: Cells, margin: Margin) -> Measured:
+        """Return the header of a margin that is published as enumerated: of the groups that its condition meets.
+
+        Examples
+        --------
+        >>> from trueup.model.tree import Tree
+        >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+        >>> Measured.enumerated(cells, Margin("area", where=((("area", "b"),),))).groups
+        array([1])
+        """
+        if not margin.where:
+            return cls("invariant", margin, Exact())
+        held = np.flatnonzero(cells.sum(np.ones(cells.n, np.int64), margin))
+        return cls("invariant", margin, Exact(), held if len(held) < cells.size(margin) else None)
+
     @property
     def exact(self) -> bool:
         """Whether the values carry no noise."""

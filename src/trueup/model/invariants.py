@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import scipy  # its parts load when first used
-from numpy.typing import NDArray
 
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
-from trueup.model.rows import margin_rows
+from trueup.model.linear_system import margin_rows
 
 
 def invariant_matrix(constraints: Constraints) -> scipy.sparse.csr_array:
@@ -59,19 +58,3 @@ def _over(cells: Cells, invariant: Margin, margin: Margin) -> Any:
     return scipy.sparse.csr_array(
         (np.ones(shared.nnz, np.int64), shared.indices, shared.indptr), shape=shared.shape
     )
-
-
-def counted_groups(cells: Cells, margin: Margin) -> NDArray[np.int64] | None:
-    """Return the groups of a margin whose condition some cell meets; None if all are.
-
-    Examples
-    --------
-    >>> from trueup.model.tree import Tree
-    >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
-    >>> counted_groups(cells, Margin("area", where=((("area", "b"),),)))
-    array([1])
-    """
-    if not margin.where:
-        return None
-    held = np.flatnonzero(cells.sum(np.ones(cells.n, np.int64), margin))
-    return held if len(held) < cells.size(margin) else None

@@ -10,12 +10,10 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Charge, Guarantee
 from trueup.model.header import Measured
-from trueup.model.invariants import counted_groups
 from trueup.model.nested import canonical, chain
 from trueup.model.spec import Query, Spec
 from trueup.noise import JOINT_LAWS, law_named
 from trueup.noise.cost import Cost
-from trueup.noise.laws.exact import Exact
 from trueup.privacy.accountant import Loss, compose
 from trueup.privacy.contribution import Contribution, Relation
 
@@ -68,7 +66,7 @@ def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], G
                 cost = law.cost(reach.sensitivity(relation, cells=cells.size(margin)))
             headers.append(Measured(query.name, margin, law))
             charges.append(Charge(query.name, str(margin), law.name, cost.currency, cost.amount, cost.delta))
-    headers += [Measured("invariant", m, Exact(), counted_groups(cells, m)) for m in constraints.invariants]
+    headers += [Measured.enumerated(cells, margin) for margin in constraints.invariants]
     return tuple(headers), _guarantee(spec, relation, constraints, tuple(charges), tuple(told))
 
 
