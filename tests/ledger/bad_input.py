@@ -36,11 +36,6 @@ def cap(ledger, amount, currency="epsilon", kind="dp"):
     return ledger.init("panel", {kind: {currency: amount}})
 
 
-def exact(relation):
-    """Ask for the sensitivity of counts that are published exactly."""
-    return PERSON.sensitivity(relation, cells=2, fixed=True)
-
-
 def planned(**options):
     """Plan a tree of three counts."""
     noise = law_named("discrete-laplace")(HALF)
@@ -107,8 +102,7 @@ BAD = [
     ("a neighbour relation that is misspelt", lambda x: PERSON.sensitivity("add_remove", cells=2), SpecError, "'add-remove'"),
     ("a neighbour relation in capitals", lambda x: PERSON.sensitivity("REPLACE", cells=2), SpecError, "one of"),
     ("no neighbour relation", lambda x: PERSON.sensitivity(None, cells=2), SpecError, "of another type"),
-    ("a query of no counts", lambda x: PERSON.sensitivity("replace", cells=0), SpecError, "is zero"),
-    ("an exact query under add-remove", lambda x: exact("add-remove"), PrivacyError, "no neighbours"),
+    ("a query of less than no counts", lambda x: PERSON.sensitivity("replace", cells=-1), SpecError, "is negative"),
     ("a unit that touches no count", lambda x: Contribution(0, 1), SpecError, "is zero"),
     ("a unit that touches -1 counts", lambda x: Contribution(-1, 1), SpecError, "is negative"),
     ("a unit that touches 1.0 counts", lambda x: Contribution(1.0, 1), SpecError, "type float"),

@@ -12,13 +12,14 @@ import pytest
 from tests.reference.lattice import law_of, p_value, points, table_margins
 from trueup import measure, reconcile, simulate
 from trueup.errors import PrivacyError, SpecError
+from trueup.model.guarantee import Change
 from trueup.model.mechanism import plan_measurements
 from trueup.model.problem import public_cells
 from trueup.model.spec import load_spec, parse_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COUNTS = "table = { name = 'demo', kind = 'counts', counts = 'person', count = 'n', keys = 'public' }"
-HEAD = f"format = 1\ntitle = 'Demo'\n{COUNTS}\nprivacy = {{ unit = 'person', neighbours = 'replace' }}\n"
+HEAD = f"format = 2\ntitle = 'Demo'\n{COUNTS}\nprivacy = {{ unit = 'person', neighbours = 'replace' }}\n"
 TREE = HEAD + (
     "level = [{ name = 'all' }, { name = 'state', column = 's' }, { name = 'county', column = 'c' },"
     " { name = 'tract', column = 't' }]\n"
@@ -68,15 +69,16 @@ def test_a_released_table_keeps_its_invariants():
     assert all(released.checks.values())
 
 
-def test_both_margins_of_a_table_are_priced_as_a_swap(rng):
+def test_both_margins_of_a_table_cost_a_swap_of_two_steps(rng):
     frame = pandas.DataFrame(
         [{"c": c, "edu": e, "n": n} for c, row in zip("xyz", [[5, 1, 3], [20, 10, 10], [3, 10, 2]])
          for e, n in zip(["low", "medium", "high"], row)]
     )  # fmt: skip
     invariants = "{ level = 'county' }, { level = 'all', attributes = ['edu'] }"
-    text = lattice_spec(GRID, "county", invariants, attributes=("edu",)).replace("1/2", "6")
+    text = lattice_spec(GRID, "county", invariants, attributes=("edu",)).replace("1/2", "3")
     cells, headers, guarantee = plan(text, frame)
-    assert (headers[0].law.epsilon, guarantee.amount, guarantee.neighbours) == (Fraction(3, 2), 6, "swap")
+    assert (headers[0].law.epsilon, guarantee.amount, guarantee.neighbours) == (Fraction(3, 2), 3, "replace")
+    assert guarantee.change == Change(2, 4, 2, Fraction(6), Fraction(0), True, True)
     counts = frame["n"].to_numpy()
     drawn = headers[0].law.bound.draw(50_000, rng.bytes).vectors
     vectors = points(table_margins(3, 3), [2, 5, 6, 7, 8], 6)
@@ -86,17 +88,19 @@ def test_both_margins_of_a_table_are_priced_as_a_swap(rng):
     assert noisy.sum(axis=1).tolist() == counts.reshape(3, 3).sum(axis=1).tolist()
 
 
-def test_a_query_that_holds_some_of_the_invariants_pays_for_the_whole_relation():
-    """County totals alone see one sum, but with crossing invariants neighbours differ by a swap of two persons."""
+def test_the_price_of_a_step_does_not_depend_on_the_invariants():
+    """County totals alone see one sum; that other invariants cross makes the smallest change larger, not a step."""
     frame = pandas.DataFrame([{"c": c, "edu": e, "n": 1} for c in "vwxyz" for e in ("low", "medium", "high")])
     invariants = "{ level = 'all', attributes = ['edu'] }, { level = 'all' }"
     _, headers, guarantee = plan(lattice_spec(GRID, "county", invariants), frame)
-    assert (guarantee.neighbours, headers[0].law.epsilon) == ("move", Fraction(1, 4))
+    assert (guarantee.amount, headers[0].law.epsilon) == (Fraction(1, 2), Fraction(1, 4))
+    assert guarantee.change == Change(1, 2, 1, Fraction(1, 2), Fraction(0), True, True)
     two = GRID.replace("attribute = [", "attribute = [{ name = 'sex', values = ['f', 'm'] }, ")
     frame = frame.merge(pandas.DataFrame({"sex": ["f", "m"]}), how="cross")
-    crossing = "{ level = 'all', attributes = ['edu'] }, { level = 'all', attributes = ['sex'] }"
+    crossing = "{ level = 'county' }, { level = 'all', attributes = ['edu', 'sex'] }"
     _, headers, guarantee = plan(lattice_spec(two, "county", crossing, attributes=("edu",)), frame)
-    assert (guarantee.neighbours, headers[0].law.epsilon) == ("swap", Fraction(1, 8))
+    assert (guarantee.amount, headers[0].law.epsilon) == (Fraction(1, 2), Fraction(1, 4))
+    assert guarantee.change == Change(2, 4, 2, Fraction(1), Fraction(0), True, True)
 
 
 def test_gaussian_noise_is_priced_in_rho():

@@ -11,6 +11,7 @@ import pytest
 
 from tests.areas import SPEC
 from trueup.errors import SpecError
+from trueup.model.guarantee import Change
 from trueup.model.mechanism import plan_measurements
 from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec
@@ -45,20 +46,40 @@ def test_replace_halves_the_law_and_frees_the_fixed_total():
     assert [c.amount for c in guarantee.charges] == [0, Fraction(1, 4), Fraction(1, 2)]
 
 
-def test_invariants_are_another_kind_of_guarantee_stated_per_move():
+def test_with_invariants_a_step_is_priced_and_the_smallest_change_is_told():
     text = SPEC.replace('{ all = "1/4", state = "1/4", county = "1/2" }', '{ county = "1/2" }')
     headers, guarantee = _plan(text + '[constraints]\ninvariants = [{ level = "state" }]\n')
-    assert (guarantee.kind, guarantee.neighbours, guarantee.amount) == ("invariant", "move", 1)
+    assert (guarantee.kind, guarantee.neighbours, guarantee.amount) == (
+        "invariant",
+        "add-remove",
+        Fraction(1, 2),
+    )
     assert [h.query for h in headers] == ["total", "invariant"]
     assert headers[1].exact
-    assert any("'state' is published exactly" in s for s in guarantee.sentences)
+    assert guarantee.change == Change(1, 2, 2, Fraction(1), Fraction(0), True, True)
+    told = " ".join(guarantee.sentences)
+    assert "1 person leaves one cell for another, 2 steps; it costs exactly epsilon = 1" in told
+    assert "'state' is published exactly" in told
+    assert "not protected: 02/001" in told
 
 
-def test_crossing_invariants_are_compared_by_swaps():
+def test_crossing_invariants_allow_an_exchange_of_two_units():
     text = SPEC.replace('{ all = "1/4", state = "1/4", county = "1/2" }', '{ county = "1/2" }')
     text = text.replace('name = "total"', 'name = "total", attributes = ["sex"]') + SEX
-    text += '[constraints]\ninvariants = [{ level = "state" }, { level = "all", attributes = ["sex"] }]\n'
-    assert _plan(text)[1].neighbours == "swap"
+    text += '[constraints]\ninvariants = [{ level = "county" }, { level = "state", attributes = ["sex"] }]\n'
+    _, guarantee = _plan(text)
+    assert guarantee.change == Change(2, 4, 4, Fraction(2), Fraction(0), True, True)
+    assert "2 persons leave one cell for another, 4 steps" in " ".join(guarantee.sentences)
+
+
+def test_both_relations_are_priced_from_the_drawn_laws():
+    """An exact total under `replace` costs an account of `add-remove` the whole epsilon of its noise."""
+    text = SPEC.replace("add-remove", "replace").replace('all = "1/4"', 'all = "20"')
+    _, guarantee = _plan(text)
+    assert guarantee.price("replace").epsilon == guarantee.amount == Fraction(3, 4)
+    assert guarantee.price("add-remove").epsilon == 20 + Fraction(3, 8)
+    _, other = _plan(SPEC)
+    assert (other.price("add-remove").epsilon, other.price("replace").epsilon) == (1, Fraction(3, 2))
 
 
 def test_a_query_that_an_invariant_fixes_is_refused():

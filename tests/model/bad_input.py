@@ -43,7 +43,7 @@ def _rules(text: str) -> tuple[str, str]:
 
 
 MISTAKES = [
-    ("another format", "format = 1", "format = 2"),
+    ("another format", "format = 1", "format = 3"),
     ("a neighbour relation that is none", '"add-remove"', '"swap"'),
     ("a unit without a name", 'unit = "person"', 'unit = ""'),
     ("a query whose name is a blank", 'name = "by sex"', 'name = " "'),

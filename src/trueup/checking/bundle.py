@@ -15,7 +15,6 @@ from trueup.io.bundle.read import read_counts, read_measurements
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
-from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.mechanism import plan_measurements
 from trueup.model.records.measurements import Measurements
@@ -89,15 +88,8 @@ def check_bundle(folder: str | Path) -> list[Check]:
 def _promised(spec: Spec, measurements: Measurements) -> Check:
     """The manifest's laws and losses must be those that the spec asks for."""
     headers, guarantee = plan_measurements(spec, measurements.cells)
-    same = _losses(guarantee) == _losses(measurements.guarantee) and _laws(headers) == _laws(
-        measurements.headers
-    )
+    same = guarantee.agrees(measurements.guarantee) and _laws(headers) == _laws(measurements.headers)
     return Check("the noise and the guarantee are those of the spec", same)
-
-
-def _losses(guarantee: Guarantee) -> tuple:
-    g = guarantee
-    return g.kind, g.unit, g.neighbours, g.currency, g.amount, g.delta, g.charges
 
 
 def _laws(headers: Sequence[Measured]) -> list[tuple]:

@@ -113,6 +113,12 @@ class Constraints:
             table |= self.cells.where(zero)
         return table.ravel()
 
+    def zero_groups(self, margin: Margin) -> NDArray[np.bool_]:
+        """`(groups,)`: which groups of a margin hold structural zeros alone, so that their counts are zero."""
+        if not self.zeros:
+            return np.zeros(self.cells.size(margin), bool)
+        return self.cells.sum((~self.zero_cells).astype(np.int64), margin) == 0
+
     def bound_values(self, bound: Bound) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper limit of every group of a bound's margin; infinite where there is none."""
         groups = self.cells.size(bound.margin)

@@ -1,17 +1,35 @@
-"""What is protected, and what it cost, in words and in exact numbers."""
+"""What is protected, and what it cost, in words and in exact numbers.
+
+One currency: the loss of one step of a neighbour relation, which adds up over queries and releases whatever their
+invariants are. Databases that share the invariants are k steps apart for some k, and lose at most k times as much
+(k squared times in rho). Source: smooth differential privacy, in Dharangutte, Gao, Gong and Yu, "Integer Subspace
+Differential Privacy", Definition 2 and Proposition 6.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
 
-from trueup.noise.cost import Currency
-from trueup.privacy.accountant import Kind
+from trueup.errors import PrivacyError
+from trueup.noise.cost import Cost, Currency
+from trueup.privacy.accountant import Kind, Loss, compose
+from trueup.privacy.contribution import Relation
 
 
 @dataclass(frozen=True)
 class Charge:
-    """The privacy loss of one query at one level."""
+    """The privacy loss of one query at one level.
+
+    Attributes
+    ----------
+    query, margin, law
+        What is measured, and the name of the law of its noise.
+    currency, amount, delta
+        Loss of one step of the spec's own neighbour relation.
+    prices
+        Loss of one step of each relation; empty in bundles from before losses were stated per step.
+    """
 
     query: str
     margin: str
@@ -19,6 +37,57 @@ class Charge:
     currency: Currency
     amount: Fraction
     delta: Fraction = Fraction(0)
+    prices: tuple[tuple[Relation, Cost], ...] = ()
+
+
+@dataclass(frozen=True)
+class Change:
+    """The smallest change that moves the cell which is hardest to move, among databases with the same invariants.
+
+    Attributes
+    ----------
+    moved
+        How many units leave one cell for another.
+    norm
+        By how much it moves the finest counts, in L1.
+    steps
+        Steps of the spec's neighbour relation.
+    amount, delta
+        The largest loss among the smallest changes of all cells, in the currency of the guarantee.
+    smallest
+        Whether the norm is the least; else it is an upper bound.
+    attained
+        Whether such a change has that loss; else it is an upper bound.
+    """
+
+    moved: int
+    norm: int
+    steps: int
+    amount: Fraction
+    delta: Fraction
+    smallest: bool
+    attained: bool
+
+    def attains(self, amount: Fraction) -> bool:
+        """Whether the change is one step and loses exactly that much."""
+        return self.attained and self.steps == 1 and self.amount == amount
+
+    def sentence(self, unit: str, rules: str, currency: Currency) -> str:
+        """Say in words what the change is, how many steps it takes and what it costs."""
+        most = "" if self.smallest else "at most "
+        bound = "" if self.smallest else " (a proved bound, not known to be the least)"
+        delta = f" with delta = {float(self.delta):.3g}" if self.delta else ""
+        return (
+            f"The smallest change that {rules} allow in the cell that is hardest to change: {self._words(unit)}, "
+            f"{most}{self.steps} step{'s' * (self.steps != 1)}{bound}; it costs "
+            f"{'exactly' if self.attained else 'at most'} {currency} = {self.amount}{delta}."
+        )
+
+    def _words(self, unit: str) -> str:
+        alone = self.norm - 2 * self.moved
+        leave = f"{self.moved} {unit}{'s leave' if self.moved > 1 else ' leaves'} one cell for another"
+        enter = f"{alone} {unit}{'s enter or leave' if alone > 1 else ' enters or leaves'} a cell"
+        return " and ".join(words for words, shown in ((leave, self.moved), (enter, alone)) if shown)
 
 
 @dataclass(frozen=True)
@@ -28,16 +97,17 @@ class Guarantee:
     Attributes
     ----------
     kind
-        `dp`: neighbours are all pairs of databases of the stated relation. `invariant`: only pairs
-        that share the published invariants are compared, a different and weaker guarantee.
+        `invariant` if only databases that share published invariants are compared, else `dp`.
     unit, neighbours
-        Who is protected, and which databases count as neighbours.
+        Who is protected, and the relation whose steps are counted: `add-remove` or `replace`.
     currency, amount, delta
-        Total loss: pure epsilon (with delta) or zCDP rho, exact.
+        Total loss of one step: pure epsilon (with delta) or zCDP rho, exact.
     charges
         Its parts.
     sentences
         The guarantee in plain words, for certificates and reports.
+    change
+        The smallest change that the invariants allow, where there are any and it is known.
     """
 
     kind: Kind
@@ -48,3 +118,33 @@ class Guarantee:
     delta: Fraction
     charges: tuple[Charge, ...]
     sentences: tuple[str, ...]
+    change: Change | None = None
+
+    def price(self, relation: Relation) -> Loss:
+        """Return the loss of one step of a neighbour relation, whichever the spec's own is.
+
+        Raises
+        ------
+        PrivacyError
+            If the guarantee was written before losses were stated per step.
+        """
+        costs = [cost for charge in self.charges for at, cost in charge.prices if at == relation]
+        if len(costs) != len(self.charges):
+            raise PrivacyError(
+                f"the guarantee states no loss per step of '{relation}'",
+                needed="'add-remove' or 'replace', and a guarantee that was stated per step",
+                remedy="measure anew, or account for the release by hand",
+            )
+        return compose(costs)
+
+    def agrees(self, other: Guarantee) -> bool:
+        """Whether two guarantees state the same losses; one from before losses were per step states fewer."""
+        mine, others = self._losses(), other._losses()
+        if not all(charge.prices for charge in (*self.charges, *other.charges)):
+            mine, others = mine[:-1], others[:-1]
+        return mine == others
+
+    def _losses(self) -> tuple:
+        charges = [(c.query, c.margin, c.law, c.currency, c.amount, c.delta) for c in self.charges]
+        stated = (self.kind, self.unit, self.neighbours, self.currency, self.amount, self.delta)
+        return *stated, charges, [charge.prices for charge in self.charges]

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import islice
 
 from trueup.errors import PrivacyError, SpecError
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
+from trueup.model.changes import smallest_change
 from trueup.model.constraints import Constraints
-from trueup.model.guarantee import Charge, Guarantee
+from trueup.model.guarantee import Change, Charge, Guarantee
 from trueup.model.header import Measured
-from trueup.model.nested import canonical, chain
+from trueup.model.kept import Kept
+from trueup.model.nested import canonical
 from trueup.model.spec import Query, Spec
 from trueup.noise import JOINT_LAWS, law_named
 from trueup.noise.cost import Cost
 from trueup.privacy.accountant import Loss, compose
-from trueup.privacy.contribution import Contribution, Relation
+from trueup.privacy.contribution import RELATIONS, Contribution, Relation
 
 SHOWN_DELTA = Fraction(1, 10**10)
 """The delta at which a zCDP guarantee is also shown as (epsilon, delta)."""
+SHOWN = 20
+"""Counts that follow from invariants which a guarantee names one by one."""
 
 
 def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], Guarantee]:
@@ -49,8 +55,8 @@ def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], G
         from trueup.model.linear_system import refuse_contradiction
 
         refuse_contradiction(constraints)
-    relation = _relation(spec, constraints)
-    headers, charges, told = [], [], []
+    shared = {total: Kept.of(constraints, total=total) for total in (False, True)}
+    headers, charges, told, reaches = [], [], [], []
     for query in spec.queries:
         for level, budget in query.budgets.items():
             margin = canonical(cells, Margin(level, query.attributes))
@@ -59,15 +65,20 @@ def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], G
             if law_named(query.noise) in JOINT_LAWS:
                 from trueup.model.mechanism_on_lattice import plan_on_lattice
 
-                law, cost, sentences = plan_on_lattice(query, margin, budget, reach, relation, constraints)
+                law, sentences = plan_on_lattice(spec, query, margin, budget, reach, constraints)
                 told += sentences
             else:
                 law = _law(query, budget, reach, spec.privacy.neighbours, cells.size(margin))
-                cost = law.cost(reach.sensitivity(relation, cells=cells.size(margin)))
             headers.append(Measured(query.name, margin, law))
-            charges.append(Charge(query.name, str(margin), law.name, cost.currency, cost.amount, cost.delta))
-    headers += [Measured.enumerated(cells, margin) for margin in constraints.invariants]
-    return tuple(headers), _guarantee(spec, relation, constraints, tuple(charges), tuple(told))
+            charges.append(_charge(spec.privacy.neighbours, headers[-1], reach, shared))
+            reaches.append(reach)
+    measured = tuple(headers)
+    invariants = (Measured.enumerated(cells, margin) for margin in constraints.invariants)
+    change = None
+    if all(reach.exact for reach in reaches):
+        change = smallest_change(constraints, spec.privacy.neighbours, [(h.margin, h.law) for h in measured])
+    told += known(shared[False], measured) if constraints.invariants else ()
+    return (*measured, *invariants), _guarantee(spec, constraints, tuple(charges), change, tuple(told))
 
 
 def contribution(spec: Spec, query: Query) -> Contribution:
@@ -90,11 +101,22 @@ def contribution(spec: Spec, query: Query) -> Contribution:
     )
 
 
-def _relation(spec: Spec, constraints: Constraints) -> Relation:
-    """Neighbours under invariants differ by a move; under crossing invariants, by a swap."""
-    if not constraints.invariants:
-        return spec.privacy.neighbours
-    return "move" if chain(constraints.cells, constraints.invariants) else "swap"
+def _charge(relation: Relation, header: Measured, reach: Contribution, shared: Mapping[bool, Kept]) -> Charge:
+    """Price one step of each relation; where compared databases share a count it does not move."""
+    prices: dict[Relation, Cost] = {}
+    for at in RELATIONS:
+        kept = shared[at == "replace" and reach.exact]
+        prices[at] = header.law.cost(reach.sensitivity(at, cells=kept.fixed(header.margin).free))
+    own = prices[relation]
+    return Charge(
+        header.query,
+        str(header.margin),
+        header.law.name,
+        own.currency,
+        own.amount,
+        own.delta,
+        tuple(prices.items()),
+    )
 
 
 def _refuse_fixed(query: Query, margin: Margin, constraints: Constraints) -> None:
@@ -129,56 +151,83 @@ def _law(query: Query, budget: Fraction, reach: Contribution, neighbours: Relati
 
 def _guarantee(
     spec: Spec,
-    relation: Relation,
     constraints: Constraints,
     charges: tuple[Charge, ...],
+    change: Change | None,
     told: tuple[str, ...],
 ) -> Guarantee:
-    kind = "invariant" if constraints.invariants else "dp"
-    loss = compose((Cost(c.currency, c.amount, c.delta) for c in charges), kind)
-    currency = "rho" if loss.rho else "epsilon"
+    loss = compose(Cost(c.currency, c.amount, c.delta) for c in charges)
     amount = loss.zcdp if loss.rho else loss.epsilon
+    invariant = bool(constraints.invariants)
+    sentences = (
+        *_step(spec, loss, not invariant and change is not None and change.attains(amount)),
+        *(_shared(spec, constraints, change, loss) if invariant else ()),
+        *_conditions(spec, constraints),
+        *told,
+    )
     return Guarantee(
-        kind,
+        "invariant" if invariant else "dp",
         spec.privacy.unit,
-        relation,
-        currency,
+        spec.privacy.neighbours,
+        "rho" if loss.rho else "epsilon",
         amount,
         loss.delta,
         charges,
-        (*_protects(spec, relation, loss), *_conditions(spec, constraints), *told),
+        sentences,
+        change if invariant else None,
     )
 
 
 _DIFFER = {
-    "add-remove": "one {unit} is in one of them and not in the other",
+    "add-remove": "one {unit} is in one of two databases and not in the other",
     "replace": "the data of one {unit} are replaced by any others",
-    "move": "one {unit} is counted in another cell, with every published invariant unchanged",
-    "swap": "two {unit}s trade cells, with every published invariant unchanged",
 }
 
 
-def _protects(spec: Spec, relation: Relation, loss: Loss) -> tuple[str, ...]:
+def _step(spec: Spec, loss: Loss, attained: bool) -> tuple[str, ...]:
     unit = spec.privacy.unit
-    differ = _DIFFER[relation].format(unit=unit)
-    cost = _zcdp(loss) if loss.rho else _pure(loss)
+    differ = _DIFFER[spec.privacy.neighbours].format(unit=unit)
+    further = "k^2 times as much" if loss.rho else "k times as much"
+    if loss.delta:
+        further = "k times that epsilon, with a delta of at most k e^((k-1) epsilon) times that delta"
     return (
-        f"The noisy counts satisfy {cost}, for one {unit}.",
-        f"Compared are databases in which {differ}.",
+        f"One step, in which {differ}, costs {'exactly' if attained else 'at most'} {_zcdp(loss) if loss.rho else _pure(loss)}.",
+        f"Databases k steps apart cost at most {further}; what several releases cost for one step adds up.",
         "Everything after the noise is post-processing and costs nothing more.",
     )
 
 
 def _pure(loss: Loss) -> str:
     delta = f" and delta = {float(loss.delta):.3g}" if loss.delta else ""
-    return f"differential privacy with epsilon = {loss.epsilon}{delta}"
+    return f"epsilon = {loss.epsilon}{delta} (differential privacy)"
 
 
 def _zcdp(loss: Loss) -> str:
     delta = loss.delta + SHOWN_DELTA
     return (
-        f"zero-concentrated differential privacy with rho = {loss.zcdp}, "
+        f"rho = {loss.zcdp} (zero-concentrated differential privacy), "
         f"hence epsilon = {float(loss.at_delta(delta)):.4g} at delta = {float(delta):.3g}"
+    )
+
+
+def _shared(spec: Spec, constraints: Constraints, change: Change | None, loss: Loss) -> tuple[str, ...]:
+    """What the comparison of databases with the same invariants means."""
+    zeros = " and structural zeros" if constraints.zeros else ""
+    if change is not None:
+        smallest = change.sentence(
+            spec.privacy.unit, f"the invariants{zeros}", "rho" if loss.rho else "epsilon"
+        )
+    else:
+        smallest = (
+            f"How large the smallest change is that the invariants{zeros} allow is not known here: "
+            "what is stated is the cost of a step."
+        )
+    rules = constraints.bounds or constraints.linear
+    return (
+        "Compared are only databases that share every count published exactly; a step is priced whether or not it "
+        "alone leaves them as they are.",
+        smallest,
+        *(("Declared bounds and linear rules are not taken into account there.",) if rules else ()),
     )
 
 
@@ -196,3 +245,17 @@ def _conditions(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
         for margin in constraints.invariants
     )
     return (*bounds, *fixed)
+
+
+def known(kept: Kept, measured: Sequence[Measured]) -> tuple[str, ...]:
+    """Name the measured counts that follow from the invariants."""
+    sentences = []
+    for margin in dict.fromkeys(h.margin for h in measured):
+        fixed = kept.fixed(margin)
+        if names := list(islice(fixed.labels(), SHOWN)):
+            more = f" and {fixed.count - len(names)} more" if fixed.count > len(names) else ""
+            sentences.append(
+                f"The invariants determine these counts of '{margin}', published exactly and not protected: "
+                f"{'; '.join(names)}{more}."
+            )
+    return tuple(sentences)

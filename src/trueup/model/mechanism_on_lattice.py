@@ -8,55 +8,36 @@ from typing import Any, NamedTuple
 from trueup.errors import SpecError
 from trueup.kernel.lattice.moves import smallest_moves
 from trueup.kernel.lattice.structure import Lattice
-from trueup.model.cells import Cells, Margin
+from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.invariants import invariants_over
-from trueup.model.spec import Query
+from trueup.model.nested import chain
+from trueup.model.spec import Query, Spec
 from trueup.noise import law_named
-from trueup.noise.cost import Cost, Sensitivity
-from trueup.privacy.contribution import Contribution, Relation
-
-SHOWN = 20
-"""Pinned counts that a guarantee names one by one."""
+from trueup.noise.cost import Sensitivity
+from trueup.privacy.contribution import Contribution
 
 
 class LatticePlan(NamedTuple):
-    """A law bound to the lattice of one measured margin, what it costs, and what to tell.
-
-    Attributes
-    ----------
-    law
-        The bound law.
-    cost
-        Loss of one smallest change that keeps the invariants.
-    sentences
-        Conditions for the guarantee: the change, the sampler, what is pinned.
-    """
+    """A law bound to the lattice of one measured margin, and what to tell about it."""
 
     law: Any
-    cost: Cost
     sentences: tuple[str, ...]
 
 
 def plan_on_lattice(
-    query: Query,
-    margin: Margin,
-    budget: Fraction,
-    reach: Contribution,
-    relation: Relation,
-    constraints: Constraints,
+    spec: Spec, query: Query, margin: Margin, budget: Fraction, reach: Contribution, constraints: Constraints
 ) -> LatticePlan:
     """Bind a lattice law to the invariants that are sums of the groups of `margin`.
 
-    The budget is the loss of one smallest change, or of one step of the spec's neighbour relation where that moves
-    the counts further: epsilon is half of it where one sum is fixed (a move touches two counts), a quarter
-    where both margins of a table are (a swap touches four).
+    The budget is the loss of one step of the spec's neighbour relation: epsilon is the budget itself under `add-remove`, half
+    of it under `replace`. Groups that hold structural zeros alone get no noise.
 
     Raises
     ------
     SpecError
         No invariant is a sum of the measured groups; a unit does not count exactly once; a budget in the
-        wrong currency; or no exact sampler is fast enough.
+        wrong currency; no exact sampler is fast enough; or the spec's format is 1, in which budgets meant another loss.
     PrivacyError
         The invariants determine every count.
     """
@@ -74,37 +55,57 @@ def plan_on_lattice(
             needed="counts that partition the units of privacy",
             remedy="use 'discrete-laplace' and leave the invariants to reconciliation",
         )
-    lattice = Lattice.of(cells.size(margin), held)
-    moves = smallest_moves(lattice)
-    step = reach.sensitivity(relation, cells=lattice.n)
-    unit = Sensitivity(max(step.l1, Fraction(moves.l1)), max(step.l2_squared, Fraction(moves.l2_squared)))
-    bound = law.for_budget(budget, unit).on(lattice, **query.options)
-    cost = bound.cost(unit)
-    if cost.currency != query.currency:
+    step = reach.sensitivity(spec.privacy.neighbours, cells=cells.size(margin))
+    if spec.format == 1:
+        _refuse_format_1(query, margin, budget, step, Lattice.of(cells.size(margin), held), constraints)
+    lattice = Lattice.of(cells.size(margin), held, constraints.zero_groups(margin))
+    bound = law.for_budget(budget, step).on(lattice, **query.options)
+    if (currency := bound.cost(step).currency) != query.currency:
         raise SpecError(
-            f"query '{query.name}' gives a budget in {query.currency}, but '{query.noise}' is priced in {cost.currency}",
-            remedy=f"write `{cost.currency} = ...`, or choose another noise",
+            f"query '{query.name}' gives a budget in {query.currency}, but '{query.noise}' is priced in {currency}",
+            remedy=f"write `{currency} = ...`, or choose another noise",
         )
-    return LatticePlan(
-        bound, cost, (*_sentences(query, margin, unit, bound), *_pinned(cells, margin, lattice))
+    return LatticePlan(bound, _sentences(query, margin, bound))
+
+
+def _refuse_format_1(
+    query: Query,
+    margin: Margin,
+    budget: Fraction,
+    step: Sensitivity,
+    lattice: Lattice,
+    constraints: Constraints,
+) -> None:
+    """Refuse a budget that was meant for one smallest change, and say which one has the same law today.
+
+    In format 1 one unit of the budget was a move where invariants are nested and a swap of two units where they cross, or
+    the vectors that generate the lattice if they are longer.
+    """
+    factor = 2 if chain(constraints.cells, constraints.invariants) else 4
+    moves = smallest_moves(lattice)
+    old = Sensitivity(
+        max(Fraction(min(factor, lattice.n)), Fraction(moves.l1)),
+        max(Fraction(min(factor, lattice.n)), Fraction(moves.l2_squared)),
+    )
+    law = law_named(query.noise)
+    today = _short_below(law.for_budget(budget, old).cost(step).amount)
+    raise SpecError(
+        f"the spec has format = 1, where the budget of noise '{query.noise}' was the loss of a smallest change; it is "
+        "now the loss of one step of the neighbour relation, so that losses add up",
+        needed="format = 2",
+        remedy=f"for the same noise write `format = 2`, and in query '{query.name}' "
+        f'`{query.currency} = {{ "{margin.level}" = "{today}" }}` in place of "{budget}"',
     )
 
 
-def _sentences(query: Query, margin: Margin, unit: Sensitivity, bound: Any) -> tuple[str, ...]:
+def _short_below(amount: Fraction) -> Fraction:
+    """The amount itself, or a decimal just below it where it is the bound of a square root: no less noise."""
+    return amount if amount.denominator < 10**12 else Fraction(int(amount * 10**9), 10**9)
+
+
+def _sentences(query: Query, margin: Margin, bound: Any) -> tuple[str, ...]:
     parameter = ", ".join(f"{name} = {value}" for name, value in bound.parameters().items())
     return (
-        f"The noise of '{query.name}' at '{margin}' changes no invariant ({parameter}). Its cost is that of one smallest "
-        f"change that keeps them, which moves the counts by at most {unit.l1} in all; databases further apart are "
-        "joined by several such changes, each at that cost.",
+        f"The noise of '{query.name}' at '{margin}' changes no invariant ({parameter}).",
         *(f"Drawn: {line}." for line in bound.bound.explain()),
-    )
-
-
-def _pinned(cells: Cells, margin: Margin, lattice: Lattice) -> tuple[str, ...]:
-    if not len(lattice.pinned):
-        return ()
-    names = [cells.margin_label(margin, int(group)) for group in lattice.pinned[:SHOWN]]
-    more = f" and {len(lattice.pinned) - SHOWN} more" if len(lattice.pinned) > SHOWN else ""
-    return (
-        f"The invariants determine these counts, published exactly and not protected: {'; '.join(names)}{more}.",
     )

@@ -23,7 +23,7 @@ from trueup.noise.rational import rational
 
 _VALUE_COLUMNS = ("count", "exact", "group", "noisy", "standard_error")
 _SPELT_OUT = 12  # groups of a recode that a message writes down
-FORMAT = 1
+FORMAT = 2
 """Version of the spec's format; grows when an old spec would be read differently."""
 
 
@@ -321,7 +321,9 @@ class Spec(Part):
     Fraction(1, 2)
     """
 
-    format: Literal[1] = Field(description="version of this format")
+    format: Literal[1, 2] = Field(
+        description="version of this format; in 1, budgets of lattice noise meant another loss, and are refused"
+    )
     title: str
     table: Table
     privacy: Privacy

@@ -163,6 +163,26 @@ class Tree:
             places = self.parents[places]
         return places - self.level_ptr[coarse]
 
+    @cached_property
+    def alone(self) -> tuple[NDArray[np.int8], ...]:
+        """For every place of each level, the highest level at which the place above it holds no other of its level.
+
+        Examples
+        --------
+        >>> tree = Tree.from_columns(["all", "state", "county"], [{}, {"state": list("aab")}, {"county": list("121")}])
+        >>> [tops.tolist() for tops in tree.alone]
+        [[0], [1, 1], [2, 2, 1]]
+        """
+        return tuple(self._alone(level) for level in range(len(self.levels)))
+
+    def _alone(self, level: int) -> NDArray[np.int8]:
+        tops = np.full(self.sizes[level], level, np.int8)
+        for above in range(level - 1, -1, -1):
+            holder = self.ancestors(level, above)
+            single = np.bincount(holder, minlength=self.sizes[above])[holder] == 1
+            tops[single & (tops == above + 1)] = above
+        return tops
+
     def leaf_ptr(self, level: int) -> NDArray[np.int64]:
         """`(size + 1,)`: place `i` of the level holds the leaves `leaf_ptr[i]:leaf_ptr[i + 1]`."""
         return self.starts(level, len(self.levels) - 1)

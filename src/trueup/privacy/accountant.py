@@ -10,7 +10,7 @@ With a delta the same holds outside an event of probability delta (section 8 the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal, get_args
 
@@ -66,6 +66,14 @@ class Loss:
             self.converted + other.converted,
             self.delta + other.delta,
         )
+
+    def __sub__(self, other: Loss) -> Loss:
+        """Take back a loss that was part of this one."""
+        parts = ("epsilon", "rho", "converted", "delta")
+        left = {name: getattr(self, name) - getattr(other, name) for name in parts}
+        if self.kind != other.kind or min(left.values()) < 0:
+            raise PrivacyError("a loss is taken back that was no part of the sum", remedy="report this")
+        return replace(self, **left)
 
     @property
     def zcdp(self) -> Fraction:

@@ -9,28 +9,25 @@ relation      the two databases differ by                         counts that ch
 ============  ==================================================  ====================
 `add-remove`  a unit that only one of them holds                  `cells`
 `replace`     a unit that is another one                          `2 cells`
-`move`        a unit that sits elsewhere; invariants are kept     `2 cells`
-`swap`        two units with places exchanged; invariants kept    `4 cells`
 ============  ==================================================  ====================
 
-In each of these a count loses at most one unit's contribution and gains at most one, both between
-zero and `each`, so it changes by `each` at most. Hence `replace` at most doubles both the L1 and
-the squared L2 distance of `add-remove`; composing an addition and a removal would quadruple the
-latter.
+In both a count loses at most one unit's contribution and gains at most one, both between zero and `each`, so it
+changes by `each` at most. Hence `replace` at most doubles both the L1 and the squared L2 distance of `add-remove`;
+composing an addition and a removal would quadruple the latter.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from fractions import Fraction
 from typing import Literal
 
-from trueup.errors import PrivacyError, SpecError
+from trueup.errors import SpecError
 from trueup.noise.cost import Sensitivity
 
-Relation = Literal["add-remove", "replace", "move", "swap"]
-_FACTORS: dict[str, int] = {"add-remove": 1, "replace": 2, "move": 2, "swap": 4}
+Relation = Literal["add-remove", "replace"]
+RELATIONS: tuple[Relation, ...] = ("add-remove", "replace")
+_FACTORS: dict[str, int] = {"add-remove": 1, "replace": 2}
 
 
 @dataclass(frozen=True)
@@ -63,8 +60,8 @@ class Contribution:
     exact: bool = False
 
     def __post_init__(self) -> None:
-        _positive(self.cells, "the number of counts a unit can touch")
-        _positive(self.each, "the amount a unit can add to a count")
+        _whole(self.cells, "the number of counts a unit can touch")
+        _whole(self.each, "the amount a unit can add to a count")
         if self.exact and (self.cells, self.each) != (1, 1):
             raise SpecError("a partition is stated with bounds", needed="one count, changed by one")
 
@@ -73,7 +70,7 @@ class Contribution:
         """Derive the bound where the cells partition the units: one count, by one."""
         return cls(1, 1, exact=True)
 
-    def sensitivity(self, relation: Relation, *, cells: int, fixed: bool = False) -> Sensitivity:
+    def sensitivity(self, relation: Relation, *, cells: int) -> Sensitivity:
         """Bound the distance between neighbours in a query of `cells` counts.
 
         Parameters
@@ -81,17 +78,12 @@ class Contribution:
         relation
             Which databases are neighbours.
         cells
-            How many counts the query has.
-        fixed
-            Whether neighbours agree on the whole query by definition, as those that share exact
-            state totals agree on the nation's.
+            How many counts of the query neighbours need not share; where they share all, nothing moves.
 
         Raises
         ------
         SpecError
-            If the relation is unknown or `cells` is no whole number above zero.
-        PrivacyError
-            If a fixed query meets `add-remove`: no two neighbours would share it.
+            If the relation is unknown or `cells` is no whole number, zero or more.
 
         Examples
         --------
@@ -102,41 +94,9 @@ class Contribution:
         Sensitivity(l1=Fraction(0, 1), l2_squared=Fraction(0, 1))
         """
         factor = _factor(relation)
-        _positive(cells, "the number of counts of a query")
-        if fixed and relation == "add-remove":
-            raise PrivacyError(
-                "a query is held exact under the neighbour relation 'add-remove', and no neighbours share it",
-                needed="a relation that keeps the invariant: 'move' or 'swap'",
-            )
-        shared = fixed or (self.exact and cells == 1 and relation != "add-remove")
+        _whole(cells, "the number of counts of a query", 0)
+        shared = self.exact and cells == 1 and relation == "replace"
         return Sensitivity.of(cells=0 if shared else min(factor * self.cells, cells), each=self.each)
-
-
-def relation_within(neighbours: Relation, *, invariants: bool) -> Relation:
-    """Return the relation a guarantee is stated for once some counts are published exactly.
-
-    Databases that share the invariants are compared by single moves: adding, removing or
-    replacing a unit would change an invariant for some pair of them.
-
-    Examples
-    --------
-    >>> relation_within("add-remove", invariants=True)
-    'move'
-    """
-    _factor(neighbours)
-    return "move" if invariants and neighbours in ("add-remove", "replace") else neighbours
-
-
-def compose_moves(sensitivity: Sensitivity, moves: int) -> Sensitivity:
-    """Bound the distance between databases that are `moves` neighbours apart (group privacy).
-
-    Examples
-    --------
-    >>> compose_moves(Sensitivity.of(cells=2, each=1), moves=2).l1
-    Fraction(4, 1)
-    """
-    _positive(moves, "the number of moves")
-    return Sensitivity(sensitivity.l1 * moves, sensitivity.l2_squared * Fraction(moves) ** 2)
 
 
 def _factor(relation: object) -> int:
@@ -153,10 +113,9 @@ def _factor(relation: object) -> int:
     )
 
 
-def _positive(value: object, what: str) -> None:
+def _whole(value: object, what: str, least: int = 1) -> None:
+    needed = "a whole number above zero" if least else "a whole number, zero or more"
     if not isinstance(value, int) or isinstance(value, bool):
-        raise SpecError(f"{what} is of type {type(value).__name__}", needed="a whole number above zero")
-    if value < 1:
-        raise SpecError(
-            f"{what} is {'zero' if value == 0 else 'negative'}", needed="a whole number above zero"
-        )
+        raise SpecError(f"{what} is of type {type(value).__name__}", needed=needed)
+    if value < least:
+        raise SpecError(f"{what} is {'zero' if value == 0 else 'negative'}", needed=needed)

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 
 from trueup.errors import BundleError
 from trueup.model.cells import Margin, conditions
-from trueup.model.guarantee import Charge, Guarantee
+from trueup.model.guarantee import Change, Charge, Guarantee
 from trueup.model.header import Measured
 from trueup.model.spec import Spec, parse_spec
 from trueup.noise import law_named
+from trueup.noise.cost import Cost
 from trueup.noise.laws.exact import Exact
 
 FORMAT = 1
@@ -154,12 +155,26 @@ def guarantee_out(guarantee: Guarantee) -> dict[str, Any]:
 
 def guarantee_in(entry: Mapping[str, Any]) -> Guarantee:
     """Read a guarantee from JSON."""
-    charges = (
-        Charge(**{**c, "amount": Fraction(c["amount"]), "delta": Fraction(c["delta"])})
-        for c in entry["charges"]
-    )
     exact = {name: Fraction(entry[name]) for name in ("amount", "delta")}
-    return Guarantee(**{**entry, **exact, "charges": tuple(charges), "sentences": tuple(entry["sentences"])})
+    change = entry.get("change")
+    return Guarantee(
+        **{
+            **entry,
+            **exact,
+            "charges": tuple(_charge_in(charge) for charge in entry["charges"]),
+            "sentences": tuple(entry["sentences"]),
+            "change": change and Change(**_amounts(change)),
+        }
+    )
+
+
+def _charge_in(entry: Mapping[str, Any]) -> Charge:
+    prices = tuple((relation, Cost(**_amounts(cost))) for relation, cost in entry.get("prices", ()))
+    return Charge(**{**_amounts(entry), "prices": prices})
+
+
+def _amounts(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {**entry, **{name: Fraction(entry[name]) for name in ("amount", "delta")}}
 
 
 def _read(folder: Path, name: str) -> str:

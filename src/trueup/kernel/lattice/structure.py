@@ -9,7 +9,7 @@ table with fixed margins, or left general.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -102,8 +102,10 @@ class Lattice:
     pinned: Cells
 
     @classmethod
-    def of(cls, n: int, invariants: Any) -> Lattice:
+    def of(cls, n: int, invariants: Any, zeros: NDArray[np.bool_] | None = None) -> Lattice:
         """Split the lattice of `(m, n)` integer invariants, dense or sparse, into its pieces.
+
+        Cells that `zeros` marks, `(n,)`, never vary: structural zeros.
 
         Raises
         ------
@@ -113,7 +115,11 @@ class Lattice:
             The invariants determine every cell: nothing is left to protect.
         """
         rows = _rows(n, invariants)
-        lattice = _assemble(n, [piece for part in _components(n, rows) for piece in _recognise(*part)])
+        free = np.arange(n) if zeros is None else np.flatnonzero(~zeros)
+        rows = rows[:, free]
+        parts = _components(len(free), _partition(rows[np.diff(rows.indptr) > 0]))
+        pieces = [piece for part in parts for piece in _recognise(*part)]
+        lattice = _assemble(n, [replace(piece, cells=free[piece.cells]) for piece in pieces])
         if len(lattice.pinned) == n:
             raise PrivacyError(
                 "the invariants determine every cell",
@@ -141,7 +147,7 @@ def _rows(n: int, invariants: Any) -> Any:
     if np.any(np.diff(rows.indptr) == 0):
         empty = int(np.flatnonzero(np.diff(rows.indptr) == 0)[0])
         raise SpecError(f"invariant {empty} is over an empty set of cells", remedy="drop it")
-    return _partition(rows)
+    return rows
 
 
 def _partition(rows: Any) -> Any:

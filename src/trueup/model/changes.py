@@ -1,0 +1,224 @@
+"""The smallest change of the cell that is hardest to change, under invariants and structural zeros, and its loss.
+
+`Kept` says which sums a change must leave at every place of which level. For each cell that is not fixed the smallest
+change is a vector of least L1 norm that leaves the sums and moves the cell; the hardest cell is one whose smallest change
+is largest. There are three kinds of cells:
+
+1. In no sum: one unit enters or leaves it, norm 1.
+2. With a twin, a cell in the same sums: one unit leaves the one for the other, norm 2 (`_twins`).
+3. Others: by search on few places (`model.search`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import lcm
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.guarantee import Change
+from trueup.model.kept import Kept
+from trueup.noise.cost import Cost, Sensitivity
+from trueup.privacy.accountant import Loss, compose
+from trueup.privacy.contribution import Relation
+
+STEPS = 200_000
+"""Partial changes that the search may visit by default: a few seconds."""
+PAIRS = 5000
+"""Kinds of twins up to which every pair is compared."""
+
+
+def smallest_change(
+    constraints: Constraints,
+    relation: Relation,
+    measured: Sequence[tuple[Margin, Any]] = (),
+    *,
+    steps: int = STEPS,
+) -> Change | None:
+    """Return the smallest change of the cell that is hardest to change, and its loss.
+
+    Every unit must count in exactly one cell.
+
+    Parameters
+    ----------
+    constraints
+        The invariants and structural zeros that compared databases share.
+    relation
+        The neighbour relation in whose steps the change is counted. Under `replace` the number of units is shared.
+    measured
+        What is measured, under which laws; without it the loss is zero.
+    steps
+        How long the search may take.
+
+    Returns
+    -------
+    None if every cell is fixed, or the change is not found within the steps.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Attribute, Cells
+    >>> from trueup.model.tree import Tree
+    >>> ab = tuple(Attribute(name, ("1", "2", "3")) for name in "ab")
+    >>> margins = tuple(Margin("all", (a.name,)) for a in ab)
+    >>> constraints = Constraints(Cells(Tree.from_columns(["all"], [{}]), ab), (), invariants=margins)
+    >>> smallest_change(constraints, "replace").steps
+    2
+    """
+    return Changes(Kept.of(constraints, total=relation == "replace"), relation, tuple(measured)).hardest(
+        steps
+    )
+
+
+class Query(NamedTuple):
+    """One measured margin: its level, the group of each free combination, how many counts are free, its law."""
+
+    level: int
+    group: NDArray[np.int64]
+    free: int
+    law: Any
+
+    def cost(self, l1: int, l2_squared: int) -> Cost:
+        """Loss of a change that moves the margin so far."""
+        return self.law.cost(Sensitivity(Fraction(l1), Fraction(l2_squared)))
+
+
+class Found(NamedTuple):
+    """The smallest changes of some cells, of one L1 norm: how many units leave one cell for another, the largest loss.
+
+    `attained` says whether one of them has that loss, else it is a bound; `smallest` whether the norm is the least,
+    else that is one.
+    """
+
+    norm: int
+    moved: int
+    loss: Loss
+    attained: bool = True
+    smallest: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """The changes between databases that share `kept`, counted in steps of `relation`."""
+
+    kept: Kept
+    relation: Relation
+    measured: tuple[tuple[Margin, Any], ...]
+
+    @cached_property
+    def queries(self) -> tuple[Query, ...]:
+        """What is measured, as the search sees it."""
+        kept = self.kept
+        free = {margin: kept.fixed(margin).free for margin, _ in self.measured}
+        return tuple(Query(kept.level(m), kept.groups(m), free[m], law) for m, law in self.measured)
+
+    @cached_property
+    def currencies(self) -> set[str]:
+        """The currencies in which the laws are priced."""
+        return {q.cost(1, 1).currency for q in self.queries}
+
+    def size(self, loss: Loss) -> Fraction:
+        """A loss as one number: in rho as soon as one of the laws is priced so."""
+        return loss.zcdp if "rho" in self.currencies else loss.epsilon
+
+    def steps(self, norm: int) -> int:
+        """How many steps of the relation a change of that L1 norm takes."""
+        return norm if self.relation == "add-remove" else norm // 2
+
+    def bound(self, norm: int) -> Loss:
+        """Bound the loss of a change of that norm by that of its steps, one after another: norms add."""
+        k, reach = self.steps(norm), 1 if self.relation == "add-remove" else 2
+        touched = ((q, min(reach, q.free)) for q in self.queries)
+        return compose(q.cost(k * moved, k * k * moved) for q, moved in touched)
+
+    def hardest(self, steps: int) -> Change | None:
+        """Return the smallest change of the hardest cell; see `smallest_change`."""
+        from trueup.kernel.lattice.smallest import Exhausted
+        from trueup.model.search import searched
+
+        if not self.kept.complete:
+            return None
+        try:
+            found = [*self._entering(), *self._twins(), *searched(self, steps)]
+        except Exhausted:
+            return None
+        if not found:
+            return None
+        norm = max(f.norm for f in found)
+        hardest = max((f for f in found if f.norm == norm), key=lambda f: (self.size(f.loss), f.attained))
+        amount, delta = max(self.size(f.loss) for f in found), max(f.loss.delta for f in found)
+        attained = (
+            hardest.attained and self.size(hardest.loss) == amount and not delta and len(self.currencies) < 2
+        )
+        return Change(
+            hardest.moved, norm, self.steps(norm), amount, delta, all(f.smallest for f in found), attained
+        )
+
+    def _entering(self) -> list[Found]:
+        """A cell in no sum changes alone, by one unit that enters or leaves."""
+        if not (self.kept.depth < 0).any():
+            return []
+        return [Found(1, 0, compose(q.cost(1, 1) for q in self.queries))]
+
+    def _twins(self) -> list[Found]:
+        """One unit leaves a cell for another in the same sums.
+
+        Twins are two combinations of one class, or two places of the last level that share all places down to the class's
+        depth d, the lowest level at which it is in a sum. Which levels tell two places apart does not depend on
+        combinations, and wherever a level s below d has more places than level d, some place of level d holds two of
+        level s, hence of every level below s. So the first such s serves all queries at levels s and below at once, and
+        what is left is to choose two combinations for the queries above s.
+        """
+        sizes, classes = self.kept.tree.sizes, self.kept.classes
+        every = compose(q.cost(2, 2) for q in self.queries if q.free > 1)
+        found: list[Found] = []
+        for label in np.unique(classes[self.kept.depth >= 0]):
+            members = np.flatnonzero(classes == label)
+            depth = int(self.kept.depth[members[0]])
+            split = next((s for s in range(depth + 1, len(sizes)) if sizes[s] > sizes[depth]), len(sizes))
+            if split == len(sizes) and len(members) < 2:
+                continue
+            found.append(self._apart(members, split))
+            if found[-1].attained and found[-1].loss == every:
+                break
+        return found and [max(found, key=lambda f: (self.size(f.loss), f.attained))]
+
+    def _apart(self, members: NDArray[np.intp], split: int) -> Found:
+        """Choose two combinations, told apart by the queries above level `split` that cost most together."""
+        far = [q for q in self.queries if q.level >= split]
+        near = [q for q in self.queries if q.level < split and np.ptp(q.group[members])]
+        if not near:
+            return Found(2, 1, compose(q.cost(2, 2) for q in far))
+        kinds = np.unique(np.array([q.group[members] for q in near]), axis=1)
+        apart, sure = _farthest(kinds, _whole([self.size(compose([q.cost(2, 2)])) for q in near]))
+        told = [q for q, differs in zip(near, apart) if differs or not sure]
+        return Found(2, 1, compose(q.cost(2, 2) for q in (*far, *told)), sure)
+
+
+def _whole(losses: list[Fraction]) -> NDArray:
+    """Whole numbers in the ratio of losses, so that sums of them compare exactly."""
+    scale = lcm(*(loss.denominator for loss in losses))
+    whole = [int(loss * scale) for loss in losses]
+    return np.array(whole, dtype=np.int64 if sum(whole) < 2**62 else object)
+
+
+def _farthest(kinds: NDArray, weight: NDArray) -> tuple[NDArray[np.bool_], bool]:
+    """Tell which queries the two columns of `kinds` `(queries, kinds)` differ in whose differences weigh most.
+
+    With too many kinds to compare every pair, a pair that differs in all of them is looked for; else it is not sure.
+    """
+    best, most = np.zeros(len(kinds), bool), -1
+    for kind in kinds.T[:PAIRS]:
+        differs = kinds != kind[:, None]
+        total = weight @ differs
+        if len(total) and total.max() > most:
+            best, most = differs[:, int(np.argmax(total))], total.max()
+        if best.all():
+            return best, True
+    return best, kinds.shape[1] <= PAIRS
