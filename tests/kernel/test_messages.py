@@ -150,7 +150,7 @@ def test_the_bound_on_dropped_mass_holds():
 
 
 def test_fast_convolutions_agree_with_direct_ones(rng):
-    from trueup.kernel.messages.solve import solve as messages
+    import trueup.kernel.messages.solve as messages
 
     law = law_named("discrete-laplace")("1/50")
     noisy = rng.integers(0, 400, 40)

@@ -127,7 +127,7 @@ def test_exact_draws_nothing():
 @pytest.mark.parametrize("module", ["interval", "inversion", "geometric", "gaussian_table", "gaussian_wide"])
 def test_no_float_in_the_samplers(module):
     """Their source has no floating-point number, type or function; fractions and integers only."""
-    source = Path(import_module(f"trueup.noise.{module}").__file__).read_text()
+    source = Path(import_module(f"trueup.noise.samplers.{module}").__file__).read_text()
     nodes = list(ast.walk(ast.parse(source)))
     constants = [node.value for node in nodes if isinstance(node, ast.Constant)]
     names = {

@@ -39,7 +39,10 @@ class Drivers:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{Path(__file__).parents[2]}{os.pathsep}{Path(__file__).parents[2] / 'src'}",
+            },
         )
 
     def run(self, **order) -> int:
@@ -145,7 +148,7 @@ def forget(drivers: Drivers) -> None:
     [
         "trueup.releasing.start:RunFolder.write_plan",  # nothing begun
         "trueup.releasing.tasks:draw",  # reserved, nothing drawn
-        "trueup.io.bundle:write_manifest",  # half staged
+        "trueup.releasing.publish:write_manifest",  # half staged
         "trueup.ledger.ledger:Reservation._record",  # staged whole, not committed
         "trueup.ledger.publish:publish",  # committed, not in place
         "trueup.releasing.by_parts:shutil.rmtree",  # in place, the run folder not gone

@@ -108,7 +108,7 @@ def test_drivers_killed_on_a_standalone_cluster_go_on(tmp_path, task):
             input=json.dumps(order),
             text=True,
             cwd=HOME,
-            env={**os.environ, "PYTHONPATH": str(HOME)},
+            env={**os.environ, "PYTHONPATH": f"{HOME}{os.pathsep}{HOME / 'src'}"},
             stderr=subprocess.DEVNULL,
         )
         assert driver.returncode == -signal.SIGKILL
@@ -148,4 +148,8 @@ def test_a_worker_killed_on_a_standalone_cluster(tmp_path):
 def trueup_cli(*options: str) -> None:
     """Go on with a run by the command, as a user does."""
     command = [sys.executable, "-m", "trueup.cli", "release", "--engine", "spark", "--analyst", "ana"]
-    subprocess.run([*command, *options], check=True, env={**os.environ, "PYTHONPATH": str(HOME)})
+    subprocess.run(
+        [*command, *options],
+        check=True,
+        env={**os.environ, "PYTHONPATH": f"{HOME}{os.pathsep}{HOME / 'src'}"},
+    )
