@@ -10,7 +10,7 @@ import pandas
 import pytest
 
 from tests.reference.lattice import law_of, p_value, points, table_margins
-from trueup import measure, reconcile, simulate
+from trueup import explain, measure, reconcile, simulate
 from trueup.errors import PrivacyError, SpecError
 from trueup.model.guarantee import Change
 from trueup.model.mechanism import plan_measurements
@@ -121,8 +121,20 @@ def test_the_chain_is_used_only_when_asked_for_and_costs_a_delta(rng):
     assert "NOT exact" in " ".join(guarantee.sentences)
     noisy = simulate(cells, np.array(PLACES["n"]), headers, guarantee, rng).values[0]
     assert pandas.Series(noisy).groupby(PLACES["c"]).sum().tolist() == PLACES.groupby("c")["n"].sum().tolist()
+    with pytest.raises(PrivacyError, match="markov-chain"):
+        measure(parse_spec(asked), PLACES)
+    with pytest.raises(PrivacyError, match="markov-chain"):
+        explain(parse_spec(asked), PLACES)
     with pytest.raises(SpecError, match="does not compose"):
         plan(asked.replace("lattice-laplace", "lattice-gaussian").replace("epsilon =", "rho ="), PLACES)
+
+
+@pytest.mark.parametrize("options", ["weights = [1]", "slowest = nan", "slowest = 'long'"])
+def test_options_that_would_change_the_price_or_mean_nothing_are_refused(options):
+    """Precisions of cells given in a spec once drew other noise than was priced."""
+    text = lattice_spec(TREE, "tract", "{ level = 'county' }")
+    with pytest.raises(SpecError, match="option"):
+        plan(text.replace("name = 'q'", f"name = 'q', options = {{ {options} }}"), PLACES)
 
 
 def test_pinned_counts_and_the_sampler_are_told():

@@ -12,6 +12,7 @@ from trueup.errors import DataError
 from trueup.files.whole import MAX_COUNT
 from trueup.io.microdata.tabulate import read_counts, refuse_overflow
 from trueup.measuring import entropy
+from trueup.measuring.rehearsal import refuse_approximate, rehearse
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells
 from trueup.model.constraints import refuse_violations, violations
@@ -68,6 +69,7 @@ def measure(spec: Spec, data: Any, geography: Any = None) -> Measurements:
     """
     cells = public_cells(spec, data, geography)
     headers, guarantee = plan_measurements(spec, cells)
+    rehearse(headers)
     return draw(cells, read_confidential(spec, cells, data), headers, guarantee)
 
 
@@ -88,7 +90,15 @@ def read_confidential(spec: Spec, cells: Cells, data: Any) -> NDArray[np.int64]:
 def draw(
     cells: Cells, counts: NDArray[np.int64], headers: Sequence[Measured], guarantee: Guarantee
 ) -> Measurements:
-    """Add fresh noise to the margins of `n` cell counts; the exact values for invariants."""
+    """Add fresh noise to the margins of `n` cell counts; the exact values for invariants.
+
+    Raises
+    ------
+    PrivacyError
+        Some law would be drawn approximately.
+    """
+    for header in headers:
+        refuse_approximate(header)
     return _noised(cells, counts, headers, guarantee, entropy.words, simulation=False)
 
 

@@ -59,7 +59,7 @@ def plan_on_lattice(
     if spec.format == 1:
         _refuse_format_1(query, margin, budget, step, Lattice.of(cells.size(margin), held), constraints)
     lattice = Lattice.of(cells.size(margin), held, constraints.zero_groups(margin))
-    bound = law.for_budget(budget, step).on(lattice, **query.options)
+    bound = law.for_budget(budget, step).as_asked(lattice, query.options)
     if (currency := bound.cost(step).currency) != query.currency:
         raise SpecError(
             f"query '{query.name}' gives a budget in {query.currency}, but '{query.noise}' is priced in {currency}",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from trueup.measuring.rehearsal import refuse_approximate
 from trueup.model.build import build_constraints
 from trueup.model.guarantee import Guarantee
 from trueup.model.mechanism import plan_measurements
@@ -102,6 +103,8 @@ def explain(
         build(method, {}) if method else HistogramTree() if by_blocks else choose(spec.reconcile, constraints)
     )
     headers, guarantee = plan_measurements(spec, cells)
+    for header in headers:
+        refuse_approximate(header)
     if not by_blocks:
         refuse_misfit(chosen, constraints, headers)
     errors = {} if by_blocks else chosen.errors(chosen.prepare(constraints, headers))

@@ -20,6 +20,7 @@ from trueup.ledger.account import Account
 from trueup.ledger.ledger import Reservation
 from trueup.measuring import draw, read_confidential
 from trueup.measuring.fingerprint import fingerprint
+from trueup.measuring.rehearsal import rehearse
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells
 from trueup.model.guarantee import Guarantee
@@ -243,6 +244,8 @@ def _ready(spec_path: str | Path, data: Any, geography: Any, run: Run) -> _Plan:
     with run.stage("choosing the method"):
         headers, guarantee = plan_measurements(spec, cells)
         method = _agreed_method(spec, cells, headers)
+    with run.stage("making the noise ready"):
+        rehearse(headers)
     return _Plan(spec_text, spec, cells, headers, guarantee, method)
 
 

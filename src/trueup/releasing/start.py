@@ -21,6 +21,7 @@ from trueup.io.bundle.manifest import guarantee_out, header_out
 from trueup.io.bundle.places import write_places
 from trueup.ledger.account import Account
 from trueup.measuring import entropy
+from trueup.measuring.rehearsal import rehearse
 from trueup.model.build import build_cells, build_constraints, no_limits
 from trueup.model.cells import Cells
 from trueup.model.header import Measured
@@ -106,6 +107,7 @@ def begin(
         return None
     refuse_occupied(out)
     plan = plan_of(spec, headers)
+    rehearse(headers)
     answers = max(sum(size for _, size in columns) for columns in plan.columns)
     cut = cut_tree(cells.tree, settings.places(plan.cells, answers), settings.workers)
     document = {

@@ -78,6 +78,7 @@ def log_mass(matrix, cells) -> float:
     masses, variances, kurtoses = (np.array(part) for part in zip(*cells))
     if not len(matrix):
         return float(masses.sum())
+    variances = np.maximum(variances, 1e-200)  # noise that vanishes is refused later, by its query's name
     gram = (matrix * variances) @ matrix.T
     leverages = variances * (matrix * np.linalg.solve(gram, matrix)).sum(axis=0)
     size = len(matrix) * math.log(2 * math.pi) + np.linalg.slogdet(gram)[1]

@@ -94,8 +94,7 @@ def _too_slow(piece: Piece, options: list[Choice], sampler: str, slowest: float)
     return SpecError(
         f"no exact sampler draws a piece of kind '{piece.kind}' with {shape} cells within {slowest:g} s: {costs}",
         needed="a smaller piece, more time, or another law",
-        remedy="use 'lattice-gaussian', or plain noise and keep the invariants by reconciliation; "
-        "or options = { sampler = 'markov-chain' }, approximate, with the delta that it costs",
+        remedy="use 'lattice-gaussian', or plain noise and keep the invariants by reconciliation",
     )
 
 

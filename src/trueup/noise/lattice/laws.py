@@ -12,6 +12,7 @@ one-cell laws, except that they sample jointly.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, isqrt
@@ -43,6 +44,24 @@ class OnLattice:
         copy.__dict__.update(self.__dict__)
         object.__setattr__(copy, "bound", choose(self, lattice, **options))
         return copy
+
+    def as_asked(self, lattice, options: Mapping[str, Any]) -> Self:
+        """Return this law bound to a lattice with the options of a spec.
+
+        Raises
+        ------
+        SpecError
+            An option is unknown (precisions of cells are none: the price of the noise would be another), or is of the wrong
+            type, besides what `choose` refuses.
+        """
+        if unknown := [name for name in options if name not in ("sampler", "slowest")]:
+            raise SpecError(
+                f"law '{self.name}' is given the option '{unknown[0]}'", needed="one of sampler, slowest"
+            )
+        slowest = options.get("slowest", 0)
+        if not isinstance(slowest, int | float) or isinstance(slowest, bool) or not slowest >= 0:
+            raise SpecError("the option 'slowest' is no number of seconds", needed="a number such as 300")
+        return self.on(lattice, **options)
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """Return the loss of the exact law, with the delta of the sampler if that is approximate.

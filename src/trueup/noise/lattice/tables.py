@@ -116,8 +116,9 @@ class HalfNorm:
         work = bits + 64
         x = exp_neg(2 * self.epsilon, work)
         up, beyond = self._walk(Interval.exact(1, work), lambda k: (self.n + k, k + 1), x, 1)
-        inverse = Interval.exact(1, work) / x
-        down, before = self._walk(Interval.exact(1, work), lambda k: (k, self.n + k - 1), inverse, -1)
+        down, before = [Interval.exact(1, work)], 0
+        if self.mode:  # else nothing lies below, and x may be too small to divide by
+            down, before = self._walk(down[0], lambda k: (k, self.n + k - 1), down[0] / x, -1)
         weights = down[:0:-1] + up
         below, above = [0], [before]
         for weight in weights:

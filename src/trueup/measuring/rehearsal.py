@@ -1,0 +1,68 @@
+"""Settle before anything is charged that every law of a spec can be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import shake_256
+
+from trueup.errors import PrivacyError
+from trueup.model.header import Measured
+from trueup.noise import JOINT_LAWS
+from trueup.noise.law import Words
+
+
+def rehearse(headers: Iterable[Measured]) -> None:
+    """Draw once from every law with public words, and throw the draws away.
+
+    Tables, walks and compiled kernels are made ready on the way, on public things alone: what fails here fails before a
+    confidential count is read and before a budget is charged.
+
+    Raises
+    ------
+    PrivacyError
+        A law would be drawn approximately: such noise is assessed, never released.
+    TrueupError
+        A law cannot be drawn.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Margin
+    >>> from trueup.noise import DiscreteLaplace
+    >>> rehearse([Measured("total", Margin("all"), DiscreteLaplace("1/2"))])
+    """
+    alone = {header.law: None for header in headers if not isinstance(header.law, JOINT_LAWS)}
+    for header in headers:
+        if isinstance(header.law, JOINT_LAWS):
+            refuse_approximate(header)
+            header.law.sample(header.law.bound.n, public_words())
+    for law in alone:
+        law.sample(1, public_words())
+
+
+def refuse_approximate(header: Measured) -> None:
+    """Refuse a law whose sampler is a Markov chain: what it draws has another law, by a distance that is only estimated."""
+    if isinstance(header.law, JOINT_LAWS) and header.law.bound.distance:
+        raise PrivacyError(
+            f"query '{header.query}' would be drawn by the sampler 'markov-chain', which is approximate",
+            needed="an exact sampler for what is published",
+            remedy="leave the sampler out or name an exact one, take 'lattice-gaussian', or keep the invariants by "
+            "reconciliation with 'discrete-laplace'; `trueup assess` takes the chain",
+        )
+
+
+def public_words() -> Words:
+    """Return a source of words that everybody knows, for draws that nobody sees.
+
+    Examples
+    --------
+    >>> len(public_words()(5))
+    5
+    """
+    taken = 0
+
+    def words(count: int) -> bytes:
+        nonlocal taken
+        taken += 1
+        return shake_256(taken.to_bytes(8, "little")).digest(count)
+
+    return words
