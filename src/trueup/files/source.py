@@ -8,9 +8,8 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from glob import escape
 from itertools import takewhile
 from pathlib import Path
@@ -24,6 +23,8 @@ from trueup.errors import DataError, TrueupError
 Columns = dict[str, NDArray]
 COUNT = "trueup_count"
 """Name of the column that `tabulate` adds."""
+ROW = "trueup_row"
+"""Name of the column with the numbers of rows, where a query needs them."""
 
 _CSV = (".csv", ".csv.gz", ".txt", ".tsv", ".tsv.gz")
 _PARQUET = (".parquet", ".pq")
@@ -45,6 +46,14 @@ class Source(Protocol):
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
         """Return the distinct combinations of columns and how many rows hold each, as `COUNT`."""
+        ...
+
+    def row(self, number: int) -> str:
+        """Say where the row of this number (from 1) stands: what it holds may be confidential."""
+        ...
+
+    def row_with(self, held: Mapping[str, Any]) -> str:
+        """Say where the first row stands that holds these values."""
         ...
 
 
@@ -73,7 +82,7 @@ def open_table(source: Any, connection: Any = None) -> Source:
     """
     if is_address(source):
         raise DataError(
-            f"'{source}' is an address, which only a cluster reads",
+            f"the source is an address ({source.partition(':')[0]}:...), which only a cluster reads",
             remedy="give --engine spark, for records in Parquet; or a file of this machine",
         )
     if isinstance(source, str | Path):
@@ -111,12 +120,9 @@ def require(source: Source, columns: Sequence[str]) -> None:
     held = source.columns()
     for column in columns:
         if column not in held:
-            close = get_close_matches(column, held, 1, cutoff=0.75)
             raise DataError(
                 f"{source.name} has no column '{column}'",
-                remedy=f"did you mean '{close[0]}'?"
-                if close
-                else "check the column's name and the header row",
+                needed="a header row with the names that the spec gives, in the same upper and lower case",
             )
 
 
@@ -175,7 +181,7 @@ def _open_file(path: Path, connection: Any) -> Source:
     connection = connection or connect(files=files)
     with quiet_duckdb(name):
         if all(map(is_parquet, files)):
-            return Relation(name, connection.sql(f"SELECT * FROM {_parquet_files(files, path)}"), connection)
+            return Relation(name, connection.sql(f"SELECT * FROM {_parquet_files(files, path)}"), files, connection)
         if files == [path] and path.name.lower().endswith(_CSV):
             return _open_csv(path, connection)
     wanted = _CSV + _PARQUET if files == [path] else _PARQUET
@@ -229,7 +235,7 @@ def _open_csv(path: Path, connection: Any) -> Source:
         strict_mode=True,
         hive_partitioning=False,
     )
-    return Relation(f"'{path.name}'", relation, connection)
+    return Relation(f"'{path.name}'", relation, [path], connection)
 
 
 def _header(path: Path) -> str:
@@ -333,9 +339,11 @@ def _too_large(name: str) -> TrueupError:
 class Relation:
     """A table that DuckDB reads."""
 
-    def __init__(self, name: str, relation: Any, connection: Any = None) -> None:
+    def __init__(
+        self, name: str, relation: Any, files: Sequence[Path] = (), connection: Any = None
+    ) -> None:
         # Before DuckDB 2 a relation does not keep its connection open.
-        self.name, self.relation, self._connection = name, relation, connection
+        self.name, self.relation, self._files, self._connection = name, relation, files, connection
 
     def columns(self) -> list[str]:
         return list(self.relation.columns)
@@ -346,6 +354,21 @@ class Relation:
     def tabulate(self, columns: Sequence[str]) -> Columns:
         named = ", ".join(quoted(c) for c in columns)
         return self._fetch(self.relation.aggregate(f"{named}, count(*) AS {COUNT}", named))
+
+    def row(self, number: int) -> str:
+        if len(self._files) > 1:
+            for file in self._files:
+                (held,) = self._connection.sql(f"SELECT count(*) FROM {parquet([file])}").fetchall()[0]
+                if number <= held:
+                    return f"row {number} of '{file}'"
+                number -= held
+        return f"row {number} of {self.name}"
+
+    def row_with(self, held: Mapping[str, Any]) -> str:
+        numbered = self.relation.project(f"row_number() OVER () AS {ROW}, {', '.join(map(quoted, held))}")
+        same = (f"CAST({quoted(c)} AS VARCHAR) IS NOT DISTINCT FROM {_text_or_null(v)}" for c, v in held.items())
+        found = numbered.filter(" AND ".join(same)).aggregate(f"min({ROW})").fetchall()
+        return self.row(found[0][0]) if found[0][0] else f"a row of {self.name}"
 
     def _fetch(self, relation: Any) -> Columns:
         with quiet_duckdb(self.name):
@@ -369,6 +392,15 @@ class _Frame:
 
         counted = self._frame.group_by(*columns).agg(nw.len().alias(COUNT))
         return {name: counted.get_column(name).to_numpy() for name in counted.columns}
+
+    def row(self, number: int) -> str:
+        return f"row {number} of {self.name}"
+
+    def row_with(self, held: Mapping[str, Any]) -> str:
+        rows = zip(*self.select(list(held)).values())
+        same = (i for i, row in enumerate(rows, 1) if list(map(str, row)) == list(map(str, held.values())))
+        number = next(same, None)
+        return self.row(number) if number else f"a row of {self.name}"
 
 
 def _open_frame(source: Any) -> Source:
@@ -394,6 +426,10 @@ def _plain(values: NDArray) -> NDArray:
     held = data.astype(object)
     held[mask] = None
     return held
+
+
+def _text_or_null(value: Any) -> str:
+    return "NULL" if value is None else literal(str(value))
 
 
 def literal(text: str) -> str:

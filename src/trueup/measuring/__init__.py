@@ -15,7 +15,7 @@ from trueup.measuring import entropy
 from trueup.measuring.rehearsal import refuse_approximate, rehearse
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells
-from trueup.model.constraints import refuse_violations, violations
+from trueup.model.constraints import refuse_broken
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.mechanism import plan_measurements
@@ -83,7 +83,7 @@ def read_confidential(spec: Spec, cells: Cells, data: Any) -> NDArray[np.int64]:
     """
     counts = read_counts(spec, cells, data)
     refuse_overflow(counts.sum(dtype=np.float64))
-    refuse_violations(violations(build_constraints(spec, cells), counts), "the confidential counts")
+    refuse_broken(build_constraints(spec, cells), counts)
     return counts
 
 

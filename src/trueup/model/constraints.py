@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -136,8 +136,28 @@ class Constraints:
         return self.cells.sum(chosen.ravel(), margin) > 0
 
 
+def refuse_broken(constraints: Constraints, counts: NDArray) -> None:
+    """Refuse confidential cell counts `(n,)` that break a rule: it is named, but not where, which would tell more of them.
+
+    Raises
+    ------
+    InfeasibleError
+        Naming the broken rules.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> refuse_broken(Constraints(cells, ()), np.array([3, -1]))
+    Traceback (most recent call last):
+    trueup.errors.InfeasibleError: the confidential counts break nonnegativity. ...
+    """
+    found = dict.fromkeys(f"{rule}{whose}" for rule, whose, _ in _violations(constraints, counts))
+    refuse_violations(list(found), "the confidential counts")
+
+
 def violations(constraints: Constraints, counts: NDArray) -> list[str]:
-    """Name every rule that cell counts `(n,)` break; labels only, never a count.
+    """Name every rule that public cell counts `(n,)` break, and some places where; labels only, never a count.
 
     Whole numbers are held to the rules exactly, real ones to within their `slack`. Invariants are not rules
     about one table and are checked where both tables are known.
@@ -149,20 +169,25 @@ def violations(constraints: Constraints, counts: NDArray) -> list[str]:
     >>> violations(Constraints(cells, ()), np.array([3, -1]))
     ['nonnegativity at b']
     """
+    return [f"{rule} at {place}" for rule, _, place in _violations(constraints, counts)]
+
+
+def _violations(constraints: Constraints, counts: NDArray) -> Iterator[tuple[str, str, str]]:
+    """Broken rules, which of their kind they are, and up to three places where."""
     cells, off = constraints.cells, slack(counts)
-    found = []
     if constraints.nonnegative:
-        found += [f"nonnegativity at {cells.label(i)}" for i in np.flatnonzero(counts < -off)[:3]]
+        yield from (("nonnegativity", "", cells.label(i)) for i in np.flatnonzero(counts < -off)[:3])
     held = np.flatnonzero(constraints.zero_cells & (np.abs(counts) > off))[:3]
-    found += [f"structural zero at {cells.label(i)}" for i in held]
+    yield from (("structural zero", "", cells.label(i)) for i in held)
     for bound in constraints.bounds:
         lower, upper = constraints.bound_values(bound)
         table = cells.sum(counts, bound.margin)
         outside = np.flatnonzero((table < lower - off) | (table > upper + off))[:3]
-        found += [f"bound at {cells.margin_label(bound.margin, int(g))}" for g in outside]
+        whose = f" of '{bound.margin}'"
+        yield from (("bound", whose, cells.margin_label(bound.margin, int(g))) for g in outside)
     for rule in constraints.linear:
-        found += _broken_rows(cells, rule, counts)
-    return found
+        whose = f" at level '{rule.level}'"
+        yield from ((f"'{rule.linear.text}'", whose, place) for place in _broken_rows(cells, rule, counts))
 
 
 def slack(counts: NDArray) -> float:
@@ -182,7 +207,7 @@ def _broken_rows(cells: Cells, rule: LinearRule, counts: NDArray) -> list[str]:
     off = slack(counts)
     rows = (dict(zip(tables, row)) for row in zip(*tables.values()))
     broken = (p for p, row in enumerate(rows) if not rule.linear.holds(row, off))
-    return [f"'{rule.linear.text}' at {cells.tree.label(rule.level, p)}" for p, _ in zip(broken, range(3))]
+    return [cells.tree.label(rule.level, p) for p, _ in zip(broken, range(3))]
 
 
 def name_values(cells: Cells, name: str, level: str, values: NDArray) -> NDArray:

@@ -28,7 +28,7 @@ from trueup.kernel.histogram.spine import Spine
 from trueup.measuring import draw
 from trueup.model.build import local_constraints
 from trueup.model.cells import Cells, Margin
-from trueup.model.constraints import refuse_violations, violations
+from trueup.model.constraints import refuse_broken
 from trueup.reconciling import refuse_inexact
 from trueup.reconciling.histogram_parts import Answers, Segment, SegmentPlan, Settlement, Summary, down, up
 from trueup.releasing.cut import Bundle
@@ -86,9 +86,7 @@ class Total(Task):
         branch = folder.branch(bundle)
         cells, counts = folder.cells(branch), _exact(folder, bundle, branch)
         refuse_overflow(counts.sum(dtype=np.float64))
-        refuse_violations(
-            violations(local_constraints(folder.spec, cells), counts), "the confidential counts"
-        )
+        refuse_broken(local_constraints(folder.spec, cells), counts)
         attributes = cells.finest.attributes
         sums = cells.sum(counts, Margin(branch.tree.levels[0], attributes))
         if bundle.stage == 0:

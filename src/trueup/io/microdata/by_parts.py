@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 from trueup.files.memory import parse_memory
 from trueup.files.source import (
+    ROW,
     Relation,
     Source,
     connect,
@@ -186,7 +187,7 @@ class _Tabulation:
         )
         self._refuse_stray(table, f"{joined} WHERE place IS NULL OR {cell} IS NULL")
         if column:
-            self._refuse_twins(table)
+            self._refuse_twins(table, joined, cell)
             self._refuse_bad(table, column, whole)
 
     def _take_cells(self, source: Any, table: Source) -> None:
@@ -214,15 +215,23 @@ class _Tabulation:
         if not self._first("SELECT 1 FROM counted WHERE place IS NULL OR cell IS NULL LIMIT 1"):
             return
         named = row_columns(self.spec)
-        columns = ", ".join(f"given.{quoted(name)}" for name in named)
-        sample = self.connection.sql(f"SELECT {columns} FROM {stray} LIMIT 1000")
-        cell_index(self.spec, self.cells, Relation(table.name, sample).select(named))
+        columns = ", ".join(f"given.{quoted(name)}" for name in [*named, ROW])
+        first = self.connection.sql(f"{_NUMBERED} SELECT {columns} FROM {stray} ORDER BY given.{ROW} LIMIT 1")
+        held = Relation(table.name, first).select([*named, ROW])
+        cell_index(self.spec, self.cells, held, lambda at: self._said(table, held[ROW][at]))
         raise DataError(f"{table.name} holds a row of no cell", needed="a place and values of the domain")
 
-    def _refuse_twins(self, table: Relation) -> None:
+    def _said(self, table: Relation, row: int) -> str:
+        """Where a row stands; rows that were counted elsewhere have lost their numbers."""
+        return f"a row of {table.name}" if self.rows else table.row(int(row))
+
+    def _refuse_twins(self, table: Relation, joined: str, cell: str) -> None:
         refuse_empty(self._first("SELECT count(*) FROM counted")[0], table)
         if twin := self._first("SELECT place, cell FROM counted WHERE rows > 1 ORDER BY ALL LIMIT 1"):
-            refuse_twins(self.cells, np.repeat(twin[0] * _per_place(self.cells) + twin[1], 2))
+            same = f"{joined} WHERE place = {twin[0]} AND {cell} = {twin[1]}"
+            rows = self.connection.sql(f"{_NUMBERED} SELECT given.{ROW} FROM {same} ORDER BY ALL LIMIT 2")
+            numbers = [row for (row,) in rows.fetchall()]
+            refuse_twins(np.zeros(2, np.int64), lambda at: table.row(numbers[at]))
 
     def _refuse_bad(self, table: Relation, column: str, whole: str) -> None:
         if not self._first("SELECT 1 FROM counted WHERE bad > 0 LIMIT 1"):
@@ -246,6 +255,10 @@ class _Tabulation:
         self.connection.execute(
             f"COPY ({held} ORDER BY place, cell) TO {file} (FORMAT parquet, COMPRESSION zstd)"
         )
+
+
+_NUMBERED = f"WITH numbered AS (SELECT *, row_number() OVER () AS {ROW} FROM given), given AS (FROM numbered)"
+"""The rows of the table with their numbers: begins a query that says where a fault stands."""
 
 
 def _needed(spec: Spec) -> list[str]:

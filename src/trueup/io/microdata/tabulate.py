@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +16,10 @@ from trueup.model.cells import Attribute, Cells
 from trueup.model.geography import key_columns
 from trueup.model.linear import parse_sum
 from trueup.model.spec import Level, Spec
+
+
+Where = Callable[[int], str]
+"""Says where the row of a position (from 0) stands, since what it holds is confidential."""
 
 
 def read_counts(spec: Spec, cells: Cells, source: Any) -> NDArray[np.int64]:
@@ -47,13 +51,21 @@ def cells_named(spec: Spec, cells: Cells, table: Source) -> tuple[NDArray[np.int
     if spec.table.kind == "records":
         require(table, named)
         rows = table.tabulate(named)
-        return cell_index(spec, cells, rows), rows[COUNT].astype(np.int64)
+
+        def first(at: int) -> str:
+            return table.row_with({name: rows[name][at] for name in named})
+
+        return cell_index(spec, cells, rows, first), rows[COUNT].astype(np.int64)
     assert spec.table.count is not None
     rows = select(table, [*named, spec.table.count])
     refuse_empty(len(next(iter(rows.values()))), table)
-    index = cell_index(spec, cells, rows)
-    refuse_twins(cells, index)
+    index = cell_index(spec, cells, rows, _numbered(table))
+    refuse_twins(index, _numbered(table))
     return index, whole_counts(rows[spec.table.count], spec.table.count)
+
+
+def _numbered(table: Source) -> Where:
+    return lambda at: table.row(at + 1)
 
 
 def row_columns(spec: Spec) -> list[str]:
@@ -67,35 +79,36 @@ def _key_columns(spec: Spec) -> list[str]:
     return [level.column for level in spec.levels if level.column]
 
 
-def cell_index(spec: Spec, cells: Cells, rows: Columns) -> NDArray[np.int64]:
+def cell_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArray[np.int64]:
     """Cell of every row.
 
     Raises
     ------
     DataError
-        If a key or value is missing, or names no place or no value of the domain.
+        If a key or value is missing, or names no place or no value of the domain: it says in which row and column,
+        never what stands there, since that is confidential.
     """
-    index = _place_index(spec, cells, rows)
+    index = _place_index(spec, cells, rows, where)
     for part, attribute in zip(spec.attributes, cells.attributes):
         column = part.column or part.name
-        index = index * attribute.size + _value_index(rows[column], column, attribute)
+        index = index * attribute.size + _value_index(rows[column], column, attribute, where)
     return index
 
 
-def _place_index(spec: Spec, cells: Cells, rows: Columns) -> NDArray[np.int64]:
+def _place_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArray[np.int64]:
     keys = cells.tree.keys[-1]
     if not keys:
         return np.zeros(len(next(iter(rows.values()))), dtype=np.int64)
     given = _last_key(spec, rows, keys)
     for name, column in given.items():
-        _refuse_missing(column, name)
+        _refuse_missing(column, name, where)
     known = {key: i for i, key in enumerate(zip(*(column.tolist() for column in keys.values())))}
     found = np.array([known.get(key, -1) for key in zip(*(c.astype(str).tolist() for c in given.values()))])
     if (lost := np.flatnonzero(found < 0)).size:
-        label = "/".join(str(column[lost[0]]) for column in given.values())
+        columns = " and ".join(f"'{name}'" for name in _key_columns(spec))
         raise DataError(
-            f"a row names the place '{label}', which is no place of level '{cells.tree.levels[-1]}' in the geography",
-            remedy="add it to the geography, or remove the row: counts stand at the last level alone",
+            f"{where(int(lost[0]))} names no place of level '{cells.tree.levels[-1]}' of the geography (column {columns})",
+            remedy="correct or remove the row, or add the place: counts stand at the last level alone",
         )
     return found.astype(np.int64)
 
@@ -113,13 +126,13 @@ def key_levels(spec: Spec, names: Iterable[str]) -> dict[str, Level]:
     return {name: levels[name] for name in names}
 
 
-def _value_index(values: NDArray, column: str, attribute: Attribute) -> NDArray[np.int64]:
-    _refuse_missing(values, column)
+def _value_index(values: NDArray, column: str, attribute: Attribute, where: Where) -> NDArray[np.int64]:
+    _refuse_missing(values, column, where)
     known = {value: i for i, value in enumerate(attribute.values)}
     found = np.array([known.get(str(value), -1) for value in values], dtype=np.int64)
-    if (found < 0).any():
+    if (lost := np.flatnonzero(found < 0)).size:
         raise DataError(
-            f"column '{column}' holds a value outside the domain of '{attribute.name}'",
+            f"column '{column}' holds a value outside the domain of '{attribute.name}' in {where(int(lost[0]))}",
             needed=f"one of: {', '.join(attribute.values)}",
         )
     return found
@@ -133,8 +146,8 @@ def _wide(spec: Spec, cells: Cells, table: Source) -> NDArray[np.int64]:
     rows = select(table, [*keys, *used])
     refuse_empty(len(next(iter(rows.values()))), table)
     whole = {name: whole_counts(rows[name], name) for name in used}
-    place = _place_index(spec, cells, rows)
-    refuse_twins(cells, place * (cells.n // cells.shape[0]))
+    place = _place_index(spec, cells, rows, _numbered(table))
+    refuse_twins(place, _numbered(table))
     counts = np.zeros(cells.shape, dtype=np.int64)
     for cell, terms in zip(spec.table.cells, sums):
         at = tuple(a.values.index(cell.where[a.name]) for a in cells.attributes)
@@ -149,23 +162,24 @@ def _whole_terms(terms: dict[str, Fraction], text: str) -> dict[str, int]:
     return {name: int(c) for name, c in terms.items()}
 
 
-def _refuse_missing(values: NDArray, column: str) -> None:
-    if any(map(is_missing, values)):
-        raise DataError(f"column '{column}' has a row without a value", needed="a value in every row")
+def _refuse_missing(values: NDArray, column: str, where: Where) -> None:
+    if (lost := next((at for at, value in enumerate(values) if is_missing(value)), None)) is not None:
+        raise DataError(f"column '{column}' has no value in {where(lost)}", needed="a value in every row")
 
 
-def refuse_twins(cells: Cells, index: NDArray[np.int64]) -> None:
-    """Refuse a table of counts in which two rows name the same cell.
+def refuse_twins(index: NDArray[np.int64], where: Where) -> None:
+    """Refuse a table of counts in which two rows name the same cell (or, in a wide one, the same place).
 
     Raises
     ------
     DataError
-        Naming the cell.
+        Naming the rows.
     """
-    cell, count = np.unique(index, return_counts=True)
-    if (twice := cell[count > 1]).size:
+    order = np.argsort(index, kind="stable")
+    if (same := np.flatnonzero(np.diff(index[order]) == 0)).size:
+        first, second = order[same[0] : same[0] + 2]
         raise DataError(
-            f"the cell '{cells.label(int(twice[0]))}' stands in more than one row",
+            f"{where(int(first))} and {where(int(second))} name the same cell",
             needed="one row for each cell of a table of counts",
         )
 
