@@ -181,7 +181,9 @@ def _open_file(path: Path, connection: Any) -> Source:
     connection = connection or connect(files=files)
     with quiet_duckdb(name):
         if all(map(is_parquet, files)):
-            return Relation(name, connection.sql(f"SELECT * FROM {_parquet_files(files, path)}"), files, connection)
+            return Relation(
+                name, connection.sql(f"SELECT * FROM {_parquet_files(files, path)}"), files, connection
+            )
         if files == [path] and path.name.lower().endswith(_CSV):
             return _open_csv(path, connection)
     wanted = _CSV + _PARQUET if files == [path] else _PARQUET
@@ -339,9 +341,7 @@ def _too_large(name: str) -> TrueupError:
 class Relation:
     """A table that DuckDB reads."""
 
-    def __init__(
-        self, name: str, relation: Any, files: Sequence[Path] = (), connection: Any = None
-    ) -> None:
+    def __init__(self, name: str, relation: Any, files: Sequence[Path] = (), connection: Any = None) -> None:
         # Before DuckDB 2 a relation does not keep its connection open.
         self.name, self.relation, self._files, self._connection = name, relation, files, connection
 
@@ -366,7 +366,9 @@ class Relation:
 
     def row_with(self, held: Mapping[str, Any]) -> str:
         numbered = self.relation.project(f"row_number() OVER () AS {ROW}, {', '.join(map(quoted, held))}")
-        same = (f"CAST({quoted(c)} AS VARCHAR) IS NOT DISTINCT FROM {_text_or_null(v)}" for c, v in held.items())
+        same = (
+            f"CAST({quoted(c)} AS VARCHAR) IS NOT DISTINCT FROM {_text_or_null(v)}" for c, v in held.items()
+        )
         found = numbered.filter(" AND ".join(same)).aggregate(f"min({ROW})").fetchall()
         return self.row(found[0][0]) if found[0][0] else f"a row of {self.name}"
 

@@ -17,7 +17,6 @@ from trueup.model.geography import key_columns
 from trueup.model.linear import parse_sum
 from trueup.model.spec import Level, Spec
 
-
 Where = Callable[[int], str]
 """Says where the row of a position (from 0) stands, since what it holds is confidential."""
 
