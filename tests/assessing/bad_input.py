@@ -70,7 +70,7 @@ BAD = [
     ("a truth with a negative count", lambda: ask(HIDDEN), DataError, "a negative number"),
     ("a truth with a fraction", lambda: ask(areas([1.5, 3, 4])), DataError, "a fraction"),
     ("a truth without the spec's columns", lambda: ask(spec=block_spec()), DataError, "no column"),
-    ("a truth that breaks a bound of the spec", lambda: ask(spec=bounded()), InfeasibleError, "bound at"),
+    ("a truth that breaks a bound of the spec", lambda: ask(spec=bounded()), InfeasibleError, "bound of 'area'"),
     ("a release with a count below zero", lambda: ask(released([-5, 3, 4])), DataError, "below zero or fractions"),
     ("a release with fractions", lambda: ask(released([0.5, 3, 4])), DataError, "below zero or fractions"),
     ("a release of other levels", lambda: ask(released([1, 3, 4]), spec=block_spec()), DataError, "other levels"),

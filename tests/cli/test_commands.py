@@ -244,7 +244,7 @@ REFUSALS = [
         SPEC + '[constraints]\nbounds = [{ level = "all", upper = 5 }]\n',
         TABLE,
         [],
-        "the confidential counts break bound at",
+        "the confidential counts break bound of",
     ),
     (SPEC, TABLE, ["--geography", "nowhere.csv"], "there is no file"),
 ]

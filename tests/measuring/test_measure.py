@@ -78,11 +78,11 @@ def test_data_that_break_a_declared_rule_are_refused_without_a_count():
     zero = zero.replace('name = "total"', 'name = "total", attributes = ["sex"]')
     zero += '[constraints]\nzeros = [{ sex = "m" }]\n'
     frame = FRAME.assign(sex=["f", "m", "f"])
-    with pytest.raises(InfeasibleError, match="structural zero at 01/003, sex=m") as caught:
+    with pytest.raises(InfeasibleError, match="structural zero") as caught:
         measure(parse_spec(zero), frame)
-    assert "7" not in str(caught.value)
+    assert not any(part in str(caught.value) for part in ("7", "003", "sex=m"))
     rule = SPEC + '[constraints]\nbounds = [{ level = "county", upper = 9 }]\n'
-    with pytest.raises(InfeasibleError, match="bound at 02/001"):
+    with pytest.raises(InfeasibleError, match="bound of 'county'"):
         measure(parse_spec(rule), FRAME)
 
 

@@ -123,5 +123,5 @@ def test_counts_below_a_limit_are_refused_without_a_count(tmp_path):
         with pytest.raises(InfeasibleError) as caught:
             call()
         said = str(caught.value).replace(BLOCKS[at], "").replace("race=r0", "")
-        assert "break bound at" in said
+        assert "break bound of" in said
         assert not any(c.isdigit() for c in said)

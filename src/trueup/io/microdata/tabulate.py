@@ -104,7 +104,7 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArr
     known = {key: i for i, key in enumerate(zip(*(column.tolist() for column in keys.values())))}
     found = np.array([known.get(key, -1) for key in zip(*(c.astype(str).tolist() for c in given.values()))])
     if (lost := np.flatnonzero(found < 0)).size:
-        columns = " and ".join(f"'{name}'" for name in _key_columns(spec))
+        columns = " and ".join(f"'{name}'" for name in dict.fromkeys(_key_columns(spec)))
         raise DataError(
             f"{where(int(lost[0]))} names no place of level '{cells.tree.levels[-1]}' of the geography (column {columns})",
             remedy="correct or remove the row, or add the place: counts stand at the last level alone",
