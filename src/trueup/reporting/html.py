@@ -7,9 +7,9 @@ from base64 import b64encode
 from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from trueup.reporting.drawing.blocks import Page
+from trueup.reporting.drawing.blocks import Column, Page, Table
 from trueup.version import __version__
 
 
@@ -30,13 +30,30 @@ def _policy(script: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("trueup.reporting"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["body"] = _body
+    return environment
+
+
+def _body(table: Table) -> Markup:
+    """Write the rows of a table; columns are escaped whole, since a long table has most of a page's cells."""
+    first, *others = table.columns
+    cells = "".join('<td class="n">%s</td>' if column.numeric else "<td>%s</td>" for column in others)
+    row = f'<tr><th scope="row">%s</th>{cells}</tr>\n'
+    return Markup("".join(map(row.__mod__, zip(*map(_escaped, (first, *others)), strict=True))))
+
+
+def _escaped(column: Column) -> list[str]:
+    if not column.cells:
+        return []
+    apart = "\0"  # no HTML document may hold it, so no cell does
+    return str(escape(apart.join(cell.replace(apart, "") for cell in column.cells))).split(apart)
 
 
 def _source(environment: Environment, name: str) -> str:

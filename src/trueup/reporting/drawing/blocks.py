@@ -74,11 +74,6 @@ class Table:
     unfolded: bool = False
 
     @property
-    def rows(self):
-        """Cells row by row, each with its column."""
-        return (tuple(zip(self.columns, row)) for row in zip(*(c.cells for c in self.columns), strict=True))
-
-    @property
     def size(self) -> int:
         """Number of rows."""
         return len(self.columns[0].cells)
