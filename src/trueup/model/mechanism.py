@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from itertools import islice
 
 from trueup.errors import PrivacyError, SpecError
 from trueup.model.build import build_constraints
@@ -16,15 +15,11 @@ from trueup.model.header import Measured
 from trueup.model.kept import Kept
 from trueup.model.nested import canonical
 from trueup.model.spec import Query, Spec
+from trueup.model.statements import known, statements
 from trueup.noise import JOINT_LAWS, law_named
 from trueup.noise.cost import Cost
-from trueup.privacy.accountant import Loss, compose
+from trueup.privacy.accountant import compose
 from trueup.privacy.contribution import RELATIONS, Contribution, Relation
-
-SHOWN_DELTA = Fraction(1, 10**10)
-"""The delta at which a zCDP guarantee is also shown as (epsilon, delta)."""
-SHOWN = 20
-"""Counts that follow from invariants which a guarantee names one by one."""
 
 
 def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], Guarantee]:
@@ -74,9 +69,7 @@ def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], G
             reaches.append(reach)
     measured = tuple(headers)
     invariants = (Measured.enumerated(cells, margin) for margin in constraints.invariants)
-    change = None
-    if all(reach.exact for reach in reaches):
-        change = smallest_change(constraints, spec.privacy.neighbours, [(h.margin, h.law) for h in measured])
+    change = _change(spec, constraints, shared, measured, all(reach.exact for reach in reaches))
     told += known(shared[False], measured) if constraints.invariants else ()
     return (*measured, *invariants), _guarantee(spec, constraints, tuple(charges), change, tuple(told))
 
@@ -119,6 +112,25 @@ def _charge(relation: Relation, header: Measured, reach: Contribution, shared: M
     )
 
 
+def _change(
+    spec: Spec,
+    constraints: Constraints,
+    shared: Mapping[bool, Kept],
+    measured: Sequence[Measured],
+    once: bool,
+) -> Change | str:
+    """The smallest change of the hardest cell, or why it is not stated."""
+    if not once:
+        return f"a {spec.privacy.unit} does not count exactly once in every query"
+    relation = spec.privacy.neighbours
+    found = smallest_change(constraints, relation, [(h.margin, h.law) for h in measured])
+    if found is not None:
+        return found
+    if not shared[relation == "replace"].fixed(constraints.cells.finest).free:
+        return "they determine every count"
+    return "it was not found within the steps of the search"
+
+
 def _refuse_fixed(query: Query, margin: Margin, constraints: Constraints) -> None:
     for invariant in constraints.invariants:
         if constraints.cells.contains(margin, invariant):
@@ -153,109 +165,20 @@ def _guarantee(
     spec: Spec,
     constraints: Constraints,
     charges: tuple[Charge, ...],
-    change: Change | None,
+    change: Change | str,
     told: tuple[str, ...],
 ) -> Guarantee:
     loss = compose(Cost(c.currency, c.amount, c.delta) for c in charges)
-    amount = loss.zcdp if loss.rho else loss.epsilon
+    currency = "rho" if any(c.currency == "rho" for c in charges) else "epsilon"
     invariant = bool(constraints.invariants)
-    sentences = (
-        *_step(spec, loss, not invariant and change is not None and change.attains(amount)),
-        *(_shared(spec, constraints, change, loss) if invariant else ()),
-        *_conditions(spec, constraints),
-        *told,
-    )
     return Guarantee(
         "invariant" if invariant else "dp",
         spec.privacy.unit,
         spec.privacy.neighbours,
-        "rho" if loss.rho else "epsilon",
-        amount,
+        currency,
+        loss.zcdp if currency == "rho" else loss.epsilon,
         loss.delta,
         charges,
-        sentences,
-        change if invariant else None,
+        (*statements(spec, constraints, loss, currency, change), *told),
+        change if invariant and isinstance(change, Change) else None,
     )
-
-
-_DIFFER = {
-    "add-remove": "one {unit} is in one of two databases and not in the other",
-    "replace": "the data of one {unit} are replaced by any others",
-}
-
-
-def _step(spec: Spec, loss: Loss, attained: bool) -> tuple[str, ...]:
-    unit = spec.privacy.unit
-    differ = _DIFFER[spec.privacy.neighbours].format(unit=unit)
-    further = "k^2 times as much" if loss.rho else "k times as much"
-    if loss.delta:
-        further = "k times that epsilon, with a delta of at most k e^((k-1) epsilon) times that delta"
-    return (
-        f"One step, in which {differ}, costs {'exactly' if attained else 'at most'} {_zcdp(loss) if loss.rho else _pure(loss)}.",
-        f"Databases k steps apart cost at most {further}; what several releases cost for one step adds up.",
-        "Everything after the noise is post-processing and costs nothing more.",
-    )
-
-
-def _pure(loss: Loss) -> str:
-    delta = f" and delta = {float(loss.delta):.3g}" if loss.delta else ""
-    return f"epsilon = {loss.epsilon}{delta} (differential privacy)"
-
-
-def _zcdp(loss: Loss) -> str:
-    delta = loss.delta + SHOWN_DELTA
-    return (
-        f"rho = {loss.zcdp} (zero-concentrated differential privacy), "
-        f"hence epsilon = {float(loss.at_delta(delta)):.4g} at delta = {float(delta):.3g}"
-    )
-
-
-def _shared(spec: Spec, constraints: Constraints, change: Change | None, loss: Loss) -> tuple[str, ...]:
-    """What the comparison of databases with the same invariants means."""
-    zeros = " and structural zeros" if constraints.zeros else ""
-    if change is not None:
-        smallest = change.sentence(
-            spec.privacy.unit, f"the invariants{zeros}", "rho" if loss.rho else "epsilon"
-        )
-    else:
-        smallest = (
-            f"How large the smallest change is that the invariants{zeros} allow is not known here: "
-            "what is stated is the cost of a step."
-        )
-    rules = constraints.bounds or constraints.linear
-    return (
-        "Compared are only databases that share every count published exactly; a step is priced whether or not it "
-        "alone leaves them as they are.",
-        smallest,
-        *(("Declared bounds and linear rules are not taken into account there.",) if rules else ()),
-    )
-
-
-def _conditions(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
-    stated = [q for q in spec.queries if q.contribution is not None]
-    bounds = (
-        f"In query '{q.name}' one {spec.privacy.unit} is taken to touch at most {q.contribution.cells} counts "
-        f"and to change each by at most {q.contribution.each}; this is declared, not verified."
-        for q in stated
-        if q.contribution is not None
-    )
-    fixed = (
-        f"'{margin}' is published exactly as enumerated and is not protected; the guarantee compares only "
-        "databases that share it."
-        for margin in constraints.invariants
-    )
-    return (*bounds, *fixed)
-
-
-def known(kept: Kept, measured: Sequence[Measured]) -> tuple[str, ...]:
-    """Name the measured counts that follow from the invariants."""
-    sentences = []
-    for margin in dict.fromkeys(h.margin for h in measured):
-        fixed = kept.fixed(margin)
-        if names := list(islice(fixed.labels(), SHOWN)):
-            more = f" and {fixed.count - len(names)} more" if fixed.count > len(names) else ""
-            sentences.append(
-                f"The invariants determine these counts of '{margin}', published exactly and not protected: "
-                f"{'; '.join(names)}{more}."
-            )
-    return tuple(sentences)

@@ -1,0 +1,111 @@
+"""What a guarantee says in words. Where it says exactly, a change of databases loses that much; else it says at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import islice
+
+from trueup.model.constraints import Constraints
+from trueup.model.guarantee import Change
+from trueup.model.header import Measured
+from trueup.model.kept import Kept
+from trueup.model.spec import Spec
+from trueup.noise.cost import Currency
+from trueup.privacy.accountant import Loss
+
+SHOWN_DELTA = Fraction(1, 10**10)
+"""The delta at which a zCDP guarantee is also shown as (epsilon, delta)."""
+SHOWN = 20
+"""Counts that follow from invariants which a guarantee names one by one."""
+
+
+def statements(
+    spec: Spec, constraints: Constraints, loss: Loss, currency: Currency, change: Change | str
+) -> tuple[str, ...]:
+    """Say what one step costs, what is compared, and under which conditions; `change` may be why it is not stated."""
+    amount = loss.zcdp if currency == "rho" else loss.epsilon
+    attained = not constraints.invariants and isinstance(change, Change) and change.attains(amount)
+    shared = _shared(spec, constraints, change, currency) if constraints.invariants else ()
+    return (*_step(spec, loss, currency, attained), *shared, *_conditions(spec, constraints))
+
+
+_DIFFER = {
+    "add-remove": "one {unit} is in one of two databases and not in the other",
+    "replace": "the data of one {unit} are replaced by any others",
+}
+
+
+def _step(spec: Spec, loss: Loss, currency: Currency, attained: bool) -> tuple[str, ...]:
+    unit = spec.privacy.unit
+    differ = _DIFFER[spec.privacy.neighbours].format(unit=unit)
+    further = "k^2 times as much" if currency == "rho" else "k times as much"
+    if loss.delta:
+        further = "k times that epsilon, with a delta of at most k e^((k-1) epsilon) times that delta"
+    cost = _zcdp(loss) if currency == "rho" else _pure(loss)
+    return (
+        f"One step, in which {differ}, costs {'exactly' if attained else 'at most'} {cost}.",
+        f"Databases k steps apart cost at most {further}; what several releases cost for one step adds up.",
+        "Everything after the noise is post-processing and costs nothing more.",
+    )
+
+
+def _pure(loss: Loss) -> str:
+    delta = f" and delta = {float(loss.delta):.3g}" if loss.delta else ""
+    return f"epsilon = {loss.epsilon}{delta} (differential privacy)"
+
+
+def _zcdp(loss: Loss) -> str:
+    delta = loss.delta + SHOWN_DELTA
+    return (
+        f"rho = {loss.zcdp} (zero-concentrated differential privacy), "
+        f"hence epsilon = {float(loss.at_delta(delta)):.4g} at delta = {float(delta):.3g}"
+    )
+
+
+def _shared(
+    spec: Spec, constraints: Constraints, change: Change | str, currency: Currency
+) -> tuple[str, ...]:
+    """What the comparison of databases with the same invariants means."""
+    zeros = " and structural zeros" if constraints.zeros else ""
+    if isinstance(change, Change):
+        smallest = change.sentence(spec.privacy.unit, f"the invariants{zeros}", currency)
+    else:
+        smallest = f"The smallest change that the invariants{zeros} allow is not stated: {change}."
+    rules = constraints.bounds or constraints.linear
+    return (
+        "Compared are only databases that share every count published exactly; a step is priced whether or not it "
+        "alone leaves them as they are.",
+        smallest,
+        *(("Declared bounds and linear rules are not taken into account there.",) if rules else ()),
+    )
+
+
+def _conditions(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
+    stated = [q for q in spec.queries if q.contribution is not None]
+    bounds = (
+        f"In query '{q.name}' one {spec.privacy.unit} is taken to touch at most {q.contribution.cells} counts "
+        f"and to change each by at most {q.contribution.each}; this is declared, not verified."
+        for q in stated
+        if q.contribution is not None
+    )
+    fixed = (
+        f"'{margin}' is published exactly as enumerated and is not protected; the guarantee compares only "
+        "databases that share it."
+        for margin in constraints.invariants
+    )
+    return (*bounds, *fixed)
+
+
+def known(kept: Kept, measured: Sequence[Measured]) -> tuple[str, ...]:
+    """Name the measured counts that follow from the invariants."""
+    sentences = []
+    for margin in dict.fromkeys(h.margin for h in measured):
+        fixed = kept.fixed(margin)
+        if names := list(islice(fixed.labels(), SHOWN)):
+            more = f" and {fixed.count - len(names)} more" if fixed.count > len(names) else ""
+            sentences.append(
+                f"The invariants determine these counts of '{margin}', published exactly and not protected: "
+                f"{'; '.join(names)}{more}."
+            )
+    return tuple(sentences)
