@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import margins_polyhedron
-from trueup.kernel.linear.programs import Answer, whole_widening
+from trueup.kernel.linear.programs import Answer
+from trueup.kernel.linear.whole_fit import whole_fit
 from trueup.kernel.margins.projection import margin_of, nearest
 from trueup.kernel.margins.whole import EXACT_CELLS, holding, whole_table
 from trueup.kernel.settling.transport import SNAP, round_children
+from trueup.kernel.status import Status, largest
 from trueup.layouts.histogram import HistogramProblem
+from trueup.reconciling.linear_method import largest_gap
 from trueup.reconciling.margins_projection import MarginsProjection, exact_margins, project
 from trueup.reconciling.method import Solution
 
@@ -52,13 +55,12 @@ class MarginsControlled(MarginsProjection):
         """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of two-way rounding."""
         done = [self._row(state, row, rng) for row in np.atleast_2d(values)]
         tables = np.stack([a.x.ravel() for _, a in done]).reshape(*values.shape[:-1], state.cells.n)
-        failed = next((s for p, a in done for s in (p.status, a.status) if s != "solved"), "solved")
-        gaps = [a.gap for _, a in done]
         stats = {
-            "largest residual of the projection (counts)": max(p.residual for p, _ in done),
-            "relative gap of the rounding": None if None in gaps else max(g for g in gaps if g is not None),
+            "largest residual of the projection (counts)": largest(p.residual for p, _ in done),
+            "relative gap of the rounding, proved for all whole tables": largest_gap([a for _, a in done]),
         }
-        return Solution(tables.astype(np.int64), failed, stats)
+        status = Status.worst(s for p, a in done for s in (p.status, a.status))
+        return Solution(tables.astype(np.int64), status, stats)
 
     def _row(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator):
         projection = project(state, values)
@@ -111,7 +113,7 @@ def _round_many(
     fit = Fit(near.equal, floor, np.ones(floor.size))
     allowed = margins_polyhedron(x.shape, margins, sums, nonnegative=state.constraints.nonnegative)
     allowed = holding(allowed, zeros.ravel(), np.zeros(x.size))
-    return whole_widening(allowed, fit, lambda d: (d + floor - near.sums) ** 2, x.ravel(), seconds=seconds)
+    return whole_fit(allowed, fit, lambda d: (d + floor - near.sums) ** 2, x.ravel(), seconds=seconds)
 
 
 def _kept(state: HistogramProblem, attributes: Sequence[str]) -> Axes:

@@ -18,10 +18,12 @@ import scipy  # its parts load when first used
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron, between, box, margins_polyhedron
-from trueup.kernel.linear.programs import Answer, whole_widening
+from trueup.kernel.linear.programs import Answer
+from trueup.kernel.linear.whole_fit import whole_fit
 from trueup.kernel.margins.projection import Margin, residual
 from trueup.kernel.margins.whole_near import Units, priced
 from trueup.kernel.settling.transport import SNAP, round_children
+from trueup.kernel.status import Status
 
 EXACT_CELLS = 1000
 TRIES = 8  # of messages, fewer for large tables:
@@ -101,8 +103,10 @@ def _transported(x, margins, given, rng, open_cells) -> Answer:
         nudge=None if rng is None else flat(rng.random(x.shape)),
     )
     table = whole.reshape([x.shape[a] for a in order]).transpose(np.argsort(order))
-    status = "no whole table between floors and ceilings" if missing.any() else "solved"
-    return Answer(table, status, np.inf, float(((table - x) ** 2).sum()))
+    status = Status.UNSOLVED if missing.any() else Status.SOLVED
+    # One line at a time, no count two from its cell can be worth it; under two margins it can.
+    gap = 0.0 if len(margins) == 1 else None
+    return Answer(table, status, np.inf, float(((table - x) ** 2).sum()), gap)
 
 
 def _exact(x, margins, sums, seconds: float, open_cells) -> Answer:
@@ -111,7 +115,7 @@ def _exact(x, margins, sums, seconds: float, open_cells) -> Answer:
     polyhedron = margins_polyhedron(x.shape, margins, sums, nonnegative=bool(x.min() >= 0))
     if open_cells is not None:
         polyhedron = holding(polyhedron, ~open_cells.ravel(), floor)
-    return whole_widening(polyhedron, fit, lambda d: (d + floor - cells) ** 2, cells, seconds=seconds)
+    return whole_fit(polyhedron, fit, lambda d: (d + floor - cells) ** 2, cells, seconds=seconds)
 
 
 def holding(polyhedron: Polyhedron, held: np.ndarray, counts: np.ndarray) -> Polyhedron:
@@ -137,11 +141,11 @@ def _near(x, margins, sums, seconds: float, rng: np.random.Generator, open_cells
     units = Units.near(at, margins, sums, may)
     tables = _tried(units, rng) or _completed(units, margins, sums, seconds)
     if not tables:
-        return Answer(x, "no whole table was found in the time allowed", np.inf, np.inf, None)
+        return Answer(x, Status.UNSOLVED, np.inf, np.inf, None)
     distances = [float(((table - x) ** 2).sum()) for table in tables]
     least = int(np.argmin(distances))
     gap = max(0.0, distances[least] - at.bound) / max(at.bound, 1.0)
-    return Answer(tables[least] - raised, "solved", np.inf, distances[least], gap)
+    return Answer(tables[least] - raised, Status.SOLVED, np.inf, distances[least], gap)
 
 
 def _tried(units: Units, rng: np.random.Generator) -> list[np.ndarray]:
