@@ -8,7 +8,7 @@ import scipy
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import margins_polyhedron
-from trueup.kernel.linear.programs import whole_fit
+from trueup.kernel.linear.whole_fit import Loss, whole_fit
 from trueup.kernel.margins.projection import margin_of, nearest, residual
 from trueup.kernel.margins.whole import _completed, _near, holding, whole_table
 from trueup.kernel.margins.whole_near import Units, priced
@@ -38,14 +38,14 @@ def table(rng, shape, margins, zeros=0.3):
     return nearest(truth + np.rint(rng.laplace(0, 3.0, shape)), margins, sums).table, sums
 
 
-def by_program(x, margins, sums, reach=1, held=None):
+def by_program(x, margins, sums, held=None):
     """The least squared distance by branch and bound."""
     floor = np.floor(x.ravel() + 1e-7)
     fit = Fit(scipy.sparse.csr_array(scipy.sparse.eye_array(x.size)), floor, np.ones(x.size))
     polyhedron = margins_polyhedron(x.shape, margins, sums)
     if held is not None:
         polyhedron = holding(polyhedron, held.ravel(), floor)
-    answer = whole_fit(polyhedron, fit, lambda d: (d + floor - x.ravel()) ** 2, x.ravel(), reach=reach)
+    answer = whole_fit(polyhedron, fit, Loss.squares(fit.weights, x.ravel() - floor), x.ravel())
     assert answer.status == "solved"
     return answer.objective
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
-from trueup.kernel.linear.programs import Answer, Loss, least_squares
-from trueup.kernel.linear.whole_fit import in_any_order, whole_fit
+from trueup.kernel.linear.programs import Answer, least_squares
+from trueup.kernel.linear.whole_fit import Loss, in_any_order, whole_fit
 from trueup.kernel.status import Status
 from trueup.layouts.linear import LinearProblem
 from trueup.model.constraints import STRUCTURES
@@ -55,9 +55,9 @@ class GeneralInteger(LinearMethod):
     def _goal(self, fit: Fit, x: NDArray) -> tuple[Fit, Loss]:
         """What to be near to, as a fit with whole values, and the loss of deviations from it."""
         if self.objective == "l1":
-            return fit, lambda d: fit.weights * np.abs(d)
+            return fit, Loss.absolutes(fit.weights)
         if self.objective == "l2":
-            return fit, lambda d: fit.weights * d**2
+            return fit, Loss.squares(fit.weights)
         wanted = fit.matrix @ x
         floor = np.floor(wanted + 1e-7)
-        return Fit(fit.matrix, floor, fit.weights), lambda d: fit.weights * (d + floor - wanted) ** 2
+        return Fit(fit.matrix, floor, fit.weights), Loss.squares(fit.weights, wanted - floor)

@@ -23,8 +23,7 @@ from trueup.layouts.linear import LinearProblem
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.reconciling.general_integer import GeneralInteger
-from trueup.reconciling.general_projection import GeneralProjection
+from trueup.reconciling.at_once import at_once, invariants_kept
 from trueup.reconciling.method import Method, Solution
 
 
@@ -73,7 +72,6 @@ class HistogramTree(Method):
 
 
 CHUNK_CELLS = 500_000  # rows of values are solved together up to this many cells
-HANDED_CELLS = 20_000  # above this, what could not be settled from the top is not handed to a general program
 
 
 def solution(
@@ -115,13 +113,21 @@ def _solve(
     }
     folded = settled.values[-1].astype(np.int64) if integer else settled.values[-1]
     counts = problem.fold.unfold(folded).reshape(len(values), -1)
-    if not settled.misplaced and settled.residual <= tolerance_for(values, UNSETTLED):
+    exact = invariants_kept(problem.cells, problem.headers, values, counts) if integer else True
+    kept = np.full(len(values), exact)
+    settled_all = not settled.misplaced and settled.residual <= tolerance_for(values, UNSETTLED)
+    if settled_all and kept.all():
         return counts, Status.SOLVED, stats
-    return _handed_over(problem, values, counts, seeds, stats)
+    return _handed_over(problem, values, counts, seeds, stats, kept & settled_all)
 
 
 def _handed_over(
-    problem: HistogramProblem, values: NDArray, counts: NDArray, seeds: NDArray, stats: dict
+    problem: HistogramProblem,
+    values: NDArray,
+    counts: NDArray,
+    seeds: NDArray,
+    stats: dict,
+    kept: NDArray[np.bool_],
 ) -> tuple[NDArray, Status, dict]:
     """Rows that could not be settled from the top, solved at once by a general program.
 
@@ -131,24 +137,20 @@ def _handed_over(
     whole = counts.dtype.kind == "i"
     if error := problem.conflict(values):
         raise error
-    if problem.cells.n > HANDED_CELLS:
-        return counts, Status.UNSOLVED, stats
-    general = GeneralInteger() if whole else GeneralProjection()
     linear = LinearProblem(problem.constraints, problem.headers)
-    statuses, residuals = [], []
-    for i, row in enumerate(values):
-        rules = linear.polyhedron(row)
-        if whole and rules.residual(counts[i]) == 0:
-            continue
-        answer = general.project(linear, row, np.random.default_rng(seeds[i]))
-        statuses.append(answer.status)
-        residuals.append(answer.residual)
-        if answer.status is Status.SOLVED:
-            counts[i] = np.rint(answer.x) if whole else np.maximum(answer.x, linear.lowest)
-    stats = {
-        **stats,
-        "tables handed to a general program": len(statuses),
-        "largest optimality residual (counts)": largest(residuals),
+    again = [
+        i for i in np.flatnonzero(~kept) if not whole or linear.polyhedron(values[i]).residual(counts[i])
+    ]
+    answers = []
+    for i in again:
+        rng = np.random.default_rng(seeds[i])
+        answers.append(at_once(problem.constraints, problem.headers, values[i], rng, whole=whole))
+        if answers[-1].status is Status.SOLVED:
+            x = np.maximum(answers[-1].x, linear.lowest)
+            counts[i] = np.rint(x) if whole else x
+    more = {
+        "tables handed to a general program": len(again),
+        "largest optimality residual (counts)": largest(a.residual for a in answers),
         "units without a place": 0,
     }
-    return counts, Status.worst(statuses), stats
+    return counts, Status.worst(a.status for a in answers), {**stats, **more}

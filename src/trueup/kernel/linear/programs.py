@@ -27,9 +27,6 @@ from trueup.kernel.status import Status
 PIQP_VARIABLES = 10_000
 ACCURACY = 1e-6  # violation, relative to the right-hand sides, above which a solution is not called solved
 
-Loss = Callable[[np.ndarray], np.ndarray]
-"""Loss (q,) of deviations `M x - y` (q,), convex in each."""
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -210,7 +207,7 @@ def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
     array([2., 1.])
     """
     fit = fit.relative()
-    vertex, optima = _absolute_vertex(polyhedron, fit)
+    vertex, optima = absolute_optima(polyhedron, fit)
     if vertex.status is not Status.SOLVED:
         return vertex
     even = least_squares(optima, fit)
@@ -222,7 +219,7 @@ def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
     return Answer(even.x, status_of(residual, polyhedron), residual, total)
 
 
-def _absolute_vertex(polyhedron: Polyhedron, fit: Fit) -> tuple[Answer, Polyhedron]:
+def absolute_optima(polyhedron: Polyhedron, fit: Fit) -> tuple[Answer, Polyhedron]:
     """A vertex of the optima of least absolute deviations, and the set of all optima."""
     n, q = polyhedron.cells, fit.values.size
     unit = max(polyhedron.scale, float(np.abs(fit.values).max(initial=0.0)))

@@ -22,7 +22,7 @@ import scipy  # its parts load when first used
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron, between, box
-from trueup.kernel.linear.programs import Answer, Loss, Solve, least_absolute, status_of
+from trueup.kernel.linear.programs import Answer, Solve, absolute_optima, status_of
 from trueup.kernel.status import Status
 
 ROUNDS = 30  # of adding secants
@@ -31,11 +31,45 @@ PROVED = 1e-6  # relative gap that branch and bound leaves by its own tolerances
 
 
 @dataclass(frozen=True)
+class Loss:
+    """Convex losses `square (d - at)^2 + absolute |d|` of deviations d (q,); weights at least 0, (q,).
+
+    Differences of values are formulas of their own: squares of deviations of a billion leave no digits for them.
+    """
+
+    square: np.ndarray
+    absolute: np.ndarray
+    at: np.ndarray
+
+    @classmethod
+    def squares(cls, weights: np.ndarray, at: np.ndarray | float = 0.0) -> Loss:
+        """Weighted squares of distances from `at`."""
+        return cls(weights, np.zeros(weights.size), np.broadcast_to(at, weights.size).astype(float))
+
+    @classmethod
+    def absolutes(cls, weights: np.ndarray) -> Loss:
+        """Weighted absolute deviations."""
+        return cls(np.zeros(weights.size), weights, np.zeros(weights.size))
+
+    def total(self, d: np.ndarray) -> float:
+        """Loss of all deviations (q,) together."""
+        return float((self.square * (d - self.at) ** 2 + self.absolute * np.abs(d)).sum())
+
+    def rise(self, row: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """Loss at the end less loss at the start, of deviations `row`."""
+        squares = self.square[row] * (end - start) * (start + end - 2 * self.at[row])
+        return squares + self.absolute[row] * (np.abs(end) - np.abs(start))
+
+
+@dataclass(frozen=True)
 class _Model:
-    """Secants of a loss (q,): secant k of deviation `row[k]` goes through `at[k]` and `at[k] + 1`."""
+    """Secants of a loss (q,): secant k of deviation `row[k]` goes through `at[k]` and `at[k] + 1`.
+
+    Its values are relative to those of the loss at `origin`.
+    """
 
     loss: Loss
-    size: int
+    origin: np.ndarray  # (q,)
     row: np.ndarray  # ascending
     at: np.ndarray  # ascending within a row
 
@@ -44,47 +78,46 @@ class _Model:
         """Three secants around every deviation, and the two at 0, where losses are least: no model is unbounded."""
         near = np.floor(centre + 1e-7)
         at = np.concatenate([near - 1, near, near + 1, np.full(near.size, -1.0), np.zeros(near.size)])
-        return cls(loss, near.size, *_distinct(np.tile(np.arange(near.size), 5), at))
+        return cls(loss, near, *_distinct(np.tile(np.arange(near.size), 5), at))
+
+    @property
+    def least(self) -> float:
+        """The loss at the origin, to which all values are relative."""
+        return self.loss.total(self.origin)
 
     def refined(self, deviations: np.ndarray) -> _Model | None:
         """With the secants that make it equal to the loss at given deviations (q,); None if it is already."""
-        low, high = self._under(deviations), self.loss(deviations)
-        short = np.flatnonzero(high - low > AGREE * np.maximum(1.0, np.abs(high)))
+        lines = self._value + self._slope * (deviations[self.row] - self.at)
+        every = np.arange(self.origin.size)
+        below = np.maximum.reduceat(lines, np.searchsorted(self.row, every))
+        true = self.loss.rise(every, self.origin, deviations)
+        short = np.flatnonzero(true - below > AGREE * np.maximum(1.0, np.abs(true)))
         if short.size == 0:
             return None
         row = np.concatenate([self.row, short, short])
         at = np.concatenate([self.at, deviations[short] - 1, deviations[short]])
         row, at = _distinct(row, at)
-        return replace(self, row=row, at=at)
+        return None if row.size == self.row.size else replace(self, row=row, at=at)
 
-    def _under(self, deviations: np.ndarray) -> np.ndarray:
-        """The model's value at deviations (q,)."""
-        value, slope = self._secants(self.row, self.at)
-        lines = value + slope * (deviations[self.row] - self.at)
-        return np.maximum.reduceat(lines, np.searchsorted(self.row, np.arange(self.size)))
+    @property
+    def _value(self) -> np.ndarray:
+        return self.loss.rise(self.row, self.origin[self.row], self.at)
 
-    def _secants(self, row: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Value at the left end and slope of every secant; the loss takes one deviation a row at a time."""
-        rank = np.arange(row.size) - np.searchsorted(row, row)
-        value, slope = np.empty(row.size), np.empty(row.size)
-        for k in range(int(rank.max(initial=-1)) + 1):
-            mine = rank == k
-            d = np.zeros(self.size)
-            d[row[mine]] = at[mine]
-            left = self.loss(d)
-            value[mine], slope[mine] = left[row[mine]], (self.loss(d + 1) - left)[row[mine]]
-        return value, slope
+    @property
+    def _slope(self) -> np.ndarray:
+        return self.loss.rise(self.row, self.at, self.at + 1)
 
     def pieces(self) -> _Pieces:
         """The upper envelope of the secants as pieces of a piecewise linear function, from left to right."""
-        value, slope = self._secants(self.row, self.at)
+        slope = self._slope
         first = np.append(True, self.row[1:] != self.row[:-1])
-        keep = first | np.append(True, slope[1:] > slope[:-1] + AGREE * np.abs(slope[:-1]))
-        row, at, value, slope = self.row[keep], self.at[keep], value[keep], slope[keep]
+        keep = first | np.append(True, slope[1:] > slope[:-1])
+        row, at, value, slope = self.row[keep], self.at[keep], self._value[keep], slope[keep]
         same = row[1:] == row[:-1]
         steeper = np.where(same, slope[1:] - slope[:-1], 1.0)
         # Where a secant meets the next one of its row; the last of a row has no end.
-        meet = at[1:] + (value[:-1] - value[1:] + slope[:-1] * (at[1:] - at[:-1])) / steeper
+        rise = self.loss.rise(row[:-1], at[:-1], at[1:])
+        meet = at[:-1] + (slope[1:] * (at[1:] - at[:-1]) - rise) / steeper
         end = np.append(np.where(same, meet, np.inf), np.inf)
         start = np.append(-np.inf, np.where(same, meet, -np.inf))
         begin = np.flatnonzero(np.append(True, ~same))
@@ -142,9 +175,9 @@ def whole_fit(
     ----------
     polyhedron : constraints
     fit : measured sums; its values must be whole numbers
-    loss : loss (q,) of deviations (q,), convex in each
+    loss : of the deviations `M x - y`
     centre : (n,) a continuous solution; it decides the time taken, not the result
-    limit : another convex loss whose total must not exceed a value
+    limit : another loss, whose total must not exceed a value
     seconds : time limit of the branch and bound
 
     Returns
@@ -158,7 +191,7 @@ def whole_fit(
     --------
     >>> p = Polyhedron.of(3, [[1, 1, 1]], [4.0])
     >>> fit = Fit(scipy.sparse.csr_array(np.eye(3)), np.array([1.0, 1.0, 1.0]), np.ones(3))
-    >>> whole_fit(p, fit, np.square, np.full(3, 4 / 3)).objective
+    >>> whole_fit(p, fit, Loss.squares(np.ones(3)), np.full(3, 4 / 3)).objective
     1.0
     """
     until = monotonic() + seconds
@@ -178,8 +211,8 @@ def whole_fit(
             break
         deviations = offset + fit.matrix @ change
         finer = [m.refined(deviations) for m in models]
-        within = limit is None or limit[0](deviations).sum() <= _slack(limit[1])
-        if within and (cost := float(loss(deviations).sum())) < total:
+        within = limit is None or limit[0].total(deviations) <= _slack(limit[1])
+        if within and (cost := loss.total(deviations)) < total:
             best, total = base + change, cost
         if not ended or all(m is None for m in finer) or _gap(total, bound) == 0.0:
             break
@@ -218,7 +251,7 @@ def _solve_model(polyhedron, fit, models, base, offset, limit, seconds):
     costs = [cost for _, _, cost, _ in columns]
     if limit is not None:
         row = np.concatenate([np.zeros(n + widths[0]), costs[1]])
-        rows.append(between(row[None], -np.inf, _slack(limit[1]) - pieces[1].height.sum()))
+        rows.append(between(row[None], -np.inf, _slack(limit[1]) - models[1].least - pieces[1].height.sum()))
     lowest = np.concatenate([-base if polyhedron.nonnegative else np.full(n, -np.inf), np.zeros(total)])
     highest = np.concatenate([np.full(n, np.inf), *(length for *_, length in columns)])
     answer = scipy.optimize.milp(
@@ -229,7 +262,11 @@ def _solve_model(polyhedron, fit, models, base, offset, limit, seconds):
         options={"mip_rel_gap": 1e-9, "time_limit": seconds},
     )
     known = answer.mip_dual_bound
-    bound = -np.inf if known is None or not np.isfinite(known) else float(known + pieces[0].height.sum())
+    bound = (
+        -np.inf
+        if known is None or not np.isfinite(known)
+        else float(known + pieces[0].height.sum() + models[0].least)
+    )
     if answer.x is None:
         return None, bound, answer.status != 1
     return np.rint(answer.x[:n]), bound, answer.status == 0
@@ -275,22 +312,20 @@ def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) ->
     array([2., 1., 3.])
     """
     fit = fit.relative()
-
-    def absolute(d: np.ndarray) -> np.ndarray:
-        return fit.weights * np.abs(d)
-
-    def square(d: np.ndarray) -> np.ndarray:
-        return fit.weights * d**2
-
-    continuous = least_absolute(polyhedron, fit)
-    if not np.isfinite(continuous.x).all():
-        return continuous
-    first = whole_fit(polyhedron, fit, absolute, continuous.x, seconds=seconds)
+    vertex, optima = absolute_optima(polyhedron, fit)
+    if not np.isfinite(vertex.x).all():
+        return vertex
+    absolute, square = Loss.absolutes(fit.weights), Loss.squares(fit.weights)
+    first = whole_fit(polyhedron, fit, absolute, vertex.x, seconds=seconds)
     if first.status is not Status.SOLVED:
         return first
-    even = whole_fit(
-        polyhedron, fit, square, continuous.x, limit=(absolute, first.objective), seconds=seconds
-    )
-    if even.status is not Status.SOLVED:
+    if _gap(first.objective, vertex.objective) == 0.0:  # then all whole optima are among the optima in reals
+        even = whole_fit(optima, fit, square, first.x, seconds=seconds)
+    else:
+        limit = (absolute, first.objective)
+        even = whole_fit(polyhedron, fit, square, first.x, limit=limit, seconds=seconds)
+    if even.status is not Status.SOLVED or absolute.total(fit.matrix @ even.x - fit.values) > _slack(
+        first.objective
+    ):
         return first
-    return replace(even, objective=first.objective, gap=first.gap)
+    return replace(even, objective=first.objective, gap=first.gap, residual=polyhedron.residual(even.x))

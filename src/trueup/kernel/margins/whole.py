@@ -19,7 +19,7 @@ import scipy  # its parts load when first used
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron, between, box, margins_polyhedron
 from trueup.kernel.linear.programs import Answer
-from trueup.kernel.linear.whole_fit import whole_fit
+from trueup.kernel.linear.whole_fit import Loss, whole_fit
 from trueup.kernel.margins.projection import Margin, residual
 from trueup.kernel.margins.whole_near import Units, priced
 from trueup.kernel.settling.transport import SNAP, round_children
@@ -115,7 +115,7 @@ def _exact(x, margins, sums, seconds: float, open_cells) -> Answer:
     polyhedron = margins_polyhedron(x.shape, margins, sums, nonnegative=bool(x.min() >= 0))
     if open_cells is not None:
         polyhedron = holding(polyhedron, ~open_cells.ravel(), floor)
-    return whole_fit(polyhedron, fit, lambda d: (d + floor - cells) ** 2, cells, seconds=seconds)
+    return whole_fit(polyhedron, fit, Loss.squares(fit.weights, cells - floor), cells, seconds=seconds)
 
 
 def holding(polyhedron: Polyhedron, held: np.ndarray, counts: np.ndarray) -> Polyhedron:
