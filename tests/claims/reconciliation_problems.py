@@ -252,7 +252,7 @@ class Rows:
         return {0: True, 2: False}.get(answer.status)
 
     def least_absolute(self, weights: NDArray, seconds: float = 20.0) -> float | None:
-        """A lower bound (HiGHS) of the weighted absolute deviations of whole counts."""
+        """The least weighted absolute deviations of whole counts (HiGHS); None if it stops early."""
         n, q = self.equal.shape[1], self.measured.size
         one = scipy.sparse.eye_array(q)
         split = scipy.sparse.hstack([self.fit, -one, one])
@@ -261,7 +261,25 @@ class Rows:
             scipy.optimize.LinearConstraint(split, self.measured, self.measured),
         ]
         answer = self._milp(np.concatenate([np.zeros(n), weights, weights]), rows, seconds, n)
-        return None if answer.mip_dual_bound is None else float(answer.mip_dual_bound)
+        return float(answer.fun) if answer.status == 0 else None
+
+    def least_whole(
+        self, wanted: NDArray, weights: NDArray, reach: int = 6, seconds: float = 20.0
+    ) -> float | None:
+        """The least weighted squares of whole counts around wanted sums, by unit columns `reach` to either side (HiGHS)."""
+        n, q = self.equal.shape[1], wanted.size
+        base = np.floor(wanted) - reach
+        steps = base[:, None] + np.arange(2 * reach + 2)
+        costs = np.diff(weights[:, None] * (steps - wanted[:, None]) ** 2, axis=1)
+        units = scipy.sparse.kron(scipy.sparse.eye_array(q), np.ones((1, costs.shape[1])))
+        rows = [
+            *self._constraints(costs.size),
+            scipy.optimize.LinearConstraint(scipy.sparse.hstack([self.fit, -units]), base, base),
+        ]
+        cost = np.concatenate([np.zeros(n), costs.ravel()])
+        answer = self._milp(cost, rows, seconds, n, np.concatenate([np.full(n, np.inf), np.ones(costs.size)]))
+        start = float(weights @ (base - wanted) ** 2)
+        return float(answer.fun) + start if answer.status == 0 else None
 
     def least_squares(self) -> NDArray | None:
         """The continuous least-squares point, by Clarabel; None if it does not say that it solved."""
@@ -276,7 +294,10 @@ class Rows:
                 [self.fit, -scipy.sparse.eye_array(q)],
                 [self.ranged[upper], scipy.sparse.csr_array((upper.sum(), q))],
                 [-self.ranged[lower], scipy.sparse.csr_array((lower.sum(), q))],
-                [-scipy.sparse.eye_array(n)[:signed], scipy.sparse.csr_array((signed, q))],
+                [
+                    -scipy.sparse.csr_array(scipy.sparse.eye_array(n))[:signed],
+                    scipy.sparse.csr_array((signed, q)),
+                ],
             ],
             format="csc",
         )
@@ -308,13 +329,13 @@ class Rows:
         pairs = [(self.equal, self.sums, self.sums), (self.ranged, self.lower, self.upper)]
         return [scipy.optimize.LinearConstraint(padded(m), a, b) for m, a, b in pairs if m.shape[0]]
 
-    def _milp(self, cost, rows, seconds, whole):
+    def _milp(self, cost, rows, seconds, whole, high=np.inf):
         low = np.concatenate([np.full(whole, 0.0 if self.signed else -np.inf), np.zeros(cost.size - whole)])
         integrality = np.concatenate([np.ones(whole), np.zeros(cost.size - whole)])
         return scipy.optimize.milp(
             cost,
             constraints=rows,
-            bounds=scipy.optimize.Bounds(low, np.inf),
+            bounds=scipy.optimize.Bounds(low, high),
             integrality=integrality,
             options={"time_limit": seconds, "mip_rel_gap": 0.0},
         )

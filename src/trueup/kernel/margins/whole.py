@@ -1,11 +1,12 @@
 """Whole tables with fixed margins, near a continuous one.
 
 Two margins that name all axes between them (rows and columns; or two faces of a cube, one transportation problem for
-each entry of what they share) have a totally unimodular matrix: every cell is a floor or a ceiling, and the optimum is
-found exactly (`kernel.transport`). Three margins end this: a whole table between floors and ceilings may not exist and
-finding the nearest one is hard. Up to `EXACT_CELLS` cells a mixed-integer program is solved. Above, prices prove a
-bound and messages find tables near it (`kernel.whole_near`); the nearest of several counts. Where messages do not settle,
-an integer program chooses among the counts that the prices leave open.
+each entry of what they share) have a totally unimodular matrix: there is a table between floors and ceilings, and the
+nearest of these is found exactly (`kernel.transport`); how much nearer any other can be is proved by its prices.
+Three margins end this: a whole table between floors and ceilings may not exist and finding the nearest one is hard.
+Up to `EXACT_CELLS` cells a mixed-integer program is solved. Above, prices prove a bound and messages find tables near
+it (`kernel.whole_near`); the nearest of several counts. Where messages do not settle, an integer program chooses
+among the counts that the prices leave open.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def whole_table(
     -------
     Answer
         `x` has the table's shape; `objective` is the squared distance, `gap` its proved relative excess over the
-        least possible (0: it is the least; under two margins, the least between floors and ceilings).
+        least possible of all whole tables with these margins, or over 1 if that is less.
 
     Examples
     --------
@@ -94,6 +95,7 @@ def _transported(x, margins, given, rng, open_cells) -> Answer:
     def flat(table: np.ndarray) -> np.ndarray:
         return table.transpose(order).reshape(blocks * rows, columns)
 
+    excess = np.zeros(blocks)
     whole, missing = round_children(
         flat(x),
         np.arange(0, blocks * rows + 1, rows),
@@ -101,12 +103,18 @@ def _transported(x, margins, given, rng, open_cells) -> Answer:
         column_sums=lines(two, shared + across, (blocks, columns)) if len(margins) == 2 else None,
         allowed=None if open_cells is None else flat(open_cells),
         nudge=None if rng is None else flat(rng.random(x.shape)),
+        excess=excess,
     )
     table = whole.reshape([x.shape[a] for a in order]).transpose(np.argsort(order))
     status = Status.UNSOLVED if missing.any() else Status.SOLVED
-    # One line at a time, no count two from its cell can be worth it; under two margins it can.
-    gap = 0.0 if len(margins) == 1 else None
-    return Answer(table, status, np.inf, float(((table - x) ** 2).sum()), gap)
+    distance = float(((table - x) ** 2).sum())
+    # Of one margin's lines, floors and ceilings hold the optimum: of two counts a whole unit apart from their cells,
+    # one above and one below, an exchange brings both nearer. Under two margins what the prices leave is reported.
+    return Answer(table, status, np.inf, distance, _relative(float(excess.sum()), distance))
+
+
+def _relative(excess: float, distance: float) -> float:
+    return max(excess, 0.0) / max(distance - excess, 1.0)
 
 
 def _exact(x, margins, sums, seconds: float, open_cells) -> Answer:

@@ -112,7 +112,7 @@ def _frontier(child_ptr: np.ndarray, own: np.ndarray, tight: np.ndarray, node: i
 
 def _enough(demands: dict[int, float], limit: float) -> set[int]:
     """The fewest demands (above 0, or infinite below) that together exceed the limit."""
-    if min(demands.values()) < 0.0:
+    if not demands or min(demands.values()) < 0.0:  # none: the value of a leaf against its own bound
         return set(demands)
     chosen, total = set(), 0.0
     for v in sorted(demands, key=lambda v: -demands[v]):
