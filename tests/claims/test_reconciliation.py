@@ -55,12 +55,14 @@ def judge(problem: Problem, method: Method, found: Solution | InfeasibleError) -
 
 def _false_gap(problem: Problem, method: Method, found: Solution) -> bool:
     rows, n = problem.rows, problem.constraints.cells.n
+    if (gap := found.stats.get(GAP)) is None:
+        return False
     if isinstance(method, GeneralProjection):
         oracle = rows.least_squares()
         if oracle is None or rows.broken(oracle) > 1e-6 * np.abs(oracle).max(initial=1.0):
             return False
         return rows.squares(found.values) > 1e-3 + (1 + 1e-5) * rows.squares(np.maximum(oracle, 0))
-    if n > JUDGED_CELLS or (gap := found.stats.get(GAP)) is None:
+    if n > JUDGED_CELLS:
         return False
     deviations = rows.fit @ found.values - rows.measured
     if isinstance(method, ProjectedDiscreteLaplace):
