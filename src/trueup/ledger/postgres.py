@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import urlsplit
 
 from trueup.errors import BudgetError
 from trueup.ledger.transaction import WAIT_SECONDS, Transaction, unusable
@@ -59,7 +59,12 @@ class PostgresStore:
             with self._psycopg.connect(self._url, connect_timeout=10) as connection:
                 yield connection
         except self._psycopg.Error as error:
-            raise unusable(f"the database at '{_without_password(self._url)}'", error) from None
+            raise unusable("the database at the given URL", _said(error)) from None
+
+
+def _said(error: Exception) -> str:
+    """What the server or its client said, without what it quotes: a password with `/` in it is taken for a port or a name."""
+    return re.sub(r'"[^"]*"|\'[^\']*\'', "(not shown)", str(error))
 
 
 _TABLE = (
@@ -71,8 +76,3 @@ _TABLE = (
     "CREATE TRIGGER trueup_ledger_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON trueup_ledger"
     " FOR EACH STATEMENT EXECUTE FUNCTION trueup_ledger_append_only()",
 )
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"

@@ -8,11 +8,12 @@ Every transaction has its own connection, so a ledger may be used across fork an
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from trueup.errors import BudgetError
 from trueup.ledger.transaction import WAIT_SECONDS, Store, Transaction, unusable
@@ -26,18 +27,25 @@ def store_at(url: str) -> Store:
     BudgetError
         If the URL is of another kind.
     """
-    scheme = urlsplit(url).scheme if "://" in url else "sqlite"
+    scheme = url.partition("://")[0] if "://" in url else "sqlite"
     if scheme in ("postgresql", "postgres"):
         from trueup.ledger.postgres import PostgresStore
 
         return PostgresStore(url)
-    if scheme == "sqlite" and url:
+    if scheme == "sqlite" and url and not url.startswith(("postgresql:", "postgres:")):
         return SqliteStore(Path(url.removeprefix("sqlite://").removeprefix("sqlite:")))
-    raise BudgetError(f"a ledger at '{scheme}'", needed="a file path, sqlite:///PATH or postgresql://...")
+    known = scheme if scheme.isalnum() else "another place"
+    raise BudgetError(f"a ledger at '{known}'", needed="a file path, sqlite:///PATH or postgresql://...")
 
 
 class SqliteStore:
-    """Entries in one SQLite file: write-ahead log, synced at every commit."""
+    """Entries in one SQLite file that has one name: rollback journal, synced at every commit.
+
+    SQLite keeps what is half written beside the file, under the file's name. Whoever opens the file by another name does
+    not see it: with a write-ahead log two names of one file were granted a budget twice. So everything committed stands in
+    the one file (a rollback journal holds only what a crash interrupted), its locks are those of the file and not of
+    a name, and a file with a second name is refused.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,8 +57,9 @@ class SqliteStore:
     def create(self) -> None:
         """Make the table in a new or existing file."""
         with _sqlite_errors(self.path), self._connected("rwc") as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
+            _leave_log(connection)
             connection.execute("BEGIN IMMEDIATE")
+            refuse_second_name(self.path)
             for statement in _SQLITE_TABLE:
                 connection.execute(statement)
             connection.execute("COMMIT")
@@ -59,7 +68,10 @@ class SqliteStore:
     def transaction(self, *, writing: bool) -> Iterator[Transaction]:
         """Open a transaction; a writing one starts with `BEGIN IMMEDIATE`."""
         with _sqlite_errors(self.path), self._connected("rw") as connection:
+            if writing:
+                _leave_log(connection)
             connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
+            refuse_second_name(self.path)  # under the lock: a link made later is seen by whoever uses it
             yield Transaction(connection, "?")
             # Closing without this line rolls back, also when the caller raised.
             connection.execute("COMMIT")
@@ -83,6 +95,54 @@ _SQLITE_TABLE = (
     "CREATE TRIGGER IF NOT EXISTS trueup_ledger_no_delete BEFORE DELETE ON trueup_ledger"
     " BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
 )
+
+
+def _leave_log(connection: sqlite3.Connection) -> None:
+    """Give up the write-ahead log that ledgers had once; every other connection has to be closed for that."""
+    end = time.monotonic() + WAIT_SECONDS
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete":
+        try:
+            connection.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.OperationalError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+
+
+def refuse_second_name(path: Path) -> None:
+    """Refuse a file that has another name, by which nobody would see what is half written under this one.
+
+    Raises
+    ------
+    BudgetError
+        If it has hard links, or is mounted as a single file.
+    """
+    real = path.resolve()
+    if (links := real.stat().st_nlink) != 1:
+        raise BudgetError(
+            f"the ledger '{path}' has {links} names (hard links)",
+            needed="a file with one name; no budget was granted",
+            remedy="remove the other links: ls -i shows the file's number, find -samefile its names",
+        )
+    if _mount_of(real) != _mount_of(real.parent):
+        raise BudgetError(
+            f"the ledger '{path}' is a mount of a single file, which has another name elsewhere",
+            needed="one name; no budget was granted",
+            remedy="mount its folder instead",
+        )
+
+
+def _mount_of(path: Path) -> str:
+    """The number of the mount that a path is on; empty where the system does not tell."""
+    if not hasattr(os, "O_PATH"):
+        return ""
+    # Closing any other handle of the file would give up SQLite's locks, which belong to the process.
+    handle = os.open(path, os.O_PATH)
+    try:
+        told = Path(f"/proc/self/fdinfo/{handle}").read_text(encoding="ascii")
+    finally:
+        os.close(handle)
+    return next((line for line in told.splitlines() if line.startswith("mnt_id")), "")
 
 
 @contextmanager

@@ -46,10 +46,10 @@ class Store(Protocol):
         ...
 
 
-def unusable(where: str, error: Exception) -> BudgetError:
+def unusable(where: str, said: object) -> BudgetError:
     """Return the error for a store that cannot be read or written."""
     return BudgetError(
-        f"the ledger in {where} cannot be used: {str(error).strip()}",
+        f"the ledger in {where} cannot be used: {str(said).strip()}",
         needed="a ledger that can be read and written; no budget was granted",
         remedy="check path, permissions and free space",
     )
