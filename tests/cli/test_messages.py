@@ -76,7 +76,16 @@ def test_a_report_of_something_else_says_that_it_is_no_bundle(areas, name):
 
 def test_an_analyst_without_a_cap_is_told_the_option_that_gives_one(areas):
     spec, table, folder = areas
-    caps = ("--cap", "epsilon=2", "--analyst-cap", "ana:epsilon=1")
+    caps = (
+        "--cap",
+        "epsilon=2",
+        "--analyst-cap",
+        "ana:epsilon=1",
+        "--unit",
+        "person",
+        "--neighbours",
+        "add-remove",
+    )
     assert run("budget", "init", folder / "l.db", "--dataset", "areas", *caps).returncode == 0
     asked = ("--data", table, "--out", folder / "never", "--ledger", folder / "l.db", "--analyst", "bob")
     done = run("release", spec, *asked)

@@ -10,11 +10,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from tests.ledger.helpers import epsilon, rho
+from tests.ledger.helpers import PERSON as TERMS
+from tests.ledger.helpers import epsilon, request, rho
 from trueup.errors import BudgetError, PrivacyError, SpecError
 from trueup.ledger.account import Account
 from trueup.ledger.caps import parse_analyst_caps, parse_caps
 from trueup.ledger.ledger import Ledger
+from trueup.ledger.questions import Question
+from trueup.ledger.terms import Terms
 from trueup.noise import law_named
 from trueup.noise.cost import Cost
 from trueup.planning.allocation import Priced, allocate
@@ -23,17 +26,23 @@ from trueup.privacy.contribution import Contribution
 from trueup.privacy.conversion import delta_of, epsilon_of
 
 HALF = Fraction(1, 2)
+HOUSEHOLD = Terms("household", "add-remove")
 PERSON = Contribution.partition()
 
 
-def ask(ledger, costs=None, *, dataset="survey", analyst="ana", kind="dp", key=None):
+def ask(ledger, loss=None, key=None, **more):
     """Reserve, by default half of the cap."""
-    return ledger.reserve(dataset, analyst, kind, epsilon(HALF) if costs is None else costs, key)
+    return ledger.reserve(request(epsilon(HALF) if loss is None else loss, key, **more))
 
 
-def cap(ledger, amount, currency="epsilon", kind="dp"):
+def cap(ledger, amount, currency="epsilon"):
     """Declare a cap on another dataset."""
-    return ledger.init("panel", {kind: {currency: amount}})
+    return ledger.init("panel", {currency: amount}, terms=TERMS)
+
+
+def rules(count):
+    """Rules that were never checked."""
+    return tuple(Question.of(f"a <= {i}", i) for i in range(count))
 
 
 def planned(**options):
@@ -45,20 +54,20 @@ def planned(**options):
 
 # what is tried, the call, the error, and words of its message
 BAD = [
-    ("a cost as a float", lambda x: ask(x, [Cost("epsilon", 0.1)]), SpecError, "type float"),
-    ("a cost as a NumPy float", lambda x: ask(x, [Cost("epsilon", np.float64(0.1))]), SpecError, "type float64"),
-    ("a cost that is not a number", lambda x: ask(x, [Cost("epsilon", float("nan"))]), SpecError, "type float"),
-    ("an infinite cost", lambda x: ask(x, [Cost("epsilon", float("inf"))]), SpecError, "type float"),
-    ("a cost as a bool", lambda x: ask(x, [Cost("epsilon", True)]), SpecError, "type bool"),
-    ("a cost as text", lambda x: ask(x, [Cost("epsilon", "1/2")]), SpecError, "type str"),
-    ("a negative cost", lambda x: ask(x, [Cost("epsilon", -HALF)]), SpecError, "negative"),
-    ("a negative delta", lambda x: ask(x, [Cost("epsilon", HALF, -HALF)]), SpecError, "delta of a cost is negative"),
-    ("a delta as a float", lambda x: ask(x, [Cost("epsilon", HALF, 1e-9)]), SpecError, "the delta of a cost is"),
-    ("a cost in an unknown currency", lambda x: ask(x, [Cost("mu", HALF)]), SpecError, "'mu'"),
-    ("a number where a cost belongs", lambda x: ask(x, [HALF]), SpecError, "type Fraction"),
-    ("a release without costs", lambda x: ask(x, []), SpecError, "without costs"),
-    ("an unknown kind of guarantee", lambda x: ask(x, kind="pure"), SpecError, "'pure'"),
-    ("no kind of guarantee", lambda x: ask(x, kind=None), SpecError, "kind of guarantee"),
+    ("a cost as a float", lambda x: compose([Cost("epsilon", 0.1)]), SpecError, "type float"),
+    ("a cost as a NumPy float", lambda x: compose([Cost("epsilon", np.float64(0.1))]), SpecError, "type float64"),
+    ("a cost that is not a number", lambda x: compose([Cost("epsilon", float("nan"))]), SpecError, "type float"),
+    ("an infinite cost", lambda x: compose([Cost("epsilon", float("inf"))]), SpecError, "type float"),
+    ("a cost as a bool", lambda x: compose([Cost("epsilon", True)]), SpecError, "type bool"),
+    ("a cost as text", lambda x: compose([Cost("epsilon", "1/2")]), SpecError, "type str"),
+    ("a negative cost", lambda x: compose([Cost("epsilon", -HALF)]), SpecError, "negative"),
+    ("a negative delta", lambda x: compose([Cost("epsilon", HALF, -HALF)]), SpecError, "delta of a cost is negative"),
+    ("a delta as a float", lambda x: compose([Cost("epsilon", HALF, 1e-9)]), SpecError, "the delta of a cost is"),
+    ("a cost in an unknown currency", lambda x: compose([Cost("mu", HALF)]), SpecError, "'mu'"),
+    ("a number where a cost belongs", lambda x: compose([HALF]), SpecError, "type Fraction"),
+    ("a number where a loss belongs", lambda x: ask(x, HALF), SpecError, "type Fraction"),
+    ("a loss as a float", lambda x: ask(x, Loss(epsilon=0.1)), SpecError, "no Fraction"),
+    ("a negative loss", lambda x: ask(x, Loss(rho=-HALF)), SpecError, "the rho of a loss is negative"),
     ("no analyst", lambda x: ask(x, analyst=None), SpecError, "the analyst has no name"),
     ("an analyst without letters", lambda x: ask(x, analyst=" "), SpecError, "the analyst has no name"),
     ("an analyst that is a number", lambda x: ask(x, analyst=7), SpecError, "the analyst has no name"),
@@ -71,9 +80,16 @@ BAD = [
     ("one part in 10^30 over the cap", lambda x: ask(x, epsilon(1 + Fraction(1, 10**30))), BudgetError, "more epsilon"),
     ("a cost of 10^300", lambda x: ask(x, epsilon(10**300)), BudgetError, "more epsilon"),
     ("rho without a cap in rho", lambda x: ask(x, rho(HALF)), BudgetError, "no cap in rho"),
-    ("delta without a cap in delta", lambda x: ask(x, [Cost("epsilon", HALF, HALF)]), BudgetError, "no cap in delta"),
-    ("an invariant without a cap of its kind", lambda x: ask(x, kind="invariant"), BudgetError, "kind 'invariant'"),
-    ("an invariant at no cost without a cap", lambda x: ask(x, epsilon(0), kind="invariant"), BudgetError, "does not avoid"),
+    ("delta without a cap in delta", lambda x: ask(x, compose([Cost("epsilon", HALF, HALF)])), BudgetError, "no cap in delta"),
+    ("an invariant that was not declared", lambda x: ask(x, invariants=rules(1)), BudgetError, "may not publish"),
+    ("four new rules where three may be checked", lambda x: ask(x, questions=rules(4)), BudgetError, "at most 3 further checks"),
+    ("an account without a unit", lambda x: x.init("panel", {"epsilon": "1"}), BudgetError, "--unit"),
+    ("an account for another unit", lambda x: x.init("survey", {"rho": "1"}, terms=HOUSEHOLD), BudgetError, "other terms"),
+    ("an account under an unknown relation", lambda x: Terms("person", "swap"), SpecError, "'swap'"),
+    ("an account whose unit has no name", lambda x: Terms("", "replace"), SpecError, "the unit has no name"),
+    ("-1 checks", lambda x: Terms("person", "replace", checks=-1), SpecError, "number of checks"),
+    ("adopting an account that has its terms", lambda x: x.adopt("survey", TERMS), BudgetError, "already"),
+    ("adopting an account that there is not", lambda x: x.adopt("panel", TERMS), BudgetError, "no account"),
     ("a cap as a float", lambda x: cap(x, 0.1), SpecError, '"0.1" or "1/10"'),
     ("a cap of zero", lambda x: cap(x, 0), SpecError, "above zero"),
     ("a negative cap", lambda x: cap(x, "-1"), SpecError, "above zero"),
@@ -84,15 +100,14 @@ BAD = [
     ("a cap of nothing", lambda x: cap(x, None), SpecError, "NoneType"),
     ("a cap with an exponent that fills the memory", lambda x: cap(x, "1e999999999"), SpecError, "finite"),
     ("a cap in an unknown currency", lambda x: cap(x, "1", "dollars"), SpecError, "'dollars'"),
-    ("a cap for an unknown kind", lambda x: cap(x, "1", "epsilon", "local"), SpecError, "'local'"),
     ("a dataset declared without caps", lambda x: x.init("panel", {}), SpecError, "no caps"),
-    ("a kind declared without caps", lambda x: x.init("panel", {"dp": {}}), SpecError, "no caps"),
     ("a list where caps belong", lambda x: x.init("panel", ["epsilon"]), SpecError, "no caps"),
-    ("another value for a declared cap", lambda x: x.init("survey", {"dp": {"epsilon": "2"}}), BudgetError, "never changed"),
+    ("another value for a declared cap", lambda x: x.init("survey", {"epsilon": "2"}), BudgetError, "never changed"),
     ("the cap 'epsilon'", lambda x: parse_caps(["epsilon"]), SpecError, "CURRENCY=AMOUNT"),
     ("the cap '=1'", lambda x: parse_caps(["=1"]), SpecError, "CURRENCY=AMOUNT"),
     ("the cap 'epsilon='", lambda x: parse_caps(["epsilon="]), SpecError, "CURRENCY=AMOUNT"),
-    ("one cap twice", lambda x: parse_caps(["epsilon=1", "dp:epsilon=2"]), SpecError, "given twice"),
+    ("one cap twice", lambda x: parse_caps(["epsilon=1", "epsilon=2"]), SpecError, "given twice"),
+    ("a cap with a kind of guarantee", lambda x: parse_caps(["invariant:epsilon=1"]), SpecError, "names a kind"),
     ("an analyst's cap without the analyst", lambda x: parse_analyst_caps(["epsilon=1"]), SpecError, "names no analyst"),
     ("a ledger without an analyst", lambda x: Account.open("ledger.db", None, None), SpecError, "--analyst"),
     ("an analyst without a ledger", lambda x: Account.open(None, "ana", None), SpecError, "--ledger"),

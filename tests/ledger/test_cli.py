@@ -16,6 +16,9 @@ level = [{ name = "all" }, { name = "area", column = "area" }]
 query = [{ name = "total", epsilon = { all = "1/8", area = "1/8" } }]
 """
 
+INIT = ("budget", "init", "ledger.db", "--dataset", "demo", "--unit", "person", "--neighbours", "add-remove")
+INIT += ("--cap", "epsilon=0.5")
+
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
@@ -23,7 +26,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "spec.toml").write_text(SPEC)
     (tmp_path / "data.csv").write_text("area,n\na,300\nb,400\n")
-    assert run("budget", "init", "ledger.db", "--dataset", "demo", "--cap", "epsilon=0.5").returncode == 0
+    assert run(*INIT).returncode == 0
     return tmp_path
 
 
@@ -53,8 +56,8 @@ def test_the_manifest_and_the_report_name_the_entry(place):
     release("one")
     manifest = json.loads((place / "one" / "public" / "manifest.json").read_text())
     lines = run("budget", "export", "ledger.db").stdout.splitlines()
-    assert manifest["ledger"]["entry"] == 3
-    assert manifest["ledger"]["head"] == digest(lines[2])
+    assert manifest["ledger"]["entry"] == 4
+    assert manifest["ledger"]["head"] == digest(lines[3])
     assert [json.loads(line)["previous"] for line in lines[1:]] == [digest(line) for line in lines[:-1]]
     assert manifest["ledger"]["head"] in (place / "one" / "public" / "report.html").read_text()
 
@@ -72,6 +75,8 @@ def test_a_key_returns_the_same_bytes_and_draws_once(place):
     again = release("one", "--key", "2026", "--json")
     assert again.returncode == 0
     assert json.loads(again.stdout)["checks"]
+    assert json.loads(again.stdout)["drawn"] is False
+    assert "Nothing was drawn and nothing charged" in release("one", "--key", "2026").stdout
     assert {p: p.read_bytes() for p in (place / "one").rglob("*") if p.is_file()} == before
     assert spent() == "1/4"
     moved = release("elsewhere", "--key", "2026")
@@ -96,7 +101,7 @@ def test_tables_made_again_from_the_measurements_cost_nothing(place):
 def test_verify_fails_when_the_ledger_was_replaced(place):
     release("one")
     (place / "ledger.db").unlink()
-    run("budget", "init", "ledger.db", "--dataset", "demo", "--cap", "epsilon=0.5")
+    run(*INIT)
     found = run("budget", "verify", "ledger.db", "--against", ".")
     assert found.returncode == 1
     assert "WRONG" in found.stdout

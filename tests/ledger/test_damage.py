@@ -13,15 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.ledger.helpers import epsilon, ledger_at, release, stage
+from tests.ledger.helpers import begin, ledger_at, release, reserve, stage
 from trueup.errors import BudgetError, BundleError
 from trueup.ledger.entries import digest
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.store import SqliteStore
 from trueup.ledger.transaction import Transaction
 from trueup.ledger.verify import verify
-
-DP = ("survey", "ana", "dp")
 
 
 @pytest.fixture
@@ -45,13 +43,13 @@ def execute(path, *commands):
 
 def test_an_untouched_ledger_verifies(kept):
     found = verify(Ledger.open(str(kept)), kept.parent)
-    assert (found.entries, found.bundles, found.findings, found.unrecorded) == (8, 3, (), ())
+    assert (found.entries, found.bundles, found.findings, found.unrecorded) == (12, 3, (), ())
 
 
 TAMPERING = {
     "an amount made smaller": (
-        """UPDATE trueup_ledger SET body = replace(body, '"amount":"1/10"', '"amount":"1/99"') WHERE number = 3""",
-        "entry 3 of the ledger does not match its hash",
+        """UPDATE trueup_ledger SET body = replace(body, '"epsilon":"1/10"', '"epsilon":"1/99"') WHERE number = 4""",
+        "entry 4 of the ledger does not match its hash",
     ),
     "a hash": ("UPDATE trueup_ledger SET hash = hash || '0' WHERE number = 5", "entry 5"),
     "a row removed": ("DELETE FROM trueup_ledger WHERE number = 4", "entry 4 of the ledger is missing"),
@@ -60,8 +58,8 @@ TAMPERING = {
         "entry 1 of the ledger is missing",
     ),
     "a row repeated": (
-        "INSERT INTO trueup_ledger SELECT 9, body, hash || 'x' FROM trueup_ledger WHERE number = 8",
-        "entry 9",
+        "INSERT INTO trueup_ledger SELECT 13, body, hash || 'x' FROM trueup_ledger WHERE number = 12",
+        "entry 13",
     ),
     "rubbish": (
         "UPDATE trueup_ledger SET body = 'x', hash = '" + digest("x") + "' WHERE number = 6",
@@ -81,11 +79,11 @@ def test_tampering_is_found_and_nothing_granted(kept, name):
 
 def test_a_chain_recomputed_by_a_forger_is_found_by_the_bundles(kept):
     entries = Ledger.open(str(kept)).entries()
-    commands, previous = [], entries[1].hash
-    for entry in entries[2:]:
+    commands, previous = [], entries[2].hash
+    for entry in entries[3:]:
         fields = entry.fields | {"previous": previous}
-        for cost in fields.get("costs", []):
-            cost["amount"] = "1/99"
+        if "loss" in fields:
+            fields["loss"]["epsilon"] = "1/99"
         body = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         previous = digest(body)
         commands.append(
@@ -99,7 +97,7 @@ def test_a_chain_recomputed_by_a_forger_is_found_by_the_bundles(kept):
     assert all("altered or replaced" in what for what in found)
 
 
-@pytest.mark.parametrize(("left", "wrong"), [(7, 1), (6, 1), (4, 2), (2, 3)])
+@pytest.mark.parametrize(("left", "wrong"), [(11, 1), (9, 1), (6, 2), (3, 3)])
 def test_a_cut_tail_is_found_by_the_bundles(kept, left, wrong):
     execute(kept, f"DELETE FROM trueup_ledger WHERE number > {left}")
     ledger = Ledger.open(str(kept))
@@ -127,13 +125,13 @@ def test_a_bundle_with_other_measurements_is_found(kept):
 
 def test_an_entry_over_the_cap_is_found_though_its_chain_is_right(kept):
     ledger = Ledger.open(str(kept))
-    entry = ledger.entries()[2]
+    entry = ledger.entries()[3]
     state = ledger.state()
-    fields = entry.fields | {"entry": 9, "previous": state.head, "reservation": "new"}
-    fields["costs"][0]["amount"] = "9"
+    fields = entry.fields | {"entry": 13, "previous": state.head, "reservation": "new"}
+    fields["loss"]["epsilon"] = "9"
     body = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-    execute(kept, f"INSERT INTO trueup_ledger VALUES (9, '{body}', '{digest(body)}')")
-    with pytest.raises(BudgetError, match="entry 9 of the ledger cannot be true"):
+    execute(kept, f"INSERT INTO trueup_ledger VALUES (13, '{body}', '{digest(body)}')")
+    with pytest.raises(BudgetError, match="entry 13 of the ledger cannot be true"):
         Ledger.open(str(kept))
 
 
@@ -148,7 +146,7 @@ def test_bundles_without_a_ledger_are_listed(kept):
 
 def test_what_an_interrupted_run_left_is_no_release(kept):
     ledger = Ledger.open(str(kept))
-    stage(kept.parent / ".out9.staging-x", ledger.reserve(*DP, epsilon("1/10")))
+    stage(kept.parent / ".out9.staging-x", begin(ledger, "1/10"))
     assert not verify(ledger, kept.parent).findings
     (kept.parent / ".out9.staging-x").rename(kept.parent / "out9")
     assert "without a committed entry" in verify(ledger, kept.parent).findings[0]
@@ -168,7 +166,7 @@ def test_the_table_itself_is_append_only(url, command):
         ledger._store.transaction(writing=True) as transaction,
     ):
         transaction._connection.execute(command)
-    assert ledger.state().number == len(ledger.entries()) == 2
+    assert ledger.state().number == len(ledger.entries()) == 3
 
 
 @contextmanager
@@ -190,20 +188,20 @@ def test_a_read_only_file_grants_nothing(kept):
     kept.parent.chmod(0o555)
     ledger = Ledger.open(str(kept))
     with ordinary_user(), pytest.raises(BudgetError, match="no budget was granted"):
-        ledger.reserve(*DP, epsilon("1/10"))
+        reserve(ledger, "1/10")
     kept.parent.chmod(0o755)
     assert len(Ledger.open(str(kept)).state().reserved) == 3
 
 
 FULL = """
 import resource, signal, sys
-from tests.ledger.helpers import epsilon
+from tests.ledger.helpers import reserve
 from trueup.ledger.ledger import Ledger
 ledger = Ledger.open(sys.argv[1])
 ledger.state()
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
-ledger.reserve("survey", "ana", "dp", epsilon("1/10"))
+reserve(ledger, "1/10")
 """
 
 
@@ -217,7 +215,7 @@ def test_a_full_disk_grants_nothing(kept):
     assert "no budget was granted" in run.stderr
     ledger = Ledger.open(str(kept))
     assert len(ledger.state().reserved) == 3
-    ledger.reserve(*DP, epsilon("1/10"))
+    reserve(ledger, "1/10")
 
 
 def test_a_failed_write_leaves_no_trace_in_memory(kept, monkeypatch):
@@ -229,7 +227,7 @@ def test_a_failed_write_leaves_no_trace_in_memory(kept, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Transaction, "append", fail)
         with pytest.raises(BudgetError, match="disk is full"):
-            ledger.reserve(*DP, epsilon("1/10"))
+            reserve(ledger, "1/10")
     assert len(ledger.state().reserved) == 3
 
 
@@ -245,7 +243,21 @@ def test_other_places_are_refused(url):
         Ledger.open(url)
 
 
-def test_an_unreachable_server_is_an_error_without_the_password():
-    with pytest.raises(BudgetError, match="cannot be used") as caught:
-        Ledger.open("postgresql://me:secret@localhost:1/none")
-    assert "secret" not in str(caught.value)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:secret@localhost:1/none",
+        "postgresql://me:sec/ret@localhost:1/none",
+        "postgresql://me:sec%zzret@localhost:1/none",
+        "postgresql://me:sec ret@localhost:1/none",
+        "postgresql://me:[secret@localhost:1/none",
+        "postgresql://me@localhost:1/none?password=secret",
+        "postgresql://me@localhost:1/none?pasword=secret",
+        "postgresql:me:secret@localhost:1/none",
+    ],
+)
+def test_no_password_stands_in_an_error(url):
+    """Whatever the client makes of it: it quotes what it takes for a port, a name or an option."""
+    with pytest.raises(BudgetError) as caught:
+        Ledger.open(url)
+    assert not re.search(r"sec|ret\b|ret@", str(caught.value))

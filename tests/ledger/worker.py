@@ -10,17 +10,17 @@ import os
 import sys
 from pathlib import Path
 
-from tests.ledger.helpers import epsilon, release
+from tests.ledger.helpers import PERSON, release, reserve
 from trueup.errors import BudgetError
 from trueup.ledger.ledger import Ledger
 
 
-def reserve(url, attempts):
+def reserves(url, attempts):
     """Reserve as often as it is granted."""
     ledger, granted = Ledger.open(url), 0
     for _ in range(int(attempts)):
         try:
-            ledger.reserve("survey", f"analyst {os.getpid()}", "dp", epsilon("1/100"))
+            reserve(ledger, "1/100", analyst=f"analyst {os.getpid()}")
             granted += 1
         except BudgetError:
             pass
@@ -30,7 +30,7 @@ def reserve(url, attempts):
 def create(url):
     """Make the ledger."""
     ledger = Ledger.create(url)
-    ledger.init("survey", {"dp": {"epsilon": "1"}})
+    ledger.init("survey", {"epsilon": "1"}, terms=PERSON)
     print(ledger.state().ledger)
 
 
@@ -44,4 +44,4 @@ def releases(url, folder):
 
 if __name__ == "__main__":
     url, task, *rest = sys.argv[1:]
-    {"reserve": reserve, "create": create, "release": releases}[task](url, *rest)
+    {"reserve": reserves, "create": create, "release": releases}[task](url, *rest)

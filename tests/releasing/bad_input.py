@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from unittest.mock import patch
 
-from tests.releasing.state import MOST, SPEC, write_state
+from tests.releasing.state import MOST, SPEC, TERMS, write_state
 from trueup.errors import BudgetError, BundleError, DataError, InfeasibleError, SpecError, TrueupError
 from trueup.files.memory import parse_memory
 from trueup.ledger.account import Account
@@ -97,7 +97,7 @@ def failing(name: str, error: BaseException):
 def account(folder: Path, name: str = "ledger.db", analyst: str = "ana", key: str | None = None) -> Account:
     """An account of a ledger that is made when it is first asked for."""
     url = str(folder / name)
-    Ledger.create(url).init("small", {"invariant": {"rho": "10"}})
+    Ledger.create(url).init("small", {"rho": "10"}, terms=TERMS)
     return Account.open(url, analyst, key)
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from trueup.ledger.terms import Terms
+
 SPEC = """
 format = 1
 title = "A small state"
@@ -39,6 +41,8 @@ invariants = [{ level = "state" }]
 zeros = [{ race = "r2", age = "young" }]
 bounds = [{ level = "tract", attributes = ["race"], where = { race = "r0" }, lower = 1 }]
 """
+TERMS = Terms("person", "add-remove", {"state": ""})
+"""What its account is kept under."""
 MOST = 6
 """Places of a bundle at which this state is cut twice."""
 BLOCKS = [f"{county}{tract}{block}" for county in "012" for tract in "012" for block in "0123"][:-2]

@@ -90,9 +90,11 @@ def test_data_at_fault_cost_nothing_and_leave_no_run(tmp_path, row, found):
         "people.csv",
         "blocks.csv",
     }
-    assert not account(tmp_path).ledger.state().reserved
+    state = account(tmp_path).ledger.state()
+    assert set(state.reserved) == state.returned
+    assert not state.spent["small", None].rho
     release(tmp_path, account=account(tmp_path))
-    assert len(account(tmp_path).ledger.state().reserved) == 1
+    assert len(account(tmp_path).ledger.state().drawn) == 1
 
 
 @pytest.mark.parametrize("error", [DataError, InfeasibleError, SpecError])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.test_commands import run as trueup
 from tests.releasing.bad_input import interrupted
-from tests.releasing.state import write_state
+from tests.releasing.state import TERMS, write_state
 from trueup.model.problem import public_cells
 from trueup.model.spec import load_spec
 from trueup.releasing.engine import default_engine
@@ -81,7 +81,7 @@ def test_a_key_that_was_released_draws_nothing_again(tmp_path):
     from trueup.ledger.ledger import Ledger
 
     url = str(tmp_path / "ledger.db")
-    Ledger.create(url).init("small", {"invariant": {"rho": "10"}})
+    Ledger.create(url).init("small", {"rho": "10"}, terms=TERMS)
     charged = ["--ledger", url, "--analyst", "ana", "--key", "first", "--engine", "local", "--json"]
     first = trueup("release", *options(tmp_path), *charged)
     manifest = (tmp_path / "out" / "public" / "manifest.json").read_bytes()

@@ -14,7 +14,7 @@ import pytest
 
 import trueup
 from tests.releasing.killing import KillingPool
-from tests.releasing.state import MOST, write_state
+from tests.releasing.state import MOST, TERMS, write_state
 from trueup.checking.bundle import check_bundle
 from trueup.io.bundle.manifest import read_manifest
 from trueup.ledger.account import Account
@@ -31,7 +31,7 @@ class Drivers:
 
     def __init__(self, place: Path) -> None:
         self.place, self.out, self.url = place, place / "out", str(place / "ledger.db")
-        Ledger.create(self.url).init("small", {"invariant": {"rho": "10"}})
+        Ledger.create(self.url).init("small", {"rho": "10"}, terms=TERMS)
         self.paths = {name: str(path) for name, path in write_state(place).items()}
         self.server = subprocess.Popen(
             [sys.executable, "-m", "tests.releasing.killing"],
@@ -66,14 +66,15 @@ class Drivers:
 
     def spent(self) -> Fraction:
         """What the ledger was charged so far."""
-        loss = Ledger.open(self.url).state().spent.get((("small", None), "invariant"))
+        loss = Ledger.open(self.url).state().spent.get(("small", None))
         return loss.rho if loss else Fraction(0)
 
     def check_between(self, before: dict[str, str]) -> dict[str, str]:
         """What was committed stays; nothing is published by halves; the ledger is charged once at most."""
         after = self.committed()
         assert before.items() <= after.items(), "a draw that was committed was replaced"
-        assert len(Ledger.open(self.url).state().reserved) <= 1
+        state = Ledger.open(self.url).state()
+        assert len(state.drawn) <= 1 >= len(state.unfinished("small"))
         assert not after or self.spent(), "noise was committed that the ledger does not know"
         return after
 
@@ -86,7 +87,7 @@ class Drivers:
         state = Ledger.open(self.url).state()
         assert len(state.reserved) == len(state.commits) == 1
         assert not verify(Ledger.open(self.url), self.place).findings
-        left = {p.name for p in self.place.iterdir()} - {"out", "ledger.db", "ledger.db-wal", "ledger.db-shm"}
+        left = {p.name for p in self.place.iterdir()} - {"out", "ledger.db"}
         assert left == {"spec.toml", "people.csv", "blocks.csv"}
 
     def close(self) -> None:
@@ -140,7 +141,7 @@ def forget(drivers: Drivers) -> None:
     shutil.rmtree(drivers.out)
     for path in drivers.place.glob("ledger.db*"):
         path.unlink()
-    Ledger.create(drivers.url).init("small", {"invariant": {"rho": "10"}})
+    Ledger.create(drivers.url).init("small", {"rho": "10"}, terms=TERMS)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 import trueup
 from tests.conftest import SPARK
 from tests.releasing.on_spark import Watched, killing
-from tests.releasing.state import MOST, write_state
+from tests.releasing.state import MOST, TERMS, write_state
 from tests.releasing.test_kill import copy_of
 from tests.spark_cluster import standalone
 from trueup.checking.bundle import check_bundle
@@ -46,13 +46,13 @@ def stop_before(name: str):
 
 
 def spent(url: str) -> Fraction:
-    loss = Ledger.open(url).state().spent.get((("small", None), "invariant"))
+    loss = Ledger.open(url).state().spent.get(("small", None))
     return loss.rho if loss else Fraction(0)
 
 
 def new_ledger(folder: Path) -> str:
     url = str(folder / "ledger.db")
-    Ledger.create(url).init("small", {"invariant": {"rho": "10"}})
+    Ledger.create(url).init("small", {"rho": "10"}, terms=TERMS)
     return url
 
 

@@ -8,20 +8,47 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import FAILURE, AsJson, print_json, table
+from trueup.cli.console import FAILURE, AsJson, GeographyPath, print_json, table
+from trueup.errors import SpecError
 
 Url = Annotated[str, typer.Argument(metavar="LEDGER", help="A file, or postgresql://...", show_default=False)]
 Dataset = Annotated[str, typer.Option("--dataset", help="The dataset's declared name.", show_default=False)]
 CapOption = Annotated[
     list[str],
-    typer.Option(
-        "--cap", help="[KIND:]CURRENCY=AMOUNT, such as epsilon=1 or invariant:rho=1/2.", show_default=False
-    ),
+    typer.Option("--cap", help="CURRENCY=AMOUNT, such as epsilon=1 or rho=1/2.", show_default=False),
 ]
 AnalystCapOption = Annotated[
     list[str] | None,
+    typer.Option("--analyst-cap", help="NAME:CURRENCY=AMOUNT, such as ana:epsilon=1/2.", show_default=False),
+]
+Unit = Annotated[
+    str | None, typer.Option("--unit", help="Who is protected, such as person.", show_default=False)
+]
+NeighboursOption = Annotated[
+    str | None,
+    typer.Option("--neighbours", help="One step: add-remove or replace.", show_default=False),
+]
+InvariantOption = Annotated[
+    list[str] | None,
     typer.Option(
-        "--analyst-cap", help="NAME:[KIND:]CURRENCY=AMOUNT, such as ana:epsilon=1/2.", show_default=False
+        "--invariant",
+        help="What releases may publish exactly, as reports name it, such as 'county x sex'.",
+        show_default=False,
+    ),
+]
+ChecksOption = Annotated[
+    int | None,
+    typer.Option(
+        "--checks",
+        min=0,
+        help="How many rules that are not listed may be checked on confidential counts; by default 3.",
+        show_default=False,
+    ),
+]
+ListedOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--list", help="A spec whose rules and invariants are allowed and cost nothing.", show_default=False
     ),
 ]
 Against = Annotated[
@@ -37,22 +64,83 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(
         no_args_is_help=True, help="Caps, what was spent, and whether the books are in order."
     )
-    for command in (init, show, log, export, verify):
+    for command in (init, adopt, show, log, export, verify):
         group.command()(command)
     app.add_typer(group, name="budget")
 
 
 def init(
-    url: Url, dataset: Dataset, cap: CapOption, analyst_cap: AnalystCapOption = None, as_json: AsJson = False
+    url: Url,
+    dataset: Dataset,
+    cap: CapOption,
+    analyst_cap: AnalystCapOption = None,
+    unit: Unit = None,
+    neighbours: NeighboursOption = None,
+    invariant: InvariantOption = None,
+    checks: ChecksOption = None,
+    listed: ListedOption = None,
+    geography: GeographyPath = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Make a ledger if there is none, and declare caps; caps are added, never changed."""
+    """Make a ledger if there is none, and declare a dataset's account: unit, relation, caps. They never change."""
     from trueup.ledger.caps import parse_analyst_caps, parse_caps
     from trueup.ledger.ledger import Ledger
 
     caps, analysts = parse_caps(cap), parse_analyst_caps(analyst_cap or [])
+    terms = _terms(unit, neighbours, invariant, checks, listed, geography)
     ledger = Ledger.create(url)
-    ledger.init(dataset, caps, analysts)
+    ledger.init(dataset, caps, analysts, terms=terms)
     _show(ledger, as_json=as_json)
+
+
+def adopt(
+    url: Url,
+    dataset: Dataset,
+    unit: Unit,
+    neighbours: NeighboursOption,
+    invariant: InvariantOption = None,
+    checks: ChecksOption = None,
+    listed: ListedOption = None,
+    geography: GeographyPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """State unit and relation of an account of an older version, which is not charged before that."""
+    from trueup.ledger.ledger import Ledger
+
+    terms = _terms(unit, neighbours, invariant, checks, listed, geography)
+    assert terms is not None
+    adoption = Ledger.open(url).adopt(dataset, terms)
+    if as_json:
+        print_json(adoption.plain())
+    else:
+        print("\n".join(adoption.sentences()))
+
+
+def _terms(
+    unit: str | None,
+    neighbours: Any,
+    invariant: list[str] | None,
+    checks: int | None,
+    listed: list[Path] | None,
+    geography: Path | None,
+) -> Any:
+    """The terms that options state; None if they state none."""
+    from trueup.ledger.terms import CHECKS, Terms
+    from trueup.model.problem import public_cells
+    from trueup.model.spec import load_spec
+
+    if unit is None and neighbours is None and not (invariant or listed or checks is not None):
+        return None
+    if unit is None or neighbours is None:
+        raise SpecError(
+            "an account is stated without its unit or its neighbour relation",
+            remedy="give --unit and --neighbours",
+        )
+    terms = Terms(unit, neighbours, dict.fromkeys(invariant or [], ""), CHECKS if checks is None else checks)
+    for path in listed or []:
+        spec = load_spec(path)
+        terms = terms.listing(spec, public_cells(spec, geography, geography))
+    return terms
 
 
 def show(url: Url, as_json: AsJson = False) -> None:
@@ -102,14 +190,18 @@ def verify(url: Url, against: Against = None, as_json: AsJson = False) -> None:
 
 
 def _show(ledger: Any, *, as_json: bool) -> None:
+    from trueup.ledger.picture import picture
     from trueup.ledger.summary import balances
 
-    rows = balances(ledger.state())
+    state = ledger.state()
+    rows = balances(state)
     if as_json:
-        print_json([asdict(row) for row in rows])
+        print_json([{**asdict(row), "account": picture(state, row.dataset)} for row in rows])
         return
     columns = ["dataset", "analyst", "kind", "currency", "cap", "spent", "left"]
     table("", columns, [[str(value) for value in asdict(row).values()] for row in rows])
+    for dataset in dict.fromkeys(row.dataset for row in rows):
+        print("\n".join(picture(state, dataset)["sentences"]))
 
 
 def _say(found: Any) -> None:

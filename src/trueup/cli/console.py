@@ -108,6 +108,14 @@ def _say_error(text: str) -> None:
     console.print(Text("error: ", style="bold red") + Text(text), soft_wrap=not console.is_terminal)
 
 
+def say_repeated(key: Any) -> None:
+    """Say that nothing was drawn, where a release was committed under a key before."""
+    if key:
+        print(
+            f"Nothing was drawn and nothing charged: this is the release that was committed under the key '{key}'."
+        )
+
+
 def print_json(value: Any) -> None:
     """Print a record as JSON; exact fractions become text."""
     print(json.dumps(value, indent=2, default=str))

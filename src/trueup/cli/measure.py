@@ -15,6 +15,7 @@ from trueup.cli.console import (
     SpecPath,
     print_json,
     progress,
+    say_repeated,
 )
 
 
@@ -37,12 +38,14 @@ def register(app: typer.Typer) -> None:
         from trueup.releasing import pipeline as workflow
 
         account = Account.open(ledger, analyst, key)
+        repeated = account is not None and account.repeats
         with progress(quiet=as_json) as tell:
             measurements = workflow.measure_only(
                 spec, data, out, geography=geography, account=account, tell=tell
             )
         if as_json:
-            print_json({"out": str(out), "measurements": measurements.digest})
+            print_json({"out": str(out), "drawn": not repeated, "measurements": measurements.digest})
         else:
+            say_repeated(repeated and key)
             print("\n".join(measurements.guarantee.sentences))
             print(f"Measurements: {out}/public")

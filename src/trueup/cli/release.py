@@ -20,6 +20,7 @@ from trueup.cli.console import (
     print_json,
     progress,
     progress_by_level,
+    say_repeated,
     warm_up,
 )
 from trueup.errors import SpecError
@@ -76,6 +77,7 @@ def register(app: typer.Typer) -> None:
 
         _refuse_lost_master(engine, master)
         account = Account.open(ledger, analyst, key)
+        repeated = account is not None and account.repeats
         size = parse_memory(memory)
         if resume is not None:
             given = {"spec_path": spec, "data": data, "geography": geography, "out": out, "account": account}
@@ -86,11 +88,23 @@ def register(app: typer.Typer) -> None:
             raise SpecError(f"{absent} is missing", remedy="trueup release SPEC --data FILE --out FOLDER")
         chosen, places = (engine, geography) if engine else _default_engine(spec, data, geography, size)
         if chosen == "memory":
-            _in_memory(spec, data, out, places, account, quiet=as_json)
+            _in_memory(spec, data, out, places, account, quiet=as_json, repeated=repeated)
             return
         if engine is None and not as_json:
             print(f"The problem is larger than {memory} of memory holds at once: it is released by blocks.")
-        _by_blocks(spec, data, out, geography, account, chosen, master, size, workers, quiet=as_json)
+        _by_blocks(
+            spec,
+            data,
+            out,
+            geography,
+            account,
+            chosen,
+            master,
+            size,
+            workers,
+            quiet=as_json,
+            repeated=repeated,
+        )
 
 
 def _refuse_lost_master(engine: str | None, master: str | None) -> None:
@@ -112,16 +126,18 @@ def _default_engine(spec: Any, data: Any, geography: Any, memory: int) -> tuple[
     return engine, cells.tree if engine == "memory" else geography
 
 
-def _in_memory(spec, data, out, geography, account, *, quiet: bool) -> None:
+def _in_memory(spec, data, out, geography, account, *, quiet: bool, repeated: bool) -> None:
     from trueup.releasing import pipeline as workflow
 
     warm_up(quiet=quiet)
     with progress(quiet=quiet) as tell:
         released = workflow.release(spec, data, out, geography=geography, account=account, tell=tell)
-    show_release(released, str(out), as_json=quiet)
+    show_release(released, str(out), as_json=quiet, repeated=repeated and account.key)
 
 
-def _by_blocks(spec, data, out, geography, account, engine, master, memory, workers, *, quiet: bool) -> None:
+def _by_blocks(
+    spec, data, out, geography, account, engine, master, memory, workers, *, quiet: bool, repeated: bool
+) -> None:
     from trueup.releasing.by_parts import release_by_blocks
     from trueup.releasing.start import run_path
 
@@ -140,7 +156,7 @@ def _by_blocks(spec, data, out, geography, account, engine, master, memory, work
             memory=memory,
             watch=watch,
         )
-    show_release(released, released.folder, as_json=quiet)
+    show_release(released, released.folder, as_json=quiet, repeated=repeated and account.key)
 
 
 def _resume(folder, engine, master, workers, given, *, quiet: bool) -> None:
@@ -182,13 +198,14 @@ def _executor(engine: str, master: str | None, workers: int) -> Any:
     return LocalPool(workers)
 
 
-def show_release(released, out: str, *, as_json: bool) -> None:
-    """Print what a release is: public quantities only."""
+def show_release(released, out: str, *, as_json: bool, repeated: str | bool | None = None) -> None:
+    """Print what a release is, public quantities only, and whether it is that of a repeated key."""
     guarantee = getattr(released, "measurements", released).guarantee
     if as_json:
         print_json(
             {
                 "out": out,
+                "drawn": not repeated,
                 "report": f"{out}/public/report.html",
                 "method": dict(released.method),
                 "checks": dict(released.checks),
@@ -197,6 +214,7 @@ def show_release(released, out: str, *, as_json: bool) -> None:
             }
         )
         return
+    say_repeated(repeated)
     for sentence in guarantee.sentences:
         print(sentence)
     print(f"Checked: {', '.join(rule for rule, holds in released.checks.items() if holds)}.")

@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
@@ -32,8 +33,96 @@ def refuse_occupied(target: Path) -> None:
             needed="a new or empty folder",
             remedy="choose another --out",
         )
+    _refuse_orphan(target)
+
+
+def _refuse_orphan(target: Path) -> None:
     if not target.absolute().parent.is_dir():
         raise BundleError(f"the parent folder of '{target}' does not exist", remedy="create it first")
+
+
+@contextmanager
+def claimed(target: Path) -> Iterator[None]:
+    """Keep other runs from a target until the block or this process ends, however it ends.
+
+    A run claims its target before it is charged, so that of several runs to one target one is charged. The claim is a
+    lock on a hidden file beside the target; nothing but the lock says who is alive.
+
+    Raises
+    ------
+    BundleError
+        If another run claims it, its parent does not exist, or the disk refuses.
+
+    Examples
+    --------
+    >>> out = Path(tempfile.mkdtemp()) / "bundle"
+    >>> with claimed(out), claimed(out):  # doctest: +ELLIPSIS
+    ...     pass
+    Traceback (most recent call last):
+    trueup.errors.BundleError: another run writes to ...
+    """
+    _refuse_orphan(target)
+    path = _claim_of(target)
+    try:
+        handle = _locked(path, time.monotonic() + PATIENCE)
+    except OSError as error:
+        raise BundleError(
+            f"cannot write beside '{target}': {error.strerror}", remedy="check permissions"
+        ) from None
+    if handle is None:
+        raise BundleError(
+            f"another run writes to '{target}'; nothing was drawn or charged",
+            remedy="wait for it, or choose another --out",
+        )
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # still locked: whoever opened it meanwhile sees that it is gone
+        os.close(handle)
+
+
+def is_claimed(target: Path) -> bool:
+    """Whether a living run claims a target, as far as can be seen."""
+    try:
+        handle = os.open(_claim_of(target), os.O_RDWR)
+    except FileNotFoundError:
+        return not target.absolute().parent.is_dir()  # a folder that cannot be seen from here says nothing
+    except OSError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+
+
+PATIENCE = 1.0
+"""Seconds for which a claim is tried: whoever looks whether a run is alive holds its lock for an instant."""
+
+
+def _claim_of(target: Path) -> Path:
+    return target.absolute().with_name(f".{target.absolute().name}.claim")
+
+
+def _locked(path: Path, until: float) -> int | None:
+    """A handle that holds the lock of the file that stands at a path now; None if another process keeps it."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.stat().st_ino == os.fstat(handle).st_ino:
+                return handle
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.01)
 
 
 @contextmanager

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from trueup.errors import BudgetError, SpecError
 from trueup.io.bundle.manifest import read_spec
-from trueup.ledger.ledger import Ledger, Reservation
-from trueup.ledger.state import Commit
+from trueup.ledger.admission import account_terms
+from trueup.ledger.joint import joint_picture
+from trueup.ledger.ledger import Ledger
+from trueup.ledger.questions import invariants, questions
+from trueup.ledger.request import Request
+from trueup.ledger.reservation import Reservation
+from trueup.model.cells import Cells
 from trueup.model.guarantee import Guarantee
-from trueup.noise.cost import Cost
+from trueup.model.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -50,36 +56,61 @@ class Account:
         ledger.recover()
         return cls(ledger, analyst, key)
 
-    def finished(self, dataset: str, guarantee: Guarantee) -> Commit | None:
-        """Return the release that was committed under the key for the same request.
+    @property
+    def repeats(self) -> bool:
+        """Whether a release was committed under the key, so that a run under it draws nothing."""
+        return self.ledger.state().finished(self.key) is not None
+
+    def request(self, spec_text: str, spec: Spec, cells: Cells, guarantee: Guarantee, out: Path) -> Request:
+        """Say what a run of a spec asks: its loss under the account's relation, and all that it finds out exactly.
 
         Raises
         ------
         BudgetError
-            If the key belongs to another request, or the ledger cannot be read.
+            If the account is for another unit.
         """
-        return self.ledger.finished(dataset, self.analyst, guarantee.kind, costs(guarantee), self.key)
+        dataset = spec.table.name
+        state = self.ledger.state()
+        terms, shown = account_terms(state, dataset), state.shown[dataset]
+        if spec.privacy.unit != terms.unit:
+            raise BudgetError(
+                f"the spec protects one {spec.privacy.unit}, and the account of dataset '{dataset}' is kept for one "
+                f"{terms.unit}",
+                needed="the unit of the account: losses of other units do not add up to anything",
+                remedy=f'write unit = "{terms.unit}" with its budgets, or begin another account',
+            )
+        return Request(
+            dataset,
+            self.analyst,
+            guarantee.price(terms.neighbours),
+            self.key,
+            _digest(spec_text),
+            invariants(spec, cells),
+            questions(spec, cells),
+            joint_picture(spec, cells, guarantee, terms.neighbours, shown.published, shown.joint),
+            target=str(out.absolute()),
+        )
 
-    def holds(self, dataset: str, guarantee: Guarantee, out: Path, spec_text: str) -> bool:
-        """Whether the release of a spec stands in a folder already, committed under the key.
+    def holds(self, request: Request, out: Path) -> bool:
+        """Whether the release that is asked for stands in a folder already, committed under the key.
 
         Raises
         ------
         BudgetError
             If the key's release stands elsewhere or is that of another spec.
         """
-        done = self.finished(dataset, guarantee)
+        done = self.ledger.finished(request)
         if done and Path(done.final) != out.absolute():
             raise BudgetError(
-                f"the key's release was committed before; it is in '{done.final}'",
+                f"the key's release was committed before, and nothing is drawn; it is in '{done.final}'",
                 remedy="give that folder as --out, or a new key for a new release",
             )
-        if done and read_spec(out)[0] != spec_text:
+        if done and _digest(read_spec(out)[0]) != request.spec:
             raise BudgetError("the key belongs to a release of another spec", remedy="choose a new key")
         return done is not None
 
-    def reserve(self, dataset: str, guarantee: Guarantee, *, name: str | None = None) -> Reservation:
-        """Take the loss of a guarantee out of the budget; draw only afterwards.
+    def reserve(self, request: Request, *, name: str | None = None) -> Reservation:
+        """Take the loss of a run out of the budget; read confidential counts only afterwards.
 
         A run that may be killed and go on gives the reservation a `name`; see `Ledger.reserve`.
 
@@ -88,9 +119,7 @@ class Account:
         BudgetError
             If the ledger does not grant it, or another run committed under the key meanwhile.
         """
-        reservation = self.ledger.reserve(
-            dataset, self.analyst, guarantee.kind, costs(guarantee), self.key, name=name
-        )
+        reservation = self.ledger.reserve(request, name)
         if reservation.committed and reservation.name != name:
             raise BudgetError(
                 f"another run released under the key '{self.key}' meanwhile; nothing was drawn or charged",
@@ -99,6 +128,5 @@ class Account:
         return reservation
 
 
-def costs(guarantee: Guarantee) -> list[Cost]:
-    """What a guarantee costs, part by part."""
-    return [Cost(c.currency, c.amount, c.delta) for c in guarantee.charges]
+def _digest(spec_text: str) -> str:
+    return hashlib.sha256(spec_text.encode()).hexdigest()

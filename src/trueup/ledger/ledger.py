@@ -1,16 +1,19 @@
-"""The ledger: no noise is drawn before its cost was granted here.
+"""The ledger: no confidential count is read, and no noise drawn, before it was granted here.
 
-A release goes through five steps: **reserve** the loss; **draw**; **stage** the bundle beside its
-target and sync it; **commit**; **rename** into place. A crash before the commit leaves a spent
-reservation and nothing published. A crash after it is finished by `recover`, which every next run
-calls. The rename comes last, so that nothing is ever published that the ledger does not know.
+A release goes through seven steps: **reserve** the loss, and all that the run is to find out exactly; **read** and check
+the confidential counts; record that **drawing begins**; draw; **stage** the bundle beside its target and sync it;
+**commit**; **rename** into place. What ends before drawing begins gives the loss back by an entry, at once or, after a
+crash, by the `recover` of the next run. A crash between drawing and commit leaves a spent reservation and nothing
+published. A crash after the commit is finished by `recover`. The rename comes last, so that nothing is ever published that
+the ledger does not know.
 """
 
 from __future__ import annotations
 
+import platform
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,16 +22,18 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BudgetError
-from trueup.files.staging import remove_unheld, sync
+from trueup.files.staging import is_claimed, remove_unheld
 from trueup.ledger import publish
+from trueup.ledger.admission import admit
+from trueup.ledger.adoption import Adoption, adopt
 from trueup.ledger.caps import CapsGiven, new_caps, read_caps
 from trueup.ledger.entries import Entry, link
-from trueup.ledger.request import Request, read_arguments, read_name, write_request
+from trueup.ledger.request import Request, check_request, read_name, write_request
+from trueup.ledger.reservation import Reservation
 from trueup.ledger.state import Commit, State
 from trueup.ledger.store import store_at
+from trueup.ledger.terms import Terms, agree
 from trueup.ledger.transaction import Store, Transaction
-from trueup.noise.cost import Cost
-from trueup.privacy.accountant import Kind
 
 
 class Ledger:
@@ -39,13 +44,17 @@ class Ledger:
     >>> import tempfile
     >>> url = tempfile.mkdtemp() + "/ledger.db"
     >>> from fractions import Fraction
+    >>> from trueup.privacy.accountant import Loss
     >>> ledger = Ledger.create(url)
-    >>> ledger.init("survey", {"dp": {"epsilon": "1"}})
-    >>> cost = Cost("epsilon", Fraction(3, 5))
-    >>> first = ledger.reserve("survey", "ana", "dp", [cost])
-    >>> ledger.reserve("survey", "ana", "dp", [cost])  # doctest: +ELLIPSIS
+    >>> ledger.init("survey", {"epsilon": "1"}, terms=Terms("person", "add-remove"))
+    >>> request = Request("survey", "ana", Loss(epsilon=Fraction(3, 5)))
+    >>> first = ledger.reserve(request)
+    >>> ledger.reserve(request)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    trueup.errors.BudgetError: the release asks dataset 'survey' for more epsilon ('dp') than is left. ...
+    trueup.errors.BudgetError: the release asks dataset 'survey' for more epsilon than is left. ...
+    >>> first.give_back()
+    >>> ledger.reserve(request).name == first.name
+    False
     """
 
     def __init__(self, store: Store) -> None:
@@ -94,63 +103,77 @@ class Ledger:
         ledger._store.create()
         with ledger._writing() as book:
             if not book.state.number:
-                book.append("open", {"format": 1, "ledger": uuid.uuid4().hex})
+                book.append("open", {"format": 2, "ledger": uuid.uuid4().hex})
         return ledger
 
-    def init(self, dataset: str, caps: CapsGiven, analysts: Mapping[str, CapsGiven] | None = None) -> None:
-        """Declare the caps of a dataset and, if wanted, of the analysts who share it.
+    def init(
+        self,
+        dataset: str,
+        caps: CapsGiven,
+        analysts: Mapping[str, CapsGiven] | None = None,
+        *,
+        terms: Terms | None = None,
+    ) -> None:
+        """Declare a dataset's account: its terms, its caps and, if wanted, those of the analysts who share it.
 
-        Caps are added, never changed: declaring the same again does nothing, declaring another
-        value is refused. Once one analyst has a cap, only analysts with a cap may draw.
+        Terms and caps never change: declaring the same again does nothing, declaring another is refused. Caps may be
+        added. Once one analyst has a cap, only analysts with a cap may draw.
 
         Parameters
         ----------
         dataset
             The dataset's declared name.
         caps
-            Largest total per kind of guarantee and currency (`epsilon`, `rho`, `delta`).
+            Largest total per currency (`epsilon`, `rho`, `delta`).
         analysts
             The same for each analyst.
+        terms
+            Unit, neighbour relation, invariants and checks; needed when the account is new.
 
         Raises
         ------
         SpecError
-            If a name, kind, currency or amount cannot be read.
+            If a name, currency or amount cannot be read.
         BudgetError
-            If a cap was declared before with another value.
+            If the terms of a new account are missing, or terms or a cap were declared before otherwise.
         """
         name = read_name(dataset, "the dataset")
         wanted = {None: read_caps(caps)}
         wanted |= {read_name(a, "the analyst"): read_caps(c) for a, c in (analysts or {}).items()}
         with self._writing() as book:
+            if new_terms := agree(book.state, name, terms):
+                book.append("account", {"dataset": name, **new_terms.plain()})
             for analyst, given in wanted.items():
                 if new := new_caps(book.state, (name, analyst), given):
                     book.append("caps", {"dataset": name, "analyst": analyst, "caps": new})
 
-    def reserve(
-        self,
-        dataset: str,
-        analyst: str,
-        kind: Kind,
-        costs: Iterable[Cost],
-        key: str | None = None,
-        *,
-        name: str | None = None,
-    ) -> Reservation:
-        """Take a loss out of the budget, for good, before any noise is drawn.
+    def adopt(self, dataset: str, terms: Terms) -> Adoption:
+        """Go on with an account of format 1 under stated terms; this is itself an entry.
+
+        Returns
+        -------
+        Adoption
+            What becomes of its caps, its losses and its open reservations.
+
+        Raises
+        ------
+        BudgetError
+            If there is no such account, or a release of it states another unit or relation.
+        """
+        with self._writing() as book:
+            adoption = adopt(book.state, read_name(dataset, "the dataset"), terms)
+            book.append("adopt", {"dataset": dataset, **terms.plain(), **adoption.plain()})
+        return adoption
+
+    def reserve(self, request: Request, name: str | None = None) -> Reservation:
+        """Take a loss out of the budget before confidential data are read.
 
         Parameters
         ----------
-        dataset, analyst
-            Whose caps are charged.
-        kind
-            `dp` or `invariant`.
-        costs
-            What the release costs, part by part.
-        key
-            Idempotency key. If a release was committed under it, that release is returned in
-            `committed` and nothing is charged. An earlier attempt that never committed stays
-            spent, and this one is charged anew.
+        request
+            Whose caps are charged, what the release costs, and what it finds out exactly. If a release was committed
+            under its key, that release is returned in `committed` and nothing is charged. An earlier attempt that
+            began to draw and never committed stays spent, and this one is charged anew.
         name
             The reservation's own name, for a run that may be killed and go on: if it stands in the ledger it
             is returned and nothing is charged. It must be random, and whoever gives it must see to it that no
@@ -159,25 +182,27 @@ class Ledger:
         Returns
         -------
         Reservation
-            Draw only if its `committed` is None.
+            Draw only if its `committed` is None, and after its `begin`.
 
         Raises
         ------
         SpecError
-            If an argument cannot be read.
+            If the request cannot be read.
         BudgetError
-            If a cap does not cover it, if the key belongs to another request, or if the ledger
+            If the account does not cover it, if the key belongs to another request, or if the ledger
             cannot be written (a full disk, a read-only file, a broken chain).
         """
-        request = read_arguments(dataset, analyst, kind, costs, key)
+        check_request(request)
         with self._writing() as book:
-            if name in book.state.reserved:
+            if name in book.state.reserved and name not in book.state.returned:
                 return self._standing(book.state, name, request)
-            if done := book.state.finished(request.key):
-                return Reservation(self, done.reservation, done.stamp, _same(done, request))
-            book.state.admit(request)
+            if done := self._bound(book.state, request):
+                return Reservation(self, done.reservation, done.stamp, done)
+            admit(book.state, request)
             name = name or uuid.uuid4().hex
-            entry = book.append("reserve", {"reservation": name, **write_request(request)})
+            entry = book.append(
+                "reserve", {"reservation": name, "host": this_host(), **write_request(request)}
+            )
             stamp = book.state.stamp(entry)
         return Reservation(self, name, stamp)
 
@@ -187,6 +212,21 @@ class Ledger:
         if not reserved.same_as(request):
             raise BudgetError("the run's reservation is for another release", remedy="start a new run")
         return Reservation(self, name, state.stamp(entry), state.commits.get(name))
+
+    def _bound(self, state: State, request: Request) -> Commit | None:
+        """The release that was committed under a request's key; a key is bound to what was first drawn under it."""
+        under = [
+            n for n, (_, r) in state.reserved.items() if request.key is not None and r.key == request.key
+        ]
+        for drawn in [state.reserved[name][1] for name in under if name in state.drawn]:
+            if not drawn.same_as(request):
+                other = "another release" if drawn.spec == request.spec else "a release of another spec"
+                raise BudgetError(
+                    f"the idempotency key '{request.key}' belongs to {other}; nothing was drawn",
+                    needed="the same spec, dataset and analyst: a key names one release",
+                    remedy="use a new key for a new release",
+                )
+        return state.finished(request.key)
 
     def state(self) -> State:
         """Read all entries, checking chain and caps, and return their sum.
@@ -205,28 +245,28 @@ class Ledger:
         with self._store.transaction(writing=False) as transaction:
             return transaction.after(0)
 
-    def finished(
-        self, dataset: str, analyst: str, kind: Kind, costs: Iterable[Cost], key: str | None
-    ) -> Commit | None:
-        """Return the release that was committed under a key, if there is one.
-
-        Parameters and errors are those of `reserve`; nothing is charged.
-        """
-        request = read_arguments(dataset, analyst, kind, costs, key)
-        done = self.state().finished(request.key)
-        return _same(done, request) if done else None
+    def finished(self, request: Request) -> Commit | None:
+        """Return the release that was committed under a request's key, if there is one; errors as in `reserve`."""
+        check_request(request)
+        return self._bound(self.state(), request)
 
     def recover(self) -> list[Commit]:
         """Finish the renames that a crash prevented; return the releases this concerned.
+
+        Reservations of runs that ended on this machine before they began to draw are given back.
 
         Raises
         ------
         BundleError
             If a committed release cannot be moved into place.
         """
+        state = self.state()
+        for name in [name for name in state.reserved if state.is_open(name)]:
+            if _ended(*state.reserved[name]):
+                Reservation(self, name, {}).give_back()
         return [
             commit
-            for commit in self.state().commits.values()
+            for commit in state.commits.values()
             if publish.finish(Path(commit.ready), Path(commit.final))
         ]
 
@@ -270,83 +310,20 @@ class _Book:
         return entry
 
 
-@dataclass(frozen=True)
-class Reservation:
-    """A loss that was taken out of the budget for one release.
-
-    Attributes
-    ----------
-    ledger, name
-        Where it stands.
-    stamp
-        What the release's manifest must say of the ledger, under `ledger`.
-    committed
-        The release that was committed under the same key; then nothing may be drawn.
-    """
-
-    ledger: Ledger
-    name: str
-    stamp: Mapping[str, Any]
-    committed: Commit | None = None
-
-    def commit(self, staged: str | Path, final: str | Path) -> Commit:
-        """Sync a staged bundle, record it for good, and move it into place.
-
-        Parameters
-        ----------
-        staged
-            The finished bundle, on the same file system as its target.
-        final
-            Where it is published; must not exist, or be an empty folder.
-
-        Raises
-        ------
-        BundleError
-            If the bundle does not carry the reservation's stamp, or the target is occupied.
-        BudgetError
-            If the reservation or its key was committed before, or the ledger cannot be written.
-        """
-        staged, final = Path(staged).absolute(), Path(final).absolute()
-        self._refuse_second(self.ledger.state())  # before the bundle bears the name that `recover` looks for
-        self.ledger._sweep(final)
-        fields = publish.describe(staged, self.stamp)
-        sync(staged)
-        # Under its new name the bundle is out of reach of whoever cleans up the staging folder.
-        ready = staged.rename(final.with_name(f".{final.name}.ready-{self.name}"))
-        try:
-            self._record(ready, final, fields)
-        except BaseException:
-            if self.name not in self.ledger.state().commits:
-                ready.rename(staged)
-            raise
-        publish.finish(ready, final)
-        return self.ledger.state().commits[self.name]
-
-    def _record(self, ready: Path, final: Path, fields: Mapping[str, Any]) -> None:
-        with self.ledger._writing() as book:
-            self._refuse_second(book.state)
-            publish.refuse_taken(final, book.state.ready_for(str(final)))
-            places = {"reservation": self.name, "ready": str(ready), "final": str(final)}
-            book.append("commit", {**places, **fields})
-
-    def _refuse_second(self, state: State) -> None:
-        if self.name not in state.reserved:
-            raise BudgetError("the reservation is not in the ledger", remedy="reserve again")
-        if self.name in state.commits or state.finished(state.reserved[self.name][1].key):
-            raise BudgetError(
-                "the reservation, or its key, was committed by another run",
-                remedy="use the release that was committed; this draw is discarded and stays spent",
-            )
-
-
 def _absent() -> BudgetError:
     return BudgetError("there is no ledger at the given place", remedy="make one with `trueup budget init`")
 
 
-def _same(done: Commit, request: Request) -> Commit:
-    if not done.request.same_as(request):
-        raise BudgetError(
-            f"the idempotency key '{request.key}' belongs to another release",
-            remedy="use a new key for a new release",
-        )
-    return done
+def this_host() -> str:
+    """Name the running system: whether a process is alive is known there alone."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return platform.node()
+
+
+def _ended(entry: Entry, request: Request) -> bool:
+    """Whether the run of a reservation is known to have ended: it ran here, and nobody holds its target."""
+    if request.target is None or entry.fields["host"] != this_host():
+        return False
+    return not is_claimed(Path(request.target))

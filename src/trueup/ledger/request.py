@@ -2,64 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 from trueup.errors import SpecError
-from trueup.noise.cost import Cost
-from trueup.privacy.accountant import Kind, Loss, compose
+from trueup.ledger.questions import Question
+from trueup.privacy.accountant import Loss
 
 Owner = tuple[str, str | None]
 """Whose cap it is: a dataset's `(name, None)`, or an analyst's share of it `(name, analyst)`."""
+AMOUNTS = ("epsilon", "rho", "converted", "delta")
+"""What a loss adds up to, each on its own."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a release asks of the ledger."""
+    """What a release asks of the ledger.
+
+    Attributes
+    ----------
+    dataset, analyst
+        Whose caps are charged.
+    loss
+        For one step of the account's neighbour relation.
+    key
+        Idempotency key.
+    spec
+        SHA-256 of the spec's text: what a key is bound to.
+    invariants
+        What is published exactly.
+    questions
+        What the run finds out exactly before anything is drawn.
+    joint
+        What is known of the changes that its invariants and those published before allow together.
+    target
+        Where the release goes; whoever holds the claim on it is alive.
+    kind
+        In entries of format 1 alone: the kind of guarantee that the loss was stated for.
+    """
 
     dataset: str
     analyst: str
-    kind: Kind
-    costs: tuple[Cost, ...]
+    loss: Loss
     key: str | None = None
+    spec: str | None = None
+    invariants: tuple[Question, ...] = ()
+    questions: tuple[Question, ...] = ()
+    joint: Mapping[str, Any] | None = None
+    target: str | None = None
+    kind: str = ""
 
     @property
     def owners(self) -> tuple[Owner, Owner]:
         """The two whose caps are charged."""
         return (self.dataset, None), (self.dataset, self.analyst)
 
-    @cached_property
-    def loss(self) -> Loss:
-        """The composed loss of the costs."""
-        return compose(self.costs, self.kind)
-
     def same_as(self, other: Request) -> bool:
-        """Whether two requests ask for the same, in whatever order the costs are named."""
-
-        def plain(r: Request):
-            return r.dataset, r.analyst, r.kind, sorted((c.currency, c.amount, c.delta) for c in r.costs)
-
-        return plain(self) == plain(other)
+        """Whether two requests are for the same release, wherever it goes."""
+        return _bound(self) == _bound(other)
 
 
-def read_arguments(
-    dataset: object, analyst: object, kind: Any, costs: Iterable[Cost], key: object
-) -> Request:
-    """Check everything about a request that does not depend on the ledger."""
-    request = Request(
-        read_name(dataset, "the dataset"),
-        read_name(analyst, "the analyst"),
-        kind,
-        tuple(costs),
-        None if key is None else read_name(key, "the idempotency key"),
-    )
-    if not request.costs:
-        raise SpecError("a release without costs", needed="at least one cost")
-    compose(request.costs, kind)
-    return request
+def _bound(request: Request) -> Request:
+    return replace(request, key=None, joint=None, target=None)
+
+
+def check_request(request: Request) -> None:
+    """Refuse a request that no ledger could grant.
+
+    Raises
+    ------
+    SpecError
+        If a name cannot be read, or an amount is no exact, nonnegative fraction.
+    """
+    read_name(request.dataset, "the dataset")
+    read_name(request.analyst, "the analyst")
+    if request.key is not None:
+        read_name(request.key, "the idempotency key")
+    if not isinstance(request.loss, Loss):
+        raise SpecError(f"a loss is of type {type(request.loss).__name__}", needed="a Loss")
+    for name in AMOUNTS:
+        amount = getattr(request.loss, name)
+        if not isinstance(amount, Fraction) or amount < 0:
+            raise SpecError(f"the {name} of a loss is negative or no Fraction", needed="zero or more, exact")
 
 
 def read_name(given: object, what: str) -> str:
@@ -73,17 +99,23 @@ def read_name(given: object, what: str) -> str:
 
 def write_request(request: Request) -> dict[str, Any]:
     """Write a request as fields of an entry; amounts as rational text."""
-    costs = [{"currency": c.currency, "amount": str(c.amount), "delta": str(c.delta)} for c in request.costs]
-    return {
-        "dataset": request.dataset,
-        "analyst": request.analyst,
-        "kind": request.kind,
-        "costs": costs,
-        "key": request.key,
+    plain = {
+        name: getattr(request, name) for name in ("dataset", "analyst", "key", "spec", "joint", "target")
+    }
+    return plain | {
+        "loss": {name: str(getattr(request.loss, name)) for name in AMOUNTS},
+        "invariants": [asdict(question) for question in request.invariants],
+        "questions": [asdict(question) for question in request.questions],
     }
 
 
-def read_request(fields: Mapping[str, Any]) -> Request:
+def read_request(given: Mapping[str, Any]) -> Request:
     """Read a request from the fields of an entry."""
-    costs = tuple(Cost(c["currency"], Fraction(c["amount"]), Fraction(c["delta"])) for c in fields["costs"])
-    return Request(fields["dataset"], fields["analyst"], fields["kind"], costs, fields["key"])
+    plain = {name: given[name] for name in ("dataset", "analyst", "key", "spec", "joint", "target")}
+    loss = {name: Fraction(given["loss"][name]) for name in AMOUNTS}
+    return Request(
+        **plain,
+        loss=Loss(epsilon=loss["epsilon"], rho=loss["rho"], converted=loss["converted"], delta=loss["delta"]),
+        invariants=tuple(Question(**q) for q in given["invariants"]),
+        questions=tuple(Question(**q) for q in given["questions"]),
+    )

@@ -1,19 +1,19 @@
-"""What the entries of a ledger add up to: caps, what was spent, what was published."""
+"""What the entries of a ledger add up to: caps, what was spent, checked and published."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 from trueup.errors import BudgetError
+from trueup.ledger.admission import admit
 from trueup.ledger.entries import GENESIS, Entry, broken, check_links
+from trueup.ledger.format_1 import Caps, Format1, add_caps, read_request_1
+from trueup.ledger.questions import Question
 from trueup.ledger.request import Owner, Request, read_request
-from trueup.privacy.accountant import Kind, Loss
-
-Caps = dict[str, Fraction]
-"""Largest total per currency: `epsilon`, `rho`, `delta`."""
+from trueup.ledger.terms import Terms, terms_of
+from trueup.privacy.accountant import Loss
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,41 @@ class Commit:
 
 
 @dataclass
+class Shown:
+    """What the releases of an account have shown exactly.
+
+    Attributes
+    ----------
+    asked
+        Every question that was asked of the data, by digest.
+    counted
+        The digests of those that count against the account's checks.
+    held
+        The questions that a release went on after: its answer was yes.
+    published
+        Invariants that were published, by name, with the digest of their meaning.
+    joint
+        What is known of the changes that published invariants allow together, from the last entry that says so.
+    """
+
+    asked: dict[str, Question] = field(default_factory=dict)
+    counted: set[str] = field(default_factory=set)
+    held: dict[str, Question] = field(default_factory=dict)
+    published: dict[str, str] = field(default_factory=dict)
+    joint: Mapping[str, Any] | None = None
+
+    def new(self, asked: Iterable[Question], terms: Terms) -> set[str]:
+        """The digests of questions that would count: not listed, not asked before, and no first description."""
+        listed = {question.digest for question in terms.listed}
+        described = {question.first for question in (*self.asked.values(), *terms.listed)}
+        return {
+            q.digest
+            for q in asked
+            if q.digest not in self.asked and q.digest not in listed and (q.is_rule or q.first in described)
+        }
+
+
+@dataclass
 class State:
     """The sum of the entries read so far; reading further entries continues it.
 
@@ -51,10 +86,18 @@ class State:
         How many entries were read, and the hash of the last.
     ledger
         The ledger's own random identifier.
+    terms
+        What each dataset's account is kept under.
     caps, spent
-        Per owner and kind of guarantee. An unfinished reservation counts as spent.
+        Per owner. An open reservation counts as spent.
+    shown
+        What each dataset's releases have shown exactly.
+    old
+        Caps and losses of format 1 that were not adopted.
     reserved
         Every reservation: its entry and its request.
+    drawn, returned
+        The reservations under which drawing began, and those that were returned because it did not.
     commits
         Every commit, by reservation.
     """
@@ -62,9 +105,14 @@ class State:
     number: int = 0
     head: str = GENESIS
     ledger: str = ""
-    caps: dict[tuple[Owner, Kind], Caps] = field(default_factory=dict)
-    spent: dict[tuple[Owner, Kind], Loss] = field(default_factory=dict)
+    terms: dict[str, Terms] = field(default_factory=dict)
+    caps: dict[Owner, Caps] = field(default_factory=dict)
+    spent: dict[Owner, Loss] = field(default_factory=dict)
+    shown: dict[str, Shown] = field(default_factory=dict)
+    old: Format1 = field(default_factory=Format1)
     reserved: dict[str, tuple[Entry, Request]] = field(default_factory=dict)
+    drawn: set[str] = field(default_factory=set)
+    returned: set[str] = field(default_factory=set)
     commits: dict[str, Commit] = field(default_factory=dict)
 
     def read(self, entries: Iterable[Entry]) -> None:
@@ -85,25 +133,20 @@ class State:
                 raise broken(entry.number, detail) from None
             self.number, self.head = entry.number, entry.hash
 
-    def admit(self, request: Request) -> None:
-        """Refuse a request that a cap does not cover.
+    def is_open(self, name: str) -> bool:
+        """Whether a reservation stands under which nothing was drawn yet."""
+        return name in self.reserved and name not in self.drawn and name not in self.returned
 
-        Raises
-        ------
-        BudgetError
-            If the dataset is unknown, the analyst is not on its list, a currency has no cap, or a
-            cap would be exceeded.
-        """
-        self._known(request)
-        for owner in request.owners:
-            caps = self.caps.get((owner, request.kind))
-            if caps is None and owner[1] is not None and not self.analysts(request.dataset):
-                continue
-            _within(owner, request, caps or {}, self.spent.get((owner, request.kind), Loss(request.kind)))
+    def unfinished(self, dataset: str) -> list[str]:
+        """Reservations of a dataset that count as spent and have no release."""
+        gone = self.returned | set(self.commits)
+        return [
+            n for n, (_, request) in self.reserved.items() if request.dataset == dataset and n not in gone
+        ]
 
     def analysts(self, dataset: str) -> list[str]:
         """Name the analysts who have caps of their own; nobody else may draw once there is one."""
-        return sorted({o[1] for o, _ in self.caps if o[0] == dataset and o[1] is not None})
+        return sorted({o[1] for o in self.caps if o[0] == dataset and o[1] is not None})
 
     def finished(self, key: str | None) -> Commit | None:
         """Return the release that was committed under a key, if there is one."""
@@ -117,86 +160,104 @@ class State:
         """Return what a manifest says of the ledger: where in which chain its reservation stands."""
         return {"ledger": self.ledger, "entry": entry.number, "head": entry.hash}
 
-    def _known(self, request: Request) -> None:
-        datasets = sorted({o[0] for o, _ in self.caps})
-        if request.dataset not in datasets:
-            known = ", ".join(datasets) or "none"
-            raise BudgetError(
-                f"dataset '{request.dataset}' has no cap in this ledger (known: {known})",
-                remedy="declare it with `trueup budget init`",
-            )
-        analysts = self.analysts(request.dataset)
-        if analysts and request.analyst not in analysts:
-            raise BudgetError(
-                f"analyst '{request.analyst}' has no cap on dataset '{request.dataset}'",
-                needed=f"one of {', '.join(analysts)}",
-                remedy="give the analyst a cap with `trueup budget init --analyst-cap`",
-            )
-
     def _open(self, entry: Entry) -> None:
-        if entry.number != 1 or entry.fields["format"] != 1:
+        if entry.number != 1 or entry.fields["format"] not in (1, 2):
             raise ValueError
         self.ledger = entry.fields["ledger"]
 
+    def _account(self, entry: Entry) -> None:
+        dataset = entry.fields["dataset"]
+        if dataset in self.terms or dataset in self.old.datasets:
+            raise ValueError
+        self.terms[dataset], self.shown[dataset] = terms_of(entry.fields), Shown()
+
+    def _adopt(self, entry: Entry) -> None:
+        dataset = entry.fields["dataset"]
+        if dataset not in self.old.datasets:
+            raise ValueError
+        self.terms[dataset], self.shown[dataset] = terms_of(entry.fields), Shown()
+        caps, spent = self.old.carry(dataset)
+        self.caps |= caps
+        self.spent |= spent
+
     def _cap(self, entry: Entry) -> None:
         fields = entry.fields
-        owner = (fields["dataset"], fields["analyst"])
-        for kind, caps in fields["caps"].items():
-            known = self.caps.setdefault((owner, kind), {})
-            if set(known) & set(caps):
-                raise ValueError
-            known.update({currency: Fraction(amount) for currency, amount in caps.items()})
+        if fields["dataset"] not in self.terms:
+            self.old.declare(fields)
+        else:
+            add_caps(self.caps.setdefault((fields["dataset"], fields["analyst"]), {}), fields["caps"])
 
     def _reserve(self, entry: Entry) -> None:
-        request = read_request(entry.fields)
-        self.admit(request)
+        fields = entry.fields
+        name = fields["reservation"]
+        if name in self.reserved and name not in self.returned:
+            raise ValueError
+        if fields["dataset"] not in self.terms:
+            request = read_request_1(fields)
+            self.old.charge(request)
+            self.drawn.add(name)  # nobody wrote down whether it began
+        else:
+            request = read_request(fields)
+            admit(self, request)
+            self._charge(request)
+        self.returned.discard(name)
+        self.reserved[name] = (entry, request)
+
+    def _charge(self, request: Request) -> None:
         for owner in request.owners:
-            at = (owner, request.kind)
-            self.spent[at] = self.spent.get(at, Loss(request.kind)) + request.loss
-        self.reserved[entry.fields["reservation"]] = (entry, request)
+            self.spent[owner] = self.spent.get(owner, Loss()) + request.loss
+        shown = self.shown[request.dataset]
+        shown.counted |= shown.new(request.questions, self.terms[request.dataset])
+        shown.asked |= {question.digest: question for question in request.questions}
+
+    def _return(self, entry: Entry) -> None:
+        name = entry.fields["reservation"]
+        if not self.is_open(name):
+            raise ValueError
+        self.returned.add(name)
+        request = self.reserved[name][1]
+        for owner in request.owners:
+            self.spent[owner] -= request.loss
+
+    def _draw(self, entry: Entry) -> None:
+        name = entry.fields["reservation"]
+        if not self.is_open(name):
+            raise ValueError
+        self.drawn.add(name)
+        request = self.reserved[name][1]
+        shown = self.shown[request.dataset]
+        if any(shown.published.get(i.text) != i.digest for i in request.invariants):
+            raise ValueError
+        shown.held |= {question.digest: question for question in request.questions}
+
+    def _publish(self, entry: Entry) -> None:
+        """Take note of invariants that a release publishes for the first time."""
+        fields = entry.fields
+        shown, allowed = self.shown[fields["dataset"]], self.terms[fields["dataset"]].invariants
+        for name, digest in fields["invariants"].items():
+            if name in shown.published or allowed[name] not in ("", digest):
+                raise ValueError
+            shown.published[name] = digest
+        shown.joint = fields["joint"]
 
     def _commit(self, entry: Entry) -> None:
         fields = entry.fields
         reservation = fields["reservation"]
         granted, request = self.reserved[reservation]
-        if reservation in self.commits or self.finished(request.key):
+        if reservation in self.commits or reservation not in self.drawn or self.finished(request.key):
             raise ValueError
         texts = (fields[name] for name in ("ready", "final", "manifest", "measurements"))
         self.commits[reservation] = Commit(reservation, request, *texts, stamp=self.stamp(granted))
 
 
-_ACTIONS = {"open": State._open, "caps": State._cap, "reserve": State._reserve, "commit": State._commit}
-
-
-def _within(owner: Owner, request: Request, caps: Caps, spent: Loss) -> None:
-    """Check one owner's caps. A rho cap also bounds what is stated in epsilon, not conversely."""
-    loss, total = request.loss, spent + request.loss
-    covered = {"epsilon": "epsilon" in caps or "rho" in caps, "rho": "rho" in caps, "delta": "delta" in caps}
-    for currency, wanted in (("epsilon", loss.epsilon), ("rho", loss.rho), ("delta", loss.delta)):
-        if wanted and not covered[currency]:
-            raise BudgetError(
-                f"{_whose(owner)} has no cap in {currency} for guarantees of kind '{request.kind}'",
-                remedy="declare one with `trueup budget init`, or ask for what has a cap",
-            )
-    if request.kind == "invariant" and not caps:
-        raise BudgetError(
-            f"{_whose(owner)} has no cap for guarantees of kind 'invariant'",
-            remedy="declare one with `trueup budget init`: an invariant does not avoid a cap",
-        )
-    for currency, cap in caps.items():
-        if spent_in(currency, total) > cap:
-            raise BudgetError(
-                f"the release asks {_whose(owner)} for more {currency} ('{request.kind}') than is left",
-                needed=f"at most {cap - spent_in(currency, spent)} of the cap {cap}",
-                remedy="ask for less, or close the dataset",
-            )
-
-
-def spent_in(currency: str, loss: Loss) -> Fraction:
-    """What a loss takes from a cap in a currency; a rho cap is charged for everything."""
-    return {"epsilon": loss.epsilon, "rho": loss.zcdp, "delta": loss.delta}[currency]
-
-
-def _whose(owner: Owner) -> str:
-    dataset, analyst = owner
-    return f"dataset '{dataset}'" if analyst is None else f"analyst '{analyst}' on dataset '{dataset}'"
+_ACTIONS = {
+    "open": State._open,
+    "account": State._account,
+    "adopt": State._adopt,
+    "caps": State._cap,
+    "reserve": State._reserve,
+    "return": State._return,
+    "draw": State._draw,
+    "invariants": State._publish,
+    "commit": State._commit,
+}

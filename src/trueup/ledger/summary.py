@@ -9,13 +9,14 @@ from pathlib import Path
 
 from trueup.errors import BundleError
 from trueup.ledger.entries import Entry
-from trueup.ledger.state import State, spent_in
+from trueup.ledger.format_1 import spent_in
+from trueup.ledger.state import State
 from trueup.privacy.accountant import Loss
 
 
 @dataclass(frozen=True)
 class Balance:
-    """One cap: what was spent of it, and what is left."""
+    """One cap: what was spent of it, and what is left; `kind` in accounts of format 1 alone."""
 
     dataset: str
     analyst: str
@@ -28,7 +29,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Event:
-    """One reservation, and where its release stands; `unfinished` ones count as spent."""
+    """One reservation, and where its release stands."""
 
     entry: int
     time: str
@@ -48,11 +49,14 @@ def balances(state: State) -> list[Balance]:
     >>> balances(State())
     []
     """
+    rows = [(owner, "", caps, state.spent.get(owner, Loss())) for owner, caps in state.caps.items()]
+    old = state.old
+    rows += [(at[0], at[1], caps, old.spent.get(at, Loss())) for at, caps in old.caps.items()]
     return [
-        Balance(dataset, analyst or "", kind, currency, cap, used, cap - used)
-        for ((dataset, analyst), kind), caps in state.caps.items()
+        Balance(owner[0], owner[1] or "", kind, currency, cap, used, cap - used)
+        for owner, kind, caps, spent in rows
         for currency, cap in caps.items()
-        for used in [spent_in(currency, state.spent.get(((dataset, analyst), kind), Loss(kind)))]
+        for used in [spent_in(currency, spent)]
     ]
 
 
@@ -63,20 +67,27 @@ def history(state: State) -> list[Event]:
 
 def _event(state: State, name: str) -> Event:
     entry, request = state.reserved[name]
-    commit = state.commits.get(name)
     loss = request.loss
     parts = (("epsilon", loss.epsilon), ("rho", loss.rho), ("delta", loss.delta))
-    cost = ", ".join(f"{currency}={amount}" for currency, amount in parts if amount) or "nothing"
     return Event(
         entry.number,
         entry.fields["time"],
         request.dataset,
         request.analyst,
         request.kind,
-        cost,
+        ", ".join(f"{currency}={amount}" for currency, amount in parts if amount) or "nothing",
         request.key or "",
-        commit.final if commit else "unfinished",
+        _whereabouts(state, name),
     )
+
+
+def _whereabouts(state: State, name: str) -> str:
+    """Where the release of a reservation stands, or why there is none; all but returned ones count as spent."""
+    if name in state.commits:
+        return state.commits[name].final
+    if name in state.returned:
+        return "returned: nothing was drawn"
+    return "unfinished" if name in state.drawn else "open: nothing was drawn yet"
 
 
 def write_lines(path: Path, entries: Iterable[Entry]) -> None:

@@ -94,7 +94,21 @@ def _conditions(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
         "databases that share it."
         for margin in constraints.invariants
     )
-    return (*bounds, *fixed)
+    return (*bounds, *fixed, *_checked(constraints))
+
+
+def _checked(constraints: Constraints) -> tuple[str, ...]:
+    """Name the rules that a release goes on after: each is an exact answer about the confidential counts."""
+    zeros = (", ".join(map("=".join, zero.items())) for zero in constraints.zeros)
+    limits = (f"the bound on '{bound.margin}'" for bound in constraints.bounds)
+    rules = (f"'{rule.linear.text}' at every {rule.level}" for rule in constraints.linear)
+    named = [*(f"no unit with {zero}" for zero in zeros), *limits, *rules]
+    if not named:
+        return ()
+    return (
+        f"Checked on the confidential counts, held, and not protected: {'; '.join(named)}. Compared are databases that "
+        "keep these rules.",
+    )
 
 
 def known(kept: Kept, measured: Sequence[Measured]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -52,6 +53,19 @@ class Tree:
     keys: tuple[Keys, ...] = ()
     names: tuple[NDArray | None, ...] = field(default=())
     limits: tuple[Keys, ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the places with their keys and limits."""
+        whole = hashlib.sha256("|".join(self.levels).encode())
+        whole.update(np.ascontiguousarray(self.child_ptr, dtype="<i8").tobytes())
+        for name, column in (item for keys in self.keys for item in keys.items()):
+            whole.update(name.encode())
+            whole.update(np.char.encode(column, "utf-8").tobytes())
+        for name, column in (item for limits in self.limits for item in limits.items()):
+            whole.update(name.encode())
+            whole.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
+        return whole.hexdigest()
 
     @classmethod
     def from_columns(

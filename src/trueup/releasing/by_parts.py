@@ -1,7 +1,8 @@
 """A release by blocks: measure every bundle, then up the tree, then down, then publish. Killed anywhere, it goes on.
 
+    reserve    the privacy loss and all that the run finds out exactly, once however often it goes on
     total      check the confidential counts, and sum them into the roots of every bundle     (lowest stage first)
-    reserve    the privacy loss, in the ledger, once however often the run goes on
+    begin      record in the ledger that drawing begins; what ends before it gives the loss back
     measure    draw noise, all bundles at once; a committed part is never drawn again
     up         what a bundle's measurements and those below tell about its roots              (lowest stage first)
     down       settle below the settled roots, check, write tables                            (highest stage first)
@@ -21,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import BudgetError
-from trueup.files.staging import staged
-from trueup.io.bundle.manifest import guarantee_in
+from trueup.files.staging import claimed, staged
 from trueup.io.bundle.read import read_published
 from trueup.ledger.account import Account
-from trueup.ledger.ledger import Reservation
+from trueup.ledger.request import read_request
+from trueup.ledger.reservation import Reservation
 from trueup.model.records.release_by_parts import ReleaseByBlocks
 from trueup.reconciling.histogram_parts import tie_seed
 from trueup.releasing.data import check_data, refuse_other_data
@@ -123,7 +124,7 @@ def resume(
 def _carry_on(
     folder: RunFolder, data: Any, account: Account | None, executor: Executor, watch: Watch
 ) -> ReleaseByBlocks:
-    with folder.held():
+    with folder.held(), claimed(Path(folder.plan["out"])):
         if (done := published_by(folder)) is None:
             refuse_taken(folder)
             done = _all_stages(folder, data, account, executor, Log(watch))
@@ -135,8 +136,7 @@ def _all_stages(
     folder: RunFolder, data: Any, account: Account | None, executor: Executor, log: Log
 ) -> ReleaseByBlocks:
     stages = folder.cut.bundles
-    check_data(folder, data, executor, log)
-    reservation = _reserved(folder, account)
+    reservation = _checked(folder, data, account, executor, log)
     log.map("measuring", Measure(folder.path), [b for bundles in stages for b in bundles], executor)
     digest = measurements_digest(folder)
     plan = plan_of(folder.spec, folder.headers)
@@ -148,12 +148,28 @@ def _all_stages(
     return _publish(folder, digest, reservation, executor, log)
 
 
-def _reserved(folder: RunFolder, account: Account | None) -> Reservation | None:
-    """Take the privacy loss out of the budget, unless an earlier attempt of this run has done so."""
+def _checked(
+    folder: RunFolder, data: Any, account: Account | None, executor: Executor, log: Log
+) -> Reservation | None:
+    """Reserve, then read and check the confidential table, then record that drawing begins."""
     if account is None:
+        check_data(folder, data, executor, log)
         return None
-    guarantee = guarantee_in(folder.plan["guarantee"])
-    reservation = account.reserve(folder.spec.table.name, guarantee, name=folder.plan["run"])
+    reservation = _reserved(folder, account)
+    with reservation.returning():
+        check_data(folder, data, executor, log)
+        reservation.begin()
+    return reservation
+
+
+def _reserved(folder: RunFolder, account: Account) -> Reservation:
+    """Take the privacy loss out of the budget, unless an earlier attempt of this run has done so."""
+    try:
+        reservation = account.reserve(read_request(folder.plan["request"]), name=folder.plan["run"])
+    except BudgetError:
+        if not folder.tabulated:
+            shutil.rmtree(folder.path)  # nothing was read: a run that is granted begins anew
+        raise
     if done := reservation.committed:
         raise BudgetError(
             f"the run was released before, to '{done.final}'; a second draw would not be paid for",

@@ -24,8 +24,8 @@ from trueup.run.executor import Executor
 def check_data(folder: RunFolder, data: Any, executor: Executor, log: Log) -> None:
     """Tabulate the confidential table and find whatever is at fault with it, unless that was done before.
 
-    The ledger is charged after this alone, and no fault of the data is left to be found then: data at fault cost nothing
-    and leave no run, so corrected ones begin another that is charged once.
+    No fault of the data is left to be found after this: data at fault give the loss back and leave no run, so corrected ones
+    begin another that is charged once.
 
     Raises
     ------

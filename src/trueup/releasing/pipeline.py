@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from trueup import reporting
-from trueup.files.staging import refuse_occupied, staged
+from trueup.files.staging import claimed, refuse_occupied, staged
 from trueup.io.bundle.assessment import holds_assessment, read_assessment, write_assessment
 from trueup.io.bundle.manifest import BLOCKS, read_manifest, read_spec, write_manifest
 from trueup.io.bundle.read import read_measurements, read_release, release_in
 from trueup.io.bundle.write import write_measurements, write_release
 from trueup.ledger.account import Account
-from trueup.ledger.ledger import Reservation
+from trueup.ledger.request import Request
+from trueup.ledger.reservation import Reservation
 from trueup.measuring import draw, read_confidential
 from trueup.measuring.fingerprint import fingerprint
 from trueup.measuring.rehearsal import rehearse
@@ -105,13 +106,14 @@ def release(
     (True, ['internal', 'public'])
     """
     run, out = Run(tell), Path(out)
-    plan = _ready(spec_path, data, geography, run)
-    if _finished(account, plan, out):
-        return read_release(out)
-    with staged(out) as folder:
-        measurements, draft, reservation = _measured(folder, plan, data, account, run, reconciled=True)
-        released = _released(folder, plan.spec, measurements, draft, plan.method, run)
-        _commit(reservation, folder, out)
+    plan = _ready(spec_path, data, geography, account, out, run)
+    with claimed(out):
+        if account and plan.request and account.holds(plan.request, out):
+            return read_release(out)
+        with staged(out) as folder:
+            measurements, draft, reservation = _measured(folder, plan, data, account, run, reconciled=True)
+            released = _released(folder, plan.spec, measurements, draft, plan.method, run)
+            _commit(reservation, folder, out)
     return released
 
 
@@ -126,13 +128,14 @@ def measure_only(
 ) -> Measurements:
     """Measure and write a bundle of noisy counts, to be reconciled later or by others."""
     run, out = Run(tell), Path(out)
-    plan = _ready(spec_path, data, geography, run)
-    if _finished(account, plan, out):
-        return read_measurements(out)
-    with staged(out) as folder:
-        measurements, draft, reservation = _measured(folder, plan, data, account, run, reconciled=False)
-        _finish(folder, draft, reporting.report(measurements, plan.spec, ledger=draft["ledger"]), run)
-        _commit(reservation, folder, out)
+    plan = _ready(spec_path, data, geography, account, out, run)
+    with claimed(out):
+        if account and plan.request and account.holds(plan.request, out):
+            return read_measurements(out)
+        with staged(out) as folder:
+            measurements, draft, reservation = _measured(folder, plan, data, account, run, reconciled=False)
+            _finish(folder, draft, reporting.report(measurements, plan.spec, ledger=draft["ledger"]), run)
+            _commit(reservation, folder, out)
     return measurements
 
 
@@ -233,9 +236,12 @@ class _Plan:
     headers: tuple[Measured, ...]
     guarantee: Guarantee
     method: Method
+    request: Request | None
 
 
-def _ready(spec_path: str | Path, data: Any, geography: Any, run: Run) -> _Plan:
+def _ready(
+    spec_path: str | Path, data: Any, geography: Any, account: Account | None, out: Path, run: Run
+) -> _Plan:
     """Find every fault that can be found before confidential counts are read or noise is drawn."""
     with run.stage("reading the spec and the places"):
         spec_text = read_spec_text(spec_path)
@@ -244,9 +250,10 @@ def _ready(spec_path: str | Path, data: Any, geography: Any, run: Run) -> _Plan:
     with run.stage("choosing the method"):
         headers, guarantee = plan_measurements(spec, cells)
         method = _agreed_method(spec, cells, headers)
+    request = account.request(spec_text, spec, cells, guarantee, out) if account else None
     with run.stage("making the noise ready"):
         rehearse(headers)
-    return _Plan(spec_text, spec, cells, headers, guarantee, method)
+    return _Plan(spec_text, spec, cells, headers, guarantee, method, request)
 
 
 def _agreed_method(spec: Spec, cells: Cells, headers: tuple[Measured, ...]) -> Method:
@@ -258,11 +265,6 @@ def _agreed_method(spec: Spec, cells: Cells, headers: tuple[Measured, ...]) -> M
     return method
 
 
-def _finished(account: Account | None, plan: _Plan, out: Path) -> bool:
-    """Whether the release of this plan stands in `out` already, committed under the account's key."""
-    return account is not None and account.holds(plan.spec.table.name, plan.guarantee, out, plan.spec_text)
-
-
 def _commit(reservation: Reservation | None, folder: Path, out: Path) -> None:
     if reservation:
         reservation.commit(folder, out)
@@ -271,13 +273,15 @@ def _commit(reservation: Reservation | None, folder: Path, out: Path) -> None:
 def _measured(
     folder: Path, plan: _Plan, data: Any, account: Account | None, run: Run, *, reconciled: bool
 ) -> tuple[Measurements, dict[str, Any], Reservation | None]:
-    with run.stage("reading the confidential counts"):
-        counts = read_confidential(plan.spec, plan.cells, data)
-        run.notes["input"] = fingerprint(data)
-        if reconciled:
-            refuse_inexact(plan.cells.sum(counts, plan.cells.coarsest))
-    # Nothing that can fail on the data's account comes between the reservation and the draw.
-    reservation = account.reserve(plan.spec.table.name, plan.guarantee) if account else None
+    reservation = account.reserve(plan.request) if account and plan.request else None
+    with reservation.returning() if reservation else nullcontext():
+        with run.stage("reading the confidential counts"):
+            counts = read_confidential(plan.spec, plan.cells, data)
+            run.notes["input"] = fingerprint(data)
+            if reconciled:
+                refuse_inexact(plan.cells.sum(counts, plan.cells.coarsest))
+        if reservation:
+            reservation.begin()
     with run.stage("drawing exact noise"):
         measurements = draw(plan.cells, counts, plan.headers, plan.guarantee)
     with run.stage("writing the measurements"):

@@ -14,7 +14,7 @@ from trueup.ledger.account import Account
 from trueup.model.geography import read_tree
 from trueup.model.spec import read_spec_text
 from trueup.releasing.run_folder import RunFolder
-from trueup.releasing.start import account_out, digest_of, run_path
+from trueup.releasing.start import account_out, run_path
 
 
 def refuse_changes(
@@ -40,7 +40,7 @@ def refuse_changes(
         raise SpecError(
             "the spec is not the one that the run began with", remedy="give the same spec, or start a new run"
         )
-    if geography is not None and digest_of(read_tree(folder.spec, geography)) != plan["places"]:
+    if geography is not None and read_tree(folder.spec, geography).digest != plan["places"]:
         raise DataError(
             "the places are not those that the run began with",
             remedy="give the same file, or start a new run",

@@ -26,7 +26,7 @@ from trueup.model.tree import Tree
 from trueup.releasing.cut import Bundle, Cut, Stage
 from trueup.run.parts import Parts
 
-FORMAT = 2
+FORMAT = 3
 PLAN = "plan.json"
 
 

@@ -20,6 +20,7 @@ from trueup.files.staging import refuse_occupied, writing
 from trueup.io.bundle.manifest import guarantee_out, header_out
 from trueup.io.bundle.places import write_places
 from trueup.ledger.account import Account
+from trueup.ledger.request import write_request
 from trueup.measuring import entropy
 from trueup.measuring.rehearsal import rehearse
 from trueup.model.build import build_cells, build_constraints, no_limits
@@ -103,7 +104,8 @@ def begin(
     spec = parse_spec(spec_text)
     cells = public_cells(spec, data, geography)
     headers, guarantee = plan_measurements(spec, cells)
-    if account and account.holds(spec.table.name, guarantee, out, spec_text):
+    request = account.request(spec_text, spec, cells, guarantee, out) if account else None
+    if account and request and account.holds(request, out):
         return None
     refuse_occupied(out)
     plan = plan_of(spec, headers)
@@ -117,8 +119,9 @@ def begin(
         "data": _address(data),
         "account": None if account is None else account_out(account),
         "spec": hashlib.sha256(spec_text.encode()).hexdigest(),
-        "places": digest_of(cells.tree),
+        "places": cells.tree.digest,
         "sizes": list(cells.tree.sizes),
+        "request": None if request is None else write_request(request),
         "guarantee": guarantee_out(guarantee),
         "headers": [header_out(h) for h in headers],
         "method": describe(HistogramTree()),
@@ -190,19 +193,6 @@ def _write_branches(folder: RunFolder, spec_text: str, cells: Cells, cut: Cut) -
     for stage, bundles in zip(cut.stages, cut.bundles):
         for bundle in bundles:
             folder.write_branch(cells.tree, stage, bundle)
-
-
-def digest_of(tree: Tree) -> str:
-    """SHA-256 of public places with their keys and limits."""
-    whole = hashlib.sha256("|".join(tree.levels).encode())
-    whole.update(np.ascontiguousarray(tree.child_ptr, dtype="<i8").tobytes())
-    for name, column in (item for keys in tree.keys for item in keys.items()):
-        whole.update(name.encode())
-        whole.update(np.char.encode(column, "utf-8").tobytes())
-    for name, column in (item for limits in tree.limits for item in limits.items()):
-        whole.update(name.encode())
-        whole.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
-    return whole.hexdigest()
 
 
 def plan_of(spec: Spec, headers: tuple[Measured, ...]) -> SegmentPlan:

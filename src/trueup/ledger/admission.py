@@ -1,0 +1,124 @@
+"""Whether an account covers what a release asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trueup.errors import BudgetError
+from trueup.ledger.format_1 import Caps, spent_in
+from trueup.ledger.request import Owner, Request
+from trueup.privacy.accountant import Loss
+
+if TYPE_CHECKING:
+    from trueup.ledger.state import State
+    from trueup.ledger.terms import Terms
+
+
+def admit(state: State, request: Request) -> None:
+    """Refuse a request that an account does not cover.
+
+    Raises
+    ------
+    BudgetError
+        If the dataset has no account, the analyst is not on its list, an invariant was not declared, a currency
+        has no cap, or a cap or the number of checks would be exceeded.
+    """
+    account_terms(state, request.dataset)
+    _refuse_stranger(state, request.dataset, request.analyst)
+    refuse_undeclared(state, request)
+    for owner in request.owners:
+        caps = state.caps.get(owner)
+        if caps is None and owner[1] is not None and not state.analysts(request.dataset):
+            continue
+        _within(owner, request.loss, caps or {}, state.spent.get(owner, Loss()))
+    _answerable(state, request)
+
+
+def account_terms(state: State, dataset: str) -> Terms:
+    """The terms of a dataset's account.
+
+    Raises
+    ------
+    BudgetError
+        If it has none, or one of format 1 that was not adopted.
+    """
+    if dataset in state.old.datasets:
+        raise BudgetError(
+            f"dataset '{dataset}' has an account of an older version, which states neither unit nor relation",
+            needed="one unit and one neighbour relation for all that is added up",
+            remedy="state them with `trueup budget adopt`",
+        )
+    if dataset not in state.terms:
+        known = ", ".join(sorted(state.terms)) or "none"
+        raise BudgetError(
+            f"dataset '{dataset}' has no cap in this ledger (known: {known})",
+            remedy="declare it with `trueup budget init`",
+        )
+    return state.terms[dataset]
+
+
+def _refuse_stranger(state: State, dataset: str, analyst: str) -> None:
+    analysts = state.analysts(dataset)
+    if analysts and analyst not in analysts:
+        raise BudgetError(
+            f"analyst '{analyst}' has no cap on dataset '{dataset}'",
+            needed=f"one of {', '.join(analysts)}",
+            remedy="give the analyst a cap with `trueup budget init --analyst-cap`",
+        )
+
+
+def refuse_undeclared(state: State, request: Request) -> None:
+    """Invariants are chosen before any output is seen, or their cost of zero would be chosen too."""
+    allowed, published = state.terms[request.dataset].invariants, state.shown[request.dataset].published
+    for invariant in request.invariants:
+        if invariant.text not in allowed:
+            listed = ", ".join(f"'{name}'" for name in allowed) or "none"
+            raise BudgetError(
+                f"dataset '{request.dataset}' may not publish the invariant '{invariant.text}' (declared: {listed})",
+                needed="an invariant that was declared with the account, before anything was drawn",
+                remedy="measure it with noise",
+            )
+        meant = {allowed[invariant.text], published.get(invariant.text, "")} - {""}
+        if meant - {invariant.digest}:
+            raise BudgetError(
+                f"the invariant '{invariant.text}' means something else than what was declared or published under its name",
+                needed="the same table, places and values",
+                remedy="measure it with noise",
+            )
+
+
+def _answerable(state: State, request: Request) -> None:
+    terms, shown = state.terms[request.dataset], state.shown[request.dataset]
+    new = shown.new(request.questions, terms)
+    if len(shown.counted) + len(new) > terms.checks:
+        words = "; ".join(f"'{q.text}'" for q in request.questions if q.digest in new)
+        raise BudgetError(
+            f"the release checks what was not asked of dataset '{request.dataset}' before: {words}",
+            needed=f"at most {terms.checks - len(shown.counted)} further checks of {terms.checks}: "
+            "whether a rule holds on confidential counts is an exact answer",
+            remedy="leave the rule out, or ask whoever keeps the ledger to list it with a new account",
+        )
+
+
+def _within(owner: Owner, loss: Loss, caps: Caps, spent: Loss) -> None:
+    """Check one owner's caps. A rho cap also bounds what is stated in epsilon, not conversely."""
+    total = spent + loss
+    covered = {"epsilon": "epsilon" in caps or "rho" in caps, "rho": "rho" in caps, "delta": "delta" in caps}
+    for currency, wanted in (("epsilon", loss.epsilon), ("rho", loss.rho), ("delta", loss.delta)):
+        if wanted and not covered[currency]:
+            raise BudgetError(
+                f"{_whose(owner)} has no cap in {currency}",
+                remedy="declare one with `trueup budget init`, or ask for what has a cap",
+            )
+    for currency, cap in caps.items():
+        if spent_in(currency, total) > cap:
+            raise BudgetError(
+                f"the release asks {_whose(owner)} for more {currency} than is left",
+                needed=f"at most {cap - spent_in(currency, spent)} of the cap {cap}",
+                remedy="ask for less, or close the dataset",
+            )
+
+
+def _whose(owner: Owner) -> str:
+    dataset, analyst = owner
+    return f"dataset '{dataset}'" if analyst is None else f"analyst '{analyst}' on dataset '{dataset}'"

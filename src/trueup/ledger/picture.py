@@ -1,0 +1,107 @@
+"""What all releases of an account say together: who is protected, what was shown exactly, what a change costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trueup.ledger.state import Shown, State
+from trueup.ledger.terms import Terms
+from trueup.privacy.accountant import Loss
+
+
+def picture(state: State, dataset: str) -> dict[str, Any]:
+    """Describe a dataset's account; `sentences` say it in words.
+
+    Examples
+    --------
+    >>> picture(State(), "survey")["sentences"]
+    ["'survey' has an account of an older version: it is shown, and not charged before `trueup budget adopt`."]
+    """
+    terms = state.terms.get(dataset)
+    if terms is None:
+        older = f"'{dataset}' has an account of an older version"
+        return {"sentences": [f"{older}: it is shown, and not charged before `trueup budget adopt`."]}
+    shown, spent = state.shown[dataset], state.spent.get((dataset, None), Loss())
+    return {
+        "unit": terms.unit,
+        "neighbours": terms.neighbours,
+        "invariants": list(terms.invariants),
+        "published": list(shown.published),
+        "joint": shown.joint,
+        "checks": terms.checks,
+        "checked": len(shown.counted),
+        "facts": [question.text for question in shown.held.values() if question.is_rule],
+        "unfinished": len(state.unfinished(dataset)),
+        "sentences": [
+            *_protection(dataset, terms, spent),
+            *_invariants(terms, shown, spent),
+            *_checks(terms, shown),
+            *_unfinished(state, dataset),
+        ],
+    }
+
+
+_STEP = {"add-remove": "one {unit} more or less", "replace": "one {unit} with other data"}
+
+
+def _protection(dataset: str, terms: Terms, spent: Loss) -> Iterator[str]:
+    yield (
+        f"'{dataset}' protects one {terms.unit}. All releases together: {amounts(spent, 1)} for one step, "
+        f"{_STEP[terms.neighbours].format(unit=terms.unit)}; K steps cost at most K times epsilon, K x K times rho."
+    )
+
+
+def amounts(loss: Loss, steps: int) -> str:
+    """A loss over some steps, in words: epsilon adds, rho grows with the square."""
+    parts = (
+        ("epsilon", steps * loss.epsilon),
+        ("rho", steps**2 * loss.rho),
+        ("delta", loss.delta if steps == 1 else None),
+    )
+    said = ", ".join(f"{name} = {amount}" for name, amount in parts if amount)
+    return said or "no loss"
+
+
+def _invariants(terms: Terms, shown: Shown, spent: Loss) -> Iterator[str]:
+    waiting = [name for name in terms.invariants if name not in shown.published]
+    if waiting:
+        yield f"May be published exactly, and was not yet: {', '.join(waiting)}."
+    if not shown.published:
+        return
+    yield (
+        f"Published exactly, and not protected: {', '.join(shown.published)}. Compared are databases that share them."
+    )
+    yield from _joint(shown, spent)
+
+
+def _joint(shown: Shown, spent: Loss) -> Iterator[str]:
+    """What the invariants allow together; of some of them alone, a change is at least that large."""
+    joint = shown.joint
+    if joint is None:
+        yield "The changes that they allow are not those of the unit: only the loss of one step is stated."
+        return
+    lost = [name for name in shown.published if name not in joint["of"]]
+    if lost:
+        yield (
+            f"Together with {', '.join(lost)}, over another table or other places, no smaller change is allowed than "
+            f"by {', '.join(joint['of'])} alone:"
+        )
+    yield from joint["sentences"]
+    if joint["steps"] is not None and not lost:
+        yield f"All releases together lose at most {amounts(spent, joint['steps'])} for that change."
+
+
+def _checks(terms: Terms, shown: Shown) -> Iterator[str]:
+    yield (
+        f"Exact answers beside the listed ones: {len(shown.counted)} of {terms.checks} were given "
+        "(whether a rule holds is one, whether it holds or not)."
+    )
+    facts = [f"'{question.text}'" for question in shown.held.values() if question.is_rule]
+    if facts:
+        yield f"Checked on the confidential counts and held, so that compared databases keep them: {'; '.join(facts)}."
+
+
+def _unfinished(state: State, dataset: str) -> Iterator[str]:
+    if count := len(state.unfinished(dataset)):
+        yield f"Reservations without a release, which count as spent: {count}."

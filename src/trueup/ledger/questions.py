@@ -1,0 +1,181 @@
+"""Exact answers that a run gives about confidential counts, so that a ledger can count them.
+
+Whether a rule holds on the confidential counts is an exact answer, and so is whether a column holds other values than
+those that a spec lists. Whoever may choose the question finds an exact count with a few dozen of them: each halves
+what is left. So every question is known before data are read, by what it *means* (columns, values, places), not by
+its words: a recode or a list of places that is written otherwise makes another question of the same rule.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trueup.errors import SpecError
+from trueup.model.build import build_constraints
+from trueup.model.cells import Cells, Margin
+from trueup.model.linear import parse_linear
+from trueup.model.spec import AttributePart, Spec
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something that a run finds out exactly from confidential counts, and shows by going on or stopping.
+
+    Attributes
+    ----------
+    text
+        What holds if the answer is yes, for people.
+    digest
+        SHA-256 of what it means.
+    first
+        What the first question about costs nothing: an account's table, columns and places have to be described
+        somehow. Empty for a rule.
+    """
+
+    text: str
+    digest: str
+    first: str = ""
+
+    @classmethod
+    def of(cls, text: str, meaning: Any, first: str = "") -> Question:
+        """Make the question with a meaning, anything that JSON holds.
+
+        Examples
+        --------
+        >>> Question.of("3 rows", {"rows": 3}) == Question.of("3 rows", {"rows": 3})
+        True
+        """
+        plain = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
+        return cls(text, hashlib.sha256(plain.encode()).hexdigest(), first)
+
+    @property
+    def is_rule(self) -> bool:
+        """Whether it is a rule, and no description of the table."""
+        return not self.first
+
+
+def questions(spec: Spec, cells: Cells) -> tuple[Question, ...]:
+    """List what a run of a spec finds out exactly: how the table is described, then every rule.
+
+    Parameters
+    ----------
+    spec, cells
+        What is declared, and the public cells with their places.
+    """
+    return (*_descriptions(spec, cells), *_rules(spec, cells))
+
+
+def invariants(spec: Spec, cells: Cells) -> tuple[Question, ...]:
+    """List the invariants that a release of a spec publishes, by name and meaning."""
+    return tuple(invariant_question(spec, cells, m) for m in build_constraints(spec, cells).invariants)
+
+
+def invariant_question(spec: Spec, cells: Cells, margin: Margin) -> Question:
+    """Return what an invariant means: which table it sums, by which places and values, and for whom.
+
+    Raises
+    ------
+    SpecError
+        If the spec has no such level, attribute or value.
+    """
+    levels = [level.name for level in spec.levels]
+    if margin.level not in levels:
+        raise SpecError(f"there is no level '{margin.level}'")
+    whose = [
+        sorted(
+            [name, [value]] if name in levels else _chosen(_owner(spec, name), name, value)
+            for name, value in each
+        )
+        for each in margin.where
+    ]
+    by = [_view(spec, name) for name in margin.attributes]
+    described = _described(spec, cells)
+    return Question.of(str(margin), {**described, "level": margin.level, "by": by, "whose": sorted(whose)})
+
+
+def _described(spec: Spec, cells: Cells) -> dict[str, Any]:
+    return {"table": _table(spec), "places": _places(spec, cells)}
+
+
+def _table(spec: Spec) -> dict[str, Any]:
+    return spec.table.model_dump(mode="json", include={"kind", "counts", "count", "cells"})
+
+
+def _places(spec: Spec, cells: Cells) -> dict[str, Any]:
+    plain = spec.model_dump(mode="json", include={"levels", "parents"})
+    return {**plain, "places": cells.tree.digest}
+
+
+def _descriptions(spec: Spec, cells: Cells) -> Iterator[Question]:
+    columns = sorted(a.column or a.name for a in spec.attributes) if spec.table.count else []
+    # A long table is refused where two rows name one cell, and the columns say what a cell is.
+    table = {"table": _table(spec), "columns": columns}
+    yield Question.of("counts are whole numbers from 0, one row for each cell", table, "table")
+    yield Question.of("rows name no other place than those listed", _places(spec, cells), "places")
+    for part in spec.attributes if not spec.table.cells else ():
+        column = part.column or part.name
+        text = f"column '{column}' holds no other value than the {len(part.values)} listed"
+        yield Question.of(text, {"column": column, "values": sorted(part.values)}, f"column {column}")
+
+
+def _rules(spec: Spec, cells: Cells) -> Iterator[Question]:
+    described, part = _described(spec, cells), spec.constraints
+    for zero in part.zeros:
+        text = ", ".join(f"{name} = {value}" for name, value in zero.items())
+        yield Question.of(f"no unit has {text}", {**described, "zero": _condition(spec, zero)})
+    for bound in part.bounds:
+        by, where = [_view(spec, name) for name in bound.attributes], _condition(spec, bound.where)
+        limits = [bound.level, bound.lower, bound.upper]
+        yield Question.of(_bound_text(bound), {**described, "bound": limits, "by": by, "where": where})
+    for rule in part.linear:
+        linear, level = parse_linear(rule.rule), rule.level or spec.levels[-1].name
+        terms = sorted((_names(spec, name), str(c)) for name, c in linear.coefficients.items())
+        whole = {**described, "terms": terms, "sense": linear.sense, "bound": str(linear.bound)}
+        yield Question.of(f"{linear.text} at every {level}", {**whole, "level": level})
+
+
+def _bound_text(bound: Any) -> str:
+    where = "".join(f", {name} = {value}" for name, value in bound.where.items())
+    low = f"{bound.lower} <= " if bound.lower is not None else ""
+    high = f" <= {bound.upper}" if bound.upper is not None else ""
+    return f"{low}{' x '.join((bound.level, *bound.attributes))}{where}{high}"
+
+
+def _condition(spec: Spec, where: Any) -> list[Any]:
+    """What a condition means: columns and the values that they may hold."""
+    return sorted(_chosen(_owner(spec, name), name, value) for name, value in where.items())
+
+
+def _names(spec: Spec, text: str) -> str:
+    """What a name of a linear rule means: `value`, or `attribute=value`, or several joined."""
+    found = []
+    for part in text.split(","):
+        view, _, value = part.strip().rpartition("=")
+        owners = ((a, name) for a in spec.attributes for name, held in a.views.items() if value in held)
+        owner, name = next((a, n) for a, n in owners if view in ("", n))
+        found.append(_chosen(owner, name, value))
+    return json.dumps(sorted(found))
+
+
+def _view(spec: Spec, name: str) -> list[Any]:
+    """What an attribute or a recode tells apart: a column and groups of its values."""
+    owner = _owner(spec, name)
+    return [owner.column or owner.name, sorted(_chosen(owner, name, v)[1] for v in owner.views[name])]
+
+
+def _owner(spec: Spec, name: str) -> AttributePart:
+    found = next((a for a in spec.attributes if name in a.views), None)
+    if found is None:
+        raise SpecError(f"there is no attribute '{name}'")
+    return found
+
+
+def _chosen(owner: AttributePart, view: str, value: str) -> list[Any]:
+    groups = next((r.groups for r in owner.recodes if r.name == view), None)
+    if value not in owner.views[view]:
+        raise SpecError(f"'{view}' has no value '{value}'")
+    return [owner.column or owner.name, sorted(groups[value]) if groups else [value]]

@@ -1,0 +1,143 @@
+"""What a run does with a loss that was granted: begin to draw and commit, or give it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trueup.errors import BudgetError
+from trueup.files.staging import sync
+from trueup.ledger import publish
+from trueup.ledger.admission import refuse_undeclared
+from trueup.ledger.state import Commit, State
+
+if TYPE_CHECKING:
+    from trueup.ledger.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A loss that was taken out of the budget for one release.
+
+    Attributes
+    ----------
+    ledger, name
+        Where it stands.
+    stamp
+        What the release's manifest must say of the ledger, under `ledger`.
+    committed
+        The release that was committed under the same key; then nothing may be drawn.
+    """
+
+    ledger: Ledger
+    name: str
+    stamp: Mapping[str, Any]
+    committed: Commit | None = None
+
+    @contextmanager
+    def returning(self) -> Iterator[None]:
+        """Give the loss back if the block fails before drawing began; what it found out exactly stays counted."""
+        try:
+            yield
+        except BaseException:
+            with suppress(BudgetError):  # then it stays open, and `recover` gives it back
+                self.give_back()
+            raise
+
+    def give_back(self) -> None:
+        """Return the loss by an entry, unless drawing began or it was returned before.
+
+        Raises
+        ------
+        BudgetError
+            If the ledger cannot be written.
+        """
+        with self.ledger._writing() as book:
+            if book.state.is_open(self.name):
+                book.append("return", {"reservation": self.name})
+
+    def begin(self) -> None:
+        """Record for good that drawing begins; nothing may be drawn before this returns.
+
+        A run that goes on may say so again. Invariants that no release of the account has published are recorded too.
+
+        Raises
+        ------
+        BudgetError
+            If the reservation was returned meanwhile, or the ledger cannot be written.
+        """
+        with self.ledger._writing() as book:
+            if self.name in book.state.drawn:
+                return
+            if not book.state.is_open(self.name):
+                raise BudgetError(
+                    "the reservation was returned before drawing began; nothing was drawn", remedy="run again"
+                )
+            request = book.state.reserved[self.name][1]
+            refuse_undeclared(book.state, request)  # another release may have published since
+            published = book.state.shown[request.dataset].published
+            new = {i.text: i.digest for i in request.invariants if i.text not in published}
+            if new:
+                book.append(
+                    "invariants",
+                    {
+                        "dataset": request.dataset,
+                        "invariants": new,
+                        "joint": request.joint,
+                        "reservation": self.name,
+                    },
+                )
+            book.append("draw", {"reservation": self.name})
+
+    def commit(self, staged: str | Path, final: str | Path) -> Commit:
+        """Sync a staged bundle, record it for good, and move it into place.
+
+        Parameters
+        ----------
+        staged
+            The finished bundle, on the same file system as its target.
+        final
+            Where it is published; must not exist, or be an empty folder.
+
+        Raises
+        ------
+        BundleError
+            If the bundle does not carry the reservation's stamp, or the target is occupied.
+        BudgetError
+            If drawing was not recorded, if the reservation or its key was committed before, or the ledger cannot be
+            written.
+        """
+        staged, final = Path(staged).absolute(), Path(final).absolute()
+        self._refuse_second(self.ledger.state())  # before the bundle bears the name that `recover` looks for
+        self.ledger._sweep(final)
+        fields = publish.describe(staged, self.stamp)
+        sync(staged)
+        # Under its new name the bundle is out of reach of whoever cleans up the staging folder.
+        ready = staged.rename(final.with_name(f".{final.name}.ready-{self.name}"))
+        try:
+            self._record(ready, final, fields)
+        except BaseException:
+            if self.name not in self.ledger.state().commits:
+                ready.rename(staged)
+            raise
+        publish.finish(ready, final)
+        return self.ledger.state().commits[self.name]
+
+    def _record(self, ready: Path, final: Path, fields: Mapping[str, Any]) -> None:
+        with self.ledger._writing() as book:
+            self._refuse_second(book.state)
+            publish.refuse_taken(final, book.state.ready_for(str(final)))
+            places = {"reservation": self.name, "ready": str(ready), "final": str(final)}
+            book.append("commit", {**places, **fields})
+
+    def _refuse_second(self, state: State) -> None:
+        if self.name not in state.drawn:
+            raise BudgetError("the ledger has no record that this release was drawn", remedy="reserve again")
+        if self.name in state.commits or state.finished(state.reserved[self.name][1].key):
+            raise BudgetError(
+                "the reservation, or its key, was committed by another run",
+                remedy="use the release that was committed; this draw is discarded and stays spent",
+            )

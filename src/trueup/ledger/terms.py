@@ -1,0 +1,135 @@
+"""What an account is kept under: one unit, one neighbour relation, and what its releases may publish and check.
+
+A loss is stated for one unit and for one step of one relation. Losses of other units, or of other relations, are losses
+of other things: their sum says nothing. So an account has one of each, from its first entry on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from trueup.errors import BudgetError, SpecError
+from trueup.ledger.questions import Question, invariants, questions
+from trueup.ledger.request import read_name
+from trueup.model.cells import Cells
+from trueup.model.spec import Spec
+
+if TYPE_CHECKING:
+    from trueup.ledger.state import State
+
+Neighbours = Literal["add-remove", "replace"]
+CHECKS = 3
+"""How many rules that are not listed an account answers, unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What an account is kept under.
+
+    Attributes
+    ----------
+    unit
+        Who is protected: person, household, ...
+    neighbours
+        One step: `add-remove`, a unit that only one of two databases holds, or `replace`, one with other data.
+    invariants
+        What releases may publish exactly, by name, with the digest of its meaning where that was declared too.
+    checks
+        How many distinct rules beside the listed ones may be checked on confidential counts.
+    listed
+        Questions whose answer costs nothing.
+
+    Raises
+    ------
+    SpecError
+        If one of them cannot be read.
+
+    Examples
+    --------
+    >>> Terms("person", "replace").checks
+    3
+    """
+
+    unit: str
+    neighbours: Neighbours
+    invariants: Mapping[str, str] = field(default_factory=dict)
+    checks: int = CHECKS
+    listed: tuple[Question, ...] = ()
+
+    def __post_init__(self) -> None:
+        read_name(self.unit, "the unit")
+        for name in self.invariants:
+            read_name(name, "the invariant")
+        if self.neighbours not in get_args(Neighbours):
+            raise SpecError(
+                f"the neighbour relation '{self.neighbours}'",
+                needed=f"one of {', '.join(get_args(Neighbours))}",
+            )
+        if not isinstance(self.checks, int) or isinstance(self.checks, bool) or self.checks < 0:
+            raise SpecError("the number of checks is no whole number from 0")
+
+    def listing(self, spec: Spec, cells: Cells) -> Terms:
+        """Return terms that also list the rules and invariants of a spec, by what they mean."""
+        named = {question.text: question.digest for question in invariants(spec, cells)}
+        return replace(
+            self,
+            invariants={**self.invariants, **named},
+            listed=tuple(dict.fromkeys((*self.listed, *questions(spec, cells)))),
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """Return them as fields of an entry."""
+        return {**asdict(self), "invariants": dict(self.invariants), "listed": write_questions(self.listed)}
+
+
+def terms_of(fields: Mapping[str, Any]) -> Terms:
+    """Read terms from the fields of an entry."""
+    return Terms(
+        fields["unit"],
+        fields["neighbours"],
+        fields["invariants"],
+        fields["checks"],
+        read_questions(fields["listed"]),
+    )
+
+
+def agree(state: State, dataset: str, terms: Terms | None) -> Terms | None:
+    """Return the terms of a new account; those of a standing one must be the same, or left out.
+
+    Raises
+    ------
+    BudgetError
+        If they are missing, or other ones.
+    """
+    if dataset in state.old.datasets:
+        raise BudgetError(
+            f"dataset '{dataset}' has an account of an older version",
+            remedy="state its terms with `trueup budget adopt`",
+        )
+    known = state.terms.get(dataset)
+    if terms is None and known is None:
+        raise BudgetError(
+            f"the account of dataset '{dataset}' states neither unit nor neighbour relation",
+            needed="one of each: only losses of one unit and one relation add up",
+            remedy="give --unit and --neighbours",
+        )
+    if terms is not None and known is not None and known != terms:
+        raise BudgetError(
+            f"the account of dataset '{dataset}' was declared under other terms: one {known.unit}, {known.neighbours}, "
+            f"invariants {', '.join(known.invariants) or 'none'}, {known.checks} checks",
+            needed="the terms that were declared first: they never change",
+            remedy="leave them out to add caps",
+        )
+    return terms if known is None else None
+
+
+def write_questions(given: Iterable[Question]) -> list[dict[str, str]]:
+    """Write questions as they stand in an entry."""
+    return [asdict(question) for question in given]
+
+
+def read_questions(given: Iterable[Mapping[str, str]]) -> tuple[Question, ...]:
+    """Read questions from an entry."""
+    return tuple(Question(**question) for question in given)
