@@ -6,26 +6,26 @@ from itertools import product
 
 import numpy as np
 import pytest
-
-from tests.inferring.calibration import pit_of_draws, uniform_p
-from tests.inferring.problems import draw, star
+from tests.infer.calibration import pit_of_draws, uniform_p
+from tests.infer.problems import draw, star
 from tests.reference.lattice import p_value
+
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
-from trueup.inferring import choose, infer, lattice_moves, listed
-from trueup.inferring.lattice_moves import LatticeMoves, _Walk
-from trueup.inferring.tree_exact import TreeExact
-from trueup.io.published.sdhc import PUBLISHED
-from trueup.kernel.table_walks import proposals
-from trueup.layouts.linear import LinearProblem
-from trueup.layouts.rows import RowProblem
+from trueup.infer import choose, infer, lattice_moves, listed
+from trueup.infer.connect import Joined
+from trueup.infer.lattice_moves import LatticeMoves, _Walk
+from trueup.infer.on_rows import RowProblem
+from trueup.infer.table_moves import with_vectors
+from trueup.infer.tree_exact import TreeExact
+from trueup.io.sdhc import PUBLISHED
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Bound, Constraints, LinearRule
-from trueup.model.header import Measured
 from trueup.model.linear import parse_linear
+from trueup.model.measurements import Measured, Measurements
 from trueup.model.prior import read_prior
-from trueup.model.records.measurements import Measurements
 from trueup.model.tree import Tree
 from trueup.noise import law_named
+from trueup.reconcile.on_linear import LinearProblem
 
 FALSE_ALARM = 1e-6
 EXACT = law_named("exact")()
@@ -264,22 +264,15 @@ def test_moves_that_do_not_connect_are_refused(rng, monkeypatch):
     record = measured(cells, np.full(36, 20), {cells.finest: law}, rng, invariants)
     constraints = Constraints(cells, (cells.finest,), invariants=invariants)
     assert infer(constraints, record, draws=200).drawn.stats["moves_known_to_connect"]
-    honest = lattice_moves.table_moves
 
-    def lame(*arguments):
+    def lame(moves, vectors):
         """One exchange in one corner of the table."""
-        moves = honest(*arguments)
-        one = {
-            "start": [0, 4],
-            "cell": [0, 1, 6, 7],
-            "coefficient": [1, -1, -1, 1],
-            "kinds": [proposals.LISTED],
-        }
-        return moves._replace(
-            places=moves.places[:1], axes=moves.axes[:1], **{name: np.array(v) for name, v in one.items()}
-        )
+        corner = (np.array([0, 1, 6, 7]), np.array([1, -1, -1, 1]))
+        alone = moves._replace(**{name: getattr(moves, name)[:0] for name in ("kinds", "places", "axes")})
+        return with_vectors(alone, [corner])
 
-    monkeypatch.setattr(lattice_moves, "table_moves", lame)
+    monkeypatch.setattr(lattice_moves, "with_vectors", lame)
+    monkeypatch.setattr(lattice_moves, "join", lambda *given: Joined([], [], True, []))
     with pytest.raises(ConvergenceError, match="R-hat"):
         infer(constraints, record, LatticeMoves(sweeps=4000), draws=200)
 

@@ -189,6 +189,13 @@ def test_no_message_is_in_the_words_of_the_library(key, wrong):
     assert not re.search(r"Input|instance|valid|dict|tuple|\bstr\b", str(caught.value))
 
 
+@pytest.mark.parametrize("part", ["[infer]", '[reconcile]\nmethod = "multinomial-mode"'])
+def test_a_quoted_number_in_a_prior_is_refused_by_the_parser(part):
+    parse_spec(f'{SPEC}\n{part}\nprior = {{ name = "poisson", mean = 3 }}\n')
+    with pytest.raises(SpecError, match="'mean' is of the wrong kind"):
+        parse_spec(f'{SPEC}\n{part}\nprior = {{ name = "poisson", mean = "3" }}\n')
+
+
 def test_all_mistakes_are_told_at_once():
     with pytest.raises(SpecError) as caught:
         parse_spec(SPEC.replace('unit = "person"', "").replace('all = "0.1"', 'all = "0"'))

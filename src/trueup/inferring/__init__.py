@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError, SpecError
-from trueup.inferring.inequalities import LinearInequalities
-from trueup.inferring.lattice_moves import LatticeMoves
-from trueup.inferring.method import Method, Progress
-from trueup.inferring.released_multinomial import ReleasedMultinomial
-from trueup.inferring.tree_exact import TreeExact
+from trueup.errors import ConvergenceError, DataError, SpecError
+from trueup.infer.conflict import conflicts
+from trueup.infer.inequalities import LinearInequalities
+from trueup.infer.lattice_moves import LatticeMoves
+from trueup.infer.method import Method, Progress
+from trueup.infer.released_multinomial import ReleasedMultinomial
+from trueup.infer.tree_exact import TreeExact
 from trueup.model import registry
 from trueup.model.build import build_constraints
 from trueup.model.constraints import Constraints
@@ -83,10 +84,12 @@ def infer(
     ------
     SpecError
         If the method does not fit, the posterior is improper, the level is no probability, or nothing is to be drawn.
+    DataError
+        If a value that only whole numbers can give is none.
     InfeasibleError
         If no counts satisfy the constraints; it names labels.
     ConvergenceError
-        If a chain did not converge: such draws are not called a posterior.
+        If Markov chains disagree or are too short: such draws are not called a posterior.
 
     Examples
     --------
@@ -113,6 +116,7 @@ def infer(
     refuse_level(level)
     _refuse_draws(draws)
     measured = source.measurements if isinstance(source, Release) else source
+    _refuse_fractions(measured)
     entry = dict(spec.infer) if isinstance(spec, Spec) else {}
     constraints = build_constraints(spec, measured.cells, measured.bounds) if isinstance(spec, Spec) else spec
     ratios = tuple(_quantity(part) for part in entry.pop("quantity", ()))
@@ -127,8 +131,25 @@ def infer(
     if drawn.status != "solved":
         raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.status}")
     noisy = None if chosen.released else _finest_values(measured)
+    checked = None if chosen.released else conflicts(measured, drawn)
     released = source.counts if isinstance(source, Release) else None
-    return Posterior(measured.cells, drawn, describe(chosen), measured.digest, level, ratios, noisy, released)
+    return Posterior(
+        measured.cells, drawn, describe(chosen), measured.digest, level, ratios, noisy, released, conflicts=checked
+    )
+
+
+def _refuse_fractions(measured: Measurements) -> None:
+    """Refuse a fraction where counts or whole noise alone cannot give one; nothing is rounded in silence."""
+    for header, values in zip(measured.headers, measured.values):
+        whole = np.asarray(values, float) == np.rint(values)
+        if (header.exact or header.law.discrete) and not whole.all():
+            at = int(np.argmin(whole))
+            label = measured.cells.margin_label(header.margin, at if header.groups is None else int(header.groups[at]))
+            needs = "an invariant is" if header.exact else f"counts with noise of law '{header.law.name}' are"
+            raise DataError(
+                f"the published value {float(values[at]):g} of '{label}' is no whole number, and {needs} whole",
+                remedy="give the values as they were published, or the law that made them ('laplace', 'gaussian')",
+            )
 
 
 def _refuse_draws(draws: int) -> None:

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError, DataError, InfeasibleError
-from trueup.inferring.listed import every_table, weigh
-from trueup.inferring.method import Method, Progress, in_blocks
-from trueup.inferring.table_moves import exact_lattice, known_to_connect, table_moves
-from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance, tail_sizes
-from trueup.kernel.table_walks.metropolis import Tuning, survey, walk
-from trueup.layouts.linear import LinearProblem
-from trueup.layouts.rows import RowProblem, form
+from trueup.errors import ConvergenceError, InfeasibleError
+from trueup.infer.connect import Joined, join
+from trueup.infer.independent import components, fixed_alone, pinned
+from trueup.infer.listed import Weighed, drawn, weigh
+from trueup.infer.method import Method, Progress, in_blocks
+from trueup.infer.on_rows import RowProblem, form
+from trueup.infer.table_moves import table_moves, with_vectors
+from trueup.kernel.diagnostics import diagnose, r_hat_by_chance, tail_sizes
+from trueup.kernel.lattice.metropolis import Tuning, survey, walk
 from trueup.model.cells import Margin
 from trueup.model.constraints import STRUCTURES, Constraints
-from trueup.model.header import Measured
+from trueup.model.measurements import Measured
 from trueup.model.nested import canonical
+from trueup.model.posterior import Drawn
 from trueup.model.prior import FLAT, AnyPrior, settle_priors
-from trueup.model.records.posterior import Drawn
+from trueup.model.rows import margin_rows
+from trueup.reconcile.on_linear import LinearProblem
 
 ESS = 400.0
 """Effective size that every count, sum and tail needs before draws are called a posterior."""
@@ -36,16 +39,21 @@ MARGIN, LEAP = 1.25, 8
 RAREST, FINENESS = 0.25, 4
 """Least turns of a cell to those of an average one, and how many turns an average one has."""
 MOST_WATCHED = 4000
+FAR = 3
+"""How many standard deviations of a rough posterior chains start from its centre."""
+SURVEYED = 300
+"""Moves of each pattern that are tried to see whether they keep what is exact."""
 
 
 @dataclass(frozen=True)
 class LatticeMoves(Method):
     """The posterior of counts under crossing margins, invariants, bounds and linear rules.
 
-    Where few tables satisfy what is exact, all are listed and weighed: exact marginals, independent draws. Else
-    Markov chains from dispersed starts walk the whole-number tables by steps of one cell, moves between two
-    cells, exchanges among four, and a lattice basis of the invariants. Runs are made longer until every count and every
-    measured sum passes the diagnostics, else refused: draws that have not converged are no posterior.
+    Counts that nothing links are separate problems. Where few tables of such a part satisfy what is exact, all are listed
+    and weighed: exact marginals, independent draws. Else Markov chains from opposite ends walk the whole-number tables by
+    steps of one cell, moves between two cells, exchanges among four, and a Graver basis of what is exact. Runs are made
+    longer until every count and every watched sum passes the diagnostics, else refused. Draws are said to have converged only
+    where the moves are also proved to reach every table (see `trueup.infer.connect`).
 
     Attributes
     ----------
@@ -94,17 +102,22 @@ class LatticeMoves(Method):
         """Draw the counts; see `Drawn.stats` for what was run and how well it mixed."""
         problem = RowProblem.of(state, values, self.prior)
         problem.refuse_improper(state.cells.label)
-        if (problem.box[0] > problem.box[1]).any():
+        if (problem.box[0] > problem.box[1]).any() or not fixed_alone(problem):
             raise _infeasible(state, values)
-        tables = every_table(problem, self.enumerate) if self.enumerate else None
-        if tables is not None:
-            drawn = weigh(problem, state.cells, _margins(state), tables, draws, rng)
-            if drawn is None:
-                raise _infeasible(state, values)
+        parts = components(problem)
+        weighed = [weigh(part, self.enumerate) for part in parts] if self.enumerate else [None] * len(parts)
+        listed = [one for one in weighed if one is not None]
+        if any(not len(one.tables) for one in listed):
+            raise _infeasible(state, values)
+        fixed = np.where(problem.box[0] < problem.box[1], 0, problem.box[0]).astype(np.int64)
+        if len(listed) == len(parts):
+            found = drawn(state.cells, _margins(state), fixed, listed, draws, rng)
             progress(draws, draws)
-            return drawn
+            return found
+        for one in listed:
+            problem = pinned(problem, one.cells, one.tables[np.argmax(one.masses)])
         walk = _Walk.of(state, values, problem, rng.spawn(self.chains))
-        return self._converge(walk, draws, progress)
+        return _with_listed(self._converge(walk, draws, progress), listed, rng)
 
     def _converge(self, walk: _Walk, draws: int, progress: Progress) -> Drawn:
         """Make the run longer, tuning again, until it passes; what came before is warm-up."""
@@ -135,7 +148,18 @@ class LatticeMoves(Method):
         stats = {"draws": draws, "interrupted": not whole, "chains": self.chains, **found}
         each = -(-draws // self.chains)
         chosen = np.linspace(0, run.shape[1] - 1, min(each, run.shape[1])).round().astype(int)
-        return Drawn(run[:, chosen], independent=False, status=status, stats=stats)
+        return Drawn(
+            run[:, chosen], independent=False, connected=walk.connected, status=status, stats=stats
+        )
+
+
+def _with_listed(found: Drawn, listed: Sequence[Weighed], rng: np.random.Generator) -> Drawn:
+    """Put independent draws in the place of counts that the chains were given."""
+    chains, draws, _ = found.draws.shape
+    for one in listed:
+        found.draws[:, :, one.cells] = one.draw(chains * draws, rng).reshape(chains, draws, -1)
+    counts = sum(len(one.cells) for one in listed)
+    return replace(found, stats={**found.stats, "counts_drawn_exactly": counts})
 
 
 def _margins(state: LinearProblem) -> list[Margin]:
@@ -164,31 +188,37 @@ class _Walk:
     moves: Any
     rngs: list[np.random.Generator]
     points: list[NDArray[np.int64]]
-    connected: bool
+    joined: Joined
+    watched: Any
     spans: NDArray
     shares: NDArray
     worth: NDArray
     far: NDArray | float = 0.0
     moved: float = 0.0
     sweeps: int = 0
+    left: NDArray[np.bool_] | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether moves are proved to reach every table, and each piece of the table was seen to move."""
+        left = self.left
+        return self.joined.known and left is not None and all(left[own].any() for own in self.joined.pieces)
 
     @classmethod
     def of(cls, state: LinearProblem, values: NDArray, problem: RowProblem, rngs) -> _Walk:
         """Choose moves and dispersed starts."""
         active = np.flatnonzero(problem.box[0] < problem.box[1])
-        if not len(active):
-            raise DataError("the constraints fix every count", remedy="nothing is left to infer")
-        lattice = exact_lattice(problem.equalities(), active)
         level = state.cells.tree.level
         margins = (*(h.margin for h in state.headers), *(b.margin for b in state.constraints.bounds))
-        moves = table_moves(state.cells, active, {level(m.level) for m in margins}, lattice)
-        shares = survey(rngs[0], problem.rows, moves, problem.fixed, 300)
+        moves = table_moves(state.cells, active, {level(m.level) for m in margins})
         centre, wide = problem.estimate()
-        inequalities = problem.limits[0].shape[0] - int(problem.equalities().shape[0])
-        connected = known_to_connect(lattice, problem.equalities().shape[0], inequalities)
-        points = [_start(state, values, problem, centre, wide, rng) for rng in rngs]
+        points = _starts(state, values, problem, centre, wide, rngs)
+        joined = join(problem, state.cells.shape, moves, points[0])
+        moves = with_vectors(moves, joined.vectors)
+        shares = survey(rngs[0], problem.rows, moves, problem.fixed, SURVEYED)
+        shares[joined.patterns] = np.maximum(shares[joined.patterns], 1 / SURVEYED)
         spans = np.maximum(np.minimum(np.abs(centre) + wide, 3 * wide), 1.0)
-        return cls(problem, moves, rngs, points, connected, spans, shares, np.ones(len(shares)))
+        return cls(problem, moves, rngs, points, joined, _watched(state), spans, shares, np.ones(len(shares)))
 
     @property
     def tuning(self) -> Tuning:
@@ -218,7 +248,10 @@ class _Walk:
         tried, gone, far = np.sum([tally for _, tally in found], axis=0)
         self.moved, self.far = float(gone.sum() / tried.sum()), far / np.maximum(tried, 1)
         self.sweeps += count * thin
-        return np.stack([tables for tables, _ in found])
+        tables = np.stack([tables for tables, _ in found])
+        moved = (tables != tables[:, :1]).any(axis=(0, 1))
+        self.left = moved if self.left is None else self.left | moved
+        return tables
 
     def warm_up(self) -> None:
         """Learn in a few short runs how far each cell may reasonably move, and which patterns move most."""
@@ -247,6 +280,7 @@ class _Walk:
             "smallest_tail_ess": float(tails.min()),
             "largest_mcse_in_sds": float(1 / np.sqrt(ess[sd > 0].min(initial=np.inf))),
             "moves_known_to_connect": self.connected,
+            "watched": watched.shape[2],
         }
         good = r_hat.max() <= limit and ess.min() >= ESS and tails.min() >= ESS / 4
         found["status"] = "solved" if good else (
@@ -256,20 +290,37 @@ class _Walk:
         return found, float(max(ESS / ess.min(), ESS / 4 / tails.min()))
 
     def _sums(self, run: NDArray[np.int64]) -> NDArray:
-        """Measured sums of several cells, and the total: they mix by other moves than the cells do."""
-        matrix = scipy.sparse.vstack([b.matrix for b in self.problem.noisy], format="csr")
-        several = np.flatnonzero(np.diff(matrix.indptr) > 1)[:MOST_WATCHED]
-        total = scipy.sparse.csr_array(np.ones((1, self.problem.n)))
-        chosen = scipy.sparse.vstack([matrix[several], total], format="csr")
+        """Sums of several cells, measured or not: they mix by other moves than the cells do."""
         flat = run.reshape(-1, run.shape[2])
-        return np.asarray((chosen @ flat.T).T).reshape(*run.shape[:2], -1)
+        return np.asarray((self.watched @ flat.T).T).reshape(*run.shape[:2], -1)
 
 
-def _start(state, values, problem: RowProblem, centre, wide, rng) -> NDArray[np.int64]:
-    """A table that satisfies everything hard, near a dispersed target."""
+def _watched(state: LinearProblem) -> Any:
+    """Rows of the sums that diagnostics watch: every place of every level, and by each attribute; what was measured."""
+    cells = state.cells
+    kept = cells.coarsest.attributes
+    each = [(), *((a.name,) for a in cells.attributes if a.partition)]
+    all_margins = [Margin(level, (*kept, *more)) for more in each for level in cells.tree.levels]
+    measured = [canonical(cells, h.margin) for h in state.headers]
+    several = [m for m in dict.fromkeys([*all_margins, *measured]) if canonical(cells, m) != cells.finest]
+    sizes = np.cumsum([cells.size(m) for m in several])
+    rows = [margin_rows(cells, m) for m, size in zip(several, sizes) if size <= MOST_WATCHED]
+    return scipy.sparse.vstack([scipy.sparse.csr_array((0, cells.n)), *rows], format="csr")
+
+
+def _starts(state, values, problem: RowProblem, centre, wide, rngs) -> list[NDArray[np.int64]]:
+    """Tables from opposite ends: each second chain starts towards where the one before it did not."""
+    starts, away = [], np.zeros(len(centre))
+    for chain, rng in enumerate(rngs):
+        away = -away if chain % 2 else FAR * rng.normal(size=len(centre)) * np.minimum(wide, 1 + np.abs(centre))
+        starts.append(_start(state, values, problem, centre + away))
+    return starts
+
+
+def _start(state, values, problem: RowProblem, target: NDArray) -> NDArray[np.int64]:
+    """A table that satisfies everything hard, near a target."""
     low, high = problem.box
-    spread = rng.normal(size=len(centre)) * 3 * np.minimum(wide, 1 + np.abs(centre))
-    target = np.clip(np.rint(centre + spread), low, high)
+    target = np.clip(np.rint(target), low, high)
     matrix, least, most = problem.limits
     if not matrix.shape[0]:
         return target.astype(np.int64)

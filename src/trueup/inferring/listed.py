@@ -1,76 +1,114 @@
-"""Problems with few tables: list them all, weigh them, and everything follows from exact masses."""
+"""Problems with few tables: list them all, weigh them, and everything follows from exact masses, component by component."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.table_walks.rows import enumerate_fibre, log_densities
-from trueup.layouts.rows import RowProblem
+from trueup.infer.independent import Component
+from trueup.kernel.lattice.rows import log_densities
 from trueup.model.cells import Cells, Margin
-from trueup.model.records.posterior import Drawn, Marginals
+from trueup.model.posterior import Drawn, Marginals
+from trueup.model.rows import margin_rows
 
 MOST_MASSES = 1 << 22
 """Masses that a margin's windows may hold; where few tables lie so far apart, draws speak for the margin."""
 
 
-def every_table(problem: RowProblem, most: int) -> NDArray[np.int64] | None:
-    """List the tables `(k, n)` that satisfy what is exact; None where they are more than `most`."""
-    matrix, low, high = problem.limits
-    return enumerate_fibre(matrix, low - 1e-6, high + 1e-6, (problem.box[0], problem.box[1]), most)
+class Weighed(NamedTuple):
+    """All tables of a component.
+
+    Attributes
+    ----------
+    cells
+        Its free cells `(f,)`.
+    tables
+        Their counts `(t, f)`.
+    masses
+        Posterior probabilities `(t,)`.
+    """
+
+    cells: NDArray[np.int64]
+    tables: NDArray[np.int64]
+    masses: NDArray[np.float64]
+
+    def draw(self, draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return `(draws, f)` independent draws."""
+        at = np.searchsorted(np.cumsum(self.masses), rng.random(draws), side="right")
+        return self.tables[np.minimum(at, len(self.tables) - 1)]
 
 
-def weigh(
-    problem: RowProblem,
+def weigh(part: Component, most: int) -> Weighed | None:
+    """List a component's tables and weigh them; None where they are more than `most`.
+
+    No table has a probability where none is possible: then there are none.
+    """
+    tables = part.tables(most)
+    if tables is None:
+        return None
+    logs = log_densities(part.rows, tables) if len(tables) else np.zeros(0)
+    top = logs.max(initial=-np.inf)
+    masses = np.exp(logs - top) if np.isfinite(top) else np.zeros(len(logs))
+    tables, masses = tables[masses > 0][:, part.free], masses[masses > 0]
+    return Weighed(part.own, tables, masses / masses.sum())
+
+
+def drawn(
     cells: Cells,
     margins: Iterable[Margin],
-    tables: NDArray[np.int64],
+    fixed: NDArray[np.int64],
+    parts: Sequence[Weighed],
     draws: int,
     rng: np.random.Generator,
-) -> Drawn | None:
-    """Return exact marginals of the margins, a mode, and independent draws; None if no table is possible."""
-    logs = log_densities(problem.rows, tables) if len(tables) else np.zeros(0)
-    if not np.isfinite(logs).any():
-        return None
-    masses = np.exp(logs - logs.max())
-    masses /= masses.sum()
-    found = {margin: marginals(cells.sum(tables, margin), masses) for margin in margins}
-    at = np.minimum(np.searchsorted(np.cumsum(masses), rng.random(draws), side="right"), len(tables) - 1)
+) -> Drawn:
+    """Return exact marginals of the margins, a mode, and independent draws, from all components of a problem.
+
+    `fixed` `(n,)` holds the counts of all other cells.
+    """
+    counts, mode = np.tile(fixed, (draws, 1)), fixed.copy()
+    for part in parts:
+        counts[:, part.cells] = part.draw(draws, rng)
+        mode[part.cells] = part.tables[np.argmax(part.masses)]
+    found = {margin: marginals(cells, margin, fixed, parts) for margin in margins}
     return Drawn(
-        tables[at][None],
+        counts[None],
         independent=True,
         marginals={margin: exact for margin, exact in found.items() if exact is not None},
-        mode=tables[np.argmax(logs)],
-        stats={"draws": draws, "tables": len(tables), "interrupted": False},
+        mode=mode,
+        stats={
+            "draws": draws,
+            "tables": sum(len(part.tables) for part in parts),
+            "independent_parts": len(parts),
+            "interrupted": False,
+        },
     )
 
 
-def marginals(counts: NDArray[np.int64], masses: NDArray[np.float64]) -> Marginals | None:
-    """Add up the masses of tables by the count of each group.
-
-    Parameters
-    ----------
-    counts
-        `(tables, groups)`.
-    masses
-        `(tables,)`, summing to 1.
+def marginals(
+    cells: Cells, margin: Margin, fixed: NDArray[np.int64], parts: Sequence[Weighed]
+) -> Marginals | None:
+    """Masses of every group of a margin: components are independent, so a group's count is a sum of independent ones.
 
     Returns
     -------
     Marginals, or None where the windows would hold more than `MOST_MASSES`.
-
-    Examples
-    --------
-    >>> marginals(np.array([[0, 7], [2, 7]]), np.array([0.25, 0.75])).mean.tolist()
-    [1.5, 7.0]
     """
-    counts, masses = counts[masses > 0], masses[masses > 0]
-    low = counts.min(axis=0)
-    start = np.concatenate([[0], np.cumsum(counts.max(axis=0) - low + 1)])
-    if start[-1] > MOST_MASSES:
-        return None
-    at = start[:-1] + counts - low
-    added = np.bincount(at.ravel(), np.repeat(masses, len(low)), int(start[-1])).astype(np.float64)
-    return Marginals(start, low, added)
+    rows = margin_rows(cells, margin).tocsc()
+    rest = fixed.copy()
+    rest[np.concatenate([np.zeros(0, np.int64), *(part.cells for part in parts)])] = 0
+    offset = np.rint(rows @ rest).astype(np.int64)
+    masses, room = [np.ones(1)] * len(offset), MOST_MASSES
+    for part in parts:
+        own = rows[:, part.cells].tocsr()
+        for g in np.flatnonzero(np.diff(own.indptr)):
+            counts = part.tables[:, own.indices[own.indptr[g] : own.indptr[g + 1]]].sum(axis=1)
+            low, width = int(counts.min()), int(np.ptp(counts)) + len(masses[g])
+            if (room := room - width) < 0:
+                return None
+            offset[g] += low
+            masses[g] = np.convolve(masses[g], np.bincount(counts - low, part.masses))
+    start = np.cumsum([0, *map(len, masses)])
+    return Marginals(start, offset, np.concatenate(masses))

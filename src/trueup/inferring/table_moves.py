@@ -1,27 +1,25 @@
-"""Which moves a chain makes on a table of cells, and whether they are known to connect it."""
+"""Which moves a chain makes on a table of cells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
-import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
-from trueup.kernel.lattice.structure import Lattice
-from trueup.kernel.table_walks.proposals import LISTED, PAIR, SAME, SINGLE, SQUARE, Moves
+from trueup.kernel.lattice.proposals import LISTED, PAIR, SAME, SINGLE, SQUARE, Moves
 from trueup.model.cells import Cells
 
-LARGEST_LATTICE = 300
-"""Cells up to which invariants are split into their pieces, and a lattice basis is listed."""
+Vector = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Cells and what is added to them."""
 MOST_AXES = 4
 """Axes up to which every way to change two parts of them is a pattern; beyond it, single axes and all others."""
 
 
-def table_moves(cells: Cells, active: NDArray[np.int64], levels: set[int], lattice: Lattice | None) -> Moves:
-    """Lay out all patterns of moves, and the lattice basis of what they may not reach.
+def table_moves(cells: Cells, active: NDArray[np.int64], levels: set[int]) -> Moves:
+    """Lay out all patterns of moves.
 
     Parameters
     ----------
@@ -31,8 +29,6 @@ def table_moves(cells: Cells, active: NDArray[np.int64], levels: set[int], latti
         Those that may vary, `(a,)`.
     levels
         Levels at which something is measured or held: a place changes within a place of one of them.
-    lattice
-        Of the exact rows over the active cells, if it was worked out.
     """
     tree = cells.tree
     above = sorted({0, *(level for level in levels if level < len(tree.levels) - 1)})
@@ -42,13 +38,7 @@ def table_moves(cells: Cells, active: NDArray[np.int64], levels: set[int], latti
         row[: tree.sizes[level] + 1] = tree.leaf_ptr(level)
     many = range(len(above)) if tree.sizes[-1] > 1 else ()
     patterns = list(_patterns([a.size for a in cells.attributes], many))
-    vectors = _listed(active, lattice)
-    if vectors:
-        patterns.append((LISTED, (SAME, SAME), np.zeros((2, len(cells.attributes)), bool)))
-    starts = np.cumsum([0, *(len(cell) for cell, _ in vectors)]).astype(np.int64)
-    flat = [
-        np.concatenate([np.zeros(0, np.int64), *(v[k] for v in vectors)]).astype(np.int64) for k in (0, 1)
-    ]
+    none = np.zeros(0, np.int64)
     return Moves(
         active,
         np.array([a.size for a in cells.attributes], dtype=np.int64),
@@ -57,8 +47,23 @@ def table_moves(cells: Cells, active: NDArray[np.int64], levels: set[int], latti
         np.array([kind for kind, _, _ in patterns], dtype=np.int64),
         np.array([places for _, places, _ in patterns], dtype=np.int64),
         np.array([axes for _, _, axes in patterns], dtype=bool).reshape(len(patterns), 2, -1),
-        starts,
-        *flat,
+        np.zeros(1, np.int64),
+        none,
+        none,
+    )
+
+
+def with_vectors(moves: Moves, vectors: Sequence[Vector]) -> Moves:
+    """Add a pattern that draws from a list of vectors, if there are any."""
+    if not vectors:
+        return moves
+    return moves._replace(
+        kinds=np.append(moves.kinds, LISTED),
+        places=np.vstack([moves.places, [(SAME, SAME)]]),
+        axes=np.concatenate([moves.axes, np.zeros((1, *moves.axes.shape[1:]), bool)]),
+        start=np.cumsum([0, *(len(cell) for cell, _ in vectors)]).astype(np.int64),
+        cell=np.concatenate([cell for cell, _ in vectors]).astype(np.int64),
+        coefficient=np.concatenate([change for _, change in vectors]).astype(np.int64),
     )
 
 
@@ -89,42 +94,3 @@ def _parts(axes: list[int]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]
         yield (axis,), tuple(a for a in axes if a != axis)
     for pair in combinations(axes, 2):
         yield (pair[0],), (pair[1],)
-
-
-def exact_lattice(rows: Any, active: NDArray[np.int64]) -> Lattice | None:
-    """Split the lattice of exact rows over the active cells; None where it is large, or has nothing to vary."""
-    rows = scipy.sparse.csr_array(rows[:, active])
-    rows = rows[np.diff(rows.indptr) > 0]
-    if not rows.shape[0] or len(active) > LARGEST_LATTICE:
-        return None
-    whole = np.lcm.reduce([int(v.denominator) for v in _fractions(rows.data)])
-    return Lattice.of(len(active), np.rint(rows.toarray() * whole).astype(np.int64))
-
-
-def _fractions(data: NDArray):
-    from fractions import Fraction
-
-    return {Fraction(float(v)).limit_denominator(10**6) for v in np.unique(data)}
-
-
-def _listed(active: NDArray[np.int64], lattice: Lattice | None) -> list[tuple[NDArray, NDArray]]:
-    """A reduced basis of every piece that is neither one sum nor a two-way table."""
-    found = []
-    for piece in lattice.pieces if lattice else ():
-        if piece.kind == "general":
-            flat = active[piece.cells.ravel()]
-            found += [(flat[vector != 0], vector[vector != 0]) for vector in piece.basis]
-    return found
-
-
-def known_to_connect(lattice: Lattice | None, exact_rows: int, inequalities: int) -> bool:
-    """Whether the moves are known to join all tables: boxes alone, one sum a piece, or complete two-way tables.
-
-    Single steps join all tables in a box; pairs those with one sum each, in any box; basic moves those with
-    both margins (Diaconis and Sturmfels 1998), if cells have no upper bounds of their own.
-    """
-    if inequalities:
-        return False
-    if not exact_rows:
-        return True
-    return lattice is not None and all(piece.kind != "general" for piece in lattice.pieces)

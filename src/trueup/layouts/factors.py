@@ -44,10 +44,17 @@ class FactorTable:
         self._open: list[float] = []
         self._rows: list[tuple[Integers, Integers, int]] = []
 
-    def add_law(self, law: Law, nodes: Integers, values: Integers, depth: float) -> None:
-        """Measure nodes under a law of noise, down to `depth` nats below its peak."""
-        reach = self._table(law, lambda: _law_table(law, depth), open_ended=float(np.isinf(_support(law))))
-        self._rows.append((nodes, values - reach, self._known[law][0]))
+    def add_law(self, law: Law, nodes: Integers, values: NDArray, depth: float) -> None:
+        """Measure nodes under a law of noise, down to `depth` nats below its peak.
+
+        Values with a fraction, as continuous noise gives them, have a table for each fraction.
+        """
+        whole = np.floor(values).astype(np.int64)
+        fractions, which = np.unique(values - whole, return_inverse=True)
+        for k, fraction in enumerate(fractions):
+            key, at = (law, float(fraction)), which == k
+            reach = self._table(key, lambda f=fraction: _law_table(law, depth, f), float(np.isinf(_support(law))))
+            self._rows.append((nodes[at], whole[at] - reach, self._known[key][0]))
 
     def add_prior(self, prior: Prior, leaves: Integers, depth: float) -> None:
         """Add a prior on the finest cells, or on their total."""
@@ -126,8 +133,11 @@ def _support(law: Law) -> float:
     return float(getattr(law, "support", (-np.inf, np.inf))[1])
 
 
-def _law_table(law: Law, depth: float) -> tuple[Reals, int]:
-    """Log mass at `-reach..reach`, reaching `depth` nats below the peak."""
+def _law_table(law: Law, depth: float, fraction: float = 0.0) -> tuple[Reals, int]:
+    """Log mass of the noise of a value that lies `fraction` above a whole number, for counts `-reach..reach` from that.
+
+    It reaches `depth` nats below the peak.
+    """
     reach = 1
     peak = float(law.logpmf(0))
     while reach < _support(law) and peak - float(law.logpmf(reach)) < depth:
@@ -140,8 +150,8 @@ def _law_table(law: Law, depth: float) -> tuple[Reals, int]:
     while reach - low > 1:
         middle = (low + reach) // 2
         low, reach = (middle, reach) if peak - float(law.logpmf(middle)) < depth else (low, middle)
-    reach = int(min(reach, _support(law)))
-    return np.asarray(law.logpmf(np.arange(-reach, reach + 1))), reach
+    reach = int(min(reach, _support(law))) + (fraction > 0)
+    return np.asarray(law.logpmf(fraction - np.arange(-reach, reach + 1))), int(reach)
 
 
 def _prior_table(prior: Poisson | NegativeBinomial, depth: float) -> tuple[Reals, int]:

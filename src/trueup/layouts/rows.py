@@ -150,6 +150,12 @@ class RowProblem:
         )
         return matrix, low, high
 
+    @property
+    def has_holes(self) -> bool:
+        """Whether a prior makes a count between two possible ones impossible."""
+        possible = np.flatnonzero(np.isfinite(self.table))
+        return bool(len(possible) and len(possible) <= possible[-1] - possible[0])
+
     def equalities(self) -> Any:
         """Rows that are exact, sparse `(m, n)`."""
         exact = np.flatnonzero(self.held.column("low") == self.held.column("high"))
@@ -236,7 +242,8 @@ def _prior(prior: Prior, box: Reals) -> tuple[tuple[_Block, ...], Reals, Reals]:
         case Bounded():
             box[1] = np.minimum(box[1], prior.upper)
         case Masses():
-            box[1] = np.minimum(box[1], len(prior.masses) - 1)
+            possible = np.flatnonzero(prior.masses)
+            box = np.stack([np.maximum(box[0], possible[0]), np.minimum(box[1], possible[-1])])
             return (_Block(each, tabled=True),), prior.logpmf(np.arange(len(prior.masses))), box
         case Poisson():
             prior.refuse_other_than(n)

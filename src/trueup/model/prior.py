@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from math import isfinite
+from numbers import Real
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -58,12 +60,23 @@ class _Prior:
 
     def _require_whole(self, parameter: str) -> None:
         given = getattr(self, parameter)
-        self._require(isinstance(given, int) and given >= 0, parameter, "a whole number, 0 or more")
+        whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
+        self._require(whole and given >= 0, parameter, "a whole number, 0 or more")
 
     def _require_positive(self, parameter: str) -> None:
-        given = np.asarray(getattr(self, parameter), float)
-        good = given.size and bool(np.all((given > 0) & np.isfinite(given)))
-        self._require(bool(good), parameter, "above 0")
+        given = self._numbers(parameter)
+        self._require(bool(np.all(given > 0)), parameter, "above 0")
+
+    def _numbers(self, parameter: str) -> Reals:
+        """Read one number or more; a text that looks like one is none."""
+        given = getattr(self, parameter)
+        each = tuple(given) if isinstance(given, tuple | list) else (given,)
+        if not each or not all(map(_is_number, each)):
+            raise SpecError(
+                f"prior '{self.name}': parameter '{parameter}' is of the wrong kind",
+                needed="a finite number, or a list of them, without quotes",
+            )
+        return np.asarray(each, float)
 
 
 @dataclass(frozen=True)
@@ -208,9 +221,8 @@ class Masses(_Prior):
     name: Literal["masses"] = "masses"
 
     def __post_init__(self) -> None:
-        given = np.asarray(self.masses, float)
-        good = given.size and np.isfinite(given).all() and given.min() >= 0 and given.sum() > 0
-        self._require(bool(good), "masses", "numbers of 0 or more, not all 0")
+        given = self._numbers("masses")
+        self._require(given.min() >= 0 and given.sum() > 0, "masses", "numbers of 0 or more, not all 0")
 
     def logpmf(self, count: ArrayLike) -> Reals:
         """Log mass."""
@@ -255,8 +267,9 @@ class FlatTotal(_Prior):
     def __post_init__(self) -> None:
         self._require_whole("upper")
         self._require(self.split in ("uniform", "multinomial"), "split", "'uniform' or 'multinomial'")
-        good = not self.probabilities or (min(self.probabilities) >= 0 and sum(self.probabilities) > 0)
-        self._require(good, "probabilities", "0 or more, not all 0")
+        if self.probabilities:
+            given = self._numbers("probabilities")
+            self._require(given.min() >= 0 and given.sum() > 0, "probabilities", "0 or more, not all 0")
 
     def log_total(self, total: NDArray, cells: int) -> Reals:
         """Log factor of the total that makes its own prior flat, for `cells` parts."""
@@ -337,6 +350,12 @@ def read_prior(entry: Prior | Mapping[str, Any] | str, kinds: tuple[type, ...] =
             f"prior '{kind.name}' lacks a parameter, or has one of the wrong kind",
             needed=f"numbers for: {', '.join(known)}",
         ) from None
+
+
+def _is_number(given: Any) -> bool:
+    return (
+        isinstance(given, Real | np.integer | np.floating) and not isinstance(given, bool) and isfinite(given)
+    )
 
 
 def _as_mapping(entry: Any) -> dict[str, Any]:

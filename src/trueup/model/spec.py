@@ -17,6 +17,7 @@ from pydantic.json_schema import WithJsonSchema
 from trueup.errors import SpecError
 from trueup.model.faults import fault_text, innermost
 from trueup.model.linear import parse_linear, parse_sum
+from trueup.model.prior import read_prior
 from trueup.noise import law_named
 from trueup.noise.cost import Currency
 from trueup.noise.rational import rational
@@ -363,6 +364,7 @@ class Spec(Part):
         self._conditions_are_known()
         self._cells_cover()
         self._parameters_have_a_method()
+        self._priors_can_be_read()
         return self
 
     def _levels_have_columns(self) -> None:
@@ -451,6 +453,12 @@ class Spec(Part):
         if self.reconcile and "method" not in self.reconcile:
             name = next(iter(self.reconcile))
             raise ValueError(f"[reconcile] gives '{name}' without the method that it is a parameter of")
+
+    def _priors_can_be_read(self) -> None:
+        for part in (self.reconcile, self.infer):
+            for name in ("prior", "prior_total"):
+                if name in part:
+                    read_prior(part[name])
 
     def _cells_cover(self) -> None:
         if not self.table.cells:

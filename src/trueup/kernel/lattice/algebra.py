@@ -226,6 +226,17 @@ def same_lattice(left: Matrix, right: Matrix) -> bool:
     return _trimmed(left) == _trimmed(right)
 
 
+def hermite(matrix: Matrix) -> Matrix:
+    """Return the Hermite normal form of a matrix, without its rows of zeros.
+
+    Examples
+    --------
+    >>> hermite(np.array([[2, 3], [0, 1], [2, 4]])).tolist()
+    [[2, 0], [0, 1]]
+    """
+    return np.array(_trimmed(matrix), dtype=np.int64).reshape(-1, matrix.shape[1])
+
+
 def smith_basis(matrix: Matrix) -> Matrix:
     """Return the basis `(d, n)` that the Smith normal form `U A V = D` gives: the last columns of `V`.
 

@@ -14,6 +14,8 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 Reals = NDArray[np.float64]
+FEWEST = 8
+"""Draws of each chain below which nothing can be said: half a chain has no variance to speak of."""
 
 
 def diagnose(draws: NDArray) -> tuple[Reals, Reals]:
@@ -22,12 +24,13 @@ def diagnose(draws: NDArray) -> tuple[Reals, Reals]:
     Parameters
     ----------
     draws
-        `(chains, draws, n)` values, at least two chains of at least eight draws.
+        `(chains, draws, n)` values.
 
     Returns
     -------
     r_hat, ess
-        `(n,)` each; R-hat is the larger of the bulk and the folded (tail) one.
+        `(n,)` each; R-hat is the larger of the bulk and the folded (tail) one. NaN where chains of fewer than eight draws
+        are too short to judge, as they always are of a quantity that varies.
 
     Examples
     --------
@@ -38,9 +41,11 @@ def diagnose(draws: NDArray) -> tuple[Reals, Reals]:
     >>> bool(diagnose(chains + np.arange(4)[:, None, None])[0][0] > 1.5)
     True
     """
-    half = draws.shape[1] // 2
-    split = np.concatenate([draws[:, :half], draws[:, -half:]])
-    constant = (split == split[:1, :1]).all(axis=(0, 1))
+    constant = (draws == draws[:1, :1]).all(axis=(0, 1))
+    if draws.shape[1] < FEWEST:
+        unknown = np.where(constant, 1.0, np.nan)
+        return unknown, unknown * float(np.prod(draws.shape[:2]))
+    split = _halves(draws)
     bulk = _normal_scores(split)
     folded = _normal_scores(np.abs(split - np.median(split, axis=(0, 1))))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -63,8 +68,9 @@ def tail_sizes(draws: NDArray) -> Reals:
     >>> tails.shape, bool(tails.min() > 2000)
     ((2,), True)
     """
-    half = draws.shape[1] // 2
-    split = np.concatenate([draws[:, :half], draws[:, -half:]])
+    if draws.shape[1] < FEWEST:
+        return diagnose(draws)[1]
+    split = _halves(draws)
     total, sizes = float(np.prod(draws.shape[:2])), []
     for low in np.quantile(draws, [0.05, 0.95], axis=(0, 1), method="inverted_cdf"):
         below = (split <= low).astype(float)
@@ -90,6 +96,11 @@ def r_hat_by_chance(quantities: int, size: float, chains: int = 8) -> float:
 
     ratio = chi2.isf(0.01 / quantities, chains - 1) / (chains - 1)
     return max(1.01, float(np.sqrt(1 + (ratio - 1) * chains / size)))
+
+
+def _halves(draws: NDArray) -> NDArray:
+    half = draws.shape[1] // 2
+    return np.concatenate([draws[:, :half], draws[:, -half:]])
 
 
 def _normal_scores(draws: NDArray) -> Reals:

@@ -133,11 +133,13 @@ def enumerate_fibre(matrix: Any, low: Reals, high: Reals, box: tuple[Reals, Real
     [[0, 2], [1, 1], [2, 0]]
     """
     bottom, top = _tightened(matrix, low, high, *box)
+    if (bottom > top).any():
+        return np.zeros((0, len(bottom)), np.int64)
     if not (np.isfinite(bottom).all() and np.isfinite(top).all()):
         return None
-    dense = matrix.toarray() if matrix.shape[0] * matrix.shape[1] <= 1 << 20 else None
-    if dense is None or (bottom > top).any():
-        return None if dense is None else np.zeros((0, len(bottom)), np.int64)
+    if matrix.shape[0] * matrix.shape[1] > 1 << 20:
+        return None
+    dense = matrix.toarray()
     # What the cells not yet set can still add to each row, at least and at most.
     least, greatest = _ends(dense, bottom, top)
     least, greatest = (np.cumsum(part[:, ::-1], axis=1)[:, ::-1] for part in (least, greatest))
@@ -146,7 +148,7 @@ def enumerate_fibre(matrix: Any, low: Reals, high: Reals, box: tuple[Reals, Real
         values = np.arange(bottom[cell], top[cell] + 1).astype(np.int64)
         if len(tables) * len(values) > 50 * most:
             return None
-        reached = (reached[:, None] + values[:, None] * dense[:, cell]).reshape(-1, len(dense))
+        reached = (reached[:, None] + values[:, None] * dense[:, cell]).reshape(len(tables) * len(values), len(dense))
         rest = (least[:, cell + 1], greatest[:, cell + 1]) if cell + 1 < len(bottom) else (0.0, 0.0)
         keep = ((reached + rest[1] >= low - 1e-9) & (reached + rest[0] <= high + 1e-9)).all(axis=1)
         tables = np.hstack([np.repeat(tables, len(values), axis=0), np.tile(values, len(tables))[:, None]])

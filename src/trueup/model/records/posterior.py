@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,6 +95,8 @@ class Drawn:
         `(chains, draws, n)` counts of the finest cells.
     independent
         Whether draws are exact and independent (one chain); otherwise they are Markov chains.
+    connected
+        Of Markov chains: whether their moves are proved to reach every possible table.
     marginals
         Exact marginals of margins, where the method has them.
     mode
@@ -104,7 +106,7 @@ class Drawn:
     status
         `solved`, or the sentence that says what went wrong.
     stats
-        Dropped mass, acceptance rates, chains: whatever the method has to confess.
+        Dropped mass, acceptance rates, chains: what a reader must know of how it was computed.
     """
 
     draws: NDArray
@@ -115,52 +117,112 @@ class Drawn:
     ess: Reals | None = None
     status: str = "solved"
     stats: Mapping[str, Any] = field(default_factory=dict)
+    connected: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What the draws are, in words: nothing is said to have converged that may lack a part of the posterior.
+
+        Examples
+        --------
+        >>> Drawn(np.zeros((4, 9, 1)), independent=False).kind
+        'draws of Markov chains that agree; that they reach every possible table is not known'
+        """
+        if self.independent:
+            return "independent draws"
+        known, unknown = "converged", "agree; that they reach every possible table is not known"
+        return f"draws of Markov chains that {known if self.connected else unknown}"
+
+
+class Conflict(NamedTuple):
+    """A query whose noisy counts lie further from the posterior than they can by chance.
+
+    Attributes
+    ----------
+    margin, query
+        What was measured.
+    residual
+        Root mean square of its residuals from the posterior means, in standard deviations of the noise.
+    log_probability
+        Upper bound on the log probability of residuals as large as these, if the truth follows the prior.
+    """
+
+    margin: str
+    query: str
+    residual: float
+    log_probability: float
+
+    def __str__(self) -> str:
+        tenth = int(np.ceil(self.log_probability / np.log(10)))
+        return (
+            f"'{self.query}' of '{self.margin}' (residuals of {self.residual:.1f} standard deviations of the noise; "
+            f"probability below 1e{tenth} if the truth follows the prior)"
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Quantity:
     """Draws of one quantity: a count, a sum over an area, a ratio, a rank.
 
+    Means, intervals and probabilities are conditional on the quantity being defined, as a ratio is where its denominator is
+    not 0; `undefined` says how probable the opposite is.
+
     Attributes
     ----------
     name
         As the user wrote it.
     draws
-        `(chains, draws)` values.
+        `(chains, draws)` values, NaN where undefined.
 
     Examples
     --------
     >>> q = Quantity("a", np.arange(100).reshape(1, 100))
     >>> q.mean, q.interval(0.9), q.probability(below=50)
     (49.5, (4.0, 94.0, 0.91), 0.5)
+    >>> share = Quantity("a / b", np.array([[0.5, np.nan, 0.5, 0.25]]))
+    >>> share.undefined, round(share.mean, 4)
+    (0.25, 0.4167)
     """
 
     name: str
     draws: NDArray
 
     @property
+    def undefined(self) -> float:
+        """Share of draws without a value."""
+        return float(np.mean(np.isnan(self.draws)))
+
+    @cached_property
+    def _known(self) -> NDArray:
+        known = self.draws[~np.isnan(self.draws)]
+        return known if known.size else np.full(1, np.nan)
+
+    @property
     def mean(self) -> float:
         """Posterior mean."""
-        return float(self.draws.mean())
+        return float(self._known.mean())
 
     @property
     def sd(self) -> float:
         """Posterior standard deviation."""
-        return float(self.draws.std())
+        return float(self._known.std())
 
     @property
     def median(self) -> float:
         """Posterior median."""
-        return float(np.quantile(self.draws, 0.5, method="inverted_cdf"))
+        return float(np.quantile(self._known, 0.5, method="inverted_cdf"))
 
     def interval(self, level: float = 0.9) -> tuple[float, float, float]:
         """Return low, high and the share of draws inside: equal tails, at least `level`."""
-        low, high = equal_tails(self.draws.ravel(), level)
-        return float(low), float(high), float(np.mean((self.draws >= low) & (self.draws <= high)))
+        low, high = equal_tails(self._known, level)
+        return float(low), float(high), self._share((self._known >= low) & (self._known <= high))
 
     def probability(self, *, below: float = np.inf, above: float = -np.inf) -> float:
         """Return the share of draws strictly below and strictly above the limits."""
-        return float(np.mean((self.draws < below) & (self.draws > above)))
+        return self._share((self._known < below) & (self._known > above))
+
+    def _share(self, holds: NDArray[np.bool_]) -> float:
+        return float("nan") if np.isnan(self._known).any() else float(np.mean(holds))
 
 
 @dataclass(frozen=True)
@@ -200,6 +262,8 @@ class Posterior:
         `(n,)` released counts, where it was made from a release.
     chosen
         Labels of counts that its report shows beside the largest and the smallest.
+    conflicts
+        What was measured and the posterior contradicts; None where no noisy value is known, so that this was not checked.
 
     Examples
     --------
@@ -220,11 +284,37 @@ class Posterior:
     noisy: tuple[Reals, Reals] | None = None
     released: NDArray | None = None
     chosen: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] | None = None
 
     @property
     def draws(self) -> NDArray:
         """`(chains, draws, n)` counts of the finest cells."""
         return self.drawn.draws
+
+    @property
+    def prior(self) -> str:
+        """The prior that it rests on, in words."""
+        given = self.method.get("prior")
+        if given is None:
+            return "a flat prior on all counts that the rules allow"
+        more = [f"{k} = {_short(v)}" for k, v in dict(given).items() if k != "name" and v not in ((), None)]
+        return f"the prior '{dict(given)['name']}'" + (f" ({', '.join(more)})" if more else "")
+
+    @property
+    def promise(self) -> str:
+        """What its intervals hold, and under what: no more than is known."""
+        if self.conflicts:
+            which = "; ".join(map(str, self.conflicts))
+            return (
+                f"The measurements contradict {self.prior}: {which}. How often the intervals hold the true counts is "
+                "therefore not known; choose a prior that allows what was measured."
+            )
+        known = "" if self.drawn.independent or self.drawn.connected else " and if the Markov chains reached every possible table"
+        checked = " No noisy value is known here, so the prior could not be checked against any." if self.conflicts is None else ""
+        return (
+            f"Under {self.prior}{known}, the interval of a count holds the true count with the probability stated beside it, "
+            f"at least {100 * self.level:.3g} %.{checked}"
+        )
 
     def table(self, margin: Margin) -> NDArray:
         """Draws `(chains, draws, groups)` of a margin."""
@@ -282,15 +372,14 @@ class Posterior:
         return Quantity(expression, self._combine(parse_sum(expression)))
 
     def ratio(self, numerator: str, denominator: str) -> Quantity:
-        """Return draws of a ratio (or share) of two sums; draws with 0 below are infinite or NaN.
+        """Return draws of a ratio (or share) of two sums: NaN where the denominator is 0, see `Quantity.undefined`.
 
         Examples
         --------
         `posterior.ratio("a", "a + b")` is the share of `a`.
         """
         above, below = self.quantity(numerator), self.quantity(denominator)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return Quantity(f"({numerator}) / ({denominator})", above.draws / below.draws)
+        return Quantity(f"({numerator}) / ({denominator})", _divided(above.draws, below.draws))
 
     def probability(self, event: str) -> float:
         """Return the probability of a linear comparison, such as `'01/001' >= '01/003' + 1`.
@@ -349,7 +438,8 @@ class Posterior:
         Returns
         -------
         Columns `place`, `quantity`, `noisy`, `fieller` (its type: interval, complement, whole line),
-        `fieller_low`, `fieller_high`, and those of `summary`.
+        `fieller_low`, `fieller_high`, `denominator_zero` (the probability that the ratio is undefined), and those of `summary`,
+        given that it is defined.
         """
         parts = [self._ratio_columns(ratio, level or self.level) for ratio in self.ratios]
         if not parts:
@@ -361,16 +451,28 @@ class Posterior:
         below = self._weights(parse_sum(ratio.denominator)) if ratio.denominator else np.zeros(len(above))
         whole = float(not ratio.denominator)
         values = self.draws.reshape(*self.draws.shape[:2], self.cells.shape[0], -1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            draws = (values @ above) / (values @ below + whole)
+        draws = _divided(values @ above, values @ below + whole)
         places = self.cells.tree.sizes[-1]
         labels = [self.cells.tree.label(self.cells.tree.levels[-1], p) for p in range(places)]
         return {
             "place": np.array(labels),
             "quantity": np.full(places, ratio.name),
             **self._noisy_ratio(above, below, whole, level),
-            **self._describe(draws, level),
+            "denominator_zero": np.isnan(draws).mean(axis=(0, 1)),
+            **self._describe_defined(draws, level),
         }
+
+    def _describe_defined(self, draws: NDArray, level: float) -> Columns:
+        """Describe columns of draws `(chains, draws, k)` given that they are no NaN."""
+        gaps = np.isnan(draws)
+        columns = self._describe(np.where(gaps, 0.0, draws), level)
+        for k in np.flatnonzero(gaps.any(axis=(0, 1))):
+            known = [chain[~gap] for chain, gap in zip(draws[..., k], gaps[..., k])]
+            shortest = min(map(len, known))
+            own = self._describe(np.array([chain[:shortest] for chain in known])[..., None], level) if shortest else {}
+            for name, column in columns.items():
+                column[k] = own[name][0] if shortest else np.nan
+        return columns
 
     def _weights(self, terms: Mapping[str, Fraction]) -> Reals:
         """Coefficients of a sum of attribute values, `(attribute combinations,)`."""
@@ -416,6 +518,15 @@ class Posterior:
         if int(arviz.__version__.split(".")[0]) >= 1:
             return arviz.from_dict({"posterior": {"count": self.draws}}, **labels)
         return arviz.from_dict(posterior={"count": self.draws}, **labels)
+
+
+def _divided(above: NDArray, below: NDArray) -> Reals:
+    """Ratios, NaN where the denominator is 0."""
+    return np.divide(above, below, out=np.full(np.shape(below), np.nan), where=np.asarray(below) != 0)
+
+
+def _short(given: Any) -> str:
+    return f"one of {len(given)} values each" if isinstance(given, list | tuple) else str(given)
 
 
 def equal_tails(draws: NDArray, level: float) -> tuple[NDArray, NDArray]:

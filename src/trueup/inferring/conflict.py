@@ -1,0 +1,119 @@
+"""Do prior and measurements contradict each other? Residuals of the posterior against what was measured, level by level.
+
+Let `y = x + e` be the noisy counts of one query at one level and `r = y - E[x | everything]` their residuals, so
+`r = E[e | everything]`: a mean of the noise. If the truth follows the prior, Jensen's inequality bounds every convex function f of
+the residuals by the same function of the noise, `E f(r) <= E f(e)`; with `f = exp(t s)` for a convex statistic s Markov's inequality gives
+
+    P(s(r) >= c) <= min_t exp(-t c) E exp(t s(e)),
+
+which is known, because the noise's law is. The statistics are the absolute value of the sum of all residuals, the sum of their absolute
+values, and the largest one. All of this holds as well for the mean of any number of posterior draws in the place of the exact one: each
+`y - draw` has the law of the noise. Where a bound is below `LIMIT`, divided among all statistics, the measurements are further from the
+posterior than they can be by chance if the truth follows the prior: the two conflict. Under the prior that happens once in a thousand
+records at most. A prior that is improper has no such truth; the same limits are applied to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.measurements import Measured, Measurements
+from trueup.model.nested import canonical
+from trueup.model.posterior import Conflict, Drawn
+from trueup.noise.law import Law
+
+Reals = NDArray[np.float64]
+LIMIT = 1e-3
+"""Probability of an alarm where the truth follows the prior, at most, over all levels and statistics together."""
+REACH, POINTS = 60.0, 4000
+"""Standard deviations up to which a law is tabulated, and about how many points."""
+
+
+def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...]:
+    """Return the noisy queries whose values the posterior contradicts, with bounds of how improbable that is.
+
+    Parameters
+    ----------
+    measured
+        What was measured.
+    drawn
+        The posterior made from it.
+    """
+    noisy = [(h, np.asarray(v, float)) for h, v in zip(measured.headers, measured.values) if not h.exact]
+    limit = np.log(LIMIT / max(3 * len(noisy), 1))
+    found = []
+    for header, values in noisy:
+        residuals = values - _mean(measured, header, drawn)
+        bound = min(log_bounds(header.law, residuals).values()) if len(residuals) else 0.0
+        if bound < limit:
+            spread = np.sqrt(np.mean(residuals**2) / header.law.variance)
+            found.append(Conflict(str(header.margin), header.query, float(spread), float(bound)))
+    return tuple(found)
+
+
+def _mean(measured: Measurements, header: Measured, drawn: Drawn) -> Reals:
+    """Posterior mean of the counts that a query measured."""
+    margin = canonical(measured.cells, header.margin)
+    exact: Any = drawn.marginals.get(margin)
+    counts = exact.mean if exact is not None else measured.cells.sum(drawn.draws.mean(axis=(0, 1)), margin)
+    return counts if header.groups is None else counts[header.groups]
+
+
+def log_bounds(law: Law, residuals: Reals) -> dict[str, float]:
+    """Bound the log probability of residuals as large as these, by each statistic.
+
+    Parameters
+    ----------
+    law
+        Of the noise on each count.
+    residuals
+        `(g,)` noisy values less posterior means (counts).
+
+    Examples
+    --------
+    >>> from trueup.noise import law_named
+    >>> law = law_named("discrete-laplace")("1/10")
+    >>> bounds = log_bounds(law, np.array([294.0]))
+    >>> bool(bounds["largest"] < -20), log_bounds(law, np.array([3.0, -4.0]))["sum"]
+    (True, 0.0)
+    """
+    tilts, signed, absolute = _moments(law)
+    size, g = np.abs(residuals), len(residuals)
+    return {
+        "sum": _least(tilts, abs(float(residuals.sum())), g * signed + np.log(2.0)),
+        "absolute": _least(tilts, float(size.sum()), g * absolute),
+        "largest": _least(tilts, float(size.max()), absolute + np.log(g)),
+    }
+
+
+def _least(tilts: Reals, size: float, log_moment: Reals) -> float:
+    return min(0.0, float((log_moment - tilts * size).min()))
+
+
+def _moments(law: Law) -> tuple[Reals, Reals, Reals]:
+    """Tilts t (per count), and the logs of `E exp(t e)` and `E exp(t |e|)` at each, from above where the law is cut off."""
+    sd = float(np.sqrt(law.variance))
+    step = max(REACH * sd / POINTS, 1.0) if law.discrete else REACH * sd / POINTS
+    at = step * np.arange(np.ceil(REACH * sd / step) + 2)
+    at = np.round(at) if law.discrete else at
+    log = law.logpmf(at)
+    log, at = log[np.isfinite(log)], at[np.isfinite(log)]
+    weight = np.diff(at, append=at[-1] + step) if law.discrete else np.full(len(at), step)
+    log = log + np.log(np.where(at == 0, weight / 2, weight))  # one half of a symmetric law: 0 counts for half
+    falls = (log[-2] - log[-1]) / (at[-1] - at[-2]) if len(at) > 1 else np.inf
+    tilts = np.geomspace(1e-3, 20, 200) / sd
+    tilts = tilts[tilts < 0.95 * falls]
+    total = np.logaddexp.reduce(log)
+    up = _log_sum(log - total, at, tilts, falls, step)
+    down = np.logaddexp.reduce(log[None] - total - tilts[:, None] * at, axis=1)
+    return tilts, np.logaddexp(up, down) - np.log(2.0), up
+
+
+def _log_sum(log: Reals, at: Reals, tilts: Reals, falls: float, step: float) -> Reals:
+    """Log of the sum of masses times `exp(t x)`; beyond the table a log-concave law falls at least as fast as at its end."""
+    inner = log[None] + tilts[:, None] * at
+    ratio = np.exp((tilts - falls) * step)
+    return np.logaddexp(np.logaddexp.reduce(inner, axis=1), inner[:, -1] + np.log(ratio) - np.log1p(-ratio))
