@@ -16,7 +16,7 @@ from tests.inferring.problems import (
     tree_constraints,
 )
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
-from trueup.inferring import build, infer
+from trueup.inferring import build, inequalities, infer
 from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.method import in_blocks
 from trueup.inferring.tree_exact import TreeExact
@@ -205,7 +205,9 @@ def test_rules_that_bind_everywhere_fall_back_to_a_flagged_chain(rng):
     assert np.all(np.abs(one["mean"] - other["mean"]) < 5.5 * np.hypot(one["mcse"], other["mcse"]))
 
 
-def test_chains_that_are_too_short_are_not_called_a_posterior(rng):
+def test_chains_that_are_too_short_are_not_called_a_posterior(rng, monkeypatch):
+    monkeypatch.setattr(inequalities, "MOST_SWEEPS", 0)
+    monkeypatch.setattr(inequalities, "FEWEST", 80)
     cells, measured = family_measurements(1, rng, law_named("discrete-gaussian")("400"))
     with pytest.raises(ConvergenceError, match="R-hat"):
         infer(family_constraints(cells), measured, LinearInequalities(least=1.0), draws=80)

@@ -6,26 +6,29 @@ from itertools import product
 
 import numpy as np
 import pytest
-from tests.infer.calibration import pit_of_draws, uniform_p
-from tests.infer.problems import draw, star
-from tests.reference.lattice import p_value
 
+from tests.inferring.calibration import pit_of_draws, uniform_p
+from tests.inferring.problems import draw, star
+from tests.reference.lattice import p_value
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
-from trueup.infer import choose, infer, lattice_moves, listed
-from trueup.infer.connect import Joined
-from trueup.infer.lattice_moves import LatticeMoves, _Walk
-from trueup.infer.on_rows import RowProblem
-from trueup.infer.table_moves import with_vectors
-from trueup.infer.tree_exact import TreeExact
-from trueup.io.sdhc import PUBLISHED
+from trueup.inferring import choose, infer, listed
+from trueup.inferring import walk as walk_module
+from trueup.inferring.connect import Joined
+from trueup.inferring.lattice_moves import LatticeMoves
+from trueup.inferring.table_moves import with_vectors
+from trueup.inferring.tree_exact import TreeExact
+from trueup.inferring.walk import Walk
+from trueup.io.published.sdhc import PUBLISHED
+from trueup.layouts.linear import LinearProblem
+from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Bound, Constraints, LinearRule
+from trueup.model.header import Measured
 from trueup.model.linear import parse_linear
-from trueup.model.measurements import Measured, Measurements
 from trueup.model.prior import read_prior
+from trueup.model.records.measurements import Measurements
 from trueup.model.tree import Tree
 from trueup.noise import law_named
-from trueup.reconcile.on_linear import LinearProblem
 
 FALSE_ALARM = 1e-6
 EXACT = law_named("exact")()
@@ -104,7 +107,7 @@ def walk(constraints, record, prior="flat", count=1000, thin=25, seed=0):
     """Draws far apart from four chains, and the chains."""
     state = LinearProblem(constraints, record.headers)
     problem = RowProblem.of(state, record.flat, read_prior(prior))
-    chains = _Walk.of(state, record.flat, problem, np.random.default_rng(seed).spawn(4))
+    chains = Walk.of(state, record.flat, problem, np.random.default_rng(seed).spawn(4))
     chains.warm_up()
     return chains.run(count, thin).reshape(-1, constraints.cells.n), chains
 
@@ -271,8 +274,8 @@ def test_moves_that_do_not_connect_are_refused(rng, monkeypatch):
         alone = moves._replace(**{name: getattr(moves, name)[:0] for name in ("kinds", "places", "axes")})
         return with_vectors(alone, [corner])
 
-    monkeypatch.setattr(lattice_moves, "with_vectors", lame)
-    monkeypatch.setattr(lattice_moves, "join", lambda *given: Joined([], [], True, []))
+    monkeypatch.setattr(walk_module, "with_vectors", lame)
+    monkeypatch.setattr(walk_module, "join", lambda *given: Joined([], [], True, []))
     with pytest.raises(ConvergenceError, match="R-hat"):
         infer(constraints, record, LatticeMoves(sweeps=4000), draws=200)
 

@@ -130,12 +130,20 @@ def _as_json(posterior) -> dict:
 
     tables = {str(m): {k: v.tolist() for k, v in posterior.summary(m).items()} for m in margins(posterior)}
     quantities = {k: v.tolist() for k, v in posterior.ratio_summary().items()} if posterior.ratios else {}
-    stats = dict(posterior.drawn.stats)
-    return {"method": dict(posterior.method), "stats": stats, "summary": tables, "quantities": quantities}
+    drawn = posterior.drawn
+    return {
+        "method": dict(posterior.method),
+        "draws": drawn.kind,
+        "intervals": posterior.promise,
+        "stats": dict(drawn.stats),
+        "summary": tables,
+        "quantities": quantities,
+    }
 
 
 def _print(posterior, show: int, out: Path | None) -> None:
     from trueup.io.bundle.posterior import margins
+    from trueup.kernel.statistics.diagnostics import FEWEST
 
     for margin in margins(posterior):
         columns = posterior.summary(margin)
@@ -143,12 +151,17 @@ def _print(posterior, show: int, out: Path | None) -> None:
     if posterior.ratios:
         columns = posterior.ratio_summary()
         columns["name"] = [f"{p} {q}" for p, q in zip(columns["place"], columns["quantity"])]
-        table("quantities", ["", "mean", "sd", "interval", "its probability"], _rows(columns, "name", show))
-    drawn = posterior.drawn
-    kind = "independent draws" if drawn.independent else "draws of Markov chains (converged)"
-    print(
-        f"{posterior.draws.shape[0] * posterior.draws.shape[1]:,} {kind} by method '{posterior.method['method']}'"
-    )
+        rows = [
+            [*r, f"{zero:.3g}"] for r, zero in zip(_rows(columns, "name", show), columns["denominator_zero"])
+        ]
+        heads = ["", "mean", "sd", "interval", "its probability", "P(denominator is 0)"]
+        table("quantities, given that their denominators are not 0", heads, rows)
+    drawn, (chains, draws, _) = posterior.drawn, posterior.draws.shape
+    kind = drawn.kind if drawn.independent else f"{drawn.kind},"
+    print(f"{chains * draws:,} {kind} by method '{posterior.method['method']}'")
+    if not drawn.independent and draws < FEWEST:
+        print("too few draws to judge how far their means are from the posterior's; ask for more")
+    print(posterior.promise)
     if drawn.stats.get("interrupted"):
         print("interrupted: fewer draws than were asked for")
     if out is not None:
@@ -164,7 +177,9 @@ def _rows(columns, label: str, show: int) -> list[list[str]]:
 
 
 def _number(value: float) -> str:
-    """Counts with one decimal at most; small ratios with three."""
+    """Counts with one decimal at most; small ratios with three; a dash where there is none."""
+    if value != value:
+        return "–"
     return (
         f"{value:,.0f}" if value == round(value) else f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
     )

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, DataError, SpecError
-from trueup.infer.conflict import conflicts
-from trueup.infer.inequalities import LinearInequalities
-from trueup.infer.lattice_moves import LatticeMoves
-from trueup.infer.method import Method, Progress
-from trueup.infer.released_multinomial import ReleasedMultinomial
-from trueup.infer.tree_exact import TreeExact
+from trueup.inferring.conflict import conflicts
+from trueup.inferring.inequalities import LinearInequalities
+from trueup.inferring.lattice_moves import LatticeMoves
+from trueup.inferring.method import Method, Progress
+from trueup.inferring.released_multinomial import ReleasedMultinomial
+from trueup.inferring.tree_exact import TreeExact
 from trueup.model import registry
 from trueup.model.build import build_constraints
 from trueup.model.constraints import Constraints
@@ -134,7 +134,15 @@ def infer(
     checked = None if chosen.released else conflicts(measured, drawn)
     released = source.counts if isinstance(source, Release) else None
     return Posterior(
-        measured.cells, drawn, describe(chosen), measured.digest, level, ratios, noisy, released, conflicts=checked
+        measured.cells,
+        drawn,
+        describe(chosen),
+        measured.digest,
+        level,
+        ratios,
+        noisy,
+        released,
+        conflicts=checked,
     )
 
 
@@ -144,7 +152,9 @@ def _refuse_fractions(measured: Measurements) -> None:
         whole = np.asarray(values, float) == np.rint(values)
         if (header.exact or header.law.discrete) and not whole.all():
             at = int(np.argmin(whole))
-            label = measured.cells.margin_label(header.margin, at if header.groups is None else int(header.groups[at]))
+            label = measured.cells.margin_label(
+                header.margin, at if header.groups is None else int(header.groups[at])
+            )
             needs = "an invariant is" if header.exact else f"counts with noise of law '{header.law.name}' are"
             raise DataError(
                 f"the published value {float(values[at]):g} of '{label}' is no whole number, and {needs} whole",

@@ -1,28 +1,32 @@
 """Do prior and measurements contradict each other? Residuals of the posterior against what was measured, level by level.
 
-Let `y = x + e` be the noisy counts of one query at one level and `r = y - E[x | everything]` their residuals, so
-`r = E[e | everything]`: a mean of the noise. If the truth follows the prior, Jensen's inequality bounds every convex function f of
-the residuals by the same function of the noise, `E f(r) <= E f(e)`; with `f = exp(t s)` for a convex statistic s Markov's inequality gives
+Let `y = x + e` be the noisy counts of one query at one level and `r = y - E[x | everything]` their residuals, so `r =
+E[e | everything]`: a mean of the noise. If the truth follows the prior, Jensen's inequality bounds every convex
+function f of the residuals by the same function of the noise, `E f(r) <= E f(e)`; with `f = exp(t s)` for a convex
+statistic s Markov's inequality gives
 
     P(s(r) >= c) <= min_t exp(-t c) E exp(t s(e)),
 
-which is known, because the noise's law is. The statistics are the absolute value of the sum of all residuals, the sum of their absolute
-values, and the largest one. All of this holds as well for the mean of any number of posterior draws in the place of the exact one: each
-`y - draw` has the law of the noise. Where a bound is below `LIMIT`, divided among all statistics, the measurements are further from the
-posterior than they can be by chance if the truth follows the prior: the two conflict. Under the prior that happens once in a thousand
-records at most. A prior that is improper has no such truth; the same limits are applied to it.
+which is known, because the noise's law is. The statistics are the absolute value of the sum of all residuals, the sum
+of their absolute values, and the largest one. All of this holds as well for the mean of any number of posterior draws
+in the place of the exact one: each `y - draw` has the law of the noise. Where a bound is below `LIMIT`, divided among
+all statistics, the measurements are further from the posterior than they can be by chance if the truth follows the
+prior: the two conflict. Under the prior that happens once in a thousand records at most. A prior that is improper has
+no such truth; the same limits are applied to it.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.model.measurements import Measured, Measurements
+from trueup.model.header import Measured
 from trueup.model.nested import canonical
-from trueup.model.posterior import Conflict, Drawn
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.posterior import Conflict, Drawn
 from trueup.noise.law import Law
 
 Reals = NDArray[np.float64]
@@ -93,6 +97,7 @@ def _least(tilts: Reals, size: float, log_moment: Reals) -> float:
     return min(0.0, float((log_moment - tilts * size).min()))
 
 
+@lru_cache(maxsize=16)
 def _moments(law: Law) -> tuple[Reals, Reals, Reals]:
     """Tilts t (per count), and the logs of `E exp(t e)` and `E exp(t |e|)` at each, from above where the law is cut off."""
     sd = float(np.sqrt(law.variance))
@@ -102,7 +107,9 @@ def _moments(law: Law) -> tuple[Reals, Reals, Reals]:
     log = law.logpmf(at)
     log, at = log[np.isfinite(log)], at[np.isfinite(log)]
     weight = np.diff(at, append=at[-1] + step) if law.discrete else np.full(len(at), step)
-    log = log + np.log(np.where(at == 0, weight / 2, weight))  # one half of a symmetric law: 0 counts for half
+    log = log + np.log(
+        np.where(at == 0, weight / 2, weight)
+    )  # one half of a symmetric law: 0 counts for half
     falls = (log[-2] - log[-1]) / (at[-1] - at[-2]) if len(at) > 1 else np.inf
     tilts = np.geomspace(1e-3, 20, 200) / sd
     tilts = tilts[tilts < 0.95 * falls]

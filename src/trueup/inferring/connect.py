@@ -1,19 +1,20 @@
 """Whether a chain's moves are proved to reach every table, and the moves that are needed for the proof.
 
-Bounds on single cells and rows of several cells (invariants, rules, bounds of margins) split the free cells into pieces that no such
-row links; moves connect all tables if they connect those of every piece. They do, in a piece
+Bounds on single cells and rows of several cells (invariants, rules, bounds of margins) split the free cells into
+pieces that no such row links; moves connect all tables if they connect those of every piece. They do, in a piece
 
 - without rows: steps of one cell stay inside bounds;
-- where a corner of the box satisfies all rows and no row has terms of both signs: steps lead through that corner (a sum with an upper
-  limit alone is such a row);
+- where a corner of the box satisfies all rows and no row has terms of both signs: steps lead through that corner (a
+  sum with an upper limit alone is such a row);
 - with one sum: pairs move what one cell has too much to one that has too little, inside any bounds;
-- that is a two-way table with both margins: squares do, if no cell has an upper bound of its own (Diaconis and Sturmfels 1998);
-- whose Graver basis is known (`trueup.kernel.lattice.graver`), inside any bounds; a row between limits counts as an equality with one cell
-  more, the difference from its limit;
+- that is a two-way table with both margins: squares do, if no cell has an upper bound of its own (Diaconis and
+  Sturmfels 1998);
+- whose Graver basis is known (`trueup.kernel.lattice.graver`), inside any bounds; a row between limits counts as an
+  equality with one cell more, the difference from its limit;
 - whose tables can all be listed: moves are added until a search reaches each from each.
 
-Of any other piece a lattice basis is all there is, and nothing is known. A prior with impossible counts between possible ones is not
-covered either, since a step may have to stop on one.
+Of any other piece a lattice basis is all there is, and nothing is known. A prior with impossible counts between
+possible ones is not covered either, since a step may have to stop on one.
 """
 
 from __future__ import annotations
@@ -27,20 +28,22 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.errors import PrivacyError
-from trueup.infer.independent import linked
-from trueup.infer.on_rows import RowProblem
-from trueup.infer.table_moves import Vector
+from trueup.inferring.independent import linked
+from trueup.inferring.table_moves import Vector
 from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.bridges import bridges
 from trueup.kernel.lattice.graver import graver_basis
-from trueup.kernel.lattice.proposals import PAIR, SAME, SQUARE, Moves
-from trueup.kernel.lattice.rows import enumerate_fibre
 from trueup.kernel.lattice.structure import Lattice, Piece
+from trueup.kernel.table_walks.proposals import PAIR, SAME, SQUARE, Moves
+from trueup.kernel.table_walks.rows import enumerate_fibre
+from trueup.layouts.rows import RowProblem
 
 LARGEST = 300
 """Cells of a piece up to which its lattice is worked out."""
 MOST_TABLES = 2000
 """Tables of a piece up to which a search joins them."""
+MOST_ENTRIES = 1 << 23
+"""Rows times cells of a piece up to which it is looked at."""
 SLACK = 1e-6
 STEPS = 0
 """The pattern of steps of one cell, which comes first."""
@@ -58,7 +61,7 @@ class Joined(NamedTuple):
     known
         Whether moves are proved to reach every table.
     pieces
-        The free cells of each piece that has rows.
+        The free cells of each piece that steps of one cell do not connect.
     """
 
     vectors: list[Vector]
@@ -95,19 +98,27 @@ def join(problem: RowProblem, shape: tuple[int, ...], moves: Moves, table: NDArr
     free = np.flatnonzero(problem.box[0] < problem.box[1])
     rest = matrix @ np.where(problem.box[0] < problem.box[1], 0, table)
     columns, every = matrix.tocsc(), matrix.tocsr()
-    vectors, patterns, pieces, known = [], [], [], not problem.has_holes
+    vectors, patterns, pieces, rowed, known = [], [], [], 0, not problem.has_holes
     for own in linked(columns, free):
         used = np.unique(columns[:, own].indices)
-        rows = _rows(every[used][:, own], (low - rest)[used], (high - rest)[used], problem.box[:, own], table[own])
+        if len(used) * len(own) > MOST_ENTRIES:
+            pieces.append(own)
+            rowed, known = rowed + len(own), False
+            continue
+        rows = _rows(
+            every[used][:, own], (low - rest)[used], (high - rest)[used], problem.box[:, own], table[own]
+        )
         if not len(rows.matrix):
             continue
-        pieces.append(own)
+        rowed += len(own)
         found = _connected(rows, own, shape, moves)
         known = known and found is not None
         chosen, needed = found if found is not None else (_basis(rows), [])
         vectors += [(own[v != 0], v[v != 0]) for v in chosen]
         patterns += needed
-    if sum(map(len, pieces)) < len(free):
+        if needed != [STEPS]:
+            pieces.append(own)
+    if rowed < len(free):
         patterns.append(STEPS)
     return Joined(vectors, sorted(set(patterns)), known, pieces)
 
@@ -143,10 +154,13 @@ def _connected(rows: _Rows, own: NDArray, shape: tuple[int, ...], moves: Moves):
         pieces = Lattice.of(len(own), rows.matrix).pieces
     except PrivacyError:  # every cell is determined: one table
         return none, []
-    found = [_simple(piece, rows, own, shape, moves) for piece in pieces]
-    if any(one is None for one in found):
-        return None
-    return np.vstack([none, *(v for v, _ in found)]), [p for _, needed in found for p in needed]
+    vectors, patterns = [none], []
+    for piece in pieces:
+        if (found := _simple(piece, rows, own, shape, moves)) is None:
+            return None
+        vectors.append(found[0])
+        patterns += found[1]
+    return np.vstack(vectors), patterns
 
 
 def _through_a_corner(rows: _Rows) -> bool:
@@ -178,7 +192,9 @@ def _listed_or_none(rows: _Rows, graver):
 
 def _tables(rows: _Rows):
     matrix = scipy.sparse.csr_array(rows.matrix.astype(float))
-    return enumerate_fibre(matrix, rows.low - SLACK, rows.high + SLACK, (rows.box[0], rows.box[1]), MOST_TABLES)
+    return enumerate_fibre(
+        matrix, rows.low - SLACK, rows.high + SLACK, (rows.box[0], rows.box[1]), MOST_TABLES
+    )
 
 
 def _basis(rows: _Rows):
@@ -204,9 +220,9 @@ def _simple(piece: Piece, rows: _Rows, own: NDArray, shape: tuple[int, ...], mov
         pattern = _pattern(moves, SQUARE, ways, spot)
         if pattern is not None:
             return none, [pattern]
-    part = _Rows(
-        piece.invariants, *(2 * (piece.invariants @ rows.table[cells].astype(float),)), rows.box[:, cells], rows.table[cells]
-    )
+    table = rows.table[cells]
+    sides = (piece.invariants @ table).astype(float)
+    part = _Rows(piece.invariants, sides, sides, rows.box[:, cells], table)
     found = _listed_or_none(part, _graver(piece.invariants))
     return None if found is None else (_spread(found[0], cells, len(own)), [])
 

@@ -12,8 +12,8 @@ import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
-from trueup.infer.on_rows import RowProblem
-from trueup.kernel.lattice.rows import Rows, enumerate_fibre, log_levels, sums
+from trueup.kernel.table_walks.rows import Rows, enumerate_fibre, log_levels, sums
+from trueup.layouts.rows import RowProblem
 
 SLACK = 1e-6
 
@@ -58,7 +58,7 @@ def components(problem: RowProblem) -> list[Component]:
 
     Examples
     --------
-    Two counts with noise of their own are two components; a noisy total makes them one. See `tests/infer`.
+    Two counts with noise of their own are two components; a noisy total makes them one. See `tests/inferring`.
     """
     rows, free = problem.rows, np.flatnonzero(problem.box[0] < problem.box[1])
     shape = (len(rows.factors), problem.n)

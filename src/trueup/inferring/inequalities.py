@@ -21,7 +21,7 @@ from trueup.kernel.inequalities.tilted import (
     TWO_SIDED_GEOMETRIC,
     draw_inequalities,
 )
-from trueup.kernel.linear.feasible import Region, feasible_point
+from trueup.kernel.linear.feasible import Region, extreme_point, feasible_point
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.model.constraints import Constraints, name_mask
 from trueup.model.header import Measured, split
@@ -39,6 +39,10 @@ R_HAT, ESS = 1.01, 400.0
 """A chain is called a posterior if its R-hat is at most this and its effective size at least that."""
 
 MOST_SWEEPS = 200_000
+FEWEST = 1000
+"""Draws that the diagnostics rest on, at least."""
+REACH, INSIDE = 5.0, 0.9
+"""Scales of the noise within which chains start, and how far from a point inside towards the end of the region."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,7 @@ class LinearInequalities(Method):
     """The posterior of each place's counts given independent noise and linear inequalities.
 
     Draws are exact and independent. Where many inequalities bind and almost no proposal is
-    accepted, a chain takes over for that place alone; it is flagged, and refused unless it
-    converged.
+    accepted, chains take over for that place alone; they are flagged, and refused unless they agree.
 
     Attributes
     ----------
@@ -116,44 +119,76 @@ class LinearInequalities(Method):
         }
         if not left.size:
             return Drawn(state.join(counts)[None], independent=True, stats=stats)
+        each = -(-counts.shape[1] // self.chains)
+        if (more := each * self.chains - counts.shape[1]) > 0:
+            counts = np.concatenate([counts, block(more)], axis=1)
         return self._by_chain(state, (z, low, high), points, counts, left, rng, stats)
 
     def _by_chain(self, state, problems, points, counts, left, rng, stats) -> Drawn:
         """Replace the draws of the places in `left` by chains; every place gets as many chains."""
         length = counts.shape[1] // self.chains
-        chains = counts[:, : length * self.chains].reshape(len(counts), self.chains, length, -1)
+        chains = counts.reshape(len(counts), self.chains, length, -1)
         worst, least = 1.0, np.inf
         for place in left:
-            chains[place], r_hat, ess = self._converge(
-                state, [part[place] for part in problems], points[place], place, length, rng
+            found, r_hat, ess = self._until_they_agree(
+                state,
+                [part[place] for part in problems],
+                points[place],
+                place,
+                max(length, FEWEST // self.chains),
+                rng,
             )
+            chosen = np.linspace(0, found.shape[1] - 1, length).round().astype(int)
+            chains[place] = found[:, chosen]
             worst, least = max(worst, r_hat), min(least, ess)
         stats |= {"chains": self.chains, "largest_r_hat": worst, "smallest_ess": least}
         status = "solved"
         if worst > R_HAT or least < ESS:
             names = ", ".join(stats["places_by_chain"][:3])
-            status = f"the chains at {names} have R-hat {worst:.3f} and {least:.0f} effective draws; ask for more draws"
+            status = (
+                f"the chains at {names} have R-hat {worst:.3f} and {least:.0f} effective draws; relax a rule"
+            )
         joined = np.stack([state.join(chains[:, c]) for c in range(self.chains)])
-        return Drawn(joined, independent=False, status=status, stats=stats)
+        # Real counts under linear inequalities are a convex set, whose inside steps along single coordinates connect; whole
+        # ones need not be.
+        return Drawn(joined, independent=False, connected=not state.discrete, status=status, stats=stats)
 
-    def _converge(self, state, problem, point, place, length, rng) -> tuple[NDArray, float, float]:
-        """Run chains at one place, thinning more until they mix or the limit is reached."""
+    def _until_they_agree(self, state, problem, point, place, length, rng) -> tuple[NDArray, float, float]:
+        """Run chains from opposite ends of one place, thinning more until they mix or the limit is reached."""
         z, low, high = problem
         moves = directions(state.rows, low < high)
         arguments = (state.kind, z, state.scale[place], low, high)
+        starts = _ends(state, problem, state.scale[place], point, self.chains, rng)
         thin = 1
         while True:
             chains = np.stack(
                 [
-                    run_chain(arguments, state.rows, state.bounds, moves, point, length, length, thin, rng)
-                    for _ in range(self.chains)
+                    run_chain(arguments, state.rows, state.bounds, moves, start, length, length, thin, rng)
+                    for start in starts
                 ]
             )
-            r_hat, ess = diagnose(chains)
-            good = r_hat.max() <= R_HAT and ess.min() >= min(ESS, 0.5 * chains.shape[0] * length)
+            # Rules are sums that mix by other moves than their counts do.
+            r_hat, ess = diagnose(np.concatenate([chains, chains @ state.rows.T], axis=2))
+            good = r_hat.max() <= R_HAT and ess.min() >= ESS
             if good or 4 * thin * length > MOST_SWEEPS:
                 return chains, float(r_hat.max()), float(ess.min())
             thin *= 4
+
+
+def _ends(state, problem, scale, point, chains: int, rng: np.random.Generator) -> list[Reals]:
+    """Feasible points far apart: towards opposite ends in turn, within reach of the noise; else the point that is known."""
+    z, low, high = problem
+    low = np.maximum(low, np.minimum(z - REACH * scale, point - 1))
+    high = np.minimum(high, np.maximum(z + REACH * scale, point + 1))
+    starts, cost = [], np.zeros(len(z))
+    for chain in range(chains):
+        cost = -cost if chain % 2 else rng.normal(size=len(z)) / scale
+        end = extreme_point(Region(state.rows, state.bounds, low, high, state.discrete), cost)
+        if end is None:
+            starts.append(point)
+        else:
+            starts.append(end if state.discrete else point + INSIDE * (end - point))
+    return starts
 
 
 _SCALES: dict[type, tuple[int, Any]] = {

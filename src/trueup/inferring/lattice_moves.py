@@ -5,44 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError, InfeasibleError
-from trueup.infer.connect import Joined, join
-from trueup.infer.independent import components, fixed_alone, pinned
-from trueup.infer.listed import Weighed, drawn, weigh
-from trueup.infer.method import Method, Progress, in_blocks
-from trueup.infer.on_rows import RowProblem, form
-from trueup.infer.table_moves import table_moves, with_vectors
-from trueup.kernel.diagnostics import diagnose, r_hat_by_chance, tail_sizes
-from trueup.kernel.lattice.metropolis import Tuning, survey, walk
+from trueup.inferring.independent import components, fixed_alone, pinned
+from trueup.inferring.listed import Weighed, drawn, weigh
+from trueup.inferring.method import Method, Progress, in_blocks
+from trueup.inferring.walk import Walk, no_counts
+from trueup.layouts.linear import LinearProblem
+from trueup.layouts.rows import RowProblem, form
 from trueup.model.cells import Margin
 from trueup.model.constraints import STRUCTURES, Constraints
-from trueup.model.measurements import Measured
+from trueup.model.header import Measured
 from trueup.model.nested import canonical
-from trueup.model.posterior import Drawn
 from trueup.model.prior import FLAT, AnyPrior, settle_priors
-from trueup.model.rows import margin_rows
-from trueup.reconcile.on_linear import LinearProblem
+from trueup.model.records.posterior import Drawn
 
-ESS = 400.0
-"""Effective size that every count, sum and tail needs before draws are called a posterior."""
 FEWEST = 1000
 """Draws that the diagnostics rest on, at least."""
-BLOCKS, WARM_UP = 10, 8
+BLOCKS = 10
 MARGIN, LEAP = 1.25, 8
 """Length of the next run over what the last one says is needed, and over the last one at most."""
-RAREST, FINENESS = 0.25, 4
-"""Least turns of a cell to those of an average one, and how many turns an average one has."""
-MOST_WATCHED = 4000
-FAR = 3
-"""How many standard deviations of a rough posterior chains start from its centre."""
-SURVEYED = 300
-"""Moves of each pattern that are tried to see whether they keep what is exact."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +38,7 @@ class LatticeMoves(Method):
     and weighed: exact marginals, independent draws. Else Markov chains from opposite ends walk the whole-number tables by
     steps of one cell, moves between two cells, exchanges among four, and a Graver basis of what is exact. Runs are made
     longer until every count and every watched sum passes the diagnostics, else refused. Draws are said to have converged only
-    where the moves are also proved to reach every table (see `trueup.infer.connect`).
+    where the moves are also proved to reach every table (see `trueup.inferring.connect`).
 
     Attributes
     ----------
@@ -103,12 +88,12 @@ class LatticeMoves(Method):
         problem = RowProblem.of(state, values, self.prior)
         problem.refuse_improper(state.cells.label)
         if (problem.box[0] > problem.box[1]).any() or not fixed_alone(problem):
-            raise _infeasible(state, values)
+            raise no_counts(state, values)
         parts = components(problem)
         weighed = [weigh(part, self.enumerate) for part in parts] if self.enumerate else [None] * len(parts)
         listed = [one for one in weighed if one is not None]
         if any(not len(one.tables) for one in listed):
-            raise _infeasible(state, values)
+            raise no_counts(state, values)
         fixed = np.where(problem.box[0] < problem.box[1], 0, problem.box[0]).astype(np.int64)
         if len(listed) == len(parts):
             found = drawn(state.cells, _margins(state), fixed, listed, draws, rng)
@@ -116,10 +101,10 @@ class LatticeMoves(Method):
             return found
         for one in listed:
             problem = pinned(problem, one.cells, one.tables[np.argmax(one.masses)])
-        walk = _Walk.of(state, values, problem, rng.spawn(self.chains))
-        return _with_listed(self._converge(walk, draws, progress), listed, rng)
+        chains = Walk.of(state, values, problem, rng.spawn(self.chains))
+        return _with_listed(self._run(chains, draws, progress), listed, rng)
 
-    def _converge(self, walk: _Walk, draws: int, progress: Progress) -> Drawn:
+    def _run(self, walk: Walk, draws: int, progress: Progress) -> Drawn:
         """Make the run longer, tuning again, until it passes; what came before is warm-up."""
         kept = -(-max(draws, FEWEST) // self.chains)
         walk.warm_up()
@@ -148,9 +133,7 @@ class LatticeMoves(Method):
         stats = {"draws": draws, "interrupted": not whole, "chains": self.chains, **found}
         each = -(-draws // self.chains)
         chosen = np.linspace(0, run.shape[1] - 1, min(each, run.shape[1])).round().astype(int)
-        return Drawn(
-            run[:, chosen], independent=False, connected=walk.connected, status=status, stats=stats
-        )
+        return Drawn(run[:, chosen], independent=False, connected=walk.connected, status=status, stats=stats)
 
 
 def _with_listed(found: Drawn, listed: Sequence[Weighed], rng: np.random.Generator) -> Drawn:
@@ -170,182 +153,3 @@ def _margins(state: LinearProblem) -> list[Margin]:
 
 def _scaled(progress: Progress, kept: int, draws: int) -> Progress:
     return lambda done, of: progress(done * draws // kept, draws)
-
-
-def _infeasible(state: LinearProblem, values: NDArray) -> Exception:
-    error = state.conflict(values, integer=True)
-    return error or InfeasibleError(
-        "no whole-number counts satisfy the constraints and lie within the noise's bounds",
-        remedy="check that laws, values and constraints belong together",
-    )
-
-
-@dataclass(eq=False)
-class _Walk:
-    """Chains on one problem: where they are, and how they are tuned."""
-
-    problem: RowProblem
-    moves: Any
-    rngs: list[np.random.Generator]
-    points: list[NDArray[np.int64]]
-    joined: Joined
-    watched: Any
-    spans: NDArray
-    shares: NDArray
-    worth: NDArray
-    far: NDArray | float = 0.0
-    moved: float = 0.0
-    sweeps: int = 0
-    left: NDArray[np.bool_] | None = None
-
-    @property
-    def connected(self) -> bool:
-        """Whether moves are proved to reach every table, and each piece of the table was seen to move."""
-        left = self.left
-        return self.joined.known and left is not None and all(left[own].any() for own in self.joined.pieces)
-
-    @classmethod
-    def of(cls, state: LinearProblem, values: NDArray, problem: RowProblem, rngs) -> _Walk:
-        """Choose moves and dispersed starts."""
-        active = np.flatnonzero(problem.box[0] < problem.box[1])
-        level = state.cells.tree.level
-        margins = (*(h.margin for h in state.headers), *(b.margin for b in state.constraints.bounds))
-        moves = table_moves(state.cells, active, {level(m.level) for m in margins})
-        centre, wide = problem.estimate()
-        points = _starts(state, values, problem, centre, wide, rngs)
-        joined = join(problem, state.cells.shape, moves, points[0])
-        moves = with_vectors(moves, joined.vectors)
-        shares = survey(rngs[0], problem.rows, moves, problem.fixed, SURVEYED)
-        shares[joined.patterns] = np.maximum(shares[joined.patterns], 1 / SURVEYED)
-        spans = np.maximum(np.minimum(np.abs(centre) + wide, 3 * wide), 1.0)
-        return cls(problem, moves, rngs, points, joined, _watched(state), spans, shares, np.ones(len(shares)))
-
-    @property
-    def tuning(self) -> Tuning:
-        """What the kernel is told; it changes between runs alone."""
-        return Tuning(self.spans, self._turns(), self._chances())
-
-    def _turns(self) -> NDArray[np.int64]:
-        """Cells in proportion to their variances: so many more steps of one scale take to cross a wide posterior."""
-        active = self.moves.active
-        variance = self.spans[active] ** 2
-        often = np.maximum(variance / variance.mean(), RAREST)
-        return np.repeat(active, np.rint(FINENESS * often).astype(np.int64))
-
-    def _chances(self) -> NDArray:
-        """Cumulative probabilities of the patterns: half by how far they went, half alike; none that breaks what is exact."""
-        may = self.shares > 0
-        worth = np.where(may, self.worth, 0.0)
-        return np.cumsum(worth / worth.sum() + may / may.sum())
-
-    def run(self, count: int, thin: int) -> NDArray[np.int64]:
-        """Move every chain on; return `(chains, count, n)`."""
-        problem, tuning = self.problem, self.tuning
-        found = [
-            walk(rng, problem.rows, self.moves, problem.box, tuning, x, count, thin)
-            for rng, x in zip(self.rngs, self.points)
-        ]
-        tried, gone, far = np.sum([tally for _, tally in found], axis=0)
-        self.moved, self.far = float(gone.sum() / tried.sum()), far / np.maximum(tried, 1)
-        self.sweeps += count * thin
-        tables = np.stack([tables for tables, _ in found])
-        moved = (tables != tables[:, :1]).any(axis=(0, 1))
-        self.left = moved if self.left is None else self.left | moved
-        return tables
-
-    def warm_up(self) -> None:
-        """Learn in a few short runs how far each cell may reasonably move, and which patterns move most."""
-        for _ in range(WARM_UP):
-            self.tune(self.run(25, 2))
-
-    def tune(self, run: NDArray[np.int64]) -> None:
-        """Learn spans from a run, and prefer patterns that go far for the cells that they touch."""
-        self.spans = np.maximum(2 * run.astype(float).std(axis=(0, 1)), 1.0)
-        self.worth = self.far / np.array([1, 2, 4, 4])[self.moves.kinds] + 1e-12
-
-    def diagnosed(self, run: NDArray[np.int64], thin: int) -> tuple[dict[str, Any], float]:
-        """What the record says of a run, whether it may be called a posterior, and how many times too short it is."""
-        watched = np.concatenate([run[:, :, self.moves.active], self._sums(run)], axis=2)
-        r_hat, ess = diagnose(watched)
-        tails = tail_sizes(watched)
-        sd = watched.std(axis=(0, 1))
-        limit = r_hat_by_chance(watched.shape[2], ESS)
-        found = {
-            "sweeps": self.sweeps,
-            "thinned_by": thin,
-            "steps_that_moved": self.moved,
-            "largest_r_hat": float(r_hat.max()),
-            "r_hat_allowed": limit,
-            "smallest_ess": float(ess.min()),
-            "smallest_tail_ess": float(tails.min()),
-            "largest_mcse_in_sds": float(1 / np.sqrt(ess[sd > 0].min(initial=np.inf))),
-            "moves_known_to_connect": self.connected,
-            "watched": watched.shape[2],
-        }
-        good = r_hat.max() <= limit and ess.min() >= ESS and tails.min() >= ESS / 4
-        found["status"] = "solved" if good else (
-            f"after {self.sweeps:,} sweeps R-hat is {r_hat.max():.3f} (at most {limit:.3f} is asked for) and the "
-            f"smallest effective size {ess.min():.0f} (at least {ESS:.0f})"
-        )  # fmt: skip
-        return found, float(max(ESS / ess.min(), ESS / 4 / tails.min()))
-
-    def _sums(self, run: NDArray[np.int64]) -> NDArray:
-        """Sums of several cells, measured or not: they mix by other moves than the cells do."""
-        flat = run.reshape(-1, run.shape[2])
-        return np.asarray((self.watched @ flat.T).T).reshape(*run.shape[:2], -1)
-
-
-def _watched(state: LinearProblem) -> Any:
-    """Rows of the sums that diagnostics watch: every place of every level, and by each attribute; what was measured."""
-    cells = state.cells
-    kept = cells.coarsest.attributes
-    each = [(), *((a.name,) for a in cells.attributes if a.partition)]
-    all_margins = [Margin(level, (*kept, *more)) for more in each for level in cells.tree.levels]
-    measured = [canonical(cells, h.margin) for h in state.headers]
-    several = [m for m in dict.fromkeys([*all_margins, *measured]) if canonical(cells, m) != cells.finest]
-    sizes = np.cumsum([cells.size(m) for m in several])
-    rows = [margin_rows(cells, m) for m, size in zip(several, sizes) if size <= MOST_WATCHED]
-    return scipy.sparse.vstack([scipy.sparse.csr_array((0, cells.n)), *rows], format="csr")
-
-
-def _starts(state, values, problem: RowProblem, centre, wide, rngs) -> list[NDArray[np.int64]]:
-    """Tables from opposite ends: each second chain starts towards where the one before it did not."""
-    starts, away = [], np.zeros(len(centre))
-    for chain, rng in enumerate(rngs):
-        away = -away if chain % 2 else FAR * rng.normal(size=len(centre)) * np.minimum(wide, 1 + np.abs(centre))
-        starts.append(_start(state, values, problem, centre + away))
-    return starts
-
-
-def _start(state, values, problem: RowProblem, target: NDArray) -> NDArray[np.int64]:
-    """A table that satisfies everything hard, near a target."""
-    low, high = problem.box
-    target = np.clip(np.rint(target), low, high)
-    matrix, least, most = problem.limits
-    if not matrix.shape[0]:
-        return target.astype(np.int64)
-    n, one = len(target), scipy.sparse.eye_array(len(target), format="csr")
-    # |x - target| lies below a variable of its own, which is minimised.
-    rows = scipy.sparse.block_array([[matrix, None], [one, -one], [one, one]], format="csr")
-    ends = (
-        np.concatenate([least, np.full(n, -np.inf), target]),
-        np.concatenate([most, target, np.full(n, np.inf)]),
-    )
-    found: Any = scipy.optimize.milp(
-        np.concatenate([np.zeros(n), np.ones(n)]),
-        constraints=scipy.optimize.LinearConstraint(rows, *ends),
-        integrality=np.concatenate([np.ones(n), np.zeros(n)]),
-        bounds=scipy.optimize.Bounds(
-            np.concatenate([low, np.zeros(n)]), np.concatenate([high, np.full(n, np.inf)])
-        ),
-        options={"time_limit": 60.0, "mip_rel_gap": 0.2},
-    )
-    if found.x is None:
-        if found.status == 2:
-            raise _infeasible(state, values)
-        raise ConvergenceError(
-            f"no table of {n:,} counts to start from was found in 60 s",
-            needed="some thousands of counts at most where rules cross",
-            remedy="infer an area or a table of its own, or relax a rule; `trueup release` states standard errors at any size",
-        )
-    return np.clip(np.rint(found.x[:n]), low, high).astype(np.int64)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.infer.independent import Component
-from trueup.kernel.lattice.rows import log_densities
+from trueup.inferring.independent import Component
+from trueup.kernel.table_walks.rows import log_densities
 from trueup.model.cells import Cells, Margin
-from trueup.model.posterior import Drawn, Marginals
-from trueup.model.rows import margin_rows
+from trueup.model.linear_system import margin_rows
+from trueup.model.records.posterior import Drawn, Marginals
 
 MOST_MASSES = 1 << 22
 """Masses that a margin's windows may hold; where few tables lie so far apart, draws speak for the margin."""

@@ -16,7 +16,7 @@ from trueup.inferring.released.posterior import ModePosterior, draw_posterior
 from trueup.inferring.released.tree import ReleasedTree, draw_tree
 from trueup.inferring.released.zero import ZeroPosterior
 from trueup.kernel.released.tree import DRAWN, FIRST, SHUFFLED
-from trueup.kernel.statistics.diagnostics import diagnose
+from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance
 from trueup.layouts.released import ReleasedSum
 from trueup.layouts.tree import TreeProblem, tree_problem
 from trueup.model.cells import Margin
@@ -29,7 +29,9 @@ from trueup.noise.law import Law
 
 BLOCK = 1000
 CHAINS = 4
-MOST_R_HAT, LEAST_ESS = 1.01, 400
+LEAST_ESS = 400
+FEWEST = 1000
+"""Draws that the diagnostics rest on, at least."""
 
 
 @dataclass(frozen=True)
@@ -189,15 +191,34 @@ class ReleasedMultinomial(Method):
         )
 
     def _chains(self, problem: ReleasedSum, state: _State, draws: int, rng: np.random.Generator) -> Drawn:
-        counts = state.spread(draw_posterior(problem, CHAINS, max(-(-draws // CHAINS), 8), rng))
-        r_hat, ess = diagnose(counts)
-        good = r_hat.max() <= MOST_R_HAT and ess.min() >= min(LEAST_ESS, draws / 2)
+        each = -(-draws // CHAINS)
+        counts = state.spread(draw_posterior(problem, CHAINS, max(each, FEWEST // CHAINS), rng))
+        watched = np.concatenate([counts, counts.sum(axis=2, keepdims=True)], axis=2)
+        r_hat, ess = diagnose(watched)
+        allowed = r_hat_by_chance(watched.shape[2], LEAST_ESS)
+        good = r_hat.max() <= allowed and ess.min() >= LEAST_ESS
         status = (
             "solved"
             if good
             else f"R-hat {r_hat.max():.3f}, effective draws {ess.min():.0f}; ask for more draws"
         )
-        return Drawn(counts, independent=False, r_hat=r_hat, ess=ess, status=status, stats={"chains": CHAINS})
+        chosen = np.linspace(0, counts.shape[1] - 1, each).round().astype(int)
+        stats = {
+            "chains": CHAINS,
+            "largest_r_hat": float(r_hat.max()),
+            "r_hat_allowed": allowed,
+            "smallest_ess": float(ess.min()),
+        }
+        # One auxiliary number of full support is all that a draw remembers: any table may follow any other.
+        return Drawn(
+            counts[:, chosen],
+            independent=False,
+            connected=True,
+            r_hat=r_hat[:-1],
+            ess=ess[:-1],
+            status=status,
+            stats=stats,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -146,6 +146,8 @@ class TreeExact(Method):
             solved = solve(factors)
             if solved.dropped <= self.tolerance:
                 return solved, depth
+            if depth == DEPTHS[0]:
+                state.refuse_contradiction(values)
         raise ConvergenceError(
             "the measurements disagree so far with each other, the prior or the bounds that no window of "
             f"counts holds all but {self.tolerance:g} of the posterior",
@@ -181,26 +183,42 @@ class _State:
 
     def refuse_impossible(self, values: NDArray) -> None:
         """Refuse bounds that exclude each other, naming where."""
-        low, high = bounds(self.problem.child_ptr, *self.hard_bounds(values))
+        self._refuse_empty(*self.hard_bounds(values), "the invariants and bounds")
+
+    def refuse_contradiction(self, values: NDArray) -> None:
+        """Refuse bounded noise, bounded priors and rules that allow no counts together, naming where."""
+        factors = self._tables(values, DEPTHS[0])
+        ends = factors.start[1:] - factors.start[:-1]
+        closed = factors.open_ended[factors.table] == 0
+        node = np.repeat(np.arange(len(factors.lower)), np.diff(factors.ptr))[closed]
+        low, high = factors.lower.copy(), factors.upper.copy()
+        np.maximum.at(low, node, factors.base[closed])
+        np.minimum.at(high, node, (factors.base + ends[factors.table] - 1)[closed])
+        self._refuse_empty(low, high, "the invariants and bounds, and what the prior and the noise allow,")
+
+    def _refuse_empty(self, lower: NDArray, upper: NDArray, what: str) -> None:
+        low, high = bounds(self.problem.child_ptr, lower, upper)
         if (empty := np.flatnonzero(low > high)).size:
             label = self.problem.nested.label(int(empty[0]))
             raise InfeasibleError(
-                f"the invariants and bounds at '{label}' and its parts cannot hold together",
-                remedy="correct one of them",
+                f"{what} at '{label}' and its parts cannot hold together", remedy="correct one of them"
             )
 
     def factors(self, values: NDArray, depth: float) -> Factors | None:
         """Tables of every node's likelihood and prior; None where they would not fit in memory."""
+        factors = self._tables(values, depth)
+        low, high = bounds(self.problem.child_ptr, *reach_all(factors))
+        self._refuse_improper(low, high)
+        return factors if self._entries(low, high) <= MOST_ENTRIES else None
+
+    def _tables(self, values: NDArray, depth: float) -> Factors:
         problem = self.problem
         table = FactorTable(*self.hard_bounds(values))
         for header, nodes, part in zip(problem.headers, problem.nodes, self.parts(values)):
             if not header.exact:
                 table.add_law(header.law, nodes, part, depth)
         table.add_prior(self.prior, problem.nested.nodes[-1], depth)
-        factors = table.build()
-        low, high = bounds(problem.child_ptr, *reach_all(factors))
-        self._refuse_improper(low, high)
-        return factors if self._entries(low, high) <= MOST_ENTRIES else None
+        return table.build()
 
     def _entries(self, low: NDArray, high: NDArray) -> int:
         """Most entries of the leaves' tables that are held at once."""

@@ -53,7 +53,9 @@ class FactorTable:
         fractions, which = np.unique(values - whole, return_inverse=True)
         for k, fraction in enumerate(fractions):
             key, at = (law, float(fraction)), which == k
-            reach = self._table(key, lambda f=fraction: _law_table(law, depth, f), float(np.isinf(_support(law))))
+            reach = self._table(
+                key, lambda f=fraction: _law_table(law, depth, f), float(np.isinf(_support(law)))
+            )
             self._rows.append((nodes[at], whole[at] - reach, self._known[key][0]))
 
     def add_prior(self, prior: Prior, leaves: Integers, depth: float) -> None:

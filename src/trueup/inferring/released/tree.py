@@ -233,7 +233,18 @@ def draw_tree(
     stats = {"chains": CHAINS, "thinned_by": thin, "largest_r_hat": float(r_hat.max()),
              "r_hat_allowed": allowed, "smallest_ess": float(ess.min())}  # fmt: skip
     counts = np.ascontiguousarray(run[:, each][:, :, leaves])
-    return Drawn(counts, independent=False, r_hat=r_hat[leaves], ess=ess[leaves], status=status, stats=stats)
+    found = {"r_hat": r_hat[leaves], "ess": ess[leaves], "status": status, "stats": stats}
+    return Drawn(counts, independent=False, connected=_connected(tree), **found)
+
+
+def _connected(tree: ReleasedTree) -> bool:
+    """Whether one step may lead from any true counts to any others.
+
+    Behind a draw the auxiliary numbers, of full support, are all that a step remembers. Behind a mode it is the noisy counts, and
+    noise without bounds makes any of them possible given any true ones.
+    """
+    laws = [header.law for header in tree.problem.headers if not header.exact]
+    return tree.release == DRAWN or all(np.isinf(getattr(law, "support", (0, np.inf))[1]) for law in laws)
 
 
 def _run(chain: Chain, count: int, thin: int) -> Integers:

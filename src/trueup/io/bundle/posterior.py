@@ -98,6 +98,8 @@ def _manifest(posterior: Posterior) -> dict[str, Any]:
         "source": posterior.source,
         "level": posterior.level,
         "shape": dict(zip(("chains", "draws", "cells"), posterior.draws.shape)),
-        "draws": "independent" if posterior.drawn.independent else "Markov chains",
+        "draws": posterior.drawn.kind,
+        "intervals": posterior.promise,
+        "conflicts": None if posterior.conflicts is None else [one._asdict() for one in posterior.conflicts],
         "stats": {k: v.item() if isinstance(v, np.generic) else v for k, v in posterior.drawn.stats.items()},
     }

@@ -1,16 +1,18 @@
 """Graver bases: moves that connect all integer tables with the same sums, inside any bounds on their cells.
 
-The Graver basis of a lattice holds its vectors that are not a sum of two others of the lattice with no cancellation. Any two
-tables `x`, `y` with the same sums differ by a sum of such vectors, none of which cancels another; added in any order they
-lead from `x` to `y`, and every cell stays between its two values. So whatever bounds the cells have, no table is out of
-reach. (A lattice basis promises no such thing: on the way a cell may have to be negative.)
+The Graver basis of a lattice holds its vectors that are not a sum of two others of the lattice with no cancellation.
+Any two tables `x`, `y` with the same sums differ by a sum of such vectors, none of which cancels another; added in
+any order they lead from `x` to `y`, and every cell stays between its two values. So whatever bounds the cells have,
+no table is out of reach. (A lattice basis promises no such thing: on the way a cell may have to be negative.)
 
-They are found by project-and-lift. On coordinates where the lattice is all of `Z^d` the basis is the unit vectors. Let G be
-the vectors of the lattice whose first `j` coordinates are its Graver basis there. With one coordinate more, a lattice vector is still
-a sum of vectors of G without cancellation in the first `j`; where two of them cancel in the new coordinate, their sum is
-written without cancellation or joins G. Only pairs that agree in sign on the first `j` and differ on the new one matter.
+They are found by project-and-lift. On coordinates where the lattice is all of `Z^d` the basis is the unit vectors.
+Let G be the vectors of the lattice whose first `j` coordinates are its Graver basis there. With one coordinate more,
+a lattice vector is still a sum of vectors of G without cancellation in the first `j`; where two of them cancel in the
+new coordinate, their sum is written without cancellation or joins G. Only pairs that agree in sign on the first `j`
+and differ on the new one matter.
 
-Hemmecke (2002), "On the computation of Hilbert bases of cones"; Graver (1975); De Loera, Hemmecke and Koeppe (2013), chapter 3.
+Hemmecke (2002), "On the computation of Hilbert bases of cones"; Graver (1975); De Loera, Hemmecke and Koeppe (2013),
+chapter 3.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ def graver_basis(matrix: Matrix, most: int = MOST_VECTORS) -> Matrix | None:
     Examples
     --------
     >>> graver_basis(np.array([[1, 2, 1]])).tolist()
-    [[1, -1, 1], [1, 0, -1], [0, 1, -2], [2, -1, 0]]
+    [[1, 0, -1], [2, -1, 0], [1, -1, 1], [0, 1, -2]]
     """
     lattice = algebra.basis(matrix)
     if not len(lattice):
@@ -127,10 +129,7 @@ def _reduce(vectors, count, done, rest):
                 for i in range(rest.size):
                     rest[i] -= sign * vectors[k, i]
                 again = True
-    for i in range(done):
-        if rest[i] != 0:
-            return True
-    return False
+    return bool(rest[:done].any())
 
 
 @njit(cache=True)

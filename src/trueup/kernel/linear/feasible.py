@@ -42,6 +42,25 @@ def feasible_point(region: Region) -> tuple[Reals | None, list[int]]:
     return None, _irreducible(region)
 
 
+def extreme_point(region: Region, cost: Reals) -> Reals | None:
+    """Return a point of a bounded region where `cost @ theta` is least; None if none is found.
+
+    Examples
+    --------
+    >>> extreme_point(Region(np.array([[1.0, 1.0]]), np.array([1.0]), np.zeros(2), np.full(2, 4.0), True), np.array([1.0, -1.0]))
+    array([0., 4.])
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    rows: list = [LinearConstraint(region.rows, region.bounds)] if len(region.bounds) else []  # pyright: ignore[reportArgumentType]
+    box = Bounds(region.low, region.high)  # pyright: ignore[reportArgumentType]
+    found = milp(cost, integrality=np.full(len(cost), int(region.discrete)), bounds=box, constraints=rows)
+    if found.x is None:
+        return None
+    point = np.round(found.x) if region.discrete else found.x
+    return _recheck(region, np.ones(_size(region), bool), point)
+
+
 def _size(region: Region) -> int:
     return len(region.bounds) + 2 * len(region.low)
 

@@ -148,7 +148,9 @@ def enumerate_fibre(matrix: Any, low: Reals, high: Reals, box: tuple[Reals, Real
         values = np.arange(bottom[cell], top[cell] + 1).astype(np.int64)
         if len(tables) * len(values) > 50 * most:
             return None
-        reached = (reached[:, None] + values[:, None] * dense[:, cell]).reshape(len(tables) * len(values), len(dense))
+        reached = (reached[:, None] + values[:, None] * dense[:, cell]).reshape(
+            len(tables) * len(values), len(dense)
+        )
         rest = (least[:, cell + 1], greatest[:, cell + 1]) if cell + 1 < len(bottom) else (0.0, 0.0)
         keep = ((reached + rest[1] >= low - 1e-9) & (reached + rest[0] <= high + 1e-9)).all(axis=1)
         tables = np.hstack([np.repeat(tables, len(values), axis=0), np.tile(values, len(tables))[:, None]])

@@ -309,8 +309,16 @@ class Posterior:
                 f"The measurements contradict {self.prior}: {which}. How often the intervals hold the true counts is "
                 "therefore not known; choose a prior that allows what was measured."
             )
-        known = "" if self.drawn.independent or self.drawn.connected else " and if the Markov chains reached every possible table"
-        checked = " No noisy value is known here, so the prior could not be checked against any." if self.conflicts is None else ""
+        known = (
+            ""
+            if self.drawn.independent or self.drawn.connected
+            else " and if the Markov chains reached every possible table"
+        )
+        checked = (
+            " No noisy value is known here, so the prior could not be checked against any."
+            if self.conflicts is None
+            else ""
+        )
         return (
             f"Under {self.prior}{known}, the interval of a count holds the true count with the probability stated beside it, "
             f"at least {100 * self.level:.3g} %.{checked}"
@@ -469,7 +477,11 @@ class Posterior:
         for k in np.flatnonzero(gaps.any(axis=(0, 1))):
             known = [chain[~gap] for chain, gap in zip(draws[..., k], gaps[..., k])]
             shortest = min(map(len, known))
-            own = self._describe(np.array([chain[:shortest] for chain in known])[..., None], level) if shortest else {}
+            own = (
+                self._describe(np.array([chain[:shortest] for chain in known])[..., None], level)
+                if shortest
+                else {}
+            )
             for name, column in columns.items():
                 column[k] = own[name][0] if shortest else np.nan
         return columns

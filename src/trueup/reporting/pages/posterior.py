@@ -39,17 +39,24 @@ def posterior_page(posterior: Posterior, spec: Spec, ledger: Ledger) -> Page:
 
 def _summary(posterior: Posterior) -> tuple[tuple[str, str], ...]:
     chains, draws, n = posterior.draws.shape
-    kind = "independent" if posterior.drawn.independent else f"from {chains} Markov chains that agree"
+    drawn = posterior.drawn
+    known = "converged" if drawn.connected else "agree"
+    kind = "independent" if drawn.independent else f"from {chains} Markov chains that {known}"
+    intervals = (
+        "contradicted by the measurements"
+        if posterior.conflicts
+        else f"at least {percent(posterior.level)} each"
+    )
     return (
         ("Counts", number(n)),
         ("Draws of all counts together", f"{number(chains * draws)}, {kind}"),
-        ("Intervals", f"at least {percent(posterior.level)} each"),
+        ("Intervals", intervals),
+        ("Prior", posterior.prior.removeprefix("the prior ")),
         ("Method", str(posterior.method["method"])),
     )
 
 
 def _reading(posterior: Posterior) -> Section:
-    sure = percent(posterior.level)
     return Section(
         "reading",
         "How to read this page",
@@ -60,8 +67,7 @@ def _reading(posterior: Posterior) -> Section:
                     "everything is equally likely: the law of the noise, the rules that true counts obey (they are not "
                     "negative, and parts add up to their wholes) and all published counts together leave a probability "
                     "for every possible value. That is the posterior.",
-                    f"The interval of a count holds the true count with the probability stated beside it, at least {sure}. "
-                    "Counts are whole, so an interval can rarely hold exactly what was asked for.",
+                    f"{posterior.promise} Counts are whole, so an interval can rarely hold exactly what was asked for.",
                     "Counts are not independent of each other: where one is larger, others must be smaller. For "
                     "a sum, a difference or a ratio of your own, use the draws (each is one possible table of true counts), "
                     "and do not add up the ends of intervals.",
@@ -73,7 +79,7 @@ def _reading(posterior: Posterior) -> Section:
 
 
 def _making(posterior: Posterior, spec: Spec) -> Section:
-    """Method, parameters, what the method has to confess, and the digest of its source."""
+    """Method, parameters, what a reader must know of the computation, and the digest of its source."""
     parameters = [
         (plain(k).capitalize(), said(v)) for k, v in sorted(posterior.method.items()) if k != "method"
     ]
@@ -98,9 +104,14 @@ def _draws_are(posterior: Posterior) -> str:
             "The draws are independent and follow the posterior exactly, up to the mass that is reported as dropped; "
             "their only error is that there are finitely many of them."
         )
+    if posterior.drawn.connected:
+        return (
+            "The draws are those of Markov chains that converged: their moves are proved to reach every possible table, they "
+            "agree with each other, and every count and sum that was watched has enough independent information."
+        )
     return (
-        "The draws are those of Markov chains, which were checked: they agree with each other and hold enough "
-        "independent information, or else this page would not have been written."
+        "The draws are those of Markov chains that agree with each other and hold enough independent information; that they "
+        "reach every possible table is not known, so a part of the posterior may be missing."
     )
 
 

@@ -68,6 +68,9 @@ def ratios(posterior: Posterior) -> Section | None:
     every = slice(None)
     found = [Column("Place", columns["place"].tolist()), Column("Quantity", columns["quantity"].tolist())]
     found += _described(columns, every, "")
+    if np.any(columns["denominator_zero"] > 0):
+        zero = numbers(100 * columns["denominator_zero"])
+        found.append(Column("Probability that the denominator is 0 (%)", zero, numeric=True))
     if "noisy" in columns:
         found += [
             Column("Ratio of noisy counts", numbers(columns["noisy"]), numeric=True),
@@ -78,7 +81,8 @@ def ratios(posterior: Posterior) -> Section | None:
     text = Text(
         (
             "The posterior interval of a ratio is always an interval inside the rules. The Fieller set beside it knows the "
-            "noisy counts alone: where the denominator may be zero it is the complement of an interval, or the whole line.",
+            "noisy counts alone: where the denominator may be zero it is the complement of an interval, or the whole line. "
+            "Where the true denominator may be 0 its probability is stated, and the rest holds given that it is not.",
         )
     )
     size = len(columns["place"])
