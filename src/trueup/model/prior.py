@@ -61,7 +61,7 @@ class _Prior:
     def _require_whole(self, parameter: str) -> None:
         given = getattr(self, parameter)
         whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
-        self._require(whole and given >= 0, parameter, "a whole number, 0 or more")
+        self._require(bool(whole and given >= 0), parameter, "a whole number, 0 or more")
 
     def _require_positive(self, parameter: str) -> None:
         given = self._numbers(parameter)
