@@ -10,19 +10,35 @@ from fractions import Fraction
 from itertools import product
 
 import numpy as np
+import pandas
 import pytest
 
 from tests.reference.lattice import table_margins, three_crossing_sums
-from trueup.errors import PrivacyError, TrueupError
+from trueup import release
+from trueup.checking.bundle import check_bundle
+from trueup.errors import DataError, PrivacyError, SpecError, TrueupError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.lattice_samplers import klein
 from trueup.measuring.rehearsal import public_words, rehearse
 from trueup.model.cells import Margin
 from trueup.model.header import Measured
+from trueup.model.mechanism import plan_measurements
+from trueup.model.problem import public_cells
+from trueup.model.spec import parse_spec
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, TruncatedGeometric
 from trueup.noise.lattice import cost, integer
 from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
+from trueup.releasing.engine import default_engine
+from trueup.releasing.start import plan_of
 
+PLAIN = """
+format = 2
+title = "Two places"
+table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "replace" }
+level = [{ name = "all" }, { name = "area", column = "area" }]
+query = [{ name = "total", epsilon = { area = "1/2" } }]
+"""
 SHAPES = {
     "sum of 2": np.ones((1, 2)),
     "sum of 30": np.ones((1, 30)),
@@ -162,6 +178,44 @@ def test_the_rehearsal_reads_no_entropy(monkeypatch):
     monkeypatch.setattr(entropy, "words", refuse)
     rehearse([Measured("q", Margin("all"), DiscreteGaussian("3"))])
     assert public_words()(8) == public_words()(8)
+
+
+def test_noise_of_whole_tables_is_refused_by_parts(rng):
+    """Parts read the law from the run's plan, without its lattice: they failed after the charge, and so did every resume."""
+    spec = parse_spec(
+        """
+format = 2
+title = "Two places"
+table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "replace" }
+level = [{ name = "all" }, { name = "area", column = "area" }]
+attribute = [{ name = "sex", values = ["f", "m"] }]
+query = [{ name = "total", attributes = ["sex"], noise = "lattice-laplace", epsilon = { area = "1/2" } }]
+constraints = { invariants = [{ level = "area" }] }
+"""
+    )
+    cells = public_cells(spec, pandas.DataFrame({"area": ["a", "b"]}))
+    with pytest.raises(SpecError, match="all places together"):
+        plan_of(spec, plan_measurements(spec, cells)[0])
+    assert default_engine(spec, cells, 1) == "memory"
+
+
+def test_counts_leave_room_for_the_noise_before_they_are_charged(tmp_path):
+    """A total just below 2^53 passed the check before the charge, and its noisy value failed the one after."""
+    spec = tmp_path / "spec.toml"
+    spec.write_text(PLAIN)
+    with pytest.raises(DataError, match="below 2\\^52"):
+        release(spec, pandas.DataFrame({"area": ["a", "b"], "n": [2**52, 2**52 - 1]}), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_long_names_do_not_fail_where_files_are_written(tmp_path):
+    """Names of attributes became names of files, which file systems stop at 255 bytes: after the charge."""
+    spec = tmp_path / "spec.toml"
+    spec.write_text(PLAIN.replace("total", "t" * 150).replace('area = "1/2"', 'all = "1/2", area = "1/2"'))
+    released = release(spec, pandas.DataFrame({"area": ["a", "b"], "n": [5, 6]}), tmp_path / "out")
+    assert all(released.checks.values())
+    assert all(finding.holds for finding in check_bundle(tmp_path / "out"))
 
 
 def test_an_approximate_sampler_is_never_released():

@@ -62,6 +62,8 @@ METHODS: tuple[type[Method], ...] = (
 """Every method; the first that fits a structure is its default."""
 LARGEST = 2**53
 """Whole numbers up to this are exact in double precision, in which the methods compute."""
+BEFORE_NOISE = 2**52
+"""What true counts and their sums may be at most, so that noisy ones stay below `LARGEST`: no law's noise nears 2^52."""
 
 
 @takes_records
@@ -193,12 +195,13 @@ def refuse_misfit(method: Method, constraints: Constraints, headers: Sequence[Me
     registry.refuse(method, misfit(method, constraints, headers))
 
 
-def refuse_inexact(counts: NDArray[np.int64]) -> None:
+def refuse_inexact(counts: NDArray[np.int64], most: int = LARGEST) -> None:
     """Raise DataError for counts that double precision cannot hold: sums would not be exact."""
-    if (np.abs(counts) > LARGEST).any():
+    if (np.abs(counts) > most).any():
         raise DataError(
-            "a count or a sum of counts is beyond 2^53, where methods of reconciliation are no longer exact",
-            needed="counts whose sums stay below 2^53",
+            f"a count or a sum of counts is beyond 2^{most.bit_length() - 1}; beyond 2^53 methods of reconciliation, which "
+            "take noise on top, are no longer exact",
+            needed=f"counts whose sums stay below 2^{most.bit_length() - 1}",
             remedy="count in larger units",
         )
 

@@ -32,7 +32,7 @@ from trueup.model.records.assessment import Assessment, refuse_confidential
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec, parse_spec, read_spec_text
-from trueup.reconciling import build, choose, reconcile, refuse_inexact, refuse_misfit
+from trueup.reconciling import BEFORE_NOISE, build, choose, reconcile, refuse_inexact, refuse_misfit
 from trueup.reconciling.method import Method
 
 Tell = Callable[[str], None]
@@ -279,7 +279,7 @@ def _measured(
             counts = read_confidential(plan.spec, plan.cells, data)
             run.notes["input"] = fingerprint(data)
             if reconciled:
-                refuse_inexact(plan.cells.sum(counts, plan.cells.coarsest))
+                refuse_inexact(plan.cells.sum(counts, plan.cells.coarsest), BEFORE_NOISE)
         if reservation:
             reservation.begin()
     with run.stage("drawing exact noise"):

@@ -30,6 +30,7 @@ from trueup.model.mechanism import plan_measurements
 from trueup.model.problem import public_cells
 from trueup.model.spec import Spec, parse_spec, read_spec_text
 from trueup.model.tree import Tree
+from trueup.noise import JOINT_LAWS
 from trueup.reconciling import choose, describe
 from trueup.reconciling.histogram_parts import SegmentPlan, segment_plan
 from trueup.reconciling.histogram_tree import HistogramTree
@@ -213,6 +214,12 @@ def plan_of(spec: Spec, headers: tuple[Measured, ...]) -> SegmentPlan:
             f"an invariant of level '{conditional.level}' counts the units alone that meet a condition, and places are "
             "reconciled by blocks as whole histograms",
             remedy="give --engine memory, or declare the whole table an invariant",
+        )
+    if joint := next((h for h in headers if isinstance(h.law, JOINT_LAWS)), None):
+        raise SpecError(
+            f"query '{joint.query}' has noise '{joint.law.name}', which is drawn for all places together, and places are "
+            "measured by blocks",
+            remedy="give --engine memory, or use 'discrete-laplace' and leave the invariants to reconciliation",
         )
     constraints = build_constraints(spec, _skeleton(spec))
     method = choose(spec.reconcile, constraints) if spec.reconcile else HistogramTree()

@@ -29,7 +29,7 @@ from trueup.measuring import draw
 from trueup.model.build import local_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import refuse_broken
-from trueup.reconciling import refuse_inexact, unsolved
+from trueup.reconciling import BEFORE_NOISE, refuse_inexact, unsolved
 from trueup.reconciling.histogram_parts import Answers, Segment, SegmentPlan, Settlement, Summary, down, up
 from trueup.releasing.cut import Bundle
 from trueup.releasing.rules import broken_rules, misses
@@ -90,7 +90,7 @@ class Total(Task):
         attributes = cells.finest.attributes
         sums = cells.sum(counts, Margin(branch.tree.levels[0], attributes))
         if bundle.stage == 0:
-            refuse_inexact(cells.sum(counts, Margin(branch.tree.levels[0])))
+            refuse_inexact(cells.sum(counts, Margin(branch.tree.levels[0])), BEFORE_NOISE)
         occupied = _occupied(sums.reshape(branch.tree.sizes[0], -1), int(branch.starts[0]))
         folder.sums.commit(str(bundle), lambda path: save_arrays(path, occupied._asdict()))
 

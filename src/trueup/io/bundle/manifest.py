@@ -111,12 +111,27 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+LONGEST_NAME = 100
+"""Bytes of a table's file name; that of a measurement holds two of them, and a character may take four."""
+
+
 def slug(margin: Margin) -> str:
-    """File name of a margin's table."""
-    return "-".join(
+    """File name of a margin's table; one that is long ends in a digest of the whole, for file systems stop at 255 bytes.
+
+    Examples
+    --------
+    >>> slug(Margin("county", ("age group",)))
+    'county-age_group'
+    >>> slug(Margin("county", ("age" * 40,)))[-24:]
+    'ageageagea-e93a500f8455b'
+    """
+    name = "-".join(
         "".join(c if c.isalnum() or c == "_" else "_" for c in part)
         for part in (margin.level, *margin.attributes)
     )
+    if len(name.encode()) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME // 5]}-{hashlib.sha256(name.encode()).hexdigest()[:13]}"
 
 
 def header_out(header: Measured) -> dict[str, Any]:
