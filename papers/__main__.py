@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -106,9 +107,27 @@ def _list(items: list[dict[str, Any]], as_json: bool) -> None:
             print(f"  {item['name']:{width}}  {item['place']}{needs}")
 
 
+def counted(outcomes: Sequence[Any]) -> str:
+    """How many figures were held to what was printed, and how many were not: the first line."""
+    found = Counter(row.verdict for each in outcomes for row in each.found.rows)
+    verdicts = [f"{found[name]} {said}" for name, said in _VERDICTS.items()]
+    left = sum(not each.found.rows for each in outcomes)
+    unseen = f"; {left} of {len(outcomes)} items have none" if left else ""
+    return f"{sum(found.values())} figures: {', '.join(verdicts)}{unseen}"
+
+
+_VERDICTS = {
+    "agrees": "agree",
+    "differs": "differ",
+    "shown only": "shown only (nothing asserted)",
+    "cannot match": "cannot match (the printed figure is not what its setting gives)",
+}
+
+
 def _show(outcomes: Sequence[Any]) -> None:
     from papers.page import tolerance
 
+    print(counted(outcomes))
     for each in outcomes:
         rows = [[r.label, r.paper or "-", r.text, tolerance(r), r.verdict] for r in each.found.rows]
         title = f"{each.name} ({each.paper}, {each.place}): {each.status}"
@@ -127,7 +146,8 @@ def _show(outcomes: Sequence[Any]) -> None:
 
 def _record(outcomes: Sequence[Any], setting: Any) -> dict[str, Any]:
     """Everything but the pictures, which are marks on paper."""
-    return {"seed": setting.seed, "quick": setting.quick, "items": [_item(each) for each in outcomes]}
+    items = [_item(each) for each in outcomes]
+    return {"figures": counted(outcomes), "seed": setting.seed, "quick": setting.quick, "items": items}
 
 
 def _item(each: Any) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, hypot, isfinite, log10, sqrt
+from math import floor, hypot, inf, isfinite, log10, sqrt
 from typing import Literal
 
 from trueup.errors import SpecError
 
 Verdict = Literal["agrees", "differs", "shown only", "cannot match"]
 
+CANNOT_FAIL = "No figure that ours could be is further from the printed one than the tolerance."
 ERRORS = 5.0
 """Standard errors that a difference may reach by chance: 5.7e-7 for one figure, both sides together."""
 
@@ -64,9 +65,12 @@ def compare(
     ours_error: float = 0.0,
     paper_error: float = 0.0,
     slack: float = 0.0,
+    possible: tuple[float, float] = (-inf, inf),
     note: str = "",
 ) -> Row:
     """Assert that a printed figure and ours differ by no more than chance and rounding explain.
+
+    Where no possible figure of ours could differ by more, nothing is asserted: the row is shown only.
 
     Parameters
     ----------
@@ -81,6 +85,8 @@ def compare(
         from its number of runs: see `mean_error`, `variance_error`, `share_error`.
     slack
         Room for what the paper leaves open, such as counts it describes without printing; `note` says what.
+    possible
+        Least and greatest figure that ours could be, whatever is right or wrong with how it was computed.
     note
         What a reader should know.
 
@@ -95,8 +101,12 @@ def compare(
     'agrees'
     >>> compare("probability", ".214", 0.2157).verdict
     'differs'
+    >>> compare("share", "0.5", 0.4, ours_error=0.2, possible=(0, 1)).verdict
+    'shown only'
     """
     tolerance = ERRORS * hypot(ours_error, paper_error) + rounding(paper) + slack
+    if isfinite(ours) and max(abs(end - printed(paper)) for end in possible) <= tolerance:
+        return shown(label, paper, float(ours), " ".join(filter(None, (note, CANNOT_FAIL))))
     agrees = isfinite(ours) and abs(ours - printed(paper)) <= tolerance * (1 + 1e-9)
     return Row(label, paper, float(ours), tolerance, "agrees" if agrees else "differs", note)
 

@@ -66,6 +66,22 @@ def test_both_errors_and_rounding_make_the_tolerance(paper, ours, errors, verdic
     assert compare("x", paper, ours, ours_error=errors[0], paper_error=errors[1]).verdict == verdict
 
 
+def test_a_figure_that_cannot_fail_is_shown_only():
+    assert compare("mean within rules", "0.0", 0.0, possible=(0.0, 0.0)).verdict == "shown only"
+    assert compare("share", "50", 90.0, ours_error=11.0, possible=(0.0, 100.0)).verdict == "shown only"
+    assert compare("share", "50", 90.0, ours_error=7.0, possible=(0.0, 100.0)).verdict == "differs"
+    assert compare("mean", "50", 90.0, ours_error=11.0, possible=(0.0, float("inf"))).verdict == "agrees"
+
+
+def test_the_first_line_counts_what_is_asserted_and_what_is_not(app):
+    done = [outcome(Wrong(), Setting()), outcome(NeedsFile(), Setting())]
+    first = command.counted(done)
+    assert first.startswith("2 figures: 0 agree, 1 differ, 1 shown only (nothing asserted), 0 cannot match")
+    assert first.endswith("1 of 2 items have none")
+    output = CliRunner().invoke(app, ["reproduce", "zhu-variances", "--quick"]).stdout
+    assert output.splitlines()[0].startswith("4 figures: 4 agree, 0 differ, 0 shown only")
+
+
 def test_a_wrong_printed_figure_is_held_to_the_right_one():
     assert corrected("total", "35", 25, 25, "cells add up to 25").verdict == "cannot match"
     assert corrected("total", "35", 35, 25, "cells add up to 25").verdict == "differs"

@@ -1,0 +1,184 @@
+"""Few draws, ratios without a denominator, impossible counts, bounded priors, values with fractions, independent parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.inferring.problems import laplace_tree, noisy, star, tree_constraints
+from tests.inferring.test_infer import family_constraints, family_measurements
+from tests.inferring.test_lattice_moves import LAWS, PRIORS, brute_force, crossing, measured, table
+from tests.reference.lattice import p_value
+from trueup.errors import InfeasibleError
+from trueup.inferring import infer
+from trueup.inferring.inequalities import LinearInequalities
+from trueup.inferring.lattice_moves import LatticeMoves
+from trueup.inferring.tree_exact import TreeExact
+from trueup.io.published.sdhc import PUBLISHED
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.posterior import Drawn, Posterior, Ratio
+from trueup.model.tree import Tree
+from trueup.noise import law_named
+
+FALSE_ALARM = 1e-6
+EXACT = law_named("exact")()
+
+
+@pytest.mark.parametrize("draws", [1, 4, 9])
+def test_few_draws_are_too_few_to_judge(draws, rng):
+    cells = table(2, 2)
+    record = measured(cells, np.array([0, 3, 2, 6]), crossing(cells, LAWS["discrete-laplace"]), rng)
+    posterior = infer(
+        Constraints(cells, tuple(h.margin for h in record.headers)),
+        record,
+        LatticeMoves(enumerate=0),
+        draws=draws,
+    )
+    summary = posterior.summary()
+    assert posterior.drawn.stats["smallest_ess"] >= 400  # of the run that they were taken from
+    assert posterior.draws.shape[:2] == (4, -(-draws // 4))
+    varies = np.ptp(posterior.draws, axis=(0, 1)) > 0
+    assert np.isnan(summary["ess"][varies]).all()
+    assert np.isnan(summary["r_hat"][varies]).all()
+    assert np.isfinite(summary["mean"]).all()
+
+
+@pytest.mark.parametrize("draws", [4, 9])
+def test_few_draws_of_a_place_by_chain(draws, rng):
+    cells, record = family_measurements(1, rng, law_named("gaussian")("400"))
+    found = infer(family_constraints(cells), record, LinearInequalities(least=2.0), draws=draws)
+    assert found.drawn.stats["smallest_ess"] >= 400
+    assert "converged" in found.drawn.kind
+    assert found.draws.shape[:2] == (4, -(-draws // 4))
+
+
+def counts_and_families(draws, independent):
+    """Persons and families at two places, the second of which often has no family."""
+    from trueup.model.cells import Attribute
+
+    kinds = Attribute("count", ("persons", "families"), partition=False)
+    cells = Cells(Tree.from_columns(["all", "place"], [{}, {"place": ["a", "b"]}]), (kinds,))
+    return Posterior(
+        cells,
+        Drawn(draws, independent),
+        {"method": "demo"},
+        "",
+        ratios=(Ratio("size", "persons", "families"),),
+    )
+
+
+def test_a_ratio_without_a_denominator_says_how_often(rng):
+    persons, some, perhaps = (
+        np.full((1, 4000), 6),
+        rng.integers(1, 4, (1, 4000)),
+        rng.integers(0, 4, (1, 4000)),
+    )
+    draws = np.stack([persons, some, persons, perhaps], axis=-1)
+    columns = counts_and_families(draws, True).ratio_summary()
+    zero = draws[0, :, 3] == 0
+    assert columns["denominator_zero"].tolist() == [0.0, pytest.approx(zero.mean())]
+    assert columns["mean"][1] == pytest.approx((6 / draws[0, ~zero, 3]).mean())
+    assert columns["ess"][1] == (~zero).sum()
+    assert np.isfinite([columns[name] for name in ("mean", "sd", "median", "low", "high", "mass")]).all()
+    chained = counts_and_families(draws.reshape(4, 1000, 4), False).ratio_summary()
+    assert np.isfinite([chained[name] for name in ("mean", "ess", "r_hat")]).all()
+    none = counts_and_families(draws * [1, 1, 1, 0], True)
+    assert none.ratio_summary()["denominator_zero"][1] == 1
+    assert np.isnan(none.ratio_summary()["mean"][1])
+    quantity = none.ratio("'b, count=persons'", "'b, count=families'")
+    assert quantity.undefined == 1
+    assert np.isnan(
+        [quantity.mean, quantity.sd, quantity.median, *quantity.interval(), quantity.probability(below=3)]
+    ).all()
+
+
+@pytest.mark.parametrize("prior", ["bounded", "masses"])
+def test_bounded_priors_need_no_invariants(prior, rng):
+    cells = table(2, 2)
+    record = measured(cells, np.array([0, 3, 2, 3]), {cells.finest: LAWS["discrete-laplace"]}, rng)
+    constraints = Constraints(cells, (cells.finest,))
+    posterior = infer(constraints, record, LatticeMoves(prior=PRIORS[prior]), draws=20_000)
+    tables, masses = brute_force(constraints, record, PRIORS[prior], 4)
+    assert posterior.drawn.stats["independent_parts"] == 4
+    assert p_value(posterior.draws[0], tables, masses) > FALSE_ALARM
+    total = posterior.drawn.marginals.get(Margin("all"))
+    assert posterior.summary()["mean"] == pytest.approx(masses @ tables)
+    assert total is None or total.mean == pytest.approx(masses @ tables.sum(axis=1))
+
+
+def test_marginals_of_sums_of_independent_parts_are_exact(rng):
+    """A total that is measured only with the parts: pieces are joined by convolution."""
+    cells = table(3, places=4)
+    invariants = (Margin("place"),)
+    record = measured(
+        cells, rng.poisson(2, cells.n), {cells.finest: LAWS["discrete-laplace"]}, rng, invariants
+    )
+    constraints = Constraints(cells, (cells.finest,), invariants=invariants)
+    posterior = infer(constraints, record, LatticeMoves(), draws=50_000)
+    assert posterior.drawn.stats["independent_parts"] == 4
+    by_value = posterior.table(Margin("all", ("a0",)))[0]
+    place = posterior.drawn.marginals[Margin("place")]
+    assert place.mean == pytest.approx(record.values[1])
+    assert place.sd == pytest.approx(np.zeros(4), abs=1e-9)
+    exact = posterior.drawn.marginals[cells.finest].mean
+    means, error = by_value.mean(axis=0), by_value.std(axis=0) / np.sqrt(50_000)
+    assert np.all(np.abs(means - cells.sum(exact, Margin("all", ("a0",)))) <= 5.5 * error + 1e-12)
+
+
+IMPOSSIBLE = {
+    "bounded": ({"name": "bounded", "upper": 2}, np.array([0, 0, 0]), "1", 12),
+    "masses": ({"name": "masses", "masses": [1, 1]}, np.array([0, 0, 0]), "1", 12),
+    "flat-total": ({"name": "flat-total", "upper": 3}, np.array([0, 0, 0]), "1", 12),
+    "noise below zero": ("flat", np.array([-5, 0, 0]), None, None),
+    "noise and total": ("flat", np.array([0, 0, 0]), None, 9),
+    "noise and prior": ({"name": "masses", "masses": [0, 0, 1]}, np.array([9, 0, 0]), None, None),
+}
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+@pytest.mark.parametrize("method", [TreeExact, LatticeMoves])
+def test_what_cannot_be_is_infeasible_by_every_method(case, method):
+    prior, values, epsilon, total = IMPOSSIBLE[case]
+    cells = star(3)
+    law = law_named("discrete-laplace")(epsilon) if epsilon else law_named("truncated-geometric")("1", 1)
+    headers, parts = [Measured("q", Margin("part"), law)], [values]
+    invariants = ()
+    if total is not None:
+        headers, parts = [*headers, Measured("i", Margin("all"), EXACT)], [*parts, np.array([total])]
+        invariants = (Margin("all"),)
+    record = Measurements(cells, tuple(headers), tuple(parts), PUBLISHED)
+    with pytest.raises(InfeasibleError):
+        infer(Constraints(cells, (Margin("part"),), invariants=invariants), record, method(prior=prior))
+
+
+def test_counts_that_are_all_fixed_have_one_table(rng):
+    cells = star(3)
+    record = measured(cells, np.array([1, 2, 3]), {}, rng, (Margin("part"),))
+    posterior = infer(Constraints(cells, (), invariants=(Margin("part"),)), record, LatticeMoves(), draws=5)
+    assert (posterior.draws == [1, 2, 3]).all()
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian"])
+def test_values_between_whole_counts_are_read_where_they_are(name, rng):
+    cells = star(2)
+    law = LAWS[name]
+    record = noisy(cells, np.array([3, 6]), {Margin("all"): law, Margin("part"): law}, rng)
+    tables, masses = brute_force(tree_constraints(cells), record, "flat", 60)
+    exact = infer(tree_constraints(cells), record, TreeExact()).summary()
+    assert exact["mean"] == pytest.approx(masses @ tables, abs=1e-6)
+    truncated = Measurements(cells, record.headers, tuple(np.trunc(v) for v in record.values), PUBLISHED)
+    cut = infer(tree_constraints(cells), truncated, TreeExact()).summary()
+    assert np.abs(cut["mean"] - masses @ tables).max() > 1e-3
+
+
+def test_the_sentence_names_the_prior(rng):
+    cells = star(3)
+    record = noisy(cells, np.array([3, 4, 5]), laplace_tree(cells), rng)
+    for prior, says in (
+        ("flat", "the prior 'flat', the"),
+        ({"name": "bounded", "upper": 50}, "'bounded' (upper = 50), the"),
+    ):
+        assert says in infer(tree_constraints(cells), record, TreeExact(prior=prior)).promise
