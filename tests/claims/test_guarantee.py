@@ -262,7 +262,9 @@ def test_what_one_household_contributes_is_priced_as_declared(rng):
             continue
         seen += 1
         assert "costs at most" in case.guarantee.sentences[0]
-        assert sum("declared, not verified" in s for s in case.guarantee.sentences) == len(document["query"])
+        assert sum("declared by the agency, not verified" in s for s in case.guarantee.sentences) == len(
+            document["query"]
+        )
         power = case.guarantee.currency == "rho"
         for relation in ("add-remove", "replace"):
             price = case.guarantee.price(relation)

@@ -95,7 +95,7 @@ def test_a_unit_that_is_not_what_is_counted_needs_a_bound():
     headers, guarantee = _plan(bound)
     assert headers[0].law == DiscreteLaplace(Fraction(1, 40))
     assert guarantee.amount == 1
-    assert any("declared, not verified" in s for s in guarantee.sentences)
+    assert any("declared by the agency, not verified" in s for s in guarantee.sentences)
 
 
 def test_values_that_overlap_need_a_bound():

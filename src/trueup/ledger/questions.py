@@ -98,7 +98,12 @@ def invariant_question(spec: Spec, cells: Cells, margin: Margin) -> Question:
 
 
 def _described(spec: Spec, cells: Cells) -> dict[str, Any]:
-    return {"table": _table(spec), "places": _places(spec, cells)}
+    kept = {"kept": _kept(spec)} if spec.privacy.id else {}  # a rule is about the records that units keep
+    return {"table": _table(spec), "places": _places(spec, cells), **kept}
+
+
+def _kept(spec: Spec) -> dict[str, Any]:
+    return spec.privacy.model_dump(mode="json", include={"id", "contribution"})
 
 
 def _table(spec: Spec) -> dict[str, Any]:
@@ -115,6 +120,8 @@ def _descriptions(spec: Spec, cells: Cells) -> Iterator[Question]:
     # A long table is refused where two rows name one cell, and the columns say what a cell is.
     table = {"table": _table(spec), "columns": columns}
     yield Question.of("counts are whole numbers from 0, one row for each cell", table, "table")
+    if column := spec.privacy.id:
+        yield Question.of(f"column '{column}' has a value in every row", {"ids": column}, "ids")
     yield Question.of("rows name no other place than those listed", _places(spec, cells), "places")
     for part in spec.attributes if not spec.table.cells else ():
         column = part.column or part.name

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 from trueup.files.whole import MAX_COUNT
 from trueup.io.microdata.tabulate import read_counts, refuse_overflow
+from trueup.io.microdata.truncate import Limit
 from trueup.measuring import entropy
 from trueup.measuring.rehearsal import refuse_approximate, rehearse
 from trueup.model.build import build_constraints
@@ -73,15 +74,23 @@ def measure(spec: Spec, data: Any, geography: Any = None) -> Measurements:
     return draw(cells, read_confidential(spec, cells, data), headers, guarantee)
 
 
-def read_confidential(spec: Spec, cells: Cells, data: Any) -> NDArray[np.int64]:
+def limit_of(spec: Spec) -> Limit | None:
+    """Return how many records a unit keeps, under a fresh key; None where the spec names no column of units."""
+    return Limit.of(spec, lambda: entropy.words(32))
+
+
+def read_confidential(spec: Spec, cells: Cells, data: Any, limit: Limit | None = None) -> NDArray[np.int64]:
     """Read and check the counts of all `n` cells; nothing is drawn, so nothing is spent yet.
+
+    Where the spec names a column of units, each keeps as many records as the `limit` says, by default one with a key of
+    its own. The counts, and the rules that they are held to, are those of the records that are kept.
 
     Raises
     ------
     SpecError, DataError, InfeasibleError
         No message holds a count.
     """
-    counts = read_counts(spec, cells, data)
+    counts = read_counts(spec, cells, data, limit or limit_of(spec))
     refuse_overflow(counts.sum(dtype=np.float64))
     refuse_broken(build_constraints(spec, cells), counts)
     return counts

@@ -19,7 +19,7 @@ from trueup.model.statements import known, statements
 from trueup.noise import JOINT_LAWS, law_named
 from trueup.noise.cost import Cost
 from trueup.privacy.accountant import compose
-from trueup.privacy.contribution import RELATIONS, Contribution, Relation
+from trueup.privacy.contribution import RELATIONS, Contribution, Reach, Records, Relation
 
 
 def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], Guarantee]:
@@ -74,14 +74,16 @@ def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], G
     return (*measured, *invariants), _guarantee(spec, constraints, tuple(charges), change, tuple(told))
 
 
-def contribution(spec: Spec, query: Query) -> Contribution:
-    """Bound what one unit of privacy contributes to a query: as stated, or derived for partitions.
+def contribution(spec: Spec, query: Query) -> Reach:
+    """Bound what one unit of privacy contributes to a query: as limited or stated, or derived for partitions.
 
     Raises
     ------
     SpecError
         If it is not stated and cannot be derived.
     """
+    if spec.privacy.contribution is not None:
+        return Records(spec.privacy.contribution.records)  # a record has one value of every attribute
     if query.contribution is not None:
         return Contribution(query.contribution.cells, query.contribution.each)
     overlapping = [a.name for a in spec.attributes if not a.partition]
@@ -90,11 +92,17 @@ def contribution(spec: Spec, query: Query) -> Contribution:
     why = f"attribute '{overlapping[0]}' overlaps" if overlapping else f"it counts '{spec.table.counts}'"
     raise SpecError(
         f"query '{query.name}' protects the unit '{spec.privacy.unit}' but {why}, so no contribution bound follows",
-        remedy=f"state it: contribution = {{ cells = ..., each = ... }} for one {spec.privacy.unit}",
+        remedy=f"state it: contribution = {{ cells = ..., each = ... }} for one {spec.privacy.unit}"
+        + _ENFORCED * (spec.table.kind == "records"),
     )
 
 
-def _charge(relation: Relation, header: Measured, reach: Contribution, shared: Mapping[bool, Kept]) -> Charge:
+_ENFORCED = (
+    ", or name the column of its identifier under [privacy]: id = ..., contribution = { records = ... }"
+)
+
+
+def _charge(relation: Relation, header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> Charge:
     """Price one step of each relation; where compared databases share a count it does not move."""
     prices: dict[Relation, Cost] = {}
     for at in RELATIONS:
@@ -140,7 +148,7 @@ def _refuse_fixed(query: Query, margin: Margin, constraints: Constraints) -> Non
             )
 
 
-def _law(query: Query, budget: Fraction, reach: Contribution, neighbours: Relation, cells: int):
+def _law(query: Query, budget: Fraction, reach: Reach, neighbours: Relation, cells: int):
     """Scale the noise to the declared relation; a total that it fixes still gets a unit's noise."""
     sensitivity = reach.sensitivity(neighbours, cells=cells)
     if not sensitivity.l1:

@@ -15,7 +15,7 @@ from trueup.model.nested import chain
 from trueup.model.spec import Query, Spec
 from trueup.noise import law_named
 from trueup.noise.cost import Sensitivity
-from trueup.privacy.contribution import Contribution
+from trueup.privacy.contribution import Reach
 
 
 class LatticePlan(NamedTuple):
@@ -26,7 +26,7 @@ class LatticePlan(NamedTuple):
 
 
 def plan_on_lattice(
-    spec: Spec, query: Query, margin: Margin, budget: Fraction, reach: Contribution, constraints: Constraints
+    spec: Spec, query: Query, margin: Margin, budget: Fraction, reach: Reach, constraints: Constraints
 ) -> LatticePlan:
     """Bind a lattice law to the invariants that are sums of the groups of `margin`.
 

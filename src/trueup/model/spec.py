@@ -186,11 +186,31 @@ class Contribution(Part):
     each: int = Field(1, gt=0, le=_LARGEST, description="by how much it can change each of them")
 
 
+class RecordsPart(Part):
+    """How many records of a table one unit of privacy holds at most."""
+
+    records: int = Field(gt=0, le=_LARGEST, description="how many records one unit holds, or keeps, at most")
+
+
 class Privacy(Part):
     """The unit of privacy and the neighbour relation."""
 
     unit: Name
     neighbours: Literal["add-remove", "replace"]
+    id: Name | None = Field(
+        None,
+        description="column of the unit's identifier in a table of records: its contribution is then enforced",
+    )
+    contribution: RecordsPart | None = None
+
+    @model_validator(mode="after")
+    def _limited(self):
+        if self.id is not None and self.contribution is None:
+            raise ValueError(
+                f"`id` names the {self.unit}'s column, but not how many records one {self.unit} keeps: "
+                "write contribution = { records = ... }"
+            )
+        return self
 
 
 class Query(Part):
@@ -362,6 +382,7 @@ class Spec(Part):
             _known(margin[0], [level.name for level in self.levels], "level", where)
             self._refuse_misnamed(margin[1], where)
         self._conditions_are_known()
+        self._units_hold_records()
         self._cells_cover()
         self._parameters_have_a_method()
         self._priors_can_be_read()
@@ -448,6 +469,27 @@ class Spec(Part):
             found.append({name: value for name, value in condition.items() if name not in levels})
             self._refuse_misnamed(found[-1], "an invariant's condition")
         return found
+
+    def _units_hold_records(self) -> None:
+        privacy = self.privacy
+        if privacy.contribution is None:
+            return
+        if self.table.kind != "records":
+            raise ValueError("[privacy] limits the records of a unit, but the table holds counts")
+        if both := [q.name for q in self.queries if q.contribution is not None]:
+            raise ValueError(
+                f"query '{both[0]}' states a contribution, which already follows from that of [privacy]"
+            )
+        read = [*(x.column for x in self.levels), *(a.column or a.name for a in self.attributes)]
+        if privacy.id is not None and privacy.id in [*read, self.parents and self.parents.id]:
+            raise ValueError(
+                f"column '{privacy.id}' identifies units, so it cannot hold keys or attribute values"
+            )
+        if privacy.id is not None and self.constraints.invariants:
+            raise ValueError(
+                "an invariant would publish the records that units keep, not those that there are: "
+                "declare no invariant beside `id`"
+            )
 
     def _parameters_have_a_method(self) -> None:
         if self.reconcile and "method" not in self.reconcile:

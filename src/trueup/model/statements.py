@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import islice
 
@@ -14,6 +14,7 @@ from trueup.model.spec import Spec
 from trueup.noise.cost import Currency
 from trueup.privacy.accountant import Loss
 
+DECLARED = "declared by the agency, not verified"
 SHOWN_DELTA = Fraction(1, 10**10)
 """The delta at which a zCDP guarantee is also shown as (epsilon, delta)."""
 SHOWN = 20
@@ -82,19 +83,12 @@ def _shared(
 
 
 def _conditions(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
-    stated = [q for q in spec.queries if q.contribution is not None]
-    bounds = (
-        f"In query '{q.name}' one {spec.privacy.unit} is taken to touch at most {q.contribution.cells} counts "
-        f"and to change each by at most {q.contribution.each}; this is declared, not verified."
-        for q in stated
-        if q.contribution is not None
-    )
     fixed = (
         f"'{margin}' is published exactly as enumerated and is not protected; the guarantee compares only "
         "databases that share it."
         for margin in constraints.invariants
     )
-    return (*bounds, *fixed, *_checked(constraints))
+    return (*_bounds(spec), *fixed, *_checked(constraints))
 
 
 def _checked(constraints: Constraints) -> tuple[str, ...]:
@@ -109,6 +103,26 @@ def _checked(constraints: Constraints) -> tuple[str, ...]:
         f"Checked on the confidential counts, held, and not protected: {'; '.join(named)}. Compared are databases that "
         "keep these rules.",
     )
+
+
+def _bounds(spec: Spec) -> Iterator[str]:
+    """How much one unit contributes, and how that is known."""
+    unit, limited = spec.privacy.unit, spec.privacy.contribution
+    if limited is not None and spec.privacy.id is not None:
+        yield (
+            f"Each {unit} keeps at most {limited.records} of its records, by the column '{spec.privacy.id}': this is enforced "
+            "before anything is counted, and every count and declared rule is about the records that are kept."
+        )
+    elif limited is not None:
+        yield f"One {unit} is taken to hold at most {limited.records} records; this is {DECLARED}."
+    elif any(query.contribution is None for query in spec.queries):
+        yield f"Each {unit} is taken to be counted once in every table; this is {DECLARED}."
+    for query in spec.queries:
+        if query.contribution is not None:
+            yield (
+                f"In query '{query.name}' one {unit} is taken to touch at most {query.contribution.cells} counts "
+                f"and to change each by at most {query.contribution.each}; this is {DECLARED}."
+            )
 
 
 def known(kept: Kept, measured: Sequence[Measured]) -> tuple[str, ...]:

@@ -11,6 +11,9 @@ relation      the two databases differ by                         counts that ch
 `replace`     a unit that is another one                          `2 cells`
 ============  ==================================================  ====================
 
+A table of records may bound the records of a unit instead (`Records`): at most `records` of them, each in one count of
+every query.
+
 In both a count loses at most one unit's contribution and gains at most one, both between zero and `each`, so it
 changes by `each` at most. Hence `replace` at most doubles both the L1 and the squared L2 distance of `add-remove`;
 composing an addition and a removal would quadruple the latter.
@@ -20,7 +23,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
+from fractions import Fraction
+from typing import ClassVar, Literal
 
 from trueup.errors import SpecError
 from trueup.noise.cost import Sensitivity
@@ -97,6 +101,54 @@ class Contribution:
         _whole(cells, "the number of counts of a query", 0)
         shared = self.exact and cells == 1 and relation == "replace"
         return Sensitivity.of(cells=0 if shared else min(factor * self.cells, cells), each=self.each)
+
+
+@dataclass(frozen=True)
+class Records:
+    """What one unit of privacy contributes to every query where it holds at most `records` records, each in one count.
+
+    Let `v` and `w` be the counts of the records that a unit keeps in two neighbouring databases, where other units keep
+    what they kept: `trueup.io.microdata.truncate` looks at no other unit. Both are vectors of whole numbers from zero whose
+    sum is at most `records` =: R. Under `add-remove` one is zero: the L1 norm of the other is at most R, and its squared
+    L2 norm, which is no larger than its squared L1 norm, at most R^2; all R records in one count attain both. Under
+    `replace` the distance of `v` and `w` is convex in each, so its maximum stands at extreme points, 0 and R e_i: the L1
+    distance is at most 2 R and the squared L2 distance at most 2 R^2, attained by R records here and R there; where
+    there is one count, they are R and R^2, since a unit may hold no record at all.
+
+    Attributes
+    ----------
+    records
+        How many records a unit holds at most.
+
+    Raises
+    ------
+    SpecError
+        If it is no whole number above zero.
+
+    Examples
+    --------
+    >>> Records(10).sensitivity("replace", cells=100)
+    Sensitivity(l1=Fraction(20, 1), l2_squared=Fraction(200, 1))
+    """
+
+    records: int
+    exact: ClassVar[bool] = False
+    """Units may hold fewer records, so databases of one size need not share a total."""
+
+    def __post_init__(self) -> None:
+        _whole(self.records, "the number of records of a unit")
+
+    def sensitivity(self, relation: Relation, *, cells: int) -> Sensitivity:
+        """Bound the distance between neighbours in a query of `cells` counts; see `Contribution.sensitivity`."""
+        factor = _factor(relation)
+        _whole(cells, "the number of counts of a query", 0)
+        return Sensitivity(
+            Fraction(min(factor, cells) * self.records), Fraction(min(factor, cells) * self.records**2)
+        )
+
+
+Reach = Contribution | Records
+"""Either way to bound what a unit contributes."""
 
 
 def _factor(relation: object) -> int:

@@ -29,7 +29,7 @@ from trueup.ledger.request import read_request
 from trueup.ledger.reservation import Reservation
 from trueup.model.records.release_by_parts import ReleaseByBlocks
 from trueup.reconciling.histogram_parts import tie_seed
-from trueup.releasing.data import check_data, refuse_other_data
+from trueup.releasing.data import check_data, contribution_note, refuse_other_data
 from trueup.releasing.log import Log, Watch, quiet
 from trueup.releasing.publish import published_by, write_bundle
 from trueup.releasing.resume import refuse_changes, refuse_taken, same_account
@@ -194,7 +194,9 @@ def _publish(
     stamp = dict(reservation.stamp) if reservation else None
     with staged(out) as target:
         settings = {"engine": executor.name, "workers": executor.workers, "memory": folder.plan["memory"]}
-        write_bundle(folder, target, digest, stamp, {**settings, "stages": log.entries})
+        write_bundle(
+            folder, target, digest, stamp, {**settings, **contribution_note(folder), "stages": log.entries}
+        )
         if reservation:
             reservation.commit(target, out)
     log.watch("publishing", 1, 1)

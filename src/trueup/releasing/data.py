@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from trueup.errors import DataError, InfeasibleError, SpecError
@@ -13,6 +15,7 @@ from trueup.files.source import COUNT
 from trueup.files.staging import replace_whole
 from trueup.io.microdata.by_parts import tabulate_blocks
 from trueup.io.microdata.tabulate import row_columns
+from trueup.io.microdata.truncate import Limit
 from trueup.measuring.fingerprint import fingerprint
 from trueup.model.build import build_cells
 from trueup.releasing.log import Log
@@ -44,6 +47,12 @@ def check_data(folder: RunFolder, data: Any, executor: Executor, log: Log) -> No
     except (DataError, InfeasibleError, SpecError):
         shutil.rmtree(folder.path, ignore_errors=True)
         raise
+
+
+def contribution_note(folder: RunFolder) -> dict[str, Any]:
+    """How many records a unit kept, which was decided how, and how many were dropped: for the agency's own log."""
+    path = folder.confidential / "contribution"
+    return {"contribution": json.loads(path.read_text())} if path.exists() else {}
 
 
 def refuse_other_data(folder: RunFolder, data: Any) -> None:
@@ -79,6 +88,7 @@ def refuse_other_data(folder: RunFolder, data: Any) -> None:
 def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: Log) -> None:
     start = time.perf_counter()
     log.watch("tabulating", 0, 1)
+    limit = Limit.of(folder.spec, lambda: bytes.fromhex((folder.confidential / "key").read_text()))
     with _grouped(folder, data, executor) as (source, rows):
         tabulate_blocks(
             folder.spec,
@@ -89,7 +99,10 @@ def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: Log) -> Non
             memory=f"{folder.plan['memory'] // 2_000_000}MB",
             threads=folder.plan["workers"],
             rows=rows,
+            limit=limit,
         )
+    if limit:
+        replace_whole(folder.confidential / "contribution", json.dumps(asdict(limit)))
     log.watch("tabulating", 1, 1)
     log.note("tabulating", time.perf_counter() - start)
 
@@ -99,7 +112,7 @@ def _grouped(folder: RunFolder, data: Any, executor: Executor) -> Iterator[tuple
     """Records whose equal rows the engine has counted where they live, if it can; else the data themselves."""
     target = folder.confidential / "grouped"
     shutil.rmtree(target, ignore_errors=True)  # of an attempt that was killed
-    columns = row_columns(folder.spec)
+    columns = [*row_columns(folder.spec), *filter(None, [folder.spec.privacy.id])]
     try:
         if folder.spec.table.kind == "records" and executor.grouped(data, columns, COUNT, target):
             yield target, COUNT

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from trueup.io.bundle.write import write_measurements, write_release
 from trueup.ledger.account import Account
 from trueup.ledger.request import Request
 from trueup.ledger.reservation import Reservation
-from trueup.measuring import draw, read_confidential
+from trueup.measuring import draw, limit_of, read_confidential
 from trueup.measuring.fingerprint import fingerprint
 from trueup.measuring.rehearsal import rehearse
 from trueup.model.build import build_constraints
@@ -276,8 +276,10 @@ def _measured(
     reservation = account.reserve(plan.request) if account and plan.request else None
     with reservation.returning() if reservation else nullcontext():
         with run.stage("reading the confidential counts"):
-            counts = read_confidential(plan.spec, plan.cells, data)
+            limit = limit_of(plan.spec)
+            counts = read_confidential(plan.spec, plan.cells, data, limit)
             run.notes["input"] = fingerprint(data)
+            run.notes |= {"contribution": asdict(limit)} if limit else {}
             if reconciled:
                 refuse_inexact(plan.cells.sum(counts, plan.cells.coarsest), BEFORE_NOISE)
         if reservation:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +32,18 @@ from trueup.files.source import (
 from trueup.files.staging import staged
 from trueup.files.whole import whole_counts
 from trueup.io.microdata.sparse import SparseCounts
-from trueup.io.microdata.sql import cell_sql, join_sql, whole_sql
+from trueup.io.microdata.sql import cell_sql, join_sql, text_sql, whole_sql
 from trueup.io.microdata.tabulate import (
     cell_index,
     cells_named,
     read_counts,
     refuse_empty,
+    refuse_missing,
     refuse_overflow,
     refuse_twins,
     row_columns,
 )
+from trueup.io.microdata.truncate import Limit, kept_sql, named_unit, refuse_unlimited, unit_sql
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec
 
@@ -59,6 +61,7 @@ def tabulate_blocks(
     memory: str = MEMORY,
     threads: int | None = None,
     rows: str | None = None,
+    limit: Limit | None = None,
 ) -> SparseCounts:
     """Tabulate a table of counts or of records of any size into a new folder of sparse counts.
 
@@ -82,6 +85,8 @@ def tabulate_blocks(
         Limits for DuckDB, such as `"4GB"`; by default as many threads as there are processors.
     rows
         Of a table of records whose equal rows were counted elsewhere: the column with their number.
+    limit
+        How many records a unit keeps, where the spec names a column of units.
 
     Raises
     ------
@@ -113,6 +118,7 @@ def tabulate_blocks(
     >>> tabulate_blocks(spec, cells, people, out, np.array([0, 0, 1])).read(1)
     Occupied(place=array([2]), cell=array([0], dtype=int32), count=array([2]))
     """
+    refuse_unlimited(spec, limit)
     with staged(out, mode=0o700) as folder:
         spill, counts = folder / "spilled", SparseCounts(folder, int(bundle_of_place.max()) + 1)
         spill.mkdir()
@@ -123,7 +129,7 @@ def tabulate_blocks(
         }
         settings = {name: value for name, value in settings.items() if value}
         with connect(files=files_read(source), folders=[folder], **settings) as connection:
-            _Tabulation(spec, cells, connection, spill, rows).run(source, bundle_of_place, counts)
+            _Tabulation(spec, cells, connection, spill, rows, limit).run(source, bundle_of_place, counts)
         shutil.rmtree(spill)
     return SparseCounts(out, counts.bundles)
 
@@ -137,6 +143,7 @@ class _Tabulation:
     connection: Any
     spill: Path
     rows: str | None
+    limit: Limit | None
 
     def run(self, source: Any, bundle_of_place: NDArray[np.integer], counts: SparseCounts) -> None:
         """Count and check every row, then write one part after another."""
@@ -152,6 +159,10 @@ class _Tabulation:
             for bundle in range(counts.bundles):
                 self._write_part(bundle, counts.part(bundle))
 
+    def _needed(self) -> list[str]:
+        others = (self.spec.table.count, self.limit and self.limit.column, self.rows)
+        return list(dict.fromkeys([*row_columns(self.spec), *filter(None, others)]))
+
     def _register_places(self, bundle_of_place: NDArray[np.integer]) -> None:
         places = self.cells.shape[0]
         if bundle_of_place.shape != (places,):
@@ -166,7 +177,7 @@ class _Tabulation:
 
     def _copied(self, table: Relation) -> Relation:
         """Copy what is needed from a relation of another connection, whose memory is not ours to bound."""
-        needed = _needed(self.spec)
+        needed = self._needed()
         path = self.spill / "given.parquet"
         require(table, needed)
         table.relation.project(", ".join(map(quoted, needed))).write_parquet(str(path))
@@ -174,12 +185,15 @@ class _Tabulation:
 
     def _count_rows(self, table: Relation) -> None:
         """Count the rows of every cell in one pass; look again only if a row is at fault."""
-        require(table, _needed(self.spec))
+        require(table, self._needed())
         table.relation.create_view("given")
         cell, joined = cell_sql(self.spec, self.cells, table), join_sql(self.spec, self.cells, table)
         column = self.spec.table.count
         whole = whole_sql(table, column) if column else "1"
         records = f"CAST(sum({quoted(self.rows)}) AS BIGINT)" if self.rows else "count(*)"
+        if self.limit:
+            self._count_kept(table, self.limit, cell, joined, records)
+            return
         count = f"any_value({whole})" if column else records  # a cell stands in one row of a table of counts
         self._spill(
             f"SELECT bundle, place, {cell} AS cell, {count} AS count, count(*) AS rows, "
@@ -190,13 +204,32 @@ class _Tabulation:
             self._refuse_twins(table, joined, cell)
             self._refuse_bad(table, column, whole)
 
+    def _count_kept(self, table: Relation, limit: Limit, cell: str, joined: str, records: str) -> None:
+        """Count the records that their units keep: a unit may have some in any part of the table."""
+        unit, width = unit_sql(text_sql(table, limit.column)), _per_place(self.cells)
+        self._write(
+            "named",
+            f"SELECT {unit} AS unit, CAST(place AS BIGINT) * {width} + {cell} AS cell, {records} AS count "
+            f"FROM {joined} GROUP BY ALL",
+        )
+        if self._first("SELECT 1 FROM named WHERE unit IS NULL OR cell IS NULL LIMIT 1"):
+            self._name_stray(table, f"{joined} WHERE place IS NULL OR {cell} IS NULL OR {unit} IS NULL")
+        self._spill(
+            f"SELECT bundle, place, cell, CAST(sum(count) AS BIGINT) AS count FROM (SELECT cell // {width} AS place, "
+            f"CAST(cell % {width} AS INTEGER) AS cell, count FROM ({kept_sql(limit)})) JOIN places USING (place)"
+        )
+        (given,), (kept,) = (
+            self._first(f"SELECT coalesce(sum(count), 0) FROM {name}") for name in ("named", "counted")
+        )
+        limit.dropped = int(given - kept)
+
     def _take_cells(self, source: Any, table: Source) -> None:
         """Take the cells of a table that is in memory, or that lists every cell itself."""
         if self.spec.table.cells:
             dense = read_counts(self.spec, self.cells, source)
             index, units = np.flatnonzero(dense), dense[dense > 0]
         else:
-            index, units = cells_named(self.spec, self.cells, table)
+            index, units = cells_named(self.spec, self.cells, table, self.limit)
         place, cell = np.divmod(index, _per_place(self.cells))
         self.connection.register("named", {"place": place, "cell": cell.astype(np.int32), "units": units})
         counted = "SELECT bundle, place, cell, CAST(sum(units) AS BIGINT) AS count"
@@ -204,21 +237,27 @@ class _Tabulation:
 
     def _spill(self, query: str) -> None:
         """Write the counts of all named cells, sorted by bundle, place and cell, and call them `counted`."""
-        file = self.spill / "counted.parquet"
-        ordered = f"{query} GROUP BY ALL ORDER BY bundle, place, cell"
-        self.connection.execute(
-            f"COPY ({ordered}) TO {literal(str(file))} (FORMAT parquet, COMPRESSION zstd)"
-        )
-        self.connection.execute(f"CREATE VIEW counted AS FROM {parquet([file])}")
+        self._write("counted", f"{query} GROUP BY ALL ORDER BY bundle, place, cell")
+
+    def _write(self, name: str, query: str) -> None:
+        """Write the rows of a query to the disk, and call them by a name."""
+        file = self.spill / f"{name}.parquet"
+        self.connection.execute(f"COPY ({query}) TO {literal(str(file))} (FORMAT parquet, COMPRESSION zstd)")
+        self.connection.execute(f"CREATE VIEW {name} AS FROM {parquet([file])}")
 
     def _refuse_stray(self, table: Relation, stray: str) -> None:
-        if not self._first("SELECT 1 FROM counted WHERE place IS NULL OR cell IS NULL LIMIT 1"):
-            return
-        named = row_columns(self.spec)
+        if self._first("SELECT 1 FROM counted WHERE place IS NULL OR cell IS NULL LIMIT 1"):
+            self._name_stray(table, stray)
+
+    def _name_stray(self, table: Relation, stray: str) -> NoReturn:
+        named = [*row_columns(self.spec), *([self.limit.column] if self.limit else [])]
         columns = ", ".join(f"given.{quoted(name)}" for name in [*named, ROW])
         first = self.connection.sql(f"{_NUMBERED} SELECT {columns} FROM {stray} ORDER BY given.{ROW} LIMIT 1")
         held = Relation(table.name, first).select([*named, ROW])
         cell_index(self.spec, self.cells, held, lambda at: self._said(table, held[ROW][at]))
+        if self.limit:
+            unit = np.array([named_unit(value) for value in held[self.limit.column].tolist()], dtype=object)
+            refuse_missing(unit, self.limit.column, lambda at: self._said(table, held[ROW][at]))
         raise DataError(f"{table.name} holds a row of no cell", needed="a place and values of the domain")
 
     def _said(self, table: Relation, row: int) -> str:
@@ -259,10 +298,6 @@ class _Tabulation:
 
 _NUMBERED = f"WITH numbered AS (SELECT *, row_number() OVER () AS {ROW} FROM given), given AS (FROM numbered)"
 """The rows of the table with their numbers: begins a query that says where a fault stands."""
-
-
-def _needed(spec: Spec) -> list[str]:
-    return [*row_columns(spec), *([spec.table.count] if spec.table.count else [])]
 
 
 def _per_place(cells: Cells) -> int:

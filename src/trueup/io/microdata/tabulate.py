@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from trueup.errors import DataError, SpecError
 from trueup.files.source import COUNT, Columns, Source, open_table, require, select
 from trueup.files.whole import MAX_COUNT, is_missing, whole_counts
+from trueup.io.microdata.truncate import Limit, named_unit, refuse_unlimited, truncated
 from trueup.model.cells import Attribute, Cells
 from trueup.model.geography import key_columns
 from trueup.model.linear import parse_sum
@@ -21,8 +22,10 @@ Where = Callable[[int], str]
 """Says where the row of a position (from 0) stands, since what it holds is confidential."""
 
 
-def read_counts(spec: Spec, cells: Cells, source: Any) -> NDArray[np.int64]:
+def read_counts(spec: Spec, cells: Cells, source: Any, limit: Limit | None = None) -> NDArray[np.int64]:
     """Read the confidential counts of all `n` cells; a cell that no row mentions is zero.
+
+    Where the spec names a column of units, each keeps at most as many records as the `limit` says.
 
     Raises
     ------
@@ -34,11 +37,13 @@ def read_counts(spec: Spec, cells: Cells, source: Any) -> NDArray[np.int64]:
     if spec.table.cells:
         return _wide(spec, cells, table)
     counts = np.zeros(cells.n, dtype=np.int64)
-    np.add.at(counts, *cells_named(spec, cells, table))
+    np.add.at(counts, *cells_named(spec, cells, table, limit))
     return counts
 
 
-def cells_named(spec: Spec, cells: Cells, table: Source) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def cells_named(
+    spec: Spec, cells: Cells, table: Source, limit: Limit | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Read the cells that the rows of a long table or of records name, and what they count there.
 
     Raises
@@ -48,19 +53,32 @@ def cells_named(spec: Spec, cells: Cells, table: Source) -> tuple[NDArray[np.int
     """
     named = row_columns(spec)
     if spec.table.kind == "records":
-        require(table, named)
-        rows = table.tabulate(named)
-
-        def first(at: int) -> str:
-            return table.row_with({name: rows[name][at] for name in named})
-
-        return cell_index(spec, cells, rows, first), rows[COUNT].astype(np.int64)
+        return _records_named(spec, cells, table, limit)
     assert spec.table.count is not None
     rows = select(table, [*named, spec.table.count])
     refuse_empty(len(next(iter(rows.values()))), table)
     index = cell_index(spec, cells, rows, _numbered(table))
     refuse_twins(index, _numbered(table))
     return index, whole_counts(rows[spec.table.count], spec.table.count)
+
+
+def _records_named(
+    spec: Spec, cells: Cells, table: Source, limit: Limit | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    refuse_unlimited(spec, limit)
+    named = [*row_columns(spec), *([limit.column] if limit else [])]
+    require(table, named)
+    rows = table.tabulate(named)
+
+    def first(at: int) -> str:
+        return table.row_with({name: rows[name][at] for name in named})
+
+    index, count = cell_index(spec, cells, rows, first), rows[COUNT].astype(np.int64)
+    if limit is None:
+        return index, count
+    unit = np.array([named_unit(value) for value in rows[limit.column].tolist()], dtype=object)
+    refuse_missing(unit, limit.column, first)
+    return truncated(limit, unit, index, count)
 
 
 def _numbered(table: Source) -> Where:
@@ -100,7 +118,7 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArr
         return np.zeros(len(next(iter(rows.values()))), dtype=np.int64)
     given = _last_key(spec, rows, keys)
     for name, column in given.items():
-        _refuse_missing(column, name, where)
+        refuse_missing(column, name, where)
     known = {key: i for i, key in enumerate(zip(*(column.tolist() for column in keys.values())))}
     found = np.array([known.get(key, -1) for key in zip(*(c.astype(str).tolist() for c in given.values()))])
     if (lost := np.flatnonzero(found < 0)).size:
@@ -126,7 +144,7 @@ def key_levels(spec: Spec, names: Iterable[str]) -> dict[str, Level]:
 
 
 def _value_index(values: NDArray, column: str, attribute: Attribute, where: Where) -> NDArray[np.int64]:
-    _refuse_missing(values, column, where)
+    refuse_missing(values, column, where)
     known = {value: i for i, value in enumerate(attribute.values)}
     found = np.array([known.get(str(value), -1) for value in values], dtype=np.int64)
     if (lost := np.flatnonzero(found < 0)).size:
@@ -161,7 +179,14 @@ def _whole_terms(terms: dict[str, Fraction], text: str) -> dict[str, int]:
     return {name: int(c) for name, c in terms.items()}
 
 
-def _refuse_missing(values: NDArray, column: str, where: Where) -> None:
+def refuse_missing(values: NDArray, column: str, where: Where) -> None:
+    """Refuse a column in which a row has no value.
+
+    Raises
+    ------
+    DataError
+        Naming column and row.
+    """
     if (lost := next((at for at, value in enumerate(values) if is_missing(value)), None)) is not None:
         raise DataError(f"column '{column}' has no value in {where(lost)}", needed="a value in every row")
 

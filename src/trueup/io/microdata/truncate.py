@@ -1,0 +1,127 @@
+"""Each unit of privacy keeps at most so many of its records: its contribution is enforced, whatever the table holds.
+
+Which records of a unit with too many are kept is decided by SHA-256 of a secret key, the unit, the record's cell and its
+ordinal among the unit's records of that cell: the `records` smallest digests win. So the choice
+
+- is a function of the unit's own records and the key, and no other unit that comes or goes changes it, which is what the
+  sensitivity rests on (`trueup.privacy.contribution.Records`), for every key;
+- favours no kind of record: the digests of a unit's records are as good as independent and uniform.
+
+A record is its cell: records that count alike are alike. Whoever knows the key learns which records of a unit would be
+dropped, so the key stays in `internal/`, as does how many were.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import PrivacyError
+from trueup.files.source import connect, quiet_duckdb
+from trueup.files.whole import is_missing
+from trueup.model.spec import Spec
+
+
+@dataclass
+class Limit:
+    """How many records a unit keeps, and the secret by which they are chosen.
+
+    Attributes
+    ----------
+    column
+        The column of the units' identifiers.
+    records
+        How many records of one unit are kept at most.
+    key
+        A secret in hexadecimal, drawn before the data are read.
+    dropped
+        How many records were dropped, once the table is tabulated; confidential.
+    """
+
+    column: str
+    records: int
+    key: str
+    dropped: int = 0
+
+    @classmethod
+    def of(cls, spec: Spec, key: Callable[[], bytes]) -> Limit | None:
+        """Return the limit that a spec asks for, under a fresh key; None where it names no column of units."""
+        if spec.privacy.id is None or spec.privacy.contribution is None:
+            return None
+        return cls(spec.privacy.id, spec.privacy.contribution.records, key().hex())
+
+
+def refuse_unlimited(spec: Spec, limit: Limit | None) -> None:
+    """Refuse to tabulate without the limit that the spec's sensitivity rests on.
+
+    Raises
+    ------
+    PrivacyError
+        Naming the column.
+    """
+    if (spec.privacy.id is None) != (limit is None):
+        raise PrivacyError(
+            "records are tabulated without the limit that the spec sets",
+            needed=f"a limit on the records of each unit, by the column '{spec.privacy.id}'",
+        )
+
+
+def named_unit(value: object) -> str | None:
+    """Return the identifier of a unit as text, None if it is blank or missing; `unit_sql` in Python.
+
+    Examples
+    --------
+    >>> named_unit(7), named_unit(" "), named_unit("a b")
+    ('7', None, 'a b')
+    """
+    return None if is_missing(value) or not _SEEN.search(str(value)) else str(value)
+
+
+def unit_sql(text: str) -> str:
+    """Turn a text of SQL, the identifier of a unit, into null where it is blank."""
+    return f"CASE WHEN regexp_matches({text}, '\\S') THEN {text} END"
+
+
+_SEEN = re.compile(r"\S", re.ASCII)
+
+
+def kept_sql(limit: Limit, named: str = "named") -> str:
+    """Count the records that are kept: rows `(cell, count)` from a table `(unit, cell, count)`, one row a unit and cell."""
+    digest = f"sha256('{limit.key}|' || cell || '|' || ordinal || '|' || unit)"
+    return f"""
+        WITH beyond AS (SELECT unit FROM {named} GROUP BY unit HAVING sum(count) > {limit.records}),
+        each AS (SELECT unit, cell, unnest(range(count)) AS ordinal FROM {named} SEMI JOIN beyond USING (unit)),
+        ranked AS (SELECT cell, row_number() OVER (PARTITION BY unit ORDER BY {digest}, cell, ordinal) AS rank FROM each)
+        SELECT cell, count FROM {named} ANTI JOIN beyond USING (unit)
+        UNION ALL SELECT cell, 1 AS count FROM ranked WHERE rank <= {limit.records}
+    """
+
+
+def truncated(
+    limit: Limit, unit: NDArray, cell: NDArray[np.int64], count: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return cells and counts of the records that are kept, of units `(r,)` that hold `count` records of a `cell`.
+
+    Examples
+    --------
+    >>> limit = Limit("household", 2, "00")
+    >>> unit, cell = np.array(["a", "a", "b"], dtype=object), np.array([0, 1, 1])
+    >>> cells, counts = truncated(limit, unit, cell, np.array([5, 5, 1]))
+    >>> int(counts.sum()), limit.dropped
+    (3, 8)
+    """
+    rows = {"unit": unit.astype(object), "cell": cell, "count": count}
+    if not len(unit):
+        return cell, count
+    with connect() as connection, quiet_duckdb("the table of records"):
+        connection.register("given", rows)
+        grouped = "SELECT unit, cell, CAST(sum(count) AS BIGINT) AS count FROM given GROUP BY ALL"
+        connection.execute(f"CREATE TEMP TABLE named AS {grouped}")
+        query = f"SELECT cell, CAST(sum(count) AS BIGINT) AS count FROM ({kept_sql(limit)}) GROUP BY cell ORDER BY cell"
+        kept = connection.execute(query).fetchnumpy()
+    limit.dropped = int(count.sum() - kept["count"].sum())
+    return kept["cell"], kept["count"]

@@ -1,0 +1,282 @@
+"""Claim: no unit contributes more than the spec says, whatever the table holds, and the stated loss rests on that alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from itertools import combinations_with_replacement, product
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+
+from trueup.errors import DataError, PrivacyError, SpecError
+from trueup.files.source import connect
+from trueup.io.microdata import truncate
+from trueup.io.microdata.by_parts import tabulate_blocks
+from trueup.io.microdata.tabulate import read_counts
+from trueup.io.microdata.truncate import Limit, kept_sql, truncated
+from trueup.model.mechanism import plan_measurements
+from trueup.model.problem import public_cells
+from trueup.model.spec import parse_spec
+from trueup.model.statements import DECLARED
+from trueup.releasing.by_parts import release_by_blocks
+from trueup.releasing.pipeline import release
+from trueup.run.local import LocalPool
+
+SPEC = """
+format = 1
+title = "Stays"
+table = {{ name = "stays", kind = "records", counts = "stay" }}
+privacy = {{ unit = "patient", neighbours = "{relation}", id = "patient", contribution = {{ records = {records} }} }}
+level = [{{ name = "all" }}, {{ name = "area", column = "area" }}]
+attribute = [{{ name = "ward", values = ["x", "y", "z"], partition = false }}]
+query = [
+  {{ name = "total", epsilon = {{ all = "1/2", area = "1/3" }} }},
+  {{ name = "wards", attributes = ["ward"], epsilon = {{ all = "1/5", area = "1" }} }},
+]
+"""
+PLACES = pandas.DataFrame({"area": ["a", "b"]})
+LIMITED = parse_spec(SPEC.format(relation="add-remove", records=2))
+CELLS = public_cells(LIMITED, geography=PLACES)
+HELD = [(), *(c for n in (1, 2, 3) for c in combinations_with_replacement((0, 1, 5), n))]
+"""All records that one unit may have: up to three, in three of the six cells."""
+OTHERS = [(), (0,), (0, 1, 5), (0, 0, 0)]
+"""What another unit has meanwhile."""
+
+
+def counts_of(limit: Limit, database: dict[str, tuple[int, ...]]) -> np.ndarray:
+    """Counts `(6,)` of the records that the units of a database keep."""
+    rows = [(unit, cell, n) for unit, held in database.items() for cell, n in Counter(held).items()]
+    unit, cell, n = zip(*rows) if rows else ((), (), ())
+    counts = np.zeros(CELLS.n, np.int64)
+    np.add.at(counts, *truncated(limit, np.array(unit, dtype=object), np.array(cell, int), np.array(n, int)))
+    return counts
+
+
+def largest_distances(records: int, key: str) -> dict[tuple[str, object], int]:
+    """The largest L1 distance of neighbours in every table that the spec measures, by enumeration of all of them."""
+    limit = Limit("patient", records, key)
+    measured = {h.margin for h in plan_measurements(LIMITED, CELLS)[0]}
+    largest: dict[tuple[str, object], int] = Counter()
+    for other in OTHERS:
+        tables = {held: counts_of(limit, {"one": held, "other": other}) for held in HELD}
+        for (first, one), (second, two) in product(tables.items(), repeat=2):
+            steps = ["replace"] + ["add-remove"] * (not first or not second)
+            for relation, margin in product(steps, measured):
+                distance = int(np.abs(CELLS.sum(one - two, margin)).sum())
+                largest[relation, margin] = max(largest[relation, margin], distance)
+    return largest
+
+
+def understated(records: int, key: str) -> bool:
+    """Whether a stated loss is below the true one, which the law's masses make epsilon times the distance.
+
+    Where it is not, it equals it: the neighbours that attain it are among those enumerated.
+    """
+    largest, below = largest_distances(records, key), False
+    for relation in ("add-remove", "replace"):
+        spec = parse_spec(SPEC.format(relation=relation, records=records))
+        headers, guarantee = plan_measurements(spec, CELLS)
+        for header, charge in zip(headers, guarantee.charges, strict=True):
+            true = header.law.epsilon * largest[relation, header.margin]
+            ratio = header.law.logpmf(0) - header.law.logpmf(largest[relation, header.margin])
+            assert abs(float(true) - ratio) < 1e-12
+            below |= charge.amount < true
+            assert below or charge.amount == true
+    return below
+
+
+@pytest.fixture
+def one_database(monkeypatch):
+    """One database for all enumerated tables: a fresh one for each takes most of the time."""
+    with connect() as shared:
+        monkeypatch.setattr(truncate, "connect", shared.cursor)
+        yield
+
+
+@pytest.mark.usefixtures("one_database")
+@pytest.mark.parametrize(("records", "key"), [(1, "00"), (2, "a7"), (3, "3c")])
+def test_the_stated_loss_is_the_true_one_over_all_neighbours(records, key):
+    assert not understated(records, key)
+
+
+WRONG = {
+    "every record is kept": lambda limit, named="named": f"SELECT cell, count FROM {named}",
+    "the choice looks at other units": lambda limit, named="named": kept_sql(limit, named).replace(
+        "|| ordinal ||", f"|| ordinal || (SELECT sum(count * (cell + 1)) FROM {named}) ||"
+    ),
+    "one record too many is kept": lambda limit, named="named": kept_sql(
+        Limit(limit.column, limit.records + 1, limit.key), named
+    ),
+}
+
+
+@pytest.mark.usefixtures("one_database")
+@pytest.mark.parametrize("wrong", WRONG)
+def test_the_enumeration_sees_a_limit_that_is_none(wrong, monkeypatch):
+    monkeypatch.setattr(truncate, "kept_sql", WRONG[wrong])
+    assert understated(2, "a7")
+
+
+def twin(limit: Limit, people: pandas.DataFrame) -> list[tuple[int, int]]:
+    """Cells and counts of the records that are kept, slowly and in Python."""
+    kept: Counter[int] = Counter()
+    for unit, held in people.groupby("patient").cell:
+        ordinals, ranked = Counter(), []
+        for cell in held:
+            text = f"{limit.key}|{cell}|{ordinals[cell]}|{unit}"
+            ranked.append((hashlib.sha256(text.encode()).hexdigest(), cell))
+            ordinals[cell] += 1
+        kept.update(cell for _, cell in sorted(ranked)[: limit.records])
+    return sorted(kept.items())
+
+
+def _people(rng, rows: int) -> pandas.DataFrame:
+    cell = rng.integers(0, 6, rows)
+    return pandas.DataFrame(
+        {
+            "patient": rng.choice(["7", "07", "é|1", "x y", "'", *map(str, range(50))], rows),
+            "area": np.array(["a", "b"])[cell // 3],
+            "ward": np.array(["x", "y", "z"])[cell % 3],
+            "cell": cell,
+        }
+    )
+
+
+def _written(people: pandas.DataFrame, folder: Path, parts: int) -> Path:
+    folder.mkdir()
+    for i in range(parts):
+        people[i::parts].to_parquet(folder / f"part-{i}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("records", [1, 3, 10])
+def test_memory_parts_and_grouped_rows_keep_the_same_records_as_the_twin(tmp_path, rng, records):
+    """A unit's records lie in several files; counted before (as Spark does) or not, the same are kept."""
+    people = _people(rng, 600)
+    spec = parse_spec(SPEC.format(relation="replace", records=records))
+    wanted = twin(Limit("patient", records, "5e"), people)
+    assert sum(n for _, n in wanted) < 600
+    grouped = people.groupby(["patient", "area", "ward"], as_index=False).size().rename(columns={"size": "n"})
+    files, counted = _written(people, tmp_path / "files", 3), _written(grouped, tmp_path / "counted", 2)
+    for source in (people, files):
+        limit = Limit("patient", records, "5e")
+        counts = read_counts(spec, CELLS, source, limit)
+        assert [(i, n) for i, n in enumerate(counts.tolist()) if n] == wanted
+        assert limit.dropped == 600 - counts.sum()
+    for i, (source, rows) in enumerate([(people, None), (files, None), (counted, "n")]):
+        limit = Limit("patient", records, "5e")
+        out = tabulate_blocks(
+            spec,
+            CELLS,
+            source,
+            tmp_path / f"out{i}",
+            np.array([0, 1]),
+            rows=rows,
+            limit=limit,
+            memory="100MB",
+        )
+        parts = [out.read(0), out.read(1)]
+        assert [(int(p * 3 + c), int(n)) for o in parts for p, c, n in zip(*o)] == wanted
+        assert limit.dropped == 600 - sum(n for _, n in wanted)
+
+
+def _share_of_the_rare(named: str) -> float:
+    """How often one record is kept that is the fourth of its unit, the other three being alike."""
+    units = 40_000
+    unit = np.repeat(np.array([f"u{i}" for i in range(units)], dtype=object), 2)
+    cell, count = np.tile([0, 1], units), np.tile([3, 1], units)
+    kept = dict(zip(*(a.tolist() for a in truncated(Limit("unit", 1, named), unit, cell, count))))
+    return kept[1] / units
+
+
+def test_no_kind_of_record_is_favoured(monkeypatch):
+    """A quarter, within six standard errors of .0022; by the unit and the cell alone it would be a half."""
+    assert abs(_share_of_the_rare("b1") - 0.25) < 0.013
+    favours = lambda limit, named="named": kept_sql(limit, named).replace("|| ordinal ||", "||")  # noqa: E731
+    monkeypatch.setattr(truncate, "kept_sql", favours)
+    assert abs(_share_of_the_rare("b1") - 0.25) > 0.2
+
+
+@pytest.mark.parametrize("empty", [None, "", "  "])
+@pytest.mark.parametrize("by_parts", [False, True])
+def test_an_empty_identifier_is_refused_by_its_row(tmp_path, empty, by_parts):
+    people = pandas.DataFrame({"patient": ["7", "8", empty], "area": list("aba"), "ward": list("xyz")})
+    files, limit = _written(people, tmp_path / "files", 1), Limit("patient", 2, "5e")
+    read = read_counts if not by_parts else _tabulated
+    with pytest.raises(DataError, match=r"column 'patient' has no value in row 3 of 'files'"):
+        read(LIMITED, CELLS, files, limit)
+
+
+def _tabulated(spec, cells, source, limit):
+    return tabulate_blocks(spec, cells, source, source.parent / "out", np.array([0, 1]), limit=limit)
+
+
+def test_nothing_is_tabulated_without_the_limit(tmp_path):
+    people = pandas.DataFrame({"patient": ["7"], "area": ["a"], "ward": ["x"]})
+    with pytest.raises(PrivacyError, match="without the limit"):
+        read_counts(LIMITED, CELLS, people)
+    with pytest.raises(PrivacyError, match="without the limit"):
+        tabulate_blocks(LIMITED, CELLS, people, tmp_path / "out", np.array([0, 1]))
+
+
+TEXT = SPEC.format(relation="replace", records=2)
+BAD_SPECS = {
+    "not how many records": TEXT.replace(", contribution = { records = 2 }", ""),
+    "the table holds counts": TEXT.replace('kind = "records"', 'kind = "counts", count = "n"'),
+    "identifies units": TEXT.replace('id = "patient"', 'id = "ward"'),
+    "declare no invariant": TEXT + '[constraints]\ninvariants = [{ level = "all" }]\n',
+    "already follows": TEXT.replace('name = "total",', 'name = "total", contribution = { cells = 1 },'),
+    "records": TEXT.replace("records = 2", "records = 0"),
+}
+
+
+@pytest.mark.parametrize("said", BAD_SPECS)
+def test_a_limit_that_cannot_be_enforced_is_refused(said):
+    with pytest.raises(SpecError, match=said):
+        parse_spec(BAD_SPECS[said])
+
+
+def _sentences(text: str) -> str:
+    spec = parse_spec(text)
+    return " ".join(plan_measurements(spec, public_cells(spec, geography=PLACES))[1].sentences)
+
+
+def test_every_bound_that_is_not_enforced_is_said_to_be_declared():
+    bare = TEXT.replace(', id = "patient", contribution = { records = 2 }', "").replace(
+        ", partition = false", ""
+    )
+    stated = bare.replace("attributes", "contribution = { cells = 3, each = 2 }, attributes").replace(
+        'name = "total",', 'name = "total", contribution = { cells = 1, each = 9 },'
+    )
+    alike = bare.replace('unit = "patient"', 'unit = "stay"')
+    for text in (TEXT.replace('id = "patient", ', ""), stated, alike):
+        assert DECLARED in _sentences(text)
+    assert DECLARED not in _sentences(TEXT)
+    assert "Each patient keeps at most 2 of its records" in _sentences(TEXT)
+
+
+def _run(engine: str, folder: Path, people: pandas.DataFrame) -> None:
+    (folder / "spec.toml").write_text(TEXT)
+    PLACES.to_csv(folder / "places.csv", index=False)
+    people.to_csv(folder / "people.csv", index=False)
+    given = (folder / "spec.toml", folder / "people.csv", folder / "out")
+    if engine == "memory":
+        release(*given, geography=folder / "places.csv")
+    else:
+        release_by_blocks(*given, geography=folder / "places.csv", executor=LocalPool(1))
+
+
+@pytest.mark.parametrize("engine", ["memory", "parts"])
+def test_what_was_dropped_and_the_key_stay_internal(tmp_path, rng, engine):
+    people = _people(rng, 600)
+    _run(engine, tmp_path, people)
+    note = json.loads((tmp_path / "out" / "internal" / "run.json").read_text())["contribution"]
+    kept = int(np.minimum(people.patient.value_counts(), 2).sum())
+    assert (note["records"], note["dropped"]) == (2, 600 - kept)
+    assert len(bytes.fromhex(note["key"])) == 32
+    public = [p.read_bytes() for p in (tmp_path / "out" / "public").rglob("*") if p.is_file()]
+    assert not any(note["key"].encode() in held or b"dropped" in held for held in public)
