@@ -18,6 +18,7 @@ from trueup.io.microdata import truncate
 from trueup.io.microdata.by_parts import tabulate_blocks
 from trueup.io.microdata.tabulate import read_counts
 from trueup.io.microdata.truncate import Limit, kept_sql, truncated
+from trueup.ledger.questions import questions
 from trueup.model.mechanism import plan_measurements
 from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec
@@ -280,3 +281,16 @@ def test_what_was_dropped_and_the_key_stay_internal(tmp_path, rng, engine):
     assert len(bytes.fromhex(note["key"])) == 32
     public = [p.read_bytes() for p in (tmp_path / "out" / "public").rglob("*") if p.is_file()]
     assert not any(note["key"].encode() in held or b"dropped" in held for held in public)
+
+
+def test_a_rule_about_other_kept_records_is_another_question():
+    """Whether a rule holds on five or six kept records a unit are two exact answers; a ledger counts both."""
+    rule = '[constraints]\nbounds = [{ level = "area", lower = 1 }]\n'
+    asked = []
+    for records in (2, 3):
+        spec = parse_spec(SPEC.format(relation="replace", records=records) + rule)
+        asked.append(questions(spec, CELLS))
+    rules = [[q.digest for q in each if q.is_rule] for each in asked]
+    assert len(rules[0]) == 1
+    assert rules[0] != rules[1]
+    assert [q.text for q in asked[0] if q.first == "ids"] == ["column 'patient' has a value in every row"]

@@ -29,7 +29,7 @@ from trueup.measuring import draw
 from trueup.model.build import local_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import refuse_broken
-from trueup.reconciling import BEFORE_NOISE, refuse_inexact, unsolved
+from trueup.reconciling import BEFORE_NOISE, refuse_inexact
 from trueup.reconciling.histogram_parts import Answers, Segment, SegmentPlan, Settlement, Summary, down, up
 from trueup.releasing.cut import Bundle
 from trueup.releasing.rules import broken_rules, misses
