@@ -17,9 +17,11 @@ import pytest
 from trueup import infer, measure, reconcile, release
 from trueup.checking.bundle import check_bundle
 from trueup.errors import InfeasibleError, SpecError, TrueupError
+from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact
 from trueup.io.bundle.manifest import digest
 from trueup.io.bundle.read import read_measurements
+from trueup.io.published.nmf_writer import write_nmf
 from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
 from trueup.model.invariants import invariant_matrix, invariants_over
@@ -47,6 +49,16 @@ values = ["f", "m"]
 name = "age"
 values = ["young", "middle", "old"]
 recode = [{ name = "adult", groups = { no = ["young"], yes = ["middle", "old"] } }]
+"""
+LISTED = """
+format = 2
+title = "Few tables"
+table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "replace" }
+level = [{ name = "all" }]
+attribute = [{ name = "sex", values = ["f", "m"] }, { name = "age", values = ["young", "middle", "old"] }]
+query = [{ name = "q", attributes = ["sex", "age"], epsilon = { all = "1/2" } }]
+constraints = { invariants = [{ level = "all", where = { sex = "f" } }, { level = "all", attributes = ["age"] }] }
 """
 CASES = {
     "{ level = 'county', where = { sex = 'f' } }": lambda c, s, a: s == "f",
@@ -218,6 +230,21 @@ def test_the_posterior_of_the_papers_example(bundle):
     fixed = np.concatenate(measured.values[1:])
     assert (np.asarray((rows @ draws.T).T) == fixed).all()
     assert draws.min() >= 0
+
+
+def test_a_posterior_that_is_listed_states_no_table_of_some_units_alone(rng, tmp_path):
+    """Its tables are named by level and attributes: a count of some units would stand in the place of the count of all."""
+    data = frame(rng).query("c == 'A'").assign(n=3)
+    spec = parse_spec(LISTED)
+    posterior = infer(spec, measure(spec, data), LatticeMoves(enumerate=10**6), draws=20)
+    assert posterior.drawn.marginals
+    assert not any(margin.where for margin in posterior.drawn.marginals)
+
+
+def test_a_noisy_measurement_file_refuses_conditions(rng, tmp_path):
+    spec = spec_of(["{ level = 'all', where = { sex = 'f' } }"])
+    with pytest.raises(SpecError, match="meet a condition"):
+        write_nmf(tmp_path, spec, measure(spec, frame(rng)))
 
 
 def test_reconciliation_by_the_posterior_keeps_the_sums(bundle):

@@ -146,8 +146,8 @@ def _with_listed(found: Drawn, listed: Sequence[Weighed], rng: np.random.Generat
 
 
 def _margins(state: LinearProblem) -> list[Margin]:
-    """Measured margins, then the finest cells."""
-    measured = (canonical(state.cells, h.margin) for h in state.headers)
+    """Measured margins, then the finest cells; counts of some units alone are invariants, in which nothing varies."""
+    measured = (canonical(state.cells, h.margin) for h in state.headers if not h.margin.where)
     return list(dict.fromkeys([*measured, state.cells.finest]))
 
 

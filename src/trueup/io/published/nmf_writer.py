@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.errors import SpecError
 from trueup.files.source import connect
 from trueup.io.published.nmf import TOTAL
 from trueup.model.cells import Cells, Margin
@@ -50,6 +51,11 @@ def write_nmf(
     """
     tables: dict[tuple[str, str, str], list[tuple]] = {}
     cells = measurements.cells
+    if conditional := next((h for h in measurements.headers if h.margin.where), None):
+        raise SpecError(
+            f"'{conditional.margin}' counts the units alone that meet a condition, which a noisy measurement file cannot say",
+            needed="invariants without `where`",
+        )
     for header, values in zip(measurements.headers, measurements.values):
         kind, ending, sign = ("Constraint", "con", "=") if header.exact else ("DPQuery", "dpq", None)
         groups = np.arange(cells.size(header.margin)) if header.groups is None else header.groups
