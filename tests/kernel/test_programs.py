@@ -17,10 +17,9 @@ from trueup.kernel.linear.programs import (
     affine_projection,
     least_absolute,
     least_squares,
-    whole_fit,
-    whole_nearest,
-    whole_widening,
 )
+from trueup.kernel.linear.whole_fit import Loss, whole_fit, whole_nearest
+from trueup.kernel.status import Status
 
 
 def identity_fit(y):
@@ -107,7 +106,7 @@ def test_whole_least_squares_equals_enumeration(rng):
         _, y, p = overlapping(rng, 5)
         fit = identity_fit(y)
         centre = least_squares(p, fit).x
-        answer = whole_widening(p, fit, np.square, centre, reach=3)
+        answer = whole_fit(p, fit, Loss.squares(fit.weights), centre)
         assert answer.objective == pytest.approx(((points(p, y, 6) - y) ** 2).sum(axis=1).min())
 
 
@@ -141,11 +140,17 @@ def test_an_inequality_no_point_satisfies():
     assert least_absolute(p, identity_fit(np.zeros(2))).status != "solved"
 
 
-def test_a_window_without_a_point_says_so():
-    p = Polyhedron.of(2, [[1, 1]], [20.0])
-    fit = identity_fit(np.zeros(2))
-    assert whole_fit(p, fit, np.square, np.zeros(2), reach=1).status == "no whole-number point in the window"
-    assert whole_widening(p, fit, np.square, np.zeros(2), reach=1).status == "solved"
+@pytest.mark.parametrize("far", [20.0, 1e9])
+def test_the_optimum_is_found_and_proved_however_far_the_start_is_from_it(far):
+    p = Polyhedron.of(2, [[1, 1]], [far])
+    answer = whole_fit(p, identity_fit(np.zeros(2)), Loss.squares(np.ones(2)), np.zeros(2))
+    assert (answer.status, answer.gap, answer.x.tolist()) == (Status.SOLVED, 0.0, [far / 2, far / 2])
+
+
+def test_no_whole_point_is_not_solved_and_proves_nothing():
+    p = Polyhedron.of(2, [[2, 2]], [3.0])
+    answer = whole_fit(p, identity_fit(np.zeros(2)), Loss.squares(np.ones(2)), np.zeros(2))
+    assert (answer.status, answer.gap) == (Status.UNSOLVED, None)
 
 
 def test_a_missing_solver_names_the_extra(monkeypatch):

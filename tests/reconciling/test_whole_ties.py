@@ -7,8 +7,7 @@ import pytest
 from scipy.stats import chi2
 
 from tests.conformance.structures import STRUCTURES
-from trueup.kernel.linear import programs
-from trueup.kernel.linear.programs import whole_nearest
+from trueup.kernel.linear.whole_fit import in_any_order, whole_nearest
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
@@ -76,7 +75,7 @@ def test_an_order_changes_no_loss_and_no_feasibility(rng):
         polyhedron, fit = state.polyhedron(values), state.fit(values)
         given = whole_nearest(polyhedron, fit)
         for _ in range(3):
-            ours = programs.in_any_order(whole_nearest, polyhedron, fit, rng)
+            ours = in_any_order(whole_nearest, polyhedron, fit, rng)
             assert ours.objective == pytest.approx(given.objective)
             assert fit.objective(ours.x) == pytest.approx(fit.objective(given.x))
             assert polyhedron.residual(ours.x) < 1e-9

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from trueup.assessing.intervals import Bounds, IntervalRule, Published
 from trueup.errors import ConvergenceError
 from trueup.inferring.method import Method as InferMethod
+from trueup.kernel.status import Status
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
 from trueup.model.records.posterior import Drawn, equal_tails
+from trueup.reconciling import unsolved
 from trueup.reconciling.method import Method
 
 POSTERIOR = "posterior"
@@ -52,8 +54,8 @@ class Reconciler:
     ) -> Estimates:
         """Reconcile values `(b, q)`."""
         solution = self.method.apply(self.state, values, rng)
-        if solution.status != "solved":
-            raise ConvergenceError(f"method '{self.method.name}' did not solve: {solution.status}")
+        if solution.status is not Status.SOLVED:
+            raise unsolved(self.method.name, solution.status)
         tables = {margin: cells.sum(solution.values, margin) for margin in margins}
         published = Published(cells, self.headers, values, self.errors)
         intervals = {

@@ -34,6 +34,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _show(plan) -> None:
+    from trueup.releasing.explain import EXCEEDED
+
     print(plan.title)
     print(f"Structure: {plan.structure}, {plan.cells} finest cells. Method: {plan.method['method']}.")
     if plan.engine != "memory":
@@ -42,6 +44,15 @@ def _show(plan) -> None:
         print(sentence)
     charges = [[c.query, c.margin, c.law, f"{c.currency} = {c.amount}"] for c in plan.guarantee.charges]
     table("Where the budget goes", ["query", "table", "noise", "cost"], charges)
+    tails = [
+        [t.query, t.table, t.law, f"{t.counts:,}", "exact" if t.exact else "a proved bound"]
+        for t in plan.tails
+    ]
+    table(
+        f"What the noise of a count exceeds with a probability of at most {EXCEEDED:.0%}",
+        ["query", "table", "law", "counts", "figure"],
+        tails,
+    )
     rows = [
         [e.table, f"{e.groups:,}", _counts(e.noise), _counts(e.least), _counts(e.most)] for e in plan.expected
     ]

@@ -26,7 +26,7 @@ from trueup.model.header import Measured, split
 CONFLICT = 1e-6  # an invariant missed by more than this share of the largest is contradicted by another
 UNSETTLED = 1e-3  # a projection off by more than this (counts) has not been solved
 FUSED_CODES = 64  # structural zeros are folded away while no fused axis is larger
-CONFLICT_CELLS = 50_000  # above this, the conflict is located but not narrowed down to single rows
+CONFLICT_CELLS = 50_000  # above this, invariants are held against each other in pairs only
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,14 +99,14 @@ class HistogramProblem:
         """
         self._refuse_excluded(values)
         fit = self.tree.fit(self.answers(values))
-        self._refuse_contradiction(fit, values)
+        large = CONFLICT * max(1.0, float(np.abs(values).max(initial=0)))
+        if fit.conflict[0] > large and (error := self.conflict(values)):
+            raise error
         if not self.zeros:
             return fit, 0.0
         held, left = restrict(self.tree, fit, self.zeros)
-        if left > CONFLICT * max(1.0, float(np.abs(values).max(initial=0))):
-            raise self.conflict(values) or InfeasibleError(
-                "structural zeros and invariants contradict each other", remedy="correct one of them"
-            )
+        if left > large and (error := self.conflict(values)):
+            raise error
         return held, left
 
     def settle(
@@ -140,10 +140,10 @@ class HistogramProblem:
         return self.fold.marginal(self.cells.marginal(attributes))
 
     def conflict(self, values: NDArray) -> InfeasibleError | None:
-        """Name invariants that cannot hold together in some row of values `(b, q)`, if there are any."""
-        if self.cells.n > CONFLICT_CELLS:
-            return None
+        """Name rules that are proved to exclude each other in some row of values `(b, q)`; None if nothing proves it."""
         linear = LinearProblem(self.constraints, self.headers)
+        if self.cells.n > CONFLICT_CELLS:
+            return next((error for row in values if (error := linear.disagreement(row))), None)
         return next((error for row in values if (error := linear.conflict(row))), None)
 
     def _refuse_excluded(self, values: NDArray) -> None:
@@ -159,17 +159,6 @@ class HistogramProblem:
                     f"structural zeros contradict the invariant '{header.margin}'",
                     remedy="correct one of them",
                 )
-
-    def _refuse_contradiction(self, fit: Estimates, values: NDArray) -> None:
-        miss, level, place = fit.conflict
-        if miss <= CONFLICT * max(1.0, float(np.abs(values).max(initial=0))):
-            return
-        name = self.cells.tree.levels[level]
-        label = self.cells.tree.label(name, place % self.cells.tree.sizes[level])
-        raise self.conflict(values) or InfeasibleError(
-            f"the invariants of '{label}' and of places above or below it contradict each other",
-            remedy="correct one of them",
-        )
 
 
 def refuses_on_histogram(constraints: Constraints) -> str | None:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.histogram.anova import refines
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import Answer
+from trueup.kernel.status import Status
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.linear_system import Block, contradiction, margin_rows, polyhedron, rule_blocks
 from trueup.model.nested import canonical
+from trueup.noise.law import Law
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +43,11 @@ class LinearProblem:
         """The finest cells."""
         return self.constraints.cells
 
+    @property
+    def lowest(self) -> float:
+        """The lowest that a count may be."""
+        return 0.0 if self.constraints.nonnegative else -np.inf
+
     def sums(self, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
         """The 0/1 matrix (groups, n) of a margin."""
         return margin_rows(self.cells, margin, groups)
@@ -51,11 +60,13 @@ class LinearProblem:
             scipy.sparse.vstack([scipy.sparse.csr_array((0, self.cells.n)), *rows], format="csr")
         )
 
-    def fit(self, values: NDArray) -> Fit:
-        """The measured sums of one row of values `(q,)`, weighted by 1 / variance relative to the widest noise."""
+    def fit(self, values: NDArray, weight: Callable[[Law], float] | None = None) -> Fit:
+        """The measured sums of one row of values `(q,)`, weighted relative to the widest noise: by 1 / variance
+        unless another weight of a law is given."""
+        weight = weight or (lambda law: 1 / law.variance)
         pairs = [(h, v) for h, v in zip(self.headers, self._split(values), strict=True) if not h.exact]
         measured = np.concatenate([np.zeros(0), *(v for _, v in pairs)])
-        weights = np.concatenate([np.zeros(0), *(np.full(len(v), 1 / h.law.variance) for h, v in pairs)])
+        weights = np.concatenate([np.zeros(0), *(np.full(len(v), weight(h.law)) for h, v in pairs)])
         return Fit(self.fit_matrix, measured, weights).relative()
 
     def polyhedron(self, values: NDArray) -> Polyhedron:
@@ -66,9 +77,28 @@ class LinearProblem:
         """Name rows that cannot hold together, no more than needed; None if all can."""
         return contradiction(*polyhedron(self.constraints, self._blocks(values)), integer=integer)
 
+    def disagreement(self, values: NDArray) -> InfeasibleError | None:
+        """Name two invariants whose common sums differ, exactly, at any size; None if no two do."""
+        exact = [(h, v) for h, v in zip(self.headers, self._split(values), strict=True) if h.exact]
+        for (one, v), (other, w) in combinations([(h, v) for h, v in exact if h.groups is None], 2):
+            shared = common(self.cells, one.margin, other.margin)
+            if shared is None:
+                continue
+            sums = [
+                np.bincount(self.cells.groups(h.margin, shared), part, self.cells.size(shared))
+                for h, part in ((one, v), (other, w))
+            ]
+            if (differ := np.flatnonzero(sums[0] != sums[1])).size:
+                where = self.cells.margin_label(shared, int(differ[0]))
+                return InfeasibleError(
+                    f"the invariants '{one.margin}' and '{other.margin}' have different sums at '{where}'",
+                    remedy="correct one of them",
+                )
+        return None
+
     def refused(self, answer: Answer, values: NDArray, *, integer: bool = False) -> Answer:
         """The answer, unless it is none because the constraints exclude each other: then an error that says so."""
-        if answer.status != "solved" and (error := self.conflict(values, integer=integer)):
+        if answer.status is not Status.SOLVED and (error := self.conflict(values, integer=integer)):
             raise error
         return answer
 
@@ -84,6 +114,34 @@ class LinearProblem:
                 sides = part.astype(float)
                 yield Block(self.sums(header.margin, header.groups), sides, sides, names, equal=True)
         yield from rule_blocks(self.constraints)
+
+
+def log_slope(law: Law) -> float:
+    """Mean slope of minus a law's log mass, from 0 out to its standard deviation (1 / counts).
+
+    For two-sided geometric noise of mass `exp(-epsilon |k|)` it is epsilon, 1 / scale, whatever the distance: the
+    weighted absolute deviations are then minus the log likelihood, up to a constant.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from trueup.noise import DiscreteLaplace
+    >>> log_slope(DiscreteLaplace(Fraction(5, 2)))
+    2.5
+    """
+    distance = max(1.0, float(np.rint(law.variance**0.5)))
+    at_zero, away = law.logpmf(np.array([0.0, distance]))
+    return float(at_zero - away) / distance
+
+
+def common(cells: Cells, one: Margin, other: Margin) -> Margin | None:
+    """The margin that both of two margins sum to: places of the higher level by the coarser attributes; None if
+    neither's attributes refine the other's."""
+    level = min(one.level, other.level, key=cells.tree.level)
+    tables = [cells.marginal(m.attributes) for m in (one, other)]
+    if refines(*tables):
+        return Margin(level, other.attributes)
+    return Margin(level, one.attributes) if refines(*reversed(tables)) else None
 
 
 def refuse_unmeasured(problem: LinearProblem) -> None:

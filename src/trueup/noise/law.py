@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,21 @@ Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 Words = Callable[[int], bytes]
 """`words(k)` returns `k` fresh random bytes. Only `measure` owns a source of them."""
+
+
+class Tail(NamedTuple):
+    """How far noise goes.
+
+    Attributes
+    ----------
+    counts
+        Smallest count known that the noise exceeds in size with at most the probability asked about.
+    exact
+        Whether it is the smallest one, up to the rounding of doubles; else it is a bound that is proved.
+    """
+
+    counts: int
+    exact: bool
 
 
 @runtime_checkable
@@ -41,6 +56,10 @@ class Law(Protocol):
 
     def quantile(self, probability: ArrayLike) -> Reals:
         """Smallest `k` whose cdf reaches `probability`."""
+        ...
+
+    def tail(self, probability: float) -> Tail:
+        """How far a draw goes, but with that probability at most."""
         ...
 
     def sample(self, size: int, words: Words) -> Integers:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
+from trueup.errors import ConvergenceError, DataError, SpecError
+from trueup.kernel.status import Status
 from trueup.model import registry
 from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
@@ -90,9 +91,9 @@ def reconcile(spec: Spec, measurements: Measurements, method: Method | None = No
     DataError
         If a noisy count is beyond 2^53.
     InfeasibleError
-        If no counts satisfy the constraints.
+        If it is proved that no counts satisfy the constraints.
     ConvergenceError
-        If the method stopped early.
+        If the method has no answer although nothing says that there is none.
 
     Examples
     --------
@@ -117,11 +118,11 @@ def reconcile(spec: Spec, measurements: Measurements, method: Method | None = No
     refuse_inexact(measurements.flat)
     state = chosen.prepare(constraints, measurements.headers)
     solution = chosen.apply(state, measurements.flat, measurements.rng())
-    if solution.status != "solved":
-        raise ConvergenceError(f"method '{chosen.name}' did not solve: {solution.status}")
+    if solution.status is not Status.SOLVED:
+        raise unsolved(chosen.name, solution.status)
     checks = check(constraints, measurements, solution)
     if chosen.integer and (broken := [name for name, holds in checks.items() if not holds]):
-        raise InfeasibleError(f"the counts of method '{chosen.name}' break: {', '.join(broken)}")
+        raise unsolved(chosen.name, f"its counts break {', '.join(broken)}, which is a defect of the method")
     return Release(
         measurements,
         solution.values,
@@ -130,6 +131,14 @@ def reconcile(spec: Spec, measurements: Measurements, method: Method | None = No
         solution.stats,
         published=published(constraints),
         errors=chosen.errors(state),
+    )
+
+
+def unsolved(method: str, why: str) -> ConvergenceError:
+    """The error of a method that has no answer; that the rules are at fault is said by `InfeasibleError` alone."""
+    return ConvergenceError(
+        f"method '{method}' has no answer: {why}",
+        remedy="use the method 'general-integer' with more 'seconds', or coarser margins",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
-from trueup.kernel.linear.programs import Answer, Loss, in_any_order, least_squares, whole_widening
+from trueup.kernel.linear.programs import Answer, least_squares
+from trueup.kernel.linear.whole_fit import Loss, in_any_order, whole_fit
+from trueup.kernel.status import Status
 from trueup.layouts.linear import LinearProblem
 from trueup.model.constraints import STRUCTURES
 from trueup.reconciling.linear_method import LinearMethod
@@ -26,7 +28,8 @@ class GeneralInteger(LinearMethod):
         What the whole point is near to: `rounding` the continuous projection (cells and measured sums alike),
         `l2` or `l1` the measurements themselves. The latter two can sit far from the continuous projection.
     seconds
-        Time limit of branch and bound; if it is met, the status says so and the gap is reported.
+        Time limit of branch and bound; if it is met, the status says so and the gap is reported. The gap is measured
+        from a lower bound that is proved for the whole problem, not for counts near the projection only.
     """
 
     objective: Literal["rounding", "l2", "l1"] = "rounding"
@@ -43,17 +46,18 @@ class GeneralInteger(LinearMethod):
 
     def _nearest(self, polyhedron: Polyhedron, fit: Fit) -> Answer:
         continuous = least_squares(polyhedron, fit)
-        if continuous.status != "solved":
+        if not np.isfinite(continuous.x).all():
             return continuous
-        goal, loss = self._goal(fit, continuous.x)
-        return whole_widening(polyhedron, goal, loss, continuous.x, seconds=self.seconds)
+        answer = whole_fit(polyhedron, *self._goal(fit, continuous.x), continuous.x, seconds=self.seconds)
+        proved = continuous.status is Status.SOLVED or self.objective != "rounding"
+        return answer if proved else replace(answer, gap=None)
 
     def _goal(self, fit: Fit, x: NDArray) -> tuple[Fit, Loss]:
         """What to be near to, as a fit with whole values, and the loss of deviations from it."""
         if self.objective == "l1":
-            return fit, lambda d: fit.weights * np.abs(d)
+            return fit, Loss.absolutes(fit.weights)
         if self.objective == "l2":
-            return fit, lambda d: fit.weights * d**2
+            return fit, Loss.squares(fit.weights)
         wanted = fit.matrix @ x
         floor = np.floor(wanted + 1e-7)
-        return Fit(fit.matrix, floor, fit.weights), lambda d: fit.weights * (d + floor - wanted) ** 2
+        return Fit(fit.matrix, floor, fit.weights), Loss.squares(fit.weights, wanted - floor)

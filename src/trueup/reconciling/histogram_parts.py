@@ -31,13 +31,15 @@ from itertools import count, takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import InfeasibleError, SpecError
+from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.kernel.histogram.anova import Domain, Marginal, cell_groups
 from trueup.kernel.histogram.fuse_zeros import Fold
-from trueup.kernel.histogram.least_squares import HistogramTree
+from trueup.kernel.histogram.least_squares import ROUNDING, HistogramTree
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.settling.descend import chain, node_keys, settle
 from trueup.kernel.settling.lower_bounds import Lower, close_bounds
+from trueup.kernel.settling.nearest import tolerance_for
+from trueup.kernel.status import Status
 from trueup.layouts.histogram import (
     CONFLICT,
     FUSED_CODES,
@@ -373,7 +375,7 @@ def down(
         "parents settled without their margins": settled.relaxed,
         "most iterations": settled.iterations,
     }
-    solved = not settled.misplaced and settled.residual <= UNSETTLED
+    solved = not settled.misplaced and settled.residual <= tolerance_for(settled.values[-1], UNSETTLED)
     tables = tuple(plan.fold.unfold(x) for x in settled.values[first:])
     return Settlement(tables, range(segment.top + first, segment.bottom + 1), stats, solved)
 
@@ -412,6 +414,11 @@ def _estimates(
     z, (miss, level, _) = tree.up(folded, None if below is None else below.estimates)
     largest = max((float(np.abs(t).max(initial=0)) for tables in answers for t in tables), default=0.0)
     if miss > CONFLICT * max(1.0, largest):
+        # Sums of whole numbers that are known differ by a count or not at all. Taken for known is what has a variance
+        # below the rounding of wider noise: only where that is no count, a miss of half a count is a contradiction.
+        widest = max(float(np.abs(f.updated).max(initial=0.0)) for own in tree.filters for f in own)
+        if miss < 0.5 or ROUNDING * widest > 0.01:
+            raise ConvergenceError(Status.UNSOLVED)
         name = segment.plan.levels[segment.top + level]
         raise InfeasibleError(
             f"invariants of level '{name}' and of levels below it contradict each other",

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.histogram.anova import Marginal
+from trueup.kernel.settling.nearest import tolerance_for
+from trueup.kernel.status import Status, largest
 from trueup.layouts.histogram import (
     UNSETTLED,
     HistogramProblem,
@@ -17,9 +19,11 @@ from trueup.layouts.histogram import (
     refuses_on_histogram,
     standard_errors,
 )
+from trueup.layouts.linear import LinearProblem
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
+from trueup.reconciling.at_once import at_once, invariants_kept
 from trueup.reconciling.method import Method, Solution
 
 
@@ -89,16 +93,14 @@ def solution(
         _solve(tiled[len(part)], part, chains, seeds[i : i + size], integer)
         for i, part in zip(starts, parts, strict=True)
     ]
-    counts = problem.fold.unfold(np.concatenate([counts for counts, _, _ in done])).reshape(
-        *values.shape[:-1], problem.cells.n
-    )
-    status = next((s for _, s, _ in done if s != "solved"), "solved")
-    return Solution(counts, status, {key: max(s[key] for _, _, s in done) for key in done[0][2]})
+    counts = np.concatenate([counts for counts, _, _ in done]).reshape(*values.shape[:-1], problem.cells.n)
+    stats = {key: largest(s[key] for _, _, s in done) for key in done[0][2]}
+    return Solution(counts, Status.worst(status for _, status, _ in done), stats)
 
 
 def _solve(
     problem: HistogramProblem, values: NDArray, chains, seeds: NDArray, integer: bool
-) -> tuple[NDArray, str, dict]:
+) -> tuple[NDArray, Status, dict]:
     fit, left = problem.least_squares(values)
     settled = problem.settle(fit, chains, seeds, integer=integer)
     stats = {
@@ -107,11 +109,48 @@ def _solve(
         "parents settled without their margins": settled.relaxed,
         "most iterations": settled.iterations,
         "left on structural zeros by least squares (counts)": left,
+        "tables handed to a general program": 0,
     }
-    status = "solved"
-    if settled.misplaced or settled.residual > UNSETTLED:
-        if error := problem.conflict(values):
-            raise error
-        status = "invariants, bounds or structural zeros leave no room under some place"
-    counts = settled.values[-1].reshape(len(values), problem.cells.shape[0], -1)
-    return (counts.astype(np.int64) if integer else counts), status, stats
+    folded = settled.values[-1].astype(np.int64) if integer else settled.values[-1]
+    counts = problem.fold.unfold(folded).reshape(len(values), -1)
+    exact = invariants_kept(problem.cells, problem.headers, values, counts) if integer else True
+    kept = np.full(len(values), exact)
+    settled_all = not settled.misplaced and settled.residual <= tolerance_for(values, UNSETTLED)
+    if settled_all and kept.all():
+        return counts, Status.SOLVED, stats
+    return _handed_over(problem, values, counts, seeds, stats, kept & settled_all)
+
+
+def _handed_over(
+    problem: HistogramProblem,
+    values: NDArray,
+    counts: NDArray,
+    seeds: NDArray,
+    stats: dict,
+    kept: NDArray[np.bool_],
+) -> tuple[NDArray, Status, dict]:
+    """Rows that could not be settled from the top, solved at once by a general program.
+
+    Settling looks at one parent at a time, so a parent may get a table that no tables of its children add up to
+    although other tables would do. What is found that way is as near to the projection of everything measured.
+    """
+    whole = counts.dtype.kind == "i"
+    if error := problem.conflict(values):
+        raise error
+    linear = LinearProblem(problem.constraints, problem.headers)
+    again = [
+        i for i in np.flatnonzero(~kept) if not whole or linear.polyhedron(values[i]).residual(counts[i])
+    ]
+    answers = []
+    for i in again:
+        rng = np.random.default_rng(seeds[i])
+        answers.append(at_once(problem.constraints, problem.headers, values[i], rng, whole=whole))
+        if answers[-1].status is Status.SOLVED:
+            x = np.maximum(answers[-1].x, linear.lowest)
+            counts[i] = np.rint(x) if whole else x
+    more = {
+        "tables handed to a general program": len(again),
+        "largest optimality residual (counts)": largest(a.residual for a in answers),
+        "units without a place": 0,
+    }
+    return counts, Status.worst(a.status for a in answers), {**stats, **more}

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.linear.programs import Answer
+from trueup.kernel.status import Status, largest
 from trueup.layouts.linear import LinearProblem, refuse_unmeasured
 from trueup.layouts.span import OF_PROGRAMS, refuse_wide_span
 from trueup.model.constraints import Constraints
@@ -33,15 +34,18 @@ class LinearMethod(Method):
     def apply(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Solution:
         """Reconcile values `(q,)` or `(b, q)`; the rng settles ties between equally good whole points."""
         answers = [self.project(state, row, rng) for row in np.atleast_2d(values)]
+        status = Status.worst(a.status for a in answers)
         x = np.stack([a.x for a in answers]).reshape(*values.shape[:-1], state.cells.n)
-        if state.constraints.nonnegative:
-            x = np.maximum(x, 0)
-        gaps = [a.gap for a in answers]
+        x = np.maximum(x, state.lowest)
         stats = {
-            "largest residual (counts)": max(a.residual for a in answers),
-            "largest relative gap": None if None in gaps else max(g for g in gaps if g is not None),
+            "largest residual (counts)": largest(a.residual for a in answers),
+            "largest relative gap, proved for the whole problem": largest_gap(answers),
         }
-        status = next((a.status for a in answers if a.status != "solved"), "solved")
-        return Solution(
-            np.rint(x).astype(np.int64) if self.integer and status == "solved" else x, status, stats
-        )
+        whole = self.integer and status is Status.SOLVED
+        return Solution(np.rint(x).astype(np.int64) if whole else x, status, stats)
+
+
+def largest_gap(answers: Sequence[Answer]) -> float | None:
+    """The largest of proved gaps; None where nothing was proved for one of them."""
+    gaps = [a.gap for a in answers]
+    return None if None in gaps else largest(g for g in gaps if g is not None)

@@ -11,11 +11,16 @@ from numpy.typing import NDArray
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import margins_polyhedron
-from trueup.kernel.linear.programs import Answer, whole_widening
+from trueup.kernel.linear.programs import Answer
+from trueup.kernel.linear.whole_fit import Loss, whole_fit
 from trueup.kernel.margins.projection import margin_of, nearest
 from trueup.kernel.margins.whole import EXACT_CELLS, holding, whole_table
 from trueup.kernel.settling.transport import SNAP, round_children
+from trueup.kernel.status import Status, largest
 from trueup.layouts.histogram import HistogramProblem
+from trueup.model.constraints import violations
+from trueup.reconciling.at_once import at_once, invariants_kept
+from trueup.reconciling.linear_method import largest_gap
 from trueup.reconciling.margins_projection import MarginsProjection, exact_margins, project
 from trueup.reconciling.method import Solution
 
@@ -52,30 +57,46 @@ class MarginsControlled(MarginsProjection):
         """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of two-way rounding."""
         done = [self._row(state, row, rng) for row in np.atleast_2d(values)]
         tables = np.stack([a.x.ravel() for _, a in done]).reshape(*values.shape[:-1], state.cells.n)
-        failed = next((s for p, a in done for s in (p.status, a.status) if s != "solved"), "solved")
-        gaps = [a.gap for _, a in done]
         stats = {
-            "largest residual of the projection (counts)": max(p.residual for p, _ in done),
-            "relative gap of the rounding": None if None in gaps else max(g for g in gaps if g is not None),
+            "largest residual of the projection (counts)": largest(residual for residual, _ in done),
+            "relative gap of the rounding, proved for all whole tables": largest_gap([a for _, a in done]),
         }
-        return Solution(tables.astype(np.int64), failed, stats)
+        status = Status.worst(a.status for _, a in done)
+        return Solution(tables.astype(np.int64) if status is Status.SOLVED else tables, status, stats)
 
     def _row(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator):
         projection = project(state, values)
-        margins, sums = exact_margins(state, values)
-        exact = dict(zip(margins, sums, strict=True))
-        if projection.table.ndim == 2 and not {(0, 1)} & set(margins):
-            return projection, _round_two_way(projection.table, exact, rng)
-        return projection, _round_many(state, projection.table, exact, self.seconds, rng)
+        if projection.status is Status.SOLVED:
+            margins, sums = exact_margins(state, values)
+            exact = dict(zip(margins, sums, strict=True))
+            two_way = projection.table.ndim == 2 and not {(0, 1)} & set(margins)
+            answer = (
+                _round_two_way(state, projection.table, exact, rng)
+                if two_way
+                else _round_many(state, projection.table, exact, self.seconds, rng)
+            )
+            whole = np.rint(np.nan_to_num(answer.x)).astype(np.int64).reshape(1, -1)
+            kept = invariants_kept(state.cells, state.headers, values[None], whole).all()
+            kept &= not violations(state.constraints, whole[0])
+            if answer.status is Status.SOLVED and kept:
+                return projection.residual, answer
+        more = {"whole": True, "seconds": self.seconds}
+        answer = at_once(state.constraints, state.headers, values, rng, **more)
+        return answer.residual, answer
 
 
-def _round_two_way(x: NDArray, exact: dict[Axes, NDArray], rng: np.random.Generator) -> Answer:
+def _round_two_way(
+    state: HistogramProblem, x: NDArray, exact: dict[Axes, NDArray], rng: np.random.Generator
+) -> Answer:
     """Total, then rows and columns within it, then cells within both; a slight projection between the two."""
     total = _whole(next((b.sum() for b in exact.values()), x.sum()))
     rows, columns = (exact.get((axis,), _whole_line(margin_of(x, (axis,)), total, rng)) for axis in (0, 1))
     margins: list[Axes] = [(0,), (1,)]
-    closer = nearest(x, margins, [rows, columns])
-    return whole_table(closer.table, margins, [rows, columns], rng=rng)
+    zeros = state.constraints.zero_cells.reshape(x.shape)
+    closer = nearest(x, margins, [rows, columns], variances=1.0 - zeros if zeros.any() else None)
+    if closer.status is not Status.SOLVED:
+        return Answer(x, closer.status, closer.residual, np.inf, None)
+    return whole_table(closer.table, margins, [rows, columns], rng=rng, open_cells=~zeros)
 
 
 def _whole(x: float) -> int:
@@ -111,7 +132,7 @@ def _round_many(
     fit = Fit(near.equal, floor, np.ones(floor.size))
     allowed = margins_polyhedron(x.shape, margins, sums, nonnegative=state.constraints.nonnegative)
     allowed = holding(allowed, zeros.ravel(), np.zeros(x.size))
-    return whole_widening(allowed, fit, lambda d: (d + floor - near.sums) ** 2, x.ravel(), seconds=seconds)
+    return whole_fit(allowed, fit, Loss.squares(fit.weights, near.sums - floor), x.ravel(), seconds=seconds)
 
 
 def _kept(state: HistogramProblem, attributes: Sequence[str]) -> Axes:

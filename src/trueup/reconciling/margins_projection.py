@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.margins.projection import Projection, inconsistent, nearest, residual
-from trueup.kernel.settling.nearest import TOLERANCE, Metric, nearest_nonnegative
+from trueup.kernel.settling.nearest import Metric, nearest_nonnegative, tolerance_for
+from trueup.kernel.status import Status, largest
 from trueup.layouts.histogram import HistogramProblem, histogram_problem, standard_errors
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
@@ -48,12 +49,11 @@ class MarginsProjection(Method):
         """Project values `(q,)` or `(b, q)`; nothing is drawn."""
         done = [project(state, row) for row in np.atleast_2d(values)]
         tables = np.stack([p.table.ravel() for p in done]).reshape(*values.shape[:-1], state.cells.n)
-        status = next((p.status for p in done if p.status != "solved"), "solved")
         stats = {
-            "largest residual (counts)": max(p.residual for p in done),
+            "largest residual (counts)": largest(p.residual for p in done),
             "most iterations": max(p.iterations for p in done),
         }
-        return Solution(tables, status, stats)
+        return Solution(tables, Status.worst(p.status for p in done), stats)
 
     def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
         """Standard errors of the least-squares estimates of every measured margin."""
@@ -72,8 +72,9 @@ def project(state: HistogramProblem, values: NDArray) -> Projection:
     """Nearest table of one row of values; contradictory invariants are an error."""
     shape = state.cells.shape[1:]
     margins, sums = exact_margins(state, values)
-    if margins and inconsistent(margins, sums):
-        raise _contradiction(state, values)
+    # Sums of whole numbers are exact, so margins that differ at all contradict each other.
+    if margins and inconsistent(margins, sums, 0.0) and (error := state.conflict(values[None])):
+        raise error
     noisy = [h for h in state.headers if not h.exact]
     nonnegative = state.constraints.nonnegative
     if margins and noisy and all(len(h.margin.attributes) == len(shape) for h in noisy):
@@ -88,10 +89,10 @@ def project(state: HistogramProblem, values: NDArray) -> Projection:
             )
             x, gap, steps = nearest_nonnegative(metric, x, state.zeros[0] if state.zeros else None)
         table = x.reshape(shape)
-        missed = residual(table, margins, sums)
-        status = "solved" if gap.max() <= TOLERANCE else "stopped early: the projection has not converged"
-        projection = Projection(table, status, max(missed, float(gap.max())), steps)
-    if projection.status != "solved" and (error := state.conflict(values[None])):
+        worst = largest([residual(table, margins, sums), gap.max()])
+        status = Status.SOLVED if gap.max() <= tolerance_for(x) else Status.UNSOLVED
+        projection = Projection(table, status, worst, steps)
+    if projection.status is not Status.SOLVED and (error := state.conflict(values[None])):
         raise error
     table = (
         np.where(state.zeros[0].reshape(shape), 0.0, projection.table) if state.zeros else projection.table
@@ -115,12 +116,6 @@ def _onto_exact_margins(state: HistogramProblem, values: NDArray, margins, sums)
         variances=variances,
         nonnegative=state.constraints.nonnegative,
     )
-
-
-def _contradiction(state: HistogramProblem, values: NDArray):
-    error = state.conflict(values[None])
-    assert error is not None, "margins that differ have a conflict"
-    return error
 
 
 def _axes(state: HistogramProblem, header: Measured) -> tuple[int, ...]:

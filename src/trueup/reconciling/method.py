@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel.status import Status
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
@@ -80,16 +81,31 @@ class Method(ABC):
 class Solution:
     """What a reconciliation method returns.
 
+    A count or a figure that is not finite is never solved, whatever a method says: this is looked at here, where every
+    solution is made.
+
     Attributes
     ----------
     values
         `(n,)` or `(b, n)` counts of the finest cells.
     status
-        `solved`, or the sentence that says what went wrong.
+        Whether the problem was solved; its text says so to a user.
     stats
-        Residuals, passes, tolerances: whatever the method has to confess.
+        Residuals, proved gaps, tolerances, passes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Solution(np.array([1.0, np.nan])).status.name
+    'NOT_FINITE'
     """
 
     values: NDArray
-    status: str = "solved"
+    status: Status = Status.SOLVED
     stats: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        figures = [v for v in self.stats.values() if isinstance(v, (int, float))]
+        finite = np.isfinite(self.values).all() and np.isfinite(figures).all()
+        if self.status is Status.SOLVED and not finite:
+            object.__setattr__(self, "status", Status.NOT_FINITE)

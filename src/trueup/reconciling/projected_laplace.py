@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.linear.programs import Answer, in_any_order, whole_nearest
-from trueup.layouts.linear import LinearProblem
+from trueup.kernel.linear.programs import Answer
+from trueup.kernel.linear.whole_fit import in_any_order, whole_nearest
+from trueup.layouts.linear import LinearProblem, log_slope
 from trueup.model.constraints import STRUCTURES
 from trueup.reconciling.linear_method import LinearMethod
 
@@ -23,7 +24,8 @@ class ProjectedDiscreteLaplace(LinearMethod):
     numbers. The L1-nearest point is seldom unique; among all of them one of least squares is taken, which spreads
     a gap as evenly as it can be spread. Which of these is left to an order of the cells drawn from the rng: by the
     order given, the first of 102 counties would come out half a person low and the last half a person high.
-    Deviations are weighted by 1 / variance.
+    Deviations are weighted by the slope of the law's log mass, 1 / scale under two-sided geometric noise, so that the
+    point is the mode of the law given the noisy counts; see `log_slope`.
 
     Attributes
     ----------
@@ -40,5 +42,5 @@ class ProjectedDiscreteLaplace(LinearMethod):
     def project(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Answer:
         """L1-nearest whole point for one row of values."""
         solve = partial(whole_nearest, seconds=self.seconds)
-        answer = in_any_order(solve, state.polyhedron(values), state.fit(values), rng)
+        answer = in_any_order(solve, state.polyhedron(values), state.fit(values, log_slope), rng)
         return state.refused(answer, values, integer=True)

@@ -10,9 +10,11 @@ import numpy as np
 from trueup.measuring.rehearsal import refuse_approximate
 from trueup.model.build import build_constraints
 from trueup.model.guarantee import Guarantee
+from trueup.model.header import Measured
 from trueup.model.mechanism import plan_measurements
 from trueup.model.problem import public_cells
 from trueup.model.spec import Spec
+from trueup.noise import JOINT_LAWS
 from trueup.reconciling import build, choose, describe, published, refuse_misfit
 from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.releasing.engine import default_engine
@@ -41,9 +43,36 @@ class Expected:
     most: float | None
 
 
+EXCEEDED = 0.05
+"""Probability with which the noise of a count may be larger than what is stated of it."""
+
+
+@dataclass(frozen=True)
+class NoiseTail:
+    """How far the noise of any one count of a table goes.
+
+    Attributes
+    ----------
+    query, table
+        What is measured.
+    law
+        The law that is drawn.
+    counts
+        What the noise exceeds in size with a probability of at most `EXCEEDED`.
+    exact
+        Whether no smaller count will do; else it is a bound that is proved.
+    """
+
+    query: str
+    table: str
+    law: str
+    counts: int
+    exact: bool
+
+
 @dataclass(frozen=True)
 class Explanation:
-    """What a spec will do: engine, structure, method, cost, expected error.
+    """What a spec will do: engine, structure, method, cost, expected error, tails of the noise.
 
     By blocks there is no table of errors: their closed form is for trees that memory holds.
     """
@@ -55,6 +84,7 @@ class Explanation:
     guarantee: Guarantee
     expected: tuple[Expected, ...]
     engine: str = "memory"
+    tails: tuple[NoiseTail, ...] = ()
 
 
 def explain(
@@ -108,7 +138,9 @@ def explain(
     if not by_blocks:
         refuse_misfit(chosen, constraints, headers)
     errors = {} if by_blocks else chosen.errors(chosen.prepare(constraints, headers))
-    noise = {h.margin: float(np.sqrt(h.law.variance)) for h in headers}
+    # A cell's noise given the invariants has another variance than the law of one cell: its tail is stated.
+    alone = (h for h in headers if not isinstance(h.law, JOINT_LAWS))
+    noise = {h.margin: float(np.sqrt(h.law.variance)) for h in alone}
     rows = (
         Expected(
             str(margin),
@@ -119,5 +151,17 @@ def explain(
         for margin in published(constraints)
     )
     return Explanation(
-        spec.title, constraints.structure(), cells.n, describe(chosen), guarantee, tuple(rows), engine
+        spec.title,
+        constraints.structure(),
+        cells.n,
+        describe(chosen),
+        guarantee,
+        tuple(rows),
+        engine,
+        tuple(_tail(header) for header in headers if not header.exact),
     )
+
+
+def _tail(header: Measured) -> NoiseTail:
+    tail = header.law.tail(EXCEEDED)
+    return NoiseTail(header.query, str(header.margin), header.law.name, tail.counts, tail.exact)

@@ -18,18 +18,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError, InfeasibleError
 from trueup.files.memory import peak_bytes
 from trueup.io.bundle.manifest import guarantee_in
 from trueup.io.bundle.part_tables import read_measured, write_counts, write_measured
 from trueup.io.microdata.sparse import Occupied
 from trueup.io.microdata.tabulate import refuse_overflow
 from trueup.kernel.histogram.spine import Spine
+from trueup.kernel.status import Status
 from trueup.measuring import draw
 from trueup.model.build import local_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import refuse_broken
-from trueup.reconciling import BEFORE_NOISE, refuse_inexact
+from trueup.reconciling import BEFORE_NOISE, refuse_inexact, unsolved
 from trueup.reconciling.histogram_parts import Answers, Segment, SegmentPlan, Settlement, Summary, down, up
 from trueup.releasing.cut import Bundle
 from trueup.releasing.rules import broken_rules, misses
@@ -158,13 +158,13 @@ class Down(_Reconciling):
         above = _above(folder, bundle, self.plan.cells) if bundle.stage else None
         settled = down(segment, answers, below, above, self.seed)
         if not settled.solved:
-            raise ConvergenceError(
-                "reconciliation by blocks did not solve: invariants or structural zeros leave no room under some place"
-            )
+            raise unsolved("histogram-tree", Status.UNSOLVED)
         tables = dict(zip(settled.levels, settled.tables)) | ({} if above is None else {segment.top: above})
         cells, headers = folder.cells(branch), folder.headers_of(bundle.stage)
         if broken := broken_rules(folder.spec, cells, segment.top, tables, headers, answers):
-            raise InfeasibleError(f"the counts of a bundle break: {', '.join(broken)}")
+            raise unsolved(
+                "histogram-tree", f"its counts break {', '.join(broken)}, which is a defect of the method"
+            )
         self._write(folder, bundle, branch, cells, tables, settled)
         report = {"stats": settled.stats, "misses": misses(cells, segment.top, tables, headers, answers)}
         folder.settled.commit(f"report-{bundle}", lambda path: path.write_text(json.dumps(report)))

@@ -2,7 +2,7 @@
 
 Every function states its theorem. They follow Zhu, Van Hentenryck and Fioretto (2021), "Bias and variance of
 post-processing in differential privacy", and say where a result holds for more laws, or for weighted
-least squares.
+least squares. Those on lattices follow Dharangutte, Gao, Gong and Yu (2023), and are asymptotic.
 """
 
 from trueup.theory.ball import ball_probability, outside_probability
@@ -13,17 +13,22 @@ from trueup.theory.bias import (
     projection_covariance,
 )
 from trueup.theory.characteristic import characteristic
+from trueup.theory.lattice import LatticeShape, gaussian_tail, l2_laplace_tail, points_in_ball
 from trueup.theory.limits import kolmogorov, variance_limit, wasserstein, wasserstein_bound
 from trueup.theory.marginal import MarginalError, projected_error, projected_variances, weighted_error
 
 __all__ = [
+    "LatticeShape",
     "MarginalError",
     "ball_probability",
     "characteristic",
     "error_operator",
+    "gaussian_tail",
     "kolmogorov",
+    "l2_laplace_tail",
     "nonnegative_bias_bound",
     "outside_probability",
+    "points_in_ball",
     "projected_error",
     "projected_variances",
     "projection_bias",

@@ -33,6 +33,7 @@ Measured = tuple[Marginal, float]
 """A marginal that every node of a level answers, and the variance of each answer (counts squared)."""
 
 RANK = 1e-11  # eigenvalues below this share of the largest count as zero
+ROUNDING = 1e-13  # what double precision leaves of a variance that should be zero, as a share of the largest
 
 
 def product(v: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -48,10 +49,31 @@ def pseudo_inverse(v: np.ndarray) -> np.ndarray:
 
 
 def condition(v: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Gain (..., D, m) and covariance (..., D, D) once `rows @ x` (m, D) is known exactly."""
-    gain = v @ rows.T @ pseudo_inverse(rows @ v @ rows.T)
+    """Gain (..., D, m) and covariance (..., D, D) once `rows @ x` (m, D) is known exactly.
+
+    Part of `rows @ x` may be known already: its computed covariance is then not zero but the rounding of v, and its
+    inverse would be noise of any size. So a variance counts only if it is above that rounding, which is relative to
+    v and not to what is left of it. What was known keeps no gain, and what becomes known keeps no variance.
+
+    Examples
+    --------
+    >>> sum_known, total = np.array([[[2.0, -2.0], [-2.0, 2.0 + 1e-15]]]), np.ones((1, 2))
+    >>> [part.tolist() for part in condition(sum_known, total)] == [[[[0.0], [0.0]]], sum_known.tolist()]
+    True
+    """
+    rounding = ROUNDING * _size(v)
+    variance, axes = np.linalg.eigh(rows @ v @ rows.T)
+    open_ = variance > rounding * np.linalg.norm(rows, 2) ** 2
+    inverse = np.divide(1.0, variance, out=np.zeros_like(variance), where=open_)
+    gain = v @ rows.T @ (axes * inverse[..., None, :]) @ axes.swapaxes(-1, -2)
     left = np.eye(v.shape[-1]) - gain @ rows
-    return gain, left @ v @ left.swapaxes(-1, -2)
+    narrowed = left @ v @ left.swapaxes(-1, -2)
+    return gain, np.where(_size(narrowed)[..., None] > rounding[..., None], narrowed, 0.0)
+
+
+def _size(v: np.ndarray) -> np.ndarray:
+    """Largest entry of every (D, D) matrix, as (..., 1)."""
+    return np.abs(v).max(axis=(-2, -1), initial=0.0)[..., None]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ import scipy  # its parts load when first used
 from trueup.kernel.histogram.least_squares import Estimates, HistogramTree
 from trueup.kernel.histogram.spine import Spine
 
+ROUNDING = 1e-13  # of estimates, relative to all of them: less on the zeros is no count
+
 
 def close(spine: Spine, zeros: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Zero at a node is zero at its children, and zero at all children is zero at the node.
@@ -71,6 +73,7 @@ def restrict(
         scipy.sparse.linalg.LinearOperator(size, restricted),  # pyright: ignore[reportCallIssue]
         held,
         rtol=tolerance,
+        atol=ROUNDING * float(np.linalg.norm(np.concatenate([v.ravel() for v in fit.values]))),
         maxiter=1000,
     )
     values = tuple(v - c for v, c in zip(fit.values, covariance(multipliers), strict=True))

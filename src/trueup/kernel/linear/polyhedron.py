@@ -1,21 +1,28 @@
 """The set `A x = b, lower <= R x <= upper, x >= 0`: residuals, feasibility, and why it is empty.
 
 Rows are counted through: the m equalities first, then the inequalities. `x >= 0` is a background: it takes part in
-every conflict but is not a row. Feasibility is decided by linear programming (HiGHS, through SciPy).
+every conflict but is not a row. Candidates for a conflict come from linear programming (HiGHS, through SciPy). A
+conflict is named only once it is proved: by multipliers of the rows whose combination reads `0 < 0` in exact fractions
+(Farkas 1902), or, where rows exclude whole numbers alone, by branch and bound run twice, with its presolver and
+without.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import scipy  # its parts load when first used
 
+from trueup.kernel.status import largest
+
 SECONDS = 10.0  # after which a system that may have no whole-number point counts as having one
 NARROWED = 400  # rows of a conflict above which it is not narrowed down
-FEASIBLE = 1e-7  # violation, relative to the right-hand sides, below which a point counts as feasible
+FEASIBLE = 1e-6  # least total violation (counts) below which a point counts as feasible
+DENOMINATORS = (1, 12, 2520, 10**6)  # of multipliers and coefficients that are tried as exact fractions
 
 
 def between(matrix: Any, low: Any, high: Any) -> scipy.optimize.LinearConstraint:
@@ -99,9 +106,9 @@ class Polyhedron:
         return np.maximum(np.maximum(low - value, value - high), 0.0)
 
     def residual(self, x: np.ndarray) -> float:
-        """Largest violation (counts), negative cells included when they are forbidden."""
+        """Largest violation (counts), negative cells included when they are forbidden; NaN if a count is."""
         negative = float(-x.min(initial=0.0)) if self.nonnegative else 0.0
-        return max(negative, float(self.violations(x).max(initial=0.0)))
+        return largest([negative, self.violations(x).max(initial=0.0)])
 
     def of_rows(self, keep: Sequence[int] | np.ndarray) -> Polyhedron:
         """The same with some of the rows only."""
@@ -146,8 +153,47 @@ class Polyhedron:
         first = np.unique(np.array([*{key: i for i, key in reversed([*enumerate(keys)])}.values()], int))
         return replace(self, cells=first.size, equal=self.equal[:, first], ranged=self.ranged[:, first])
 
-    def feasible(self, *, integer: bool = False) -> bool:
-        """Whether a point (a whole-number point) satisfies every row."""
+    def refuted(self, *, integer: bool = False) -> bool:
+        """Whether it is proved that no point (no whole-number point) satisfies every row.
+
+        Examples
+        --------
+        >>> Polyhedron.of(2, [[1, 0], [1, 1]], [3.0, 2.0]).refuted(), Polyhedron.of(1, [[1]], [3.0]).refuted()
+        (True, False)
+        >>> Polyhedron.of(1, [[2]], [3.0]).refuted(integer=True)
+        True
+        """
+        prices = self._least_violation()[1]
+        if any(self._contradicts(prices, most) for most in DENOMINATORS):
+            return True
+        return integer and not any(self.feasible(integer=True, presolve=on) for on in (True, False))
+
+    def _contradicts(self, prices: np.ndarray, most: int) -> bool:
+        """Whether multipliers, as fractions with denominators up to `most`, prove a contradiction exactly.
+
+        For `p >= 0` on lower limits and `r >= 0` on upper ones, every point has `(p - r)' A x >= p' low - r' high`. If
+        no count has a positive coefficient on the left (none at all where counts may be negative) and the right-hand
+        side is positive, there is no point.
+        """
+        (low, high), matrix = self.bounds, scipy.sparse.csr_array(self.matrix)
+        left: dict[int, Fraction] = {}
+        right = Fraction(0)
+        for row in np.flatnonzero(prices):
+            price = _fraction(prices[row], most)
+            side = low[row] if price > 0 else high[row]
+            if price and not np.isfinite(side):
+                return False
+            right += price * _fraction(side, max(DENOMINATORS)) if price else 0
+            for k in range(matrix.indptr[row], matrix.indptr[row + 1]):
+                cell = int(matrix.indices[k])
+                left[cell] = left.get(cell, Fraction(0)) + price * _fraction(
+                    matrix.data[k], max(DENOMINATORS)
+                )
+        none = all(c <= 0 if self.nonnegative else c == 0 for c in left.values())
+        return none and right > 0
+
+    def feasible(self, *, integer: bool = False, presolve: bool = True) -> bool:
+        """Whether a point (a whole-number point) satisfies every row; not proved either way, see `refuted`."""
         if integer:
             low, high = self.bounds
             rows = [between(self.matrix, low, high)] if self.rows else []
@@ -157,13 +203,18 @@ class Polyhedron:
                 constraints=rows,
                 bounds=(start, np.inf),
                 integrality=np.ones(self.cells),
-                options={"time_limit": SECONDS},
+                options={"time_limit": SECONDS, "presolve": presolve},
             )
             return answer.status != 2
-        return self._least_violation()[0] <= FEASIBLE * self.scale
+        return self._least_violation()[0] <= self._feasible
+
+    @property
+    def _feasible(self) -> float:
+        return max(FEASIBLE, 1e-12 * self.scale)
 
     def _least_violation(self) -> tuple[float, np.ndarray]:
-        """Least total violation of the rows, and each row's share in proving that it is not less."""
+        """Least total violation of the rows, and each row's price in proving that it is not less: positive where its
+        lower limit takes part, negative where its upper one does."""
         low, high = self.bounds
         n, m = self.cells, self.rows
         if m == 0:
@@ -180,10 +231,12 @@ class Polyhedron:
             bounds=[(start, None)] * n + [(0, None)] * (2 * m),
             method="highs",
         )
+        if answer.status != 0:
+            return 0.0, np.zeros(m)
         share = np.zeros(m)
         prices = -answer.ineqlin.marginals
         share[below] += prices[: below.sum()]
-        share[above] += prices[below.sum() :]
+        share[above] -= prices[below.sum() :]
         return float(answer.fun), share
 
     def conflict(self, *, integer: bool = False) -> list[int]:
@@ -203,12 +256,17 @@ class Polyhedron:
         [0, 1, 2]
         """
         least, share = self._least_violation()
-        if least > FEASIBLE * self.scale:
-            rows = self._filter(self._first_part(np.flatnonzero(share > 1e-9)), integer=False)
-            return self._filter(rows, integer=True) if integer else rows
-        if not integer or self.feasible(integer=True):
+        if least > self._feasible:
+            rows = self._first_part(np.flatnonzero(np.abs(share) > 1e-9))
+            narrow = self._filter(rows, integer=False)
+            found = [self._filter(narrow, integer=True) if integer else narrow, rows]
+        elif integer and not self.feasible(integer=True):
+            found = [self._filter(np.arange(self.rows), integer=True)]
+        else:
             return []
-        return self._filter(np.arange(self.rows), integer=True)
+        return next(
+            (list(map(int, rows)) for rows in found if self.of_rows(rows).refuted(integer=integer)), []
+        )
 
     def _first_part(self, rows: np.ndarray) -> np.ndarray:
         """Of rows that exclude each other the first that share counts with each other, and do so by themselves."""
@@ -224,6 +282,10 @@ class Polyhedron:
             if not self.of_rows(without).feasible(integer=integer):
                 needed = without
         return [int(r) for r in needed]
+
+
+def _fraction(x: float, most: int) -> Fraction:
+    return Fraction(float(x)).limit_denominator(most)
 
 
 def _matrix(rows, n: int) -> scipy.sparse.csr_array:

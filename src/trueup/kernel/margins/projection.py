@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trueup.errors import SpecError
+from trueup.kernel.status import Status, largest
 
 Margin = tuple[int, ...]
 """The axes that a margin keeps; `()` is the total."""
@@ -35,12 +36,12 @@ LINE_TOLERANCE = 0.01  # how far a sweep solves a line, relative to its first ga
 class Projection:
     """A projected table and how well it does.
 
-    `residual` is the largest absolute gap in a margin (counts), recomputed from the table; `status` is
-    "solved", or says why not; `iterations` counts Newton steps.
+    `residual` is the largest absolute gap in a margin (counts), recomputed from the table; `iterations` counts Newton
+    steps.
     """
 
     table: np.ndarray
-    status: str
+    status: Status
     residual: float
     iterations: int
 
@@ -92,7 +93,7 @@ def inconsistent(
 def residual(table: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.ndarray]) -> float:
     """Largest absolute gap between a table's margins and the prescribed ones (counts)."""
     gaps = [np.abs(margin_of(table, m) - b).max(initial=0) for m, b in zip(margins, sums, strict=True)]
-    return float(max(gaps, default=0.0))
+    return largest(gaps)
 
 
 def fixed_sum(y: np.ndarray, total: float | np.ndarray, variances: np.ndarray | float = 1.0) -> np.ndarray:
@@ -171,8 +172,8 @@ def nearest(
     return dual.solve(tolerance)
 
 
-def _status(gap: float, sums: Sequence[np.ndarray], tolerance: float) -> str:
-    return "solved" if gap <= tolerance * _scale(sums) else "stopped early: margins are not met"
+def _status(gap: float, sums: Sequence[np.ndarray], tolerance: float) -> Status:
+    return Status.SOLVED if gap <= tolerance * _scale(sums) else Status.UNSOLVED
 
 
 def _scale(sums: Sequence[np.ndarray]) -> float:

@@ -1,11 +1,12 @@
 """Whole tables with fixed margins, near a continuous one.
 
 Two margins that name all axes between them (rows and columns; or two faces of a cube, one transportation problem for
-each entry of what they share) have a totally unimodular matrix: every cell is a floor or a ceiling, and the optimum is
-found exactly (`kernel.transport`). Three margins end this: a whole table between floors and ceilings may not exist and
-finding the nearest one is hard. Up to `EXACT_CELLS` cells a mixed-integer program is solved. Above, prices prove a
-bound and messages find tables near it (`kernel.whole_near`); the nearest of several counts. Where messages do not settle,
-an integer program chooses among the counts that the prices leave open.
+each entry of what they share) have a totally unimodular matrix: there is a table between floors and ceilings, and the
+nearest of these is found exactly (`kernel.transport`); how much nearer any other can be is proved by its prices.
+Three margins end this: a whole table between floors and ceilings may not exist and finding the nearest one is hard.
+Up to `EXACT_CELLS` cells a mixed-integer program is solved. Above, prices prove a bound and messages find tables near
+it (`kernel.whole_near`); the nearest of several counts. Where messages do not settle, an integer program chooses
+among the counts that the prices leave open.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import scipy  # its parts load when first used
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron, between, box, margins_polyhedron
-from trueup.kernel.linear.programs import Answer, whole_widening
+from trueup.kernel.linear.programs import Answer
+from trueup.kernel.linear.whole_fit import Loss, whole_fit
 from trueup.kernel.margins.projection import Margin, residual
 from trueup.kernel.margins.whole_near import Units, priced
 from trueup.kernel.settling.transport import SNAP, round_children
+from trueup.kernel.status import Status
 
 EXACT_CELLS = 1000
 TRIES = 8  # of messages, fewer for large tables:
@@ -55,7 +58,7 @@ def whole_table(
     -------
     Answer
         `x` has the table's shape; `objective` is the squared distance, `gap` its proved relative excess over the
-        least possible (0: it is the least; under two margins, the least between floors and ceilings).
+        least possible of all whole tables with these margins, or over 1 if that is less.
 
     Examples
     --------
@@ -92,6 +95,7 @@ def _transported(x, margins, given, rng, open_cells) -> Answer:
     def flat(table: np.ndarray) -> np.ndarray:
         return table.transpose(order).reshape(blocks * rows, columns)
 
+    excess = np.zeros(blocks)
     whole, missing = round_children(
         flat(x),
         np.arange(0, blocks * rows + 1, rows),
@@ -99,10 +103,18 @@ def _transported(x, margins, given, rng, open_cells) -> Answer:
         column_sums=lines(two, shared + across, (blocks, columns)) if len(margins) == 2 else None,
         allowed=None if open_cells is None else flat(open_cells),
         nudge=None if rng is None else flat(rng.random(x.shape)),
+        excess=excess,
     )
     table = whole.reshape([x.shape[a] for a in order]).transpose(np.argsort(order))
-    status = "no whole table between floors and ceilings" if missing.any() else "solved"
-    return Answer(table, status, np.inf, float(((table - x) ** 2).sum()))
+    status = Status.UNSOLVED if missing.any() else Status.SOLVED
+    distance = float(((table - x) ** 2).sum())
+    # Of one margin's lines, floors and ceilings hold the optimum: of two counts a whole unit apart from their cells,
+    # one above and one below, an exchange brings both nearer. Under two margins what the prices leave is reported.
+    return Answer(table, status, np.inf, distance, _relative(float(excess.sum()), distance))
+
+
+def _relative(excess: float, distance: float) -> float:
+    return max(excess, 0.0) / max(distance - excess, 1.0)
 
 
 def _exact(x, margins, sums, seconds: float, open_cells) -> Answer:
@@ -111,7 +123,7 @@ def _exact(x, margins, sums, seconds: float, open_cells) -> Answer:
     polyhedron = margins_polyhedron(x.shape, margins, sums, nonnegative=bool(x.min() >= 0))
     if open_cells is not None:
         polyhedron = holding(polyhedron, ~open_cells.ravel(), floor)
-    return whole_widening(polyhedron, fit, lambda d: (d + floor - cells) ** 2, cells, seconds=seconds)
+    return whole_fit(polyhedron, fit, Loss.squares(fit.weights, cells - floor), cells, seconds=seconds)
 
 
 def holding(polyhedron: Polyhedron, held: np.ndarray, counts: np.ndarray) -> Polyhedron:
@@ -137,11 +149,11 @@ def _near(x, margins, sums, seconds: float, rng: np.random.Generator, open_cells
     units = Units.near(at, margins, sums, may)
     tables = _tried(units, rng) or _completed(units, margins, sums, seconds)
     if not tables:
-        return Answer(x, "no whole table was found in the time allowed", np.inf, np.inf, None)
+        return Answer(x, Status.UNSOLVED, np.inf, np.inf, None)
     distances = [float(((table - x) ** 2).sum()) for table in tables]
     least = int(np.argmin(distances))
     gap = max(0.0, distances[least] - at.bound) / max(at.bound, 1.0)
-    return Answer(tables[least] - raised, "solved", np.inf, distances[least], gap)
+    return Answer(tables[least] - raised, Status.SOLVED, np.inf, distances[least], gap)
 
 
 def _tried(units: Units, rng: np.random.Generator) -> list[np.ndarray]:

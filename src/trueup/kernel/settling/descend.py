@@ -24,9 +24,10 @@ from trueup.kernel.histogram.anova import Component, Marginal, cell_groups, marg
 from trueup.kernel.histogram.helmert import sum_rows
 from trueup.kernel.histogram.least_squares import HistogramTree
 from trueup.kernel.settling.lower_bounds import Lower
-from trueup.kernel.settling.nearest import TOLERANCE, Metric
+from trueup.kernel.settling.nearest import TOLERANCE, Metric, tolerance_for
 from trueup.kernel.settling.refine import Coarse, Stage
 from trueup.kernel.settling.transport import hashed
+from trueup.kernel.status import largest
 
 PIECE = 1_000_000  # cells that are settled together
 
@@ -140,7 +141,7 @@ def settle(
         results.append(_Result.joined(pieces))
     return Settled(
         tuple(r.x for r in results),
-        max(float(r.residual.max()) for r in results),
+        largest(r.residual.max() for r in results),
         sum(int(r.misplaced.sum()) for r in results),
         sum(r.relaxed for r in results),
         max(r.iterations for r in results),
@@ -193,7 +194,8 @@ def _with_fallback(
 ) -> _Result:
     """Settle along the chain; parents under which that is impossible along the short one."""
     result = stage.settle(chain, how, zeros)
-    failed = (result.residual > how.tolerance) | (result.misplaced > 0)
+    unsettled = ~(result.residual <= tolerance_for(stage.target, how.tolerance))
+    failed = unsettled | (result.misplaced > 0)
     if not failed.any() or len(short) == len(chain):
         return result
     part, rows = stage.of_parents(np.flatnonzero(failed)), np.repeat(failed, stage.metric.counts)

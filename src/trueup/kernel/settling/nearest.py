@@ -25,6 +25,9 @@ from trueup.kernel.histogram.helmert import backward, forward
 from trueup.kernel.histogram.least_squares import product, pseudo_inverse
 
 TOLERANCE = 1e-6  # counts
+PRECISION = (
+    1e-12  # the same relative to the largest count, where that is more: what sums in double precision leave
+)
 ITERATIONS = 10_000
 BATCH = 8  # iterations between two looks at whether they may end
 
@@ -98,6 +101,17 @@ class Metric:
         return Metric(self.domain, parts, first, rows.size, self.tied)
 
 
+def tolerance_for(tables: np.ndarray, tolerance: float = TOLERANCE) -> float:
+    """A tolerance (counts) for tables of that size.
+
+    Examples
+    --------
+    >>> tolerance_for(np.array([10.0])), tolerance_for(np.array([1e9]))
+    (1e-06, 0.001)
+    """
+    return max(tolerance, PRECISION * float(np.abs(tables).max(initial=0.0)))
+
+
 @njit(cache=True)
 def _weigh(w, v, components, place, result):
     """Multiply one histogram's coefficients, where `kernel.lift` leaves them, by its covariances (flat, D x D each)."""
@@ -139,10 +153,12 @@ def _change(multipliers, v, inverse, tied, components, layout, x, scratch):
 
 @njit(cache=True)
 def _residual(x, multipliers, held, largest):
-    """Largest negative count, or positive one whose multiplier is positive too (in counts)."""
+    """Largest negative count, or positive one whose multiplier is positive too (in counts); infinite if one is NaN."""
     worst = 0.0
     for c in range(x.shape[0]):
         for k in range(x.shape[1]):
+            if np.isnan(x[c, k]):
+                return np.inf
             gap = x[c, k] if held[c, k] else min(x[c, k], multipliers[c, k] * largest[c])
             worst = max(worst, abs(gap))
     return worst
@@ -157,7 +173,7 @@ def _project(tables, held, v, inverse, tied, largest, components, layout, tolera
     x_before, scratch = tables.copy(), (np.empty(n), np.empty(n), np.empty(n))
     momentum, residual = 1.0, _residual(x, multipliers, held, largest)
     iteration = 0
-    while residual > tolerance and iteration < limit:
+    while tolerance < residual < np.inf and iteration < limit:
         following = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
         ahead = (momentum - 1.0) / following
         uphill = 0.0
@@ -216,12 +232,13 @@ def nearest_nonnegative(
     metric : covariances of the children, and which children share a parent
     tables : (rows, n) the tables to project; they obey the equalities already
     zeros : (rows, n) True where a cell is zero by definition
-    tolerance : counts
+    tolerance : counts; more where the tables are so large that double precision leaves more, see `tolerance_for`
 
     Returns
     -------
     (rows, n) tables; every parent's optimality residual in counts (a negative cell, or a positive one whose
-    multiplier is positive too; above `tolerance` if no table obeys the equalities); the most iterations
+    multiplier is positive too; above `tolerance` if no table obeys the equalities, infinite if one is not a number);
+    the most iterations
 
     Notes
     -----
@@ -238,7 +255,7 @@ def nearest_nonnegative(
         metric.largest(),
         metric.components,
         metric.domain.layout,
-        tolerance,
+        tolerance_for(tables, tolerance),
         ITERATIONS,
         result,
     )

@@ -23,7 +23,7 @@ from numba import njit
 
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.least_squares import product
-from trueup.kernel.settling.nearest import Metric, flat
+from trueup.kernel.settling.nearest import Metric, flat, tolerance_for
 
 MOST = 128  # open cells of a child up to which this pays
 RANK = 1e-10  # variances below this share of the largest count as none
@@ -231,8 +231,8 @@ def _project(held, gradient, q, families, counts, sums, tied, components, form, 
     multipliers, last = np.zeros(size), np.zeros(size)
     momentum, iteration, residual = 1.0, 0, 0.0
     for i in range(size):
-        residual = max(residual, -u[i])
-    while residual > tolerance and iteration < limit:
+        residual = max(residual, -u[i]) if u[i] == u[i] else np.inf
+    while tolerance < residual < np.inf and iteration < limit:
         following = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
         ahead = (momentum - 1.0) / following
         uphill = 0.0
@@ -251,7 +251,7 @@ def _project(held, gradient, q, families, counts, sums, tied, components, form, 
             residual = 0.0
             for i in range(size):
                 scaled = multipliers[i] / step[i] if step[i] > 0.0 else 0.0
-                residual = max(residual, abs(min(u[i], scaled)))
+                residual = max(residual, abs(min(u[i], scaled))) if u[i] == u[i] else np.inf
     x[:] = 0.0
     for c in range(children):
         for i in range(first[c], first[c + 1]):
@@ -260,7 +260,7 @@ def _project(held, gradient, q, families, counts, sums, tied, components, form, 
         total = sums[k]
         for c in range(children):
             total -= x[c, k]
-        residual = max(residual, abs(total))
+        residual = max(residual, abs(total)) if total == total else np.inf
     return residual, iteration
 
 
@@ -323,7 +323,7 @@ def nearest_of_few(
 
     Returns
     -------
-    As there; a residual is infinite where the open cells' precision is singular
+    As there; a residual is infinite too where the open cells' precision is singular
     """
     q = precisions(metric.variances)
     domain, coefficients = metric.domain, metric.domain.forward(tables)
@@ -342,7 +342,7 @@ def nearest_of_few(
         metric.tied,
         metric.components,
         entries(domain),
-        tolerance,
+        tolerance_for(tables, tolerance),
         limit,
         x,
     )

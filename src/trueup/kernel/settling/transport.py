@@ -75,10 +75,12 @@ def _augment(cost, taken, source, price, deficit, distance, before, done):
 
 
 @njit(cache=True)
-def transport(cost, supply, demand, taken):
+def transport(cost, supply, demand, taken, price):
     """Cheapest 0/1 table with row sums `supply` and column sums `demand` (`FREE` first entry: not prescribed).
 
-    Writes `taken` (rows, columns) and returns how many units could not be placed (0: exact and optimal).
+    Writes `taken` (rows, columns) and returns how many units could not be placed (0: exact and optimal). Where both
+    sums are prescribed, `price` (rows + columns) proves the optimum: a cell (i, j) is taken at a cost of at most
+    `price[rows + j] - price[i]`, and left at one of at least that.
     """
     rows, columns = cost.shape
     taken[:] = False
@@ -93,9 +95,11 @@ def transport(cost, supply, demand, taken):
         for i in range(rows):
             missing += _cheapest(cost[i], supply[i], taken[i])
         return missing
-    price = np.zeros(rows + columns)
+    price[:] = 0.0
     for i in range(rows):
-        price[i] = -np.min(cost[i]) if np.min(cost[i]) < np.inf else 0.0
+        price[i] = -min(
+            np.min(cost[i]), GRAIN
+        )  # dear units, of whole cells, need no price before they are needed
     deficit = demand.copy()
     distance = np.empty(rows + columns)
     before = np.empty(rows + columns, np.int64)
@@ -108,7 +112,26 @@ def transport(cost, supply, demand, taken):
 
 
 @njit(cache=True)
-def _round(x, allowed, first, family, families, row_sums, column_sums, nudge, out):
+def _excess(x, allowed, out, members, price):
+    """By how much a block's squared distance from x may exceed that of any whole table with its sums.
+
+    With the price `p` of a unit of a cell, all tables t with these sums have the same `sum p t`, so no `sum (t - x)^2`
+    is below the sum of the cells' least `(t - x)^2 - p t` plus that: attained at the whole number nearest `x + p / 2`,
+    at least 0 where the table is.
+    """
+    total, lowest = 0.0, 0.0 if x.min() >= 0.0 else -np.inf
+    for i in range(x.shape[0]):
+        for j in range(members.size):
+            k = members[j]
+            if allowed[i, k]:
+                p = (price[x.shape[0] + j] - price[i]) / GRAIN
+                best = max(np.rint(x[i, k] + p / 2.0), lowest)
+                total += (out[i, k] - best) * (out[i, k] + best - 2.0 * x[i, k] - p)
+    return total
+
+
+@njit(cache=True)
+def _round(x, allowed, first, family, families, row_sums, column_sums, nudge, out, excess):
     """Round every block, family by family; returns every block's number of misplaced units."""
     parents, cells = first.size - 1, x.shape[1]
     free_rows, free_columns = row_sums.shape[0] == 0, column_sums.shape[0] == 0
@@ -141,13 +164,16 @@ def _round(x, allowed, first, family, families, row_sums, column_sums, nudge, ou
                 missing[p] += 1
                 continue
             taken = np.zeros((b - a, members.size), np.bool_)
+            price = np.zeros(b - a + members.size)
             if free_rows and free_columns:
                 taken[:] = cost < 0.0
             else:
-                missing[p] += transport(cost, supply, demand, taken)
+                missing[p] += transport(cost, supply, demand, taken, price)
             for i in range(b - a):
                 for j in range(members.size):
                     out[a + i, members[j]] += taken[i, j]
+            if excess.size and not (free_rows or free_columns):
+                excess[p] += _excess(x[a:b], allowed[a:b], out[a:b], members, price)
     return missing
 
 
@@ -160,6 +186,7 @@ def round_children(
     column_sums: np.ndarray | None = None,
     allowed: np.ndarray | None = None,
     nudge: np.ndarray | None = None,
+    excess: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Round blocks of rows to whole numbers, each block with its own margins.
 
@@ -172,6 +199,8 @@ def round_children(
     column_sums : (blocks, n) whole numbers, or None if columns are free
     allowed : (rows, n) False where a cell must not be rounded up
     nudge : (rows, n) numbers in [0, 1) that break ties, least first; by default the lowest index goes up
+    excess : (blocks,) to be written: where row and column sums are prescribed, by how much a block's squared distance
+        may exceed the least of all whole tables with these sums, floors and ceilings or not (counts squared)
 
     Returns
     -------
@@ -200,6 +229,7 @@ def round_children(
         none if column_sums is None else column_sums.astype(np.int64),
         np.zeros(x.shape) if nudge is None else nudge,
         out,
+        np.zeros(0) if excess is None else excess,
     )
     return out, missing
 

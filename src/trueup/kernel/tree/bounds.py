@@ -12,8 +12,9 @@ import numpy as np
 from numba import njit
 
 # Sums of up to millions of doubles differ by rounding: bounds that cross by less than this part of their
-# size are equal.
+# size are equal, but never those of whole numbers, whose sums are exact.
 RELATIVE_TOLERANCE = 1e-9
+WHOLE = 0.5
 
 
 @njit(cache=True)
@@ -47,7 +48,7 @@ def propagate(child_ptr, lower, upper):
             low = max(low, lower[a:b].sum())
             high = min(high, upper[a:b].sum())
         if low > high:
-            if not low - high <= RELATIVE_TOLERANCE * (1.0 + abs(low)):
+            if not low - high <= min(WHOLE, RELATIVE_TOLERANCE * (1.0 + abs(low))):
                 return v
             # Equal but for rounding: the node's own bound is the exact one.
             if lower[v] == low:
@@ -111,7 +112,7 @@ def _frontier(child_ptr: np.ndarray, own: np.ndarray, tight: np.ndarray, node: i
 
 def _enough(demands: dict[int, float], limit: float) -> set[int]:
     """The fewest demands (above 0, or infinite below) that together exceed the limit."""
-    if min(demands.values()) < 0.0:
+    if not demands or min(demands.values()) < 0.0:  # none: the value of a leaf against its own bound
         return set(demands)
     chosen, total = set(), 0.0
     for v in sorted(demands, key=lambda v: -demands[v]):

@@ -10,17 +10,28 @@ Leaves are searched in windows of a few candidates around a start. The cost is M
 nested sets; Murota 2003, section 6.3): a point is the global optimum if no leaf +1, no leaf -1 and no
 exchange of 1 between two leaves improves it. So an optimum over the windows that touches no artificial edge
 is the optimum; where a leaf touches one, its window grows. `best_move` checks a result by the same theorem.
+
+Windows stay small whatever the distance: where they would grow beyond `WIDEST`, the search goes in steps. Counts that
+differ from a feasible point by multiples of a step are a problem of the same kind, so its optimum is found in the same
+way. The step doubles until the optimum is inside its windows and halves down to 1 from there (scaling: Murota 2003,
+section 10.1): time grows with the logarithm of the distance, memory not at all.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 
 from trueup.kernel.tree.least_squares import aggregate, leaf_ranges
-from trueup.kernel.tree.rounding import hashed
+from trueup.kernel.tree.rounding import controlled_rounding, hashed
+from trueup.kernel.tree.topdown import topdown
 
 MARGIN = 1  # candidates beyond floor and ceiling of the start
+WIDEST = 64  # candidates of one leaf, beyond which the search goes in steps
+ROUNDING = 1e-12  # of a marginal cost, relative to the largest
+REACH = 4  # steps to either side that are looked at together
 
 
 def integer_optimum(
@@ -64,36 +75,91 @@ def integer_optimum(
     >>> int(X[0]), int(abs(X - y).sum())
     (2, 2)
     """
-    first, last = leaf_ranges(child_ptr)
-    leaf = np.empty(last[0], np.int64)
-    leaf[first[child_ptr[:-1] == child_ptr[1:]]] = np.flatnonzero(child_ptr[:-1] == child_ptr[1:])
-    least, most = lower[leaf], upper[leaf]
-    low = np.clip(np.floor(start[leaf]) - MARGIN, least, most)
-    high = np.clip(np.floor(start[leaf]) + 1 + MARGIN, least, most)
+    search = _Search.of(child_ptr, (square, absolute, values, lower, upper), np.uint64(seed))
+    near = start[search.leaf]
+    low = np.clip(np.floor(near) - MARGIN, search.least, search.most)
+    high = np.clip(np.floor(near) + 1 + MARGIN, search.least, search.most)
     rounds = 0
     while True:
         rounds += 1
-        taken = _take(
-            child_ptr, square, absolute, values, lower, upper, first, last, leaf, low, high, np.uint64(seed)
-        )
-        total = np.zeros(values.size, np.int64)
-        total[leaf] = taken
-        aggregate(child_ptr, total)
+        total = search.best(low, high)
+        taken = total[search.leaf]
         broken = ((total < lower) | (total > upper)).any()
-        raised = ((taken == high) | broken) & (high < most)
-        lowered = ((taken == low) | broken) & (low > least)
+        raised = ((taken == high) | broken) & (high < search.most)
+        lowered = ((taken == low) | broken) & (low > search.least)
         if not (raised.any() or lowered.any()):
             return total, rounds
         width = 2 * (high - low) + 1
-        high = np.where(raised, np.minimum(high + width, most), high)
-        low = np.where(lowered, np.maximum(low - width, least), low)
+        if width.max() > WIDEST:
+            return search.in_steps(start, rounds)
+        high = np.where(raised, np.minimum(high + width, search.most), high)
+        low = np.where(lowered, np.maximum(low - width, search.least), low)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """A problem and its leaves, depth first."""
+
+    child_ptr: np.ndarray
+    costs: tuple[np.ndarray, ...]  # square, absolute, values, lower, upper
+    seed: np.uint64
+    first: np.ndarray
+    last: np.ndarray
+    leaf: np.ndarray
+
+    @classmethod
+    def of(cls, child_ptr: np.ndarray, costs: tuple[np.ndarray, ...], seed: np.uint64) -> _Search:
+        first, last = leaf_ranges(child_ptr)
+        leaf = np.empty(last[0], np.int64)
+        leaf[first[child_ptr[:-1] == child_ptr[1:]]] = np.flatnonzero(child_ptr[:-1] == child_ptr[1:])
+        return cls(child_ptr, costs, seed, first, last, leaf)
+
+    @property
+    def least(self) -> np.ndarray:
+        return self.costs[3][self.leaf]
+
+    @property
+    def most(self) -> np.ndarray:
+        return self.costs[4][self.leaf]
+
+    def best(self, low: np.ndarray, high: np.ndarray, step: int = 1) -> np.ndarray:
+        """The optimum (n,) with every leaf in its window, in steps from its lower end."""
+        where = (self.first, self.last, self.leaf, low, high, step, self.seed)
+        total = np.zeros(self.child_ptr.size - 1, np.int64)
+        total[self.leaf] = _take(self.child_ptr, *self.costs, *where)
+        return aggregate(self.child_ptr, total)
+
+    def in_steps(self, start: np.ndarray, rounds: int) -> tuple[np.ndarray, int]:
+        """The optimum from a start that is far from it."""
+        _, _, values, lower, upper = self.costs
+        even = np.ones(values.size)
+        near = topdown(self.child_ptr, even, lower, upper, start)[0]
+        total, step, growing = controlled_rounding(self.child_ptr, even, near, self.seed), WIDEST, True
+        while step:
+            rounds += 1
+            down = np.minimum(REACH, np.floor((total[self.leaf] - self.least) / step))
+            up = np.minimum(REACH, np.floor((self.most - total[self.leaf]) / step))
+            low, high = total[self.leaf] - step * down, total[self.leaf] + step * up
+            total = self.best(low, high, step)
+            taken = total[self.leaf]
+            touched = ((taken == high) & (up == REACH)) | ((taken == low) & (down == REACH))
+            inside = not touched.any() or self._optimal(total, step)
+            growing &= not inside
+            step = 2 * step if growing else step // 2 if inside else step
+        return total, rounds
+
+    def _optimal(self, total: np.ndarray, step: int) -> bool:
+        """Whether no single step improves: windows with ties may be touched for ever."""
+        square, absolute, values, *_ = self.costs
+        size = step * (square * (np.abs(total - values) + step) + absolute).max()
+        return best_move(self.child_ptr, *self.costs, total, step) <= ROUNDING * size
 
 
 @njit(cache=True)
-def _take(child_ptr, square, absolute, y, lower, upper, first, last, leaf, low, high, seed):
-    """The optimum with every leaf in its window: counts of the leaves, depth first."""
+def _take(child_ptr, square, absolute, y, lower, upper, first, last, leaf, low, high, step, seed):
+    """The optimum with every leaf in its window, in steps from its lower end: counts of the leaves, depth first."""
     begin = np.zeros(leaf.size + 1, np.int64)
-    begin[1:] = np.cumsum((high - low).astype(np.int64))
+    begin[1:] = np.cumsum((high - low).astype(np.int64) // step)
     price = np.empty(begin[-1])
     owner = np.empty(begin[-1], np.int32)
     base = np.zeros(y.size)
@@ -110,30 +176,31 @@ def _take(child_ptr, square, absolute, y, lower, upper, first, last, leaf, low, 
                 _merge(price[i:j], owner[i:j], seed + np.uint64(v))
         for k in range(j - i):
             price[i + k] = _priced(
-                price[i + k], base[v] + k, square[v], absolute[v], y[v], lower[v], upper[v]
+                price[i + k], base[v] + k * step, step, square[v], absolute[v], y[v], lower[v], upper[v]
             )
     counts = low.astype(np.int64)
     for k in range(price.size):
         if price[k] >= 0.0:
             break
-        counts[owner[k]] += 1
+        counts[owner[k]] += step
     return counts
 
 
 @njit(cache=True)
-def _priced(price, count, square, absolute, y, lower, upper):
-    """Add the node's own marginal of going from ``count`` to ``count + 1``; bounds force or forbid it."""
+def _priced(price, count, step, square, absolute, y, lower, upper):
+    """Add the node's own marginal of going from ``count`` to ``count + step``; bounds force or forbid it."""
     if count < lower:
         return -np.inf
-    if count + 1.0 > upper:
+    if count + step > upper:
         return np.inf
-    return price + marginal(count, square, absolute, y)
+    return price + marginal(count, step, square, absolute, y)
 
 
 @njit(cache=True)
-def marginal(count, square, absolute, y):
-    """Cost of ``count + 1`` less cost of ``count`` at a node."""
-    return square * (2.0 * (count - y) + 1.0) + absolute * (abs(count + 1.0 - y) - abs(count - y))
+def marginal(count, step, square, absolute, y):
+    """Cost of ``count + step`` less cost of ``count`` at a node."""
+    rise = step * (2.0 * (count - y) + step)
+    return square * rise + absolute * (abs(count + step - y) - abs(count - y))
 
 
 @njit(cache=True)
@@ -148,8 +215,8 @@ def _merge(price, owner, seed):
 
 
 @njit(cache=True)
-def best_move(child_ptr, square, absolute, y, lower, upper, counts):
-    """Return the largest decrease of cost by one leaf +1 or -1 or an exchange of 1; 0 at the optimum.
+def best_move(child_ptr, square, absolute, y, lower, upper, counts, step=1):
+    """Return the largest decrease of cost by one leaf +1 or -1 or an exchange of 1 (of a step); 0 at the optimum.
 
     Examples
     --------
@@ -168,10 +235,9 @@ def best_move(child_ptr, square, absolute, y, lower, upper, counts):
         if a < b:
             up[v], down[v] = up[a:b].min(), down[a:b].min()
             best = min(best, _cheapest_exchange(up[a:b], down[a:b]))
-        up[v] += marginal(counts[v], square[v], absolute[v], y[v]) if counts[v] + 1 <= upper[v] else np.inf
-        down[v] -= (
-            marginal(counts[v] - 1, square[v], absolute[v], y[v]) if counts[v] - 1 >= lower[v] else -np.inf
-        )
+        above, below = counts[v] + step <= upper[v], counts[v] - step >= lower[v]
+        up[v] += marginal(counts[v], step, square[v], absolute[v], y[v]) if above else np.inf
+        down[v] -= marginal(counts[v] - step, step, square[v], absolute[v], y[v]) if below else -np.inf
     return max(0.0, -min(best, up[0], down[0]))
 
 

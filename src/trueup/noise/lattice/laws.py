@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from trueup.errors import SpecError
 from trueup.noise.cost import Cost, Sensitivity
-from trueup.noise.law import Integers, Reals, Words
+from trueup.noise.law import Integers, Reals, Tail, Words
 from trueup.noise.laws.base import BaseLaw, refuse_extreme_width
 from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
 from trueup.noise.laws.discrete_laplace import DiscreteLaplace
@@ -79,6 +79,12 @@ class OnLattice:
             )
         delta = (1 + exp(float(exact.amount))) * self.bound.distance
         return Cost("epsilon", exact.amount, min(Fraction(1), Fraction(delta)))
+
+    def tail(self, probability: float) -> Tail:
+        """How far the noise of any one cell goes, given the invariants (see `lattice.tail`)."""
+        from trueup.noise.lattice.tail import cell_tail
+
+        return cell_tail(self, probability)
 
     def sample(self, size: int, words: Words) -> Integers:
         """Draw one noise vector `(n,)`.

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from trueup.errors import PrivacyError, SpecError
 from trueup.noise.cost import Sensitivity
-from trueup.noise.law import Integers, Reals, Words
+from trueup.noise.law import Integers, Reals, Tail, Words
 
 WIDEST = 2**28
 """Largest scale or standard deviation (counts). Beyond it sums of noisy counts could leave int64."""
@@ -101,6 +101,14 @@ class ContinuousLaw(BaseLaw):
         """Probability that a draw is at most `noise`."""
         raise NotImplementedError
 
+    def quantile(self, probability: ArrayLike) -> Reals:
+        """Value at which the cdf is `probability`."""
+        raise NotImplementedError
+
+    def tail(self, probability: float) -> Tail:
+        """How far the noise of one count goes, in whole counts."""
+        return Tail(int(np.ceil(self.quantile(1 - probability / 2))), exact=True)
+
     def sample(self, size: int, words: Words) -> Integers:
         """Refuse to draw.
 
@@ -178,6 +186,10 @@ class IntegerLaw(BaseLaw):
     def reach(self, probability: float) -> float:
         """Smallest `r >= 0` (counts) with `P(|X| > r) <= probability`."""
         return float(max(0.0, -self.quantile(probability / 2)))
+
+    def tail(self, probability: float) -> Tail:
+        """How far the noise of one count goes: exactly `reach`."""
+        return Tail(int(self.reach(probability)), exact=True)
 
     def sample(self, size: int, words: Words) -> Integers:
         """Draw `size` independent values, exactly.

@@ -1,0 +1,331 @@
+"""Whole-number fits under general linear constraints, with a bound that holds for the whole problem.
+
+    minimise  sum_i f_i(M_i x - y_i)   over whole x,   lower <= A x <= upper,   each f_i convex.
+
+At whole deviations a convex loss is the largest of its secants, the lines through its values at k and k + 1. A model
+with some of them lies below the loss everywhere and equals it at their ends. So branch and bound over a model (HiGHS)
+proves a lower bound for the problem itself, wherever its optimum lies, and a point at which model and loss agree is
+the optimum. Where they differ, the secants on both sides of that deviation are added (Kelley 1960, in whole numbers).
+Three secants around a continuous solution are nearly always enough.
+
+Counts are written as a whole number near the continuous solution plus a change: what the solver sees is small, whatever
+the size of the counts, and its absolute tolerances mean the same for ten persons and for a billion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from time import monotonic
+
+import numpy as np
+import scipy  # its parts load when first used
+
+from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.polyhedron import Polyhedron, between, box
+from trueup.kernel.linear.programs import Answer, Solve, absolute_optima, status_of
+from trueup.kernel.status import Status
+
+ROUNDS = 30  # of adding secants
+AGREE = 1e-9  # by how much a model may be below a loss, relative to the loss, to be called equal to it
+PROVED = 1e-6  # relative gap that branch and bound leaves by its own tolerances, reported as none
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Convex losses `square (d - at)^2 + absolute |d|` of deviations d (q,); weights at least 0, (q,).
+
+    Differences of values are formulas of their own: squares of deviations of a billion leave no digits for them.
+    """
+
+    square: np.ndarray
+    absolute: np.ndarray
+    at: np.ndarray
+
+    @classmethod
+    def squares(cls, weights: np.ndarray, at: np.ndarray | float = 0.0) -> Loss:
+        """Weighted squares of distances from `at`."""
+        return cls(weights, np.zeros(weights.size), np.broadcast_to(at, weights.size).astype(float))
+
+    @classmethod
+    def absolutes(cls, weights: np.ndarray) -> Loss:
+        """Weighted absolute deviations."""
+        return cls(np.zeros(weights.size), weights, np.zeros(weights.size))
+
+    def total(self, d: np.ndarray) -> float:
+        """Loss of all deviations (q,) together."""
+        return float((self.square * (d - self.at) ** 2 + self.absolute * np.abs(d)).sum())
+
+    def rise(self, row: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """Loss at the end less loss at the start, of deviations `row`."""
+        squares = self.square[row] * (end - start) * (start + end - 2 * self.at[row])
+        return squares + self.absolute[row] * (np.abs(end) - np.abs(start))
+
+
+@dataclass(frozen=True)
+class _Model:
+    """Secants of a loss (q,): secant k of deviation `row[k]` goes through `at[k]` and `at[k] + 1`.
+
+    Its values are relative to those of the loss at `origin`.
+    """
+
+    loss: Loss
+    origin: np.ndarray  # (q,)
+    row: np.ndarray  # ascending
+    at: np.ndarray  # ascending within a row
+
+    @classmethod
+    def around(cls, loss: Loss, centre: np.ndarray) -> _Model:
+        """Three secants around every deviation, and the two at 0, where losses are least: no model is unbounded."""
+        near = np.floor(centre + 1e-7)
+        at = np.concatenate([near - 1, near, near + 1, np.full(near.size, -1.0), np.zeros(near.size)])
+        return cls(loss, near, *_distinct(np.tile(np.arange(near.size), 5), at))
+
+    @property
+    def least(self) -> float:
+        """The loss at the origin, to which all values are relative."""
+        return self.loss.total(self.origin)
+
+    def refined(self, deviations: np.ndarray) -> _Model | None:
+        """With the secants that make it equal to the loss at given deviations (q,); None if it is already."""
+        lines = self._value + self._slope * (deviations[self.row] - self.at)
+        every = np.arange(self.origin.size)
+        below = np.maximum.reduceat(lines, np.searchsorted(self.row, every))
+        true = self.loss.rise(every, self.origin, deviations)
+        short = np.flatnonzero(true - below > AGREE * np.maximum(1.0, np.abs(true)))
+        if short.size == 0:
+            return None
+        row = np.concatenate([self.row, short, short])
+        at = np.concatenate([self.at, deviations[short] - 1, deviations[short]])
+        row, at = _distinct(row, at)
+        return None if row.size == self.row.size else replace(self, row=row, at=at)
+
+    @property
+    def _value(self) -> np.ndarray:
+        return self.loss.rise(self.row, self.origin[self.row], self.at)
+
+    @property
+    def _slope(self) -> np.ndarray:
+        return self.loss.rise(self.row, self.at, self.at + 1)
+
+    def pieces(self) -> _Pieces:
+        """The upper envelope of the secants as pieces of a piecewise linear function, from left to right."""
+        slope = self._slope
+        first = np.append(True, self.row[1:] != self.row[:-1])
+        keep = first | np.append(True, slope[1:] > slope[:-1])
+        row, at, value, slope = self.row[keep], self.at[keep], self._value[keep], slope[keep]
+        same = row[1:] == row[:-1]
+        steeper = np.where(same, slope[1:] - slope[:-1], 1.0)
+        # Where a secant meets the next one of its row; the last of a row has no end.
+        rise = self.loss.rise(row[:-1], at[:-1], at[1:])
+        meet = at[:-1] + (slope[1:] * (at[1:] - at[:-1]) - rise) / steeper
+        end = np.append(np.where(same, meet, np.inf), np.inf)
+        start = np.append(-np.inf, np.where(same, meet, -np.inf))
+        begin = np.flatnonzero(np.append(True, ~same))
+        anchor = np.where(np.isfinite(end[begin]), end[begin], at[begin])
+        height = value[begin] + slope[begin] * (anchor - at[begin])
+        return _Pieces(row, slope, start, end, anchor, height)
+
+
+def _distinct(row: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    order = np.lexsort((at, row))
+    row, at = row[order], at[order]
+    new = np.append(True, (row[1:] != row[:-1]) | (at[1:] != at[:-1]))[: row.size]
+    return row[new], at[new]
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Columns of a piecewise linear function of every deviation d: `d = anchor - left + sum of the others`.
+
+    Pieces that reach down to minus infinity have a column of their own that counts downwards.
+    """
+
+    row: np.ndarray
+    slope: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    anchor: np.ndarray  # (q,) where the first piece of a row ends
+    height: np.ndarray  # (q,) the function there
+
+    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Row, sign, cost and length of every column."""
+        down, up = np.isinf(self.start), np.isfinite(self.start)
+        alone = down & np.isinf(self.end)  # a straight line goes both ways
+        row = np.concatenate([self.row[down], self.row[up], self.row[alone]])
+        sign = np.concatenate([-np.ones(down.sum()), np.ones(up.sum() + alone.sum())])
+        cost = np.concatenate([-self.slope[down], self.slope[up], self.slope[alone]])
+        length = np.concatenate(
+            [np.full(down.sum(), np.inf), (self.end - self.start)[up], np.full(alone.sum(), np.inf)]
+        )
+        return row, sign, cost, length
+
+
+def whole_fit(
+    polyhedron: Polyhedron,
+    fit: Fit,
+    loss: Loss,
+    centre: np.ndarray,
+    *,
+    limit: tuple[Loss, float] | None = None,
+    seconds: float = 60.0,
+) -> Answer:
+    """Minimise a convex loss of whole deviations over the whole-number points of a polyhedron.
+
+    Parameters
+    ----------
+    polyhedron : constraints
+    fit : measured sums; its values must be whole numbers
+    loss : of the deviations `M x - y`
+    centre : (n,) a continuous solution; it decides the time taken, not the result
+    limit : another loss, whose total must not exceed a value
+    seconds : time limit of the branch and bound
+
+    Returns
+    -------
+    Answer
+        `gap` is the relative distance from a lower bound that was proved for the whole problem; 0 where what is left
+        is within the tolerances of branch and bound (1e-6). `UNSOLVED` with a point that is not finite if
+        there was no whole-number point in the time allowed, or none at all: which of the two, nothing here proves.
+
+    Examples
+    --------
+    >>> p = Polyhedron.of(3, [[1, 1, 1]], [4.0])
+    >>> fit = Fit(scipy.sparse.csr_array(np.eye(3)), np.array([1.0, 1.0, 1.0]), np.ones(3))
+    >>> whole_fit(p, fit, Loss.squares(np.ones(3)), np.full(3, 4 / 3)).objective
+    1.0
+    """
+    until = monotonic() + seconds
+    base = np.floor(centre + 1e-7)
+    base = np.maximum(base, 0.0) if polyhedron.nonnegative else base
+    offset = fit.matrix @ base - fit.values
+    around = fit.matrix @ centre - fit.values
+    models = [_Model.around(f, around) for f in (loss, *([limit[0]] if limit else ()))]
+    best, bound, none = np.full(base.size, np.nan), -np.inf, np.inf
+    total = none
+    for _ in range(ROUNDS):
+        change, proved, ended = _solve_model(
+            polyhedron, fit, models, base, offset, limit, until - monotonic()
+        )
+        bound = max(bound, proved)
+        if change is None:
+            break
+        deviations = offset + fit.matrix @ change
+        finer = [m.refined(deviations) for m in models]
+        within = limit is None or limit[0].total(deviations) <= _slack(limit[1])
+        if within and (cost := loss.total(deviations)) < total:
+            best, total = base + change, cost
+        if not ended or all(m is None for m in finer) or _gap(total, bound) == 0.0:
+            break
+        models = [new or old for new, old in zip(finer, models, strict=True)]
+    if total == none:
+        return Answer(best, Status.UNSOLVED, np.inf, np.inf, None)
+    residual, gap = polyhedron.residual(best), _gap(total, bound)
+    stopped = not ended or monotonic() > until
+    status = Status.UNSOLVED if stopped and gap else status_of(residual, polyhedron)
+    return Answer(best, status, residual, total, gap if np.isfinite(gap) else None)
+
+
+def _slack(most: float) -> float:
+    return most + 1e-6 * max(1.0, abs(most))
+
+
+def _solve_model(polyhedron, fit, models, base, offset, limit, seconds):
+    """The best change (n,) of the base under the models, the bound proved, and whether the search ended."""
+    if seconds <= 0:
+        return None, -np.inf, False
+    n, q = base.size, fit.values.size
+    pieces = [m.pieces() for m in models]
+    columns = [p.columns() for p in pieces]
+    widths = [row.size for row, *_ in columns]
+    low, high = polyhedron.bounds
+    held = polyhedron.matrix @ base
+    total = sum(widths)
+    rows = []
+    if polyhedron.rows:
+        empty = scipy.sparse.csr_array((polyhedron.rows, total))
+        rows.append(between(scipy.sparse.hstack([polyhedron.matrix, empty]), low - held, high - held))
+    for i, (p, (row, sign, _, _)) in enumerate(zip(pieces, columns, strict=True)):
+        spread = scipy.sparse.csr_array((sign, (row, np.arange(row.size))), shape=(q, row.size))
+        parts = [scipy.sparse.csr_array((q, w)) if j != i else -spread for j, w in enumerate(widths)]
+        rows.append(between(scipy.sparse.hstack([fit.matrix, *parts]), p.anchor - offset, p.anchor - offset))
+    costs = [cost for _, _, cost, _ in columns]
+    if limit is not None:
+        row = np.concatenate([np.zeros(n + widths[0]), costs[1]])
+        rows.append(between(row[None], -np.inf, _slack(limit[1]) - models[1].least - pieces[1].height.sum()))
+    lowest = np.concatenate([-base if polyhedron.nonnegative else np.full(n, -np.inf), np.zeros(total)])
+    highest = np.concatenate([np.full(n, np.inf), *(length for *_, length in columns)])
+    answer = scipy.optimize.milp(
+        np.concatenate([np.zeros(n), costs[0], np.zeros(total - widths[0])]),
+        integrality=np.concatenate([np.ones(n), np.zeros(total)]),
+        bounds=box(lowest, highest),
+        constraints=rows,
+        options={"mip_rel_gap": 1e-9, "time_limit": seconds},
+    )
+    known = answer.mip_dual_bound
+    bound = (
+        -np.inf
+        if known is None or not np.isfinite(known)
+        else float(known + pieces[0].height.sum() + models[0].least)
+    )
+    if answer.x is None:
+        return None, bound, answer.status != 1
+    return np.rint(answer.x[:n]), bound, answer.status == 0
+
+
+def _gap(total: float, bound: float) -> float:
+    """How far a loss may be above its lower bound, relative to it or to a loss of 1; solvers' tolerances aside."""
+    gap = (total - bound) / max(1.0, abs(bound)) if np.isfinite(bound) else np.inf
+    return gap if gap > PROVED else 0.0
+
+
+def in_any_order(solve: Solve, polyhedron: Polyhedron, fit: Fit, rng: np.random.Generator) -> Answer:
+    """Solve a program whose cells and rows come in an order drawn at random; the answer is in the order given.
+
+    Branch and bound settles ties between equally good points by the places of cells and rows. An order drawn at
+    random leaves nothing to where they were listed: relabelled input has a relabelled answer, in law.
+
+    Examples
+    --------
+    >>> p = Polyhedron.of(4, [[1, 1, 1, 1]], [1.0])
+    >>> fit = Fit(scipy.sparse.csr_array(np.eye(4)), np.zeros(4), np.ones(4))
+    >>> rng = np.random.default_rng(0)
+    >>> len({in_any_order(whole_nearest, p, fit, rng).x.tobytes() for _ in range(50)})
+    4
+    """
+    order = rng.permutation(polyhedron.cells)
+    answer = solve(polyhedron.shuffled(order, rng), fit.shuffled(order, rng))
+    return replace(answer, x=answer.x[np.argsort(order)])
+
+
+def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) -> Answer:
+    """Whole-number point with the least weighted absolute deviations and, among these, the least squares.
+
+    The projected discrete Laplace mechanism of Dharangutte, Gao, Gong & Yu: noise first, then the L1-nearest point
+    that obeys the constraints, in whole numbers. L1 leaves many optima; the least squares pick the one that spreads a
+    gap as evenly as it can be spread.
+
+    Examples
+    --------
+    >>> p = Polyhedron.of(3, [[1, 1, 1]], [6.0], nonnegative=False)
+    >>> fit = Fit(scipy.sparse.csr_array(np.eye(3)), np.array([1.0, 0.0, 2.0]), np.ones(3))
+    >>> whole_nearest(p, fit).x
+    array([2., 1., 3.])
+    """
+    fit = fit.relative()
+    vertex, optima = absolute_optima(polyhedron, fit)
+    if not np.isfinite(vertex.x).all():
+        return vertex
+    absolute, square = Loss.absolutes(fit.weights), Loss.squares(fit.weights)
+    first = whole_fit(polyhedron, fit, absolute, vertex.x, seconds=seconds)
+    if first.status is not Status.SOLVED:
+        return first
+    if _gap(first.objective, vertex.objective) == 0.0:  # then all whole optima are among the optima in reals
+        even = whole_fit(optima, fit, square, first.x, seconds=seconds)
+    else:
+        limit = (absolute, first.objective)
+        even = whole_fit(polyhedron, fit, square, first.x, limit=limit, seconds=seconds)
+    if even.status is not Status.SOLVED or absolute.total(fit.matrix @ even.x - fit.values) > _slack(
+        first.objective
+    ):
+        return first
+    return replace(even, objective=first.objective, gap=first.gap, residual=polyhedron.residual(even.x))

@@ -1,0 +1,44 @@
+"""What became of a problem: one word list for every solver and method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import numpy as np
+
+
+class Status(StrEnum):
+    """Whether a problem was solved; the text is the sentence that a user reads.
+
+    Only `SOLVED` lets a point out. That rules exclude each other is never a status: it is an error, and is raised with
+    a proof only.
+
+    Examples
+    --------
+    >>> Status.SOLVED == "solved"
+    True
+    """
+
+    SOLVED = "solved"
+    UNSOLVED = (
+        "not solved within the limit of time or iterations; nothing says that the rules exclude each other"
+    )
+    INACCURATE = "the point that the solver returned violates a rule by more than its tolerance"
+    NOT_FINITE = "the arithmetic broke down: a count or a residual is not a finite number"
+
+    @classmethod
+    def worst(cls, found: Iterable[Status]) -> Status:
+        """The first that is not `SOLVED`, if there is one."""
+        return next((status for status in found if status is not cls.SOLVED), cls.SOLVED)
+
+
+def largest(amounts: Iterable[float]) -> float:
+    """The largest of some amounts, 0 if there are none; NaN if any is, which Python's `max` may drop.
+
+    Examples
+    --------
+    >>> max(1.0, float("nan")), largest([1.0, float("nan")])
+    (1.0, nan)
+    """
+    return float(np.max([0.0, *amounts]))
