@@ -137,7 +137,7 @@ class Changes:
         touched = ((q, min(reach, q.free)) for q in self.queries)
         return compose(q.cost(k * moved, k * k * moved) for q, moved in touched)
 
-    def hardest(self, steps: int) -> Change | None:
+    def hardest(self, steps: int = STEPS) -> Change | None:
         """Return the smallest change of the hardest cell; see `smallest_change`."""
         from trueup.kernel.lattice.smallest import Exhausted
         from trueup.model.search import searched

@@ -127,10 +127,22 @@ class Kept:
 
     def fixed(self, margin: Margin) -> Fixed:
         """Tell which counts of a margin compared databases share."""
-        tops = self.tree.alone[self.level(margin)]
+        tops, group = self.tree.alone[self.level(margin)], self.groups(margin)
         size = self.cells.size(margin) if self.flat else prod(r.size for r in self.cells.kept(margin))
-        by_top = {int(top): self._fixed(int(top), self.groups(margin), size) for top in np.unique(tops)}
-        return Fixed(self.cells, margin, tops, by_top, np.unique(self.groups(margin)))
+        by_top = {int(top): self._remembered(int(top), group, size) for top in np.unique(tops)}
+        return Fixed(self.cells, margin, tops, by_top, np.unique(group))
+
+    def _remembered(self, top: int, group: NDArray[np.int64], size: int) -> NDArray[np.bool_]:
+        """The same groups are asked for at several levels, between which there may be no sums."""
+        below = tuple(i for i, (at, _) in enumerate(self.sums) if at >= top)
+        key = (below, size, group.tobytes())
+        if key not in self._answers:
+            self._answers[key] = self._fixed(top, group, size)
+        return self._answers[key]
+
+    @cached_property
+    def _answers(self) -> dict[tuple, NDArray[np.bool_]]:
+        return {}
 
     def _fixed(self, top: int, group: NDArray[np.int64], size: int) -> NDArray[np.bool_]:
         """Tell which groups of combinations follow from the sums of level `top` and below.

@@ -8,7 +8,7 @@ from fractions import Fraction
 from trueup.errors import PrivacyError, SpecError
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
-from trueup.model.changes import smallest_change
+from trueup.model.changes import Changes
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Change, Charge, Guarantee
 from trueup.model.header import Measured
@@ -131,10 +131,11 @@ def _change(
     if not once:
         return f"a {spec.privacy.unit} does not count exactly once in every query"
     relation = spec.privacy.neighbours
-    found = smallest_change(constraints, relation, [(h.margin, h.law) for h in measured])
+    kept = shared[relation == "replace"]
+    found = Changes(kept, relation, tuple((h.margin, h.law) for h in measured)).hardest()
     if found is not None:
         return found
-    if not shared[relation == "replace"].fixed(constraints.cells.finest).free:
+    if not kept.fixed(constraints.cells.finest).free:
         return "they determine every count"
     return "it was not found within the steps of the search"
 

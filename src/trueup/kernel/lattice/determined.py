@@ -53,9 +53,11 @@ def determined(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
 
 def _near(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
     """Tell which targets lie within rounding of the row space."""
-    _, values, basis = np.linalg.svd(rows.astype(float), full_matrices=False)
-    basis = basis[values > 1e-9 * values[0]]
-    return np.linalg.norm(targets - (targets @ basis.T) @ basis, axis=1) < 1e-6
+    rows, targets = rows.astype(float), targets.astype(float)
+    squares, turn = np.linalg.eigh(rows @ rows.T)
+    kept = squares > 1e-10 * squares[-1]
+    basis = (turn[:, kept] / np.sqrt(squares[kept])).T @ rows
+    return np.linalg.norm(targets - (targets @ basis.T) @ basis, axis=1) < 1e-4
 
 
 def _proved(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
