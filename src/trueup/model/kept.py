@@ -186,7 +186,7 @@ class Fixed:
 
     cells: Cells
     margin: Margin
-    tops: NDArray[np.int64]
+    tops: NDArray[np.int8]
     by_top: dict[int, NDArray[np.bool_]]
     possible: NDArray[np.int64]
 

@@ -41,7 +41,7 @@ def determined(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
     >>> determined(np.array([[1, 1, 0], [1, 0, 0]]), np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]])).tolist()
     [True, False, True]
     """
-    found = ~targets.any(axis=1)
+    found = np.asarray(~targets.any(axis=1))
     if not len(rows) or found.all():
         return found
     open_ = np.flatnonzero(~found)
@@ -57,7 +57,7 @@ def _near(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
     squares, turn = np.linalg.eigh(rows @ rows.T)
     kept = squares > 1e-10 * squares[-1]
     basis = (turn[:, kept] / np.sqrt(squares[kept])).T @ rows
-    return np.linalg.norm(targets - (targets @ basis.T) @ basis, axis=1) < 1e-4
+    return np.asarray(np.linalg.norm(targets - (targets @ basis.T) @ basis, axis=1) < 1e-4)
 
 
 def _proved(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
@@ -87,7 +87,7 @@ def _combination(rows: Matrix, targets: Matrix, prime: int) -> NDArray[np.bool_]
         below = done + 1 + np.flatnonzero(work[done + 1 :, column])
         work[below] = (work[below] - work[below, column][:, None] * work[done]) % prime
         done += 1
-    return ~work[m:].any(axis=1)
+    return np.asarray(~work[m:].any(axis=1))
 
 
 def _primes(count: int):

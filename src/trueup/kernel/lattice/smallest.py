@@ -83,8 +83,9 @@ class Search:
         return found
 
     def _descend(self, cell: int, limit: int) -> Iterator[Vector]:
-        start = ((cell, 1),)
-        seen, stack = {start}, [(start, dict(self._columns[cell]), 1)]
+        start: Vector = ((cell, 1),)
+        seen: set[Vector] = {start}
+        stack: list[tuple[Vector, dict[int, int], int]] = [(start, dict(self._columns[cell]), 1)]
         while stack:
             vector, changed, norm = stack.pop()
             if not changed:

@@ -40,7 +40,7 @@ def cost(measurements: Measurements | ReleaseByBlocks) -> Section:
     guarantee = measurements.guarantee
     explained = Text(
         (
-            f"The whole release has a privacy loss of {total_loss(guarantee)}. A smaller loss protects better "
+            f"The whole release has a privacy loss of {total_loss(guarantee)} for one step. A smaller loss protects better "
             "and needs more noise. The parts below add up to it exactly.",
             *_factor(guarantee),
         )
@@ -60,9 +60,15 @@ def _factor(guarantee: Guarantee) -> tuple[str, ...]:
     """What a pure epsilon means for a probability; a rho bounds no single factor."""
     if guarantee.currency != "epsilon" or guarantee.delta:
         return ()
-    factor = exp(min(float(guarantee.amount), 700))  # larger ones overflow
+    if guarantee.kind == "dp":
+        between, amount = "between two databases that are one step apart", guarantee.amount
+    elif guarantee.change is not None:
+        between, amount = "between two databases that differ by that smallest change", guarantee.change.amount
+    else:
+        return ()
+    factor = exp(min(float(amount), 700))  # larger ones overflow
     return (
-        "In plain terms: between any two of the databases compared above, the probability of any published result "
+        f"In plain terms: {between}, the probability of any published result "
         f"differs by at most a factor of {number(factor)} (e to the power epsilon).",
     )
 
