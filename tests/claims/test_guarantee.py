@@ -5,6 +5,7 @@ The true loss comes from the masses of the drawn laws over outputs. What is brok
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +13,11 @@ import pytest
 
 from tests.claims.small_specs import Case, random_spec
 from tests.reference.true_loss import RADIUS, rows
-from trueup.model import changes, kept, mechanism
+from trueup.errors import SpecError
+from trueup.model import changes, kept, mechanism, search
+from trueup.model.build import build_cells, build_constraints
 from trueup.model.constraints import Constraints
+from trueup.model.spec import Spec
 from trueup.model.tree import Tree
 from trueup.noise import JOINT_LAWS
 
@@ -60,8 +64,8 @@ def check_steps(case):
             assert exactly == (attained and guarantee.kind == "dp")
 
 
-def check_change(case):
-    """The smallest change of the hardest cell, its steps and its loss."""
+def check_change(case, folded=False):
+    """The smallest change of the hardest cell, its steps and its loss; on folded trees some losses are bounds."""
     change, relation = case.guarantee.change, case.guarantee.neighbours
     if case.guarantee.kind == "dp":
         assert change is None
@@ -84,7 +88,7 @@ def check_change(case):
     assert true.max() <= float(change.amount) + CLOSE
     worst = true[norms[smallest] == hardest].max()
     exactly = abs(worst - float(change.amount)) < CLOSE
-    assert exactly if change.attained else not exactly
+    assert exactly if change.attained else folded or not exactly
     said = next(s for s in case.guarantee.sentences if "hardest to change" in s)
     assert ("it costs exactly" in said) == change.attained
 
@@ -117,6 +121,84 @@ def test_stated_losses_are_those_of_all_neighbours_on_random_small_specs(rng):
         joint = any(isinstance(h.law, JOINT_LAWS) for h in case.noisy)
         kinds.add((case.guarantee.kind, case.guarantee.neighbours, case.guarantee.currency, joint))
     assert len(kinds) == 12  # both relations and currencies: no invariants, and invariants with either noise
+
+
+def test_folded_trees_give_the_same_smallest_changes(rng, monkeypatch):
+    """What is searched on the whole of a small tree is searched on its foldings instead."""
+    monkeypatch.setattr(search, "WHOLE", 0)
+    norms = []
+    while len(norms) < 12:
+        document, tree = random_spec(rng)
+        levels, every = [level["name"] for level in document["level"]], document["attribute"]
+        if len(levels) < 2 or not every:
+            continue
+        crossing = [(levels[-1], []), (str(rng.choice(levels[:-1])), [a["name"] for a in every])]
+        document["constraints"]["invariants"] = [{"level": at, "attributes": by} for at, by in crossing]
+        document["query"] = [
+            {
+                "name": "q",
+                "attributes": crossing[1][1],
+                "noise": "discrete-laplace",
+                "epsilon": {levels[-1]: "1"},
+            }
+        ]
+        case = Case.of(document, tree)
+        if case is not None and case.guarantee.change is not None:
+            check_change(case, folded=True)
+            norms.append(case.guarantee.change.norm)
+    assert max(norms) >= 4
+
+
+def test_a_search_that_ends_early_states_a_bound_and_says_so(rng):
+    case = Case.of(table([3, 3], ["a", "b"], DIAGONAL), ROOT)
+    constraints = build_constraints(case.spec, case.cells)
+    early = changes.smallest_change(constraints, "replace", [(h.margin, h.law) for h in case.noisy], steps=3)
+    assert not early.smallest
+    assert early.norm >= case.guarantee.change.norm
+    assert early.amount >= case.guarantee.change.amount
+    assert "at most" in early.sentence("person", "the invariants", "epsilon")
+    assert "a proved bound" in early.sentence("person", "the invariants", "epsilon")
+
+
+FORMAT_1 = [
+    ("replace", ["a"], "1"),
+    ("add-remove", ["a"], "1/2"),
+    ("replace", ["a", "b"], "1/2"),
+    ("add-remove", ["a", "b"], "1/4"),
+]
+
+
+@pytest.mark.parametrize(("relation", "margins", "today"), FORMAT_1)
+@pytest.mark.parametrize("noise", ["lattice-laplace", "lattice-gaussian", "lattice-l2-laplace"])
+def test_a_lattice_spec_of_format_1_is_refused_with_the_text_of_the_same_noise(
+    relation, margins, today, noise
+):
+    """In format 1 a move (2 counts) or a swap (4 counts) cost the budget."""
+    document = table([3, 3], margins, relation=relation, noise=noise) | {"format": 1}
+    if noise == "lattice-gaussian":
+        document["query"][0]["rho"] = document["query"][0].pop("epsilon")
+    spec = Spec.model_validate(document)
+    cells = build_cells(spec, ROOT)
+    with pytest.raises(SpecError, match="format = 1") as refused:
+        mechanism.plan_measurements(spec, cells)
+    budget = re.search(r'"all" = "(.*?)"', str(refused.value)).group(1)
+    if noise != "lattice-l2-laplace":
+        assert budget == today
+    for currency in ("epsilon", "rho"):
+        if currency in document["query"][0]:
+            document["query"][0][currency] = {"all": budget}
+    headers, _ = mechanism.plan_measurements(Spec.model_validate(document | {"format": 2}), cells)
+    moved = 2 * len(margins)
+    old = {"lattice-laplace": 1 / moved, "lattice-l2-laplace": moved**-0.5, "lattice-gaussian": moved / 2}[
+        noise
+    ]
+    drawn = float(_parameter(headers[0].law))
+    assert drawn == pytest.approx(old, rel=1e-8)
+    assert drawn >= old if noise == "lattice-gaussian" else drawn <= old * (1 + 1e-15)
+
+
+def _parameter(law):
+    return law.sigma2 if law.name == "lattice-gaussian" else law.epsilon
 
 
 def attributes(*sizes):
@@ -210,7 +292,7 @@ def wrong_relation(patch):
 
 def changes_of_two_units(patch):
     right = changes.Changes.hardest
-    swap = lambda self, steps: (found := right(self, steps)) and replace(found, norm=min(found.norm, 4))  # noqa: E731
+    swap = lambda self: (found := right(self)) and replace(found, norm=min(found.norm, 4))  # noqa: E731
     patch.setattr(changes.Changes, "hardest", swap)
 
 

@@ -27,6 +27,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.determined import determined
 from trueup.kernel.lattice.smallest import Exhausted, Search, Vector
 from trueup.model.changes import Changes, Found
@@ -35,6 +36,8 @@ from trueup.privacy.accountant import Loss, compose
 
 WHOLE = 600
 """Cells up to which changes are searched on the whole tree, where losses are exact; beyond, on folded trees."""
+BASIS = 150
+"""Cells up to which a search that ends early is replaced by a bound from a reduced basis."""
 LONGEST = 128
 """Largest L1 norm that is looked for."""
 MOST_ENTRIES = 20_000_000
@@ -161,9 +164,13 @@ class Sought:
 
     def found(self) -> list[Found]:
         """The smallest changes by norm, the largest first, as far as they can lose more than those before."""
+        try:
+            norms = sorted(self.norms(), reverse=True)
+        except Exhausted:
+            return self._bounded()
         found: list[Found] = []
         most = None
-        for length, cells in groupby(sorted(self.norms(), reverse=True), key=lambda pair: pair[0]):
+        for length, cells in groupby(norms, key=lambda pair: pair[0]):
             bound = self.changes.bound(length)
             if most is not None and self.changes.size(bound) <= most:
                 break
@@ -171,6 +178,18 @@ class Sought:
             found.append(Found(length, moved, loss, attained))
             most = max(most or 0, self.changes.size(loss))
         return found
+
+    def _bounded(self) -> list[Found]:
+        """Bounds from a reduced basis of the lattice: a cell that is not fixed is moved by one of its vectors."""
+        matrix = self.search.matrix
+        if matrix.shape[1] > BASIS:
+            raise Exhausted
+        basis = algebra.basis(matrix)
+        norms = np.abs(basis).sum(axis=1)
+        nearest = [int(norms[basis[:, cell] != 0].min()) for cell in self.cells()]
+        vector = basis[int(np.flatnonzero(norms == max(nearest))[0])]
+        moved = min(int(vector.clip(0).sum()), int((-vector).clip(0).sum()))
+        return [Found(max(nearest), moved, self.changes.bound(max(nearest)), attained=False, smallest=False)]
 
     def norms(self) -> list[tuple[int, int]]:
         """The least norm through each cell. A vector found at the least norm of one cell serves all it moves."""
