@@ -157,6 +157,18 @@ def test_other_lists_of_values_and_places_count_after_the_first(tmp_path):
     assert analyst.submit()
 
 
+def test_another_spelling_of_a_column_is_not_another_column(tmp_path):
+    """Else each spelling would have a first list of values that costs nothing."""
+    analyst = Analyst(tmp_path, Terms("person", "add-remove", checks=1))
+    assert analyst.submit()
+    for spelling in ("SEX", "Sex"):
+        fewer = SPEC.replace(
+            'name = "sex", values = ["f", "m"]', f'name = "sex", column = "{spelling}", values = ["f"]'
+        )
+        assert not analyst.submit(spec=fewer)
+        assert len(analyst.state.shown["demo"].counted) == 1
+
+
 def test_listed_rules_cost_nothing(tmp_path):
     spec = tmp_path / "listed.toml"
     spec.write_text(SPEC.format(more=RULE.format(guess=9999)))

@@ -84,6 +84,34 @@ def test_a_key_returns_the_same_bytes_and_draws_once(place):
     assert "was committed before" in moved.stderr
 
 
+def test_an_account_is_shown_with_its_terms_and_what_was_checked(place):
+    for name in ("ruled", "listed"):
+        (place / f"{name}.toml").write_text(SPEC + f"constraints = {{ bounds = {BOUNDS} }}\n")
+    terms = ("--unit", "person", "--neighbours", "replace", "--checks", "0", "--invariant", "all")
+    listed = ("--list", "listed.toml", "--geography", "data.csv")
+    done = run("budget", "init", "other.db", "--dataset", "demo", *terms, *listed, "--cap", "epsilon=1")
+    assert done.returncode == 0, done.stderr
+    charged = ("--ledger", "other.db", "--analyst", "ana")
+    assert run("release", "ruled.toml", "--data", "data.csv", "--out", "ruled", *charged).returncode == 0
+    (row,) = json.loads(run("budget", "show", "other.db", "--json").stdout)
+    account = row["account"]
+    assert (account["unit"], account["neighbours"], account["invariants"]) == ("person", "replace", ["all"])
+    assert account["facts"] == ["all <= 9999"]
+    assert (account["checked"], account["checks"]) == (0, 0)
+    assert row["spent"] == "1/4", "its two areas under replace; a total costs nothing there"
+    said = " ".join(run("budget", "show", "other.db").stdout.split())
+    assert "protects one person" in said
+    assert "May be published exactly, and was not yet: all." in said
+    assert "'all <= 9999'" in said
+    assert (
+        "Compared are databases that keep these rules"
+        in (place / "ruled" / "public" / "report.html").read_text()
+    )
+
+
+BOUNDS = '[{ level = "all", upper = 9999 }]'
+
+
 def test_bad_data_cost_nothing(place):
     (place / "data.csv").write_text("area,n\na,300\nb,-4\n")
     assert release("one").returncode == 2

@@ -97,6 +97,19 @@ def test_a_run_that_is_put_back_after_its_release_draws_nothing(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_run_that_is_put_back_from_before_it_drew_draws_nothing_again(tmp_path):
+    """The ledger knows that drawing began, and the folder does not."""
+    run = interrupted(tmp_path, after=5, account=account(tmp_path))  # its data are read in part
+    shutil.copytree(run, tmp_path / "backup")
+    with pytest.raises(Interrupted), patch("trueup.releasing.tasks.write_measured", side_effect=Interrupted):
+        resume(run, executor=LocalPool(1), account=account(tmp_path))
+    shutil.rmtree(run)
+    (tmp_path / "backup").rename(run)
+    with pytest.raises(BudgetError, match="is from before that"):
+        resume(run, executor=LocalPool(1), account=account(tmp_path))
+    assert not RunFolder(run).measured.names()
+
+
 def test_an_altered_spec_in_the_run_folder_is_refused(tmp_path):
     run = interrupted(tmp_path)
     (run / "spec.toml").write_text((run / "spec.toml").read_text().replace("lower = 1", "lower = 0"))

@@ -116,7 +116,7 @@ def _places(spec: Spec, cells: Cells) -> dict[str, Any]:
 
 
 def _descriptions(spec: Spec, cells: Cells) -> Iterator[Question]:
-    columns = sorted(a.column or a.name for a in spec.attributes) if spec.table.count else []
+    columns = sorted(map(_column, spec.attributes)) if spec.table.count else []
     # A long table is refused where two rows name one cell, and the columns say what a cell is.
     table = {"table": _table(spec), "columns": columns}
     yield Question.of("counts are whole numbers from 0, one row for each cell", table, "table")
@@ -124,9 +124,9 @@ def _descriptions(spec: Spec, cells: Cells) -> Iterator[Question]:
         yield Question.of(f"column '{column}' has a value in every row", {"ids": column}, "ids")
     yield Question.of("rows name no other place than those listed", _places(spec, cells), "places")
     for part in spec.attributes if not spec.table.cells else ():
-        column = part.column or part.name
-        text = f"column '{column}' holds no other value than the {len(part.values)} listed"
-        yield Question.of(text, {"column": column, "values": sorted(part.values)}, f"column {column}")
+        text = f"column '{_column(part)}' holds no other value than the {len(part.values)} listed"
+        meaning = {"column": _column(part), "values": sorted(part.values)}
+        yield Question.of(text, meaning, f"column {_column(part)}")
 
 
 def _rules(spec: Spec, cells: Cells) -> Iterator[Question]:
@@ -171,7 +171,7 @@ def _names(spec: Spec, text: str) -> str:
 def _view(spec: Spec, name: str) -> list[Any]:
     """What an attribute or a recode tells apart: a column and groups of its values."""
     owner = _owner(spec, name)
-    return [owner.column or owner.name, sorted(_chosen(owner, name, v)[1] for v in owner.views[name])]
+    return [_column(owner), sorted(_chosen(owner, name, v)[1] for v in owner.views[name])]
 
 
 def _owner(spec: Spec, name: str) -> AttributePart:
@@ -185,4 +185,9 @@ def _chosen(owner: AttributePart, view: str, value: str) -> list[Any]:
     groups = next((r.groups for r in owner.recodes if r.name == view), None)
     if value not in owner.views[view]:
         raise SpecError(f"'{view}' has no value '{value}'")
-    return [owner.column or owner.name, sorted(groups[value]) if groups else [value]]
+    return [_column(owner), sorted(groups[value]) if groups else [value]]
+
+
+def _column(part: AttributePart) -> str:
+    """The column of an attribute, in one spelling: tables find `SEX` where `sex` is asked for."""
+    return (part.column or part.name).casefold()

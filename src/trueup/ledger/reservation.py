@@ -37,6 +37,11 @@ class Reservation:
     stamp: Mapping[str, Any]
     committed: Commit | None = None
 
+    @property
+    def drawn(self) -> bool:
+        """Whether the ledger knows that drawing began."""
+        return self.name in self.ledger.state().drawn
+
     @contextmanager
     def returning(self) -> Iterator[None]:
         """Give the loss back if the block fails before drawing began; what it found out exactly stays counted."""

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import BudgetError
-from trueup.files.staging import claimed, staged
+from trueup.files.staging import claimed, staged, to_disk
 from trueup.io.bundle.read import read_published
 from trueup.ledger.account import Account
 from trueup.ledger.request import read_request
@@ -158,8 +158,22 @@ def _checked(
     reservation = _reserved(folder, account)
     with reservation.returning():
         check_data(folder, data, executor, log)
+        _refuse_older(folder, reservation)
         reservation.begin()
     return reservation
+
+
+def _refuse_older(folder: RunFolder, reservation: Reservation) -> None:
+    """Refuse a run folder from before noise was drawn under its reservation: it would be drawn a second time."""
+    mark = folder.path / "drawing"
+    if reservation.drawn and not mark.exists():
+        raise BudgetError(
+            "the ledger knows that noise was drawn for this run, and the run's folder is from before that",
+            needed="the folder as the run left it; a second draw would not be paid for",
+            remedy=f"put that folder back, or remove '{folder.path}' and begin a run that is charged anew",
+        )
+    mark.touch()
+    to_disk(folder.path)
 
 
 def _reserved(folder: RunFolder, account: Account) -> Reservation:
