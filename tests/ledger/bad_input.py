@@ -123,7 +123,6 @@ BAD = [
     ("a unit that touches 1.0 counts", lambda x: Contribution(1.0, 1), SpecError, "type float"),
     ("a unit that touches True counts", lambda x: Contribution(True, 1), SpecError, "type bool"),
     ("a contribution of 1/2", lambda x: Contribution(1, HALF), SpecError, "type Fraction"),
-    ("a dp and an invariant loss added", lambda x: Loss("dp") + Loss("invariant"), PrivacyError, "one kind"),
     ("a delta that was spent", lambda x: compose([Cost("rho", HALF, HALF)]).at_delta(HALF), PrivacyError, "used up"),
     ("rho converted at delta 0", lambda x: epsilon_of(HALF, Fraction(0)), SpecError, "between zero and one"),
     ("rho converted at delta 1", lambda x: epsilon_of(HALF, Fraction(1)), SpecError, "between zero and one"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trueup.errors import PrivacyError, SpecError
 from trueup.noise.cost import Cost
-from trueup.privacy.accountant import Loss, compose
+from trueup.privacy.accountant import compose
 from trueup.privacy.conversion import epsilon_of
 
 amounts = st.fractions(min_value=0, max_value=10, max_denominator=10**6)
@@ -53,11 +53,6 @@ def test_pure_epsilon_converts_part_by_part():
     loss = compose([Cost("epsilon", Fraction(1)), Cost("epsilon", Fraction(1)), Cost("rho", Fraction(1, 4))])
     assert loss.zcdp == Fraction(5, 4)
     assert loss.rho == Fraction(1, 4)
-
-
-def test_kinds_are_never_summed():
-    with pytest.raises(PrivacyError, match="a 'dp' and a 'invariant' guarantee are added"):
-        Loss("dp") + Loss("invariant")
 
 
 def test_pure_loss_needs_no_delta():

@@ -60,6 +60,8 @@ def amounts(loss: Loss, steps: int) -> str:
         ("delta", loss.delta if steps == 1 else None),
     )
     said = ", ".join(f"{name} = {amount}" for name, amount in parts if amount)
+    if loss.delta and steps > 1:
+        said += f", delta = {steps} e^({steps - 1} epsilon) times {loss.delta}"
     return said or "no loss"
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from trueup.errors import PrivacyError
 from trueup.noise.cost import Cost, Currency
-from trueup.privacy.accountant import Kind, Loss, compose
+from trueup.privacy.accountant import Loss, compose
 from trueup.privacy.contribution import Relation
 
 
@@ -110,7 +111,7 @@ class Guarantee:
         The smallest change that the invariants allow, where there are any and it is known.
     """
 
-    kind: Kind
+    kind: Literal["dp", "invariant"]
     unit: str
     neighbours: str
     currency: Currency

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal, get_args
 
 from trueup.errors import PrivacyError, SpecError
 from trueup.noise.cost import Cost
@@ -23,13 +22,10 @@ ZERO = Fraction(0)
 
 @dataclass(frozen=True)
 class Loss:
-    """Composed privacy loss under one kind of guarantee.
+    """Composed privacy loss of one step of one neighbour relation: it adds up whatever invariants are shared.
 
     Attributes
     ----------
-    kind
-        `dp`, or `invariant` for a guarantee among databases that share published invariants. The
-        two compare different pairs of databases: adding them is refused.
     epsilon
         Sum of the losses stated in pure epsilon.
     rho
@@ -46,21 +42,13 @@ class Loss:
     (Fraction(1, 1), Fraction(1, 20))
     """
 
-    kind: Kind = "dp"
     epsilon: Fraction = ZERO
     rho: Fraction = ZERO
     converted: Fraction = ZERO
     delta: Fraction = ZERO
 
     def __add__(self, other: Loss) -> Loss:
-        if self.kind != other.kind:
-            raise PrivacyError(
-                f"a '{self.kind}' and a '{other.kind}' guarantee are added",
-                needed="losses of one kind: they compare different pairs of databases",
-                remedy="account for each kind separately",
-            )
         return Loss(
-            self.kind,
             self.epsilon + other.epsilon,
             self.rho + other.rho,
             self.converted + other.converted,
@@ -71,7 +59,7 @@ class Loss:
         """Take back a loss that was part of this one."""
         parts = ("epsilon", "rho", "converted", "delta")
         left = {name: getattr(self, name) - getattr(other, name) for name in parts}
-        if self.kind != other.kind or min(left.values()) < 0:
+        if min(left.values()) < 0:
             raise PrivacyError("a loss is taken back that was no part of the sum", remedy="report this")
         return replace(self, **left)
 
@@ -103,21 +91,19 @@ class Loss:
         return min(mixed, epsilon_of(self.zcdp, left)) if self.zcdp else ZERO
 
 
-def compose(costs: Iterable[Cost], kind: Kind = "dp") -> Loss:
-    """Sum the losses of costs that were stated for one kind of guarantee.
+def compose(costs: Iterable[Cost]) -> Loss:
+    """Sum the losses of costs that were stated for one step of one neighbour relation.
 
     Raises
     ------
     SpecError
-        If a cost is no exact, nonnegative amount in a known currency, or the kind is unknown.
+        If a cost is no exact, nonnegative amount in a known currency.
     """
-    _check_kind(kind)
     costs = tuple(costs)
     for cost in costs:
         _check(cost)
     epsilons = [c.amount for c in costs if c.currency == "epsilon"]
     return Loss(
-        kind,
         epsilon=sum(epsilons, ZERO),
         rho=sum((c.amount for c in costs if c.currency == "rho"), ZERO),
         converted=sum((epsilon * epsilon for epsilon in epsilons), ZERO) / 2,
@@ -135,11 +121,3 @@ def _check(cost: object) -> None:
             raise SpecError(f"the {name} of a cost is of type {type(value).__name__}", needed="a Fraction")
         if value < 0:
             raise SpecError(f"the {name} of a cost is negative", needed="zero or more")
-
-
-def _check_kind(kind: object) -> None:
-    if kind not in get_args(Kind):
-        raise SpecError(f"the kind of guarantee '{kind}'", needed="'dp' or 'invariant'")
-
-
-Kind = Literal["dp", "invariant"]
