@@ -63,16 +63,13 @@ def test_adoption_is_an_entry_and_adds_both_kinds_up(old):
     ledger = Ledger.open(str(old))
     adoption = ledger.adopt("demo", PERSON)
     assert ledger.entries()[-1].fields["action"] == "adopt"
-    assert adoption.ended == {"epsilon": "1/2"}
+    assert adoption.ended == {"epsilon": "1/2", "ana:epsilon": "1"}
     assert adoption.kept == {"rho": "3"}
+    assert not adoption.exceeded
     assert len(adoption.open) == 1
     assert len(adoption.unread) + len(adoption.confirmed) == 2
     words = " ".join(adoption.sentences())
-    for part in (
-        "epsilon = 1/2 of kind 'invariant' ends",
-        "rho = 3 of kind 'invariant' goes on",
-        "stay spent",
-    ):
+    for part in ("epsilon = 1/2, ends", "ana:epsilon = 1, ends", "rho = 3, goes on", "stay spent"):
         assert part in words
     state = Ledger.open(str(old)).state()
     assert state.caps["demo", None] == {"epsilon": 1, "rho": 3}
@@ -82,6 +79,21 @@ def test_adoption_is_an_entry_and_adds_both_kinds_up(old):
     ledger.reserve(demo("7/16"))
     with pytest.raises(BudgetError, match="is kept under its terms already"):
         ledger.adopt("demo", PERSON)
+
+
+def test_an_account_that_was_spent_under_both_kinds_grants_nothing_more(tmp_path):
+    caps = {kind: {"epsilon": "1"} for kind in ("dp", "invariant")}
+    entries = [
+        {"action": "open", "format": 1, "ledger": "old"},
+        {"action": "caps", "dataset": "survey", "analyst": None, "caps": caps},
+        *(reserved(kind, "3/4") for kind in caps),
+    ]
+    ledger = written(tmp_path / "ledger.db", entries)
+    adoption = ledger.adopt("survey", PERSON)
+    assert adoption.exceeded == ("epsilon",)
+    assert "passes the cap epsilon: nothing more is granted" in " ".join(adoption.sentences())
+    with pytest.raises(BudgetError, match="at most 0 of the cap 1"):
+        reserve(ledger, "1/100")
 
 
 def test_an_old_key_still_names_its_release(old):
@@ -97,7 +109,7 @@ def test_the_command_says_what_becomes_of_everything(old):
     done = run("budget", "adopt", old, "--dataset", "demo", "--unit", "person", "--neighbours", "add-remove")
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
-    assert "of kind 'invariant' ends" in said
+    assert "of kind 'invariant', epsilon = 1/2, ends" in said
     assert "Open reservations stay spent" in said
     (row, *_) = json.loads(run("budget", "show", old, "--json").stdout)
     assert (row["spent"], row["account"]["unit"], row["account"]["neighbours"]) == (
@@ -130,24 +142,33 @@ def released(folder, neighbours, kind="dp"):
     out = folder / "out"
     pipeline.release(folder / "spec.toml", pd.DataFrame({"area": ["a", "b"], "n": [3, 4]}), out)
     digest, manifest = read_manifest(out / MANIFEST)
-    charged = {"dataset": "survey", "analyst": "ana", "kind": kind, "key": None, "reservation": "r"}
-    costs = [{"currency": "epsilon", "amount": "1/4", "delta": "0"}]
-    places = {"ready": str(folder / ".ready"), "final": str(out), "reservation": "r"}
-    entries, head = [], GENESIS
-    for fields in (
+    places = {"ready": str(folder / ".ready"), "final": str(out), "reservation": kind}
+    entries = [
         {"action": "open", "format": 1, "ledger": "old"},
         {"action": "caps", "dataset": "survey", "analyst": None, "caps": {kind: {"epsilon": "1"}}},
-        {"action": "reserve", "costs": costs, **charged},
+        reserved(kind, "1/4"),
         {"action": "commit", "manifest": digest, "measurements": manifest["measurements"], **places},
-    ):
-        entries.append(link(len(entries) + 1, head, {"time": "then", **fields}))
-        head = entries[-1].hash
-    store = store_at(str(folder / "ledger.db"))
+    ]
+    return written(folder / "ledger.db", entries)
+
+
+def reserved(kind, amount):
+    """A reservation as entries of format 1 state it; it bears the name of its kind."""
+    costs = [{"currency": "epsilon", "amount": amount, "delta": "0"}]
+    charged = {"dataset": "survey", "analyst": "ana", "kind": kind, "key": None, "reservation": kind}
+    return {"action": "reserve", "costs": costs, **charged}
+
+
+def written(path, entries):
+    """A ledger with these entries, chained."""
+    store, head = store_at(str(path)), GENESIS
     store.create()
     with store.transaction(writing=True) as transaction:
-        for entry in entries:
+        for number, fields in enumerate(entries, 1):
+            entry = link(number, head, {"time": "then", **fields})
             transaction.append(entry)
-    return Ledger.open(str(folder / "ledger.db"))
+            head = entry.hash
+    return Ledger.open(str(path))
 
 
 def test_releases_that_state_the_terms_are_confirmed(tmp_path):

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.ledger.helpers import begin, ledger_at, release, reserve, stage
+from tests.ledger.helpers import begin, epsilon, ledger_at, release, request, reserve, stage
 from trueup.errors import BudgetError, BundleError
-from trueup.ledger.entries import digest
+from trueup.ledger.entries import digest, link
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.store import SqliteStore
+from trueup.ledger.terms import Terms
 from trueup.ledger.transaction import Transaction
 from trueup.ledger.verify import verify
 
@@ -133,6 +134,42 @@ def test_an_entry_over_the_cap_is_found_though_its_chain_is_right(kept):
     execute(kept, f"INSERT INTO trueup_ledger VALUES (13, '{body}', '{digest(body)}')")
     with pytest.raises(BudgetError, match="entry 13 of the ledger cannot be true"):
         Ledger.open(str(kept))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"action": "return", "reservation": "drawn"},
+        {"action": "return", "reservation": "given back"},
+        {"action": "draw", "reservation": "given back"},
+        {
+            "action": "commit",
+            "reservation": "open",
+            "ready": "",
+            "final": "",
+            "manifest": "",
+            "measurements": "",
+        },
+        {"action": "invariants", "dataset": "survey", "invariants": {"county": "x"}, "joint": None},
+        {"action": "adopt", "dataset": "survey", **Terms("person", "replace").plain()},
+        {"action": "account", "dataset": "survey", **Terms("person", "replace").plain()},
+    ],
+    ids=lambda fields: f"{fields['action']} {fields.get('reservation', '')}",
+)
+def test_an_entry_that_cannot_follow_is_found_though_its_chain_is_right(tmp_path, forged):
+    """A loss is given back before drawing alone, and nothing is drawn or committed under what was given back."""
+    ledger = ledger_at(str(tmp_path / "ledger.db"))
+    for name in ("drawn", "given back", "open"):
+        reservation = ledger.reserve(request(epsilon("1/10")), name)
+        if name == "drawn":
+            reservation.begin()
+        if name == "given back":
+            reservation.give_back()
+    state = ledger.state()
+    with ledger._store.transaction(writing=True) as transaction:
+        transaction.append(link(state.number + 1, state.head, {"time": "now", **forged}))
+    with pytest.raises(BudgetError, match=f"entry {state.number + 1} of the ledger cannot be read"):
+        Ledger.open(str(tmp_path / "ledger.db"))
 
 
 def test_bundles_without_a_ledger_are_listed(kept):

@@ -114,7 +114,7 @@ def _within(owner: Owner, loss: Loss, caps: Caps, spent: Loss) -> None:
         if spent_in(currency, total) > cap:
             raise BudgetError(
                 f"the release asks {_whose(owner)} for more {currency} than is left",
-                needed=f"at most {cap - spent_in(currency, spent)} of the cap {cap}",
+                needed=f"at most {max(cap - spent_in(currency, spent), 0)} of the cap {cap}",
                 remedy="ask for less, or close the dataset",
             )
 

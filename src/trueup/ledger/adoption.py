@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trueup.errors import BudgetError, BundleError, SpecError
 from trueup.io.bundle.manifest import read_spec
+from trueup.ledger.format_1 import spent_in
 from trueup.ledger.publish import MANIFEST, read_manifest
+from trueup.ledger.request import Owner
 from trueup.ledger.terms import Terms
 from trueup.model.spec import Spec
+from trueup.privacy.accountant import Loss
 
 if TYPE_CHECKING:
     from trueup.ledger.state import Commit, State
@@ -26,9 +30,11 @@ class Adoption:
     confirmed, unread
         Its releases whose bundle states the same unit and relation, and those whose bundle does not stand where it was
         published: that they were for this unit and relation is then declared by whoever adopts, not verified.
-    ended
-        Caps of kind `invariant`, by currency, that end because the currency has a cap of kind `dp`, and those that go on
-        as caps of the one currency because it has none.
+    ended, kept
+        Caps of kind `invariant`, by whose they are, that end because there is one of kind `dp` in the currency, and those that
+        go on as caps of the one currency because there is none.
+    exceeded
+        Caps that everything spent together passes: nothing more is granted.
     open
         Reservations without a release.
     """
@@ -37,6 +43,7 @@ class Adoption:
     unread: tuple[str, ...]
     ended: Mapping[str, str]
     kept: Mapping[str, str]
+    exceeded: tuple[str, ...]
     open: tuple[str, ...]
 
     def plain(self) -> dict[str, Any]:
@@ -46,6 +53,7 @@ class Adoption:
             "unread": list(self.unread),
             "ended": dict(self.ended),
             "kept": dict(self.kept),
+            "exceeded": list(self.exceeded),
             "open": list(self.open),
         }
 
@@ -58,13 +66,14 @@ class Adoption:
         return [
             losses,
             *(
-                f"The cap {currency} = {amount} of kind 'invariant' ends: the one of kind 'dp' bounds the sum."
-                for currency, amount in self.ended.items()
+                f"The cap of kind 'invariant', {whose} = {amount}, ends: the one of kind 'dp' bounds the sum."
+                for whose, amount in self.ended.items()
             ),
             *(
-                f"The cap {currency} = {amount} of kind 'invariant' goes on as the account's: it has no other in {currency}."
-                for currency, amount in self.kept.items()
+                f"The cap of kind 'invariant', {whose} = {amount}, goes on as that of the account: there is no other."
+                for whose, amount in self.kept.items()
             ),
+            *(f"What was spent passes the cap {whose}: nothing more is granted." for whose in self.exceeded),
             f"Open reservations stay spent, and no release can be committed under them: {len(self.open)}. "
             "Nobody wrote down whether noise was drawn.",
             f"Releases whose bundle states this unit and relation: {len(self.confirmed)}. Releases whose bundle was not "
@@ -87,14 +96,41 @@ def adopt(state: State, dataset: str, terms: Terms) -> Adoption:
         )
     commits = [commit for commit in state.commits.values() if commit.request.dataset == dataset]
     confirmed = [c.final for c in commits if _confirms(c, terms)]
-    dp, invariant = (state.old.caps.get(((dataset, None), kind), {}) for kind in ("dp", "invariant"))
+    ended, kept = _caps_of_invariants(state, dataset)
     return Adoption(
         tuple(confirmed),
         tuple(c.final for c in commits if c.final not in confirmed),
-        {currency: str(cap) for currency, cap in invariant.items() if currency in dp},
-        {currency: str(cap) for currency, cap in invariant.items() if currency not in dp},
+        ended,
+        kept,
+        _exceeded(state, dataset),
         tuple(state.unfinished(dataset)),
     )
+
+
+def _caps_of_invariants(state: State, dataset: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Caps of kind `invariant` that end, and those that go on."""
+    ended: dict[str, str] = {}
+    kept: dict[str, str] = {}
+    for (owner, kind), caps in state.old.caps.items():
+        if owner[0] == dataset and kind == "invariant":
+            other = state.old.caps.get((owner, "dp"), {})
+            for currency, cap in caps.items():
+                (ended if currency in other else kept)[_whose(owner, currency)] = str(cap)
+    return ended, kept
+
+
+def _exceeded(state: State, dataset: str) -> tuple[str, ...]:
+    caps, spent = deepcopy(state.old).carry(dataset)
+    return tuple(
+        _whose(owner, currency)
+        for owner, held in caps.items()
+        for currency, cap in held.items()
+        if spent_in(currency, spent.get(owner, Loss())) > cap
+    )
+
+
+def _whose(owner: Owner, currency: str) -> str:
+    return currency if owner[1] is None else f"{owner[1]}:{currency}"
 
 
 def _confirms(commit: Commit, terms: Terms) -> bool:
