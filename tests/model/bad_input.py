@@ -43,6 +43,10 @@ def _rules(text: str) -> tuple[str, str]:
 
 
 MISTAKES = [
+    ("lists that are nested 5,000 deep", 'title = "Areas"', f"title = {'[' * 5000}{']' * 5000}"),
+    ("tables that are nested 300 deep", 'title = "Areas"', f"title = {'{ a = ' * 300}1{' }' * 300}"),
+    ("a budget of 5,000 digits", "epsilon = 1", f"epsilon = {'1' * 5000}"),
+    ("a budget of 5,000 hexadecimal digits", "epsilon = 1", f"epsilon = 0x{'1' * 5000}"),
     ("another format", "format = 1", "format = 3"),
     ("a neighbour relation that is none", '"add-remove"', '"swap"'),
     ("a unit without a name", 'unit = "person"', 'unit = ""'),

@@ -109,6 +109,7 @@ def parse_sum(text: str) -> dict[str, Fraction]:
 
 
 _LARGEST = 2**62
+_SHOWN = 200  # characters of a constraint that a message writes down
 _VAST = re.compile(r"e[+-]?\d{4,}$", re.IGNORECASE)  # Fraction("1e1000000000") would fill the memory
 _FORM = "a linear comparison with ==, <= or >=, such as 'under18 + over18 >= 2 * families'"
 
@@ -120,7 +121,8 @@ class _Reader:
         self.text = text
 
     def error(self, what: str, position: int, needed: str) -> SpecError:
-        return SpecError(f"constraint '{self.text}' {what} at position {position}", needed=needed)
+        said = self.text if len(self.text) <= _SHOWN else f"{self.text[:_SHOWN]}..."
+        return SpecError(f"constraint '{said}' {what} at position {position}", needed=needed)
 
     def terms(self, node: ast.expr) -> Terms:
         """Return the terms of a linear expression."""

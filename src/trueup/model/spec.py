@@ -524,15 +524,54 @@ def parse_spec(text: str) -> Spec:
     SpecError
         With every mistake and its place in the spec.
     """
+    document = _read_toml(text)
     try:
-        return Spec.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"the spec is not TOML: {error}") from None
+        return Spec.model_validate(document)
     except ValidationError as error:
         raise SpecError(
             "the spec has mistakes: " + "; ".join(map(fault_text, innermost(error.errors()))),
             remedy="correct them; `trueup schema` lists every key",
         ) from None
+
+
+_DEEPEST, _LONGEST = 50, 1000
+
+
+def _read_toml(text: str) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"the spec is not TOML: {error}") from None
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError:  # of a whole number that Python refuses to read, which is no error of TOML
+        raise _too_long() from None
+    _refuse_vast(document)
+    return document
+
+
+def _refuse_vast(value: Any, depth: int = 0) -> None:
+    """Refuse what no spec needs, and what would fail later in words that do not fit: deep nesting and long numbers."""
+    if depth > _DEEPEST:
+        raise _too_deep()
+    if isinstance(value, int) and value.bit_length() > 4 * _LONGEST:
+        raise _too_long()
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in parts:
+        _refuse_vast(part, depth + 1)
+
+
+def _too_deep() -> SpecError:
+    return SpecError(
+        "the spec nests lists or tables too deeply", needed=f"at most {_DEEPEST} within each other"
+    )
+
+
+def _too_long() -> SpecError:
+    return SpecError(
+        f"the spec holds a whole number of more than {_LONGEST:,} digits",
+        needed="numbers that counts and budgets can reach",
+    )
 
 
 def load_spec(path: str | Path) -> Spec:

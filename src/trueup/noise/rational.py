@@ -49,7 +49,12 @@ _ABOVE_ZERO = 'write a positive number such as "1/2"; publishing without noise i
 
 def _read(value: object, what: str) -> Fraction:
     if isinstance(value, Rational) and not isinstance(value, bool):
-        return Fraction(int(value.numerator), int(value.denominator))
+        number = Fraction(int(value.numerator), int(value.denominator))
+        if max(abs(number.numerator), number.denominator).bit_length() > 4 * _LONGEST:
+            raise SpecError(
+                f"{what} has more than {_LONGEST:,} digits", needed="a number that a budget can be"
+            )
+        return number
     if isinstance(value, Decimal):
         return _read(str(value), what)
     if isinstance(value, str) and len(value) <= _LONGEST and _WRITTEN.fullmatch(value):
