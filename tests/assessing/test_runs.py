@@ -150,7 +150,7 @@ query = [
 def test_noise_that_keeps_invariants_is_drawn_as_whole_vectors():
     spec = parse_spec(
         """
-format = 1
+format = 2
 title = "Areas"
 table = { name = "areas", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }

@@ -24,7 +24,7 @@ from trueup.reconciling import build, choose, misfit, refuse_misfit
 from trueup.reconciling.lattice_posterior import LatticePosterior
 
 HEAD = """
-format = 1
+format = 2
 title = 'Demo'
 table = { name = 'demo', kind = 'counts', counts = 'person', count = 'n', keys = 'public' }
 privacy = { unit = 'person', neighbours = 'replace' }
@@ -37,7 +37,7 @@ TREE = HEAD + (
 TABLE = HEAD + (
     "level = [{ name = 'all' }, { name = 'county', column = 'c' }]\n"
     "attribute = [{ name = 'edu', values = ['low', 'medium', 'high'] }]\n"
-    "query = [{ name = 'q', attributes = ['edu'], noise = 'lattice-laplace', epsilon = { county = 1 } }]\n"
+    "query = [{ name = 'q', attributes = ['edu'], noise = 'lattice-laplace', epsilon = { county = '1/2' } }]\n"
     "constraints = { invariants = [{ level = 'county' }, { level = 'all', attributes = ['edu'] }] }\n"
 )
 SPARSE = pandas.DataFrame(
