@@ -235,8 +235,8 @@ class Rows:
             c.nonnegative,
         )
 
-    def broken(self, x: NDArray) -> float:
-        """Largest violation (counts) of a point; infinite if it is not finite."""
+    def broken(self, x: NDArray, *, signed: bool = True) -> float:
+        """Largest violation (counts) of a point; infinite if it is not finite. Unsigned, of a method that may go below 0."""
         if not np.isfinite(x).all():
             return np.inf
         gaps = [
@@ -244,7 +244,11 @@ class Rows:
             self.lower - self.ranged @ x,
             self.ranged @ x - self.upper,
         ]
-        return max(0.0, *(float(g.max(initial=0.0)) for g in gaps), float(-x.min()) if self.signed else 0.0)
+        return max(
+            0.0,
+            *(float(g.max(initial=0.0)) for g in gaps),
+            float(-x.min()) if self.signed and signed else 0.0,
+        )
 
     def exist(self, seconds: float = 20.0) -> bool | None:
         """Whether HiGHS finds whole counts that obey all rows; None if it cannot tell."""

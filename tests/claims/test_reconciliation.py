@@ -48,7 +48,7 @@ def judge(problem: Problem, method: Method, found: Solution | InfeasibleError) -
     if not np.isfinite(found.values).all():
         return "WRONG: NaN passes as solved"
     allowed = 0.0 if method.integer else 1e-6 + 1e-9 * float(np.abs(found.values).sum())
-    if problem.rows.broken(found.values.astype(float)) > allowed:
+    if problem.rows.broken(found.values.astype(float), signed=method.nonnegative) > allowed:
         return "WRONG: an answer that breaks a rule"
     return "WRONG: a gap larger than reported" if _false_gap(problem, method, found) else "solved"
 

@@ -70,13 +70,16 @@ class _Limits:
         return solved[0], multipliers
 
 
-def optimum_near(polyhedron: Polyhedron, fit: Fit, x: np.ndarray) -> np.ndarray | None:
+def optimum_near(
+    polyhedron: Polyhedron, fit: Fit, x: np.ndarray, near: float | None = None
+) -> np.ndarray | None:
     """The optimum, if a point leads to it.
 
     Parameters
     ----------
     polyhedron, fit : what to minimise over, and what; the least weight should be 1
     x : (n,) a point near the optimum
+    near : distance (counts) from a limit at which x touches it; by default `NEAR` of the largest count
 
     Returns
     -------
@@ -91,7 +94,7 @@ def optimum_near(polyhedron: Polyhedron, fit: Fit, x: np.ndarray) -> np.ndarray 
     """
     limits = _Limits.of(polyhedron)
     size = max(1.0, float(np.abs(x).max(initial=0.0)))
-    touched = np.sign(limits.excess(x, -NEAR * size)).astype(int)
+    touched = np.sign(limits.excess(x, -(NEAR * size if near is None else near))).astype(int)
     touched[limits.lower == limits.upper] = -1
     hasty = _search(limits, fit, touched, size, most=touched.size)
     return hasty if hasty is not None else _search(limits, fit, touched, size, most=1)

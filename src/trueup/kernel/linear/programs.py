@@ -19,12 +19,13 @@ import numpy as np
 import scipy  # its parts load when first used
 
 from trueup.errors import TrueupError
-from trueup.kernel.linear.active_set import optimum_near
+from trueup.kernel.linear.active_set import NEAR, optimum_near
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.status import Status
 
 PIQP_VARIABLES = 10_000
+PASSES = 3  # of an interior-point solver, each from the point of the one before
 ACCURACY = 1e-6  # violation, relative to the right-hand sides, above which a solution is not called solved
 
 
@@ -95,35 +96,51 @@ def least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
     fit = fit.relative()
     answer = Answer(np.full(polyhedron.cells, np.nan), Status.UNSOLVED, np.inf, np.inf, None)
     for solve in _interior_points(polyhedron.cells + fit.values.size):
-        near, ended = _by(solve, polyhedron, fit)
-        best = optimum_near(polyhedron, fit, near) if np.isfinite(near).all() else None
-        if best is not None:
-            return Answer(best, Status.SOLVED, polyhedron.residual(best), fit.objective(best))
-        residual = polyhedron.residual(near)
-        status = status_of(residual, polyhedron) if ended else Status.UNSOLVED
-        answer = Answer(near, status, residual, fit.objective(near), None)
-        if status is Status.SOLVED:
-            break
+        origin = np.zeros(polyhedron.cells)
+        for _ in range(PASSES):
+            near, unit, ended = _by(solve, polyhedron, fit, origin)
+            if not np.isfinite(near).all():
+                break
+            best = optimum_near(polyhedron, fit, near, NEAR * unit)
+            if best is not None:
+                return Answer(best, Status.SOLVED, polyhedron.residual(best), fit.objective(best))
+            residual = polyhedron.residual(near)
+            status = status_of(residual, polyhedron) if ended else Status.UNSOLVED
+            objective = fit.objective(near)
+            if (status is not Status.SOLVED, objective) < (
+                answer.status is not Status.SOLVED,
+                answer.objective,
+            ):
+                answer = Answer(near, status, residual, objective, None)
+            origin = np.maximum(near, 0.0) if polyhedron.nonnegative else near
     return answer
 
 
-def _by(solve, polyhedron: Polyhedron, fit: Fit) -> tuple[np.ndarray, bool]:
-    """The point (n,) of an interior-point solver, and whether it says that it solved."""
+def _by(solve, polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tuple[np.ndarray, float, bool]:
+    """The point (n,) of an interior-point solver, the counts in its unit, and whether it says that it solved.
+
+    It looks for the change of an origin (n,), in units of what the origin misses: from a point that it found before it
+    gains the digits that counts much larger than their noise take.
+    """
     n, q = polyhedron.cells, fit.values.size
-    unit = max(polyhedron.scale, float(np.abs(fit.values).max(initial=0.0)))
+    sums, values = polyhedron.sums - polyhedron.equal @ origin, fit.values - fit.matrix @ origin
+    moved = polyhedron.ranged @ origin
+    unit = max(1.0, float(np.abs(sums).max(initial=0.0)), float(np.abs(values).max(initial=0.0)))
     # The solvers end where the narrowest noise is settled, so its weight is 1; what they leave, `optimum_near` does.
     loss = fit.weights / fit.weights.max(initial=1.0)
     cost = scipy.sparse.diags_array(np.concatenate([np.zeros(n), loss]), format="csc")
     equal = scipy.sparse.block_array(
         [[polyhedron.equal, None], [fit.matrix, -scipy.sparse.eye_array(q)]], format="csc"
     )
-    right = np.concatenate([polyhedron.sums, fit.values]) / unit
+    right = np.concatenate([sums, values]) / unit
     ranged = scipy.sparse.csr_array(
         scipy.sparse.hstack([polyhedron.ranged, scipy.sparse.csr_array((polyhedron.lower.size, q))])
     )
-    floor = np.concatenate([np.full(n, 0.0 if polyhedron.nonnegative else -np.inf), np.full(q, -np.inf)])
-    point, ended = solve(cost, equal, right, ranged, polyhedron.lower / unit, polyhedron.upper / unit, floor)
-    return point[:n] * unit, ended
+    lowest = -origin / unit if polyhedron.nonnegative else np.full(n, -np.inf)
+    floor = np.concatenate([lowest, np.full(q, -np.inf)])
+    lower, upper = (polyhedron.lower - moved) / unit, (polyhedron.upper - moved) / unit
+    point, ended = solve(cost, equal, right, ranged, lower, upper, floor)
+    return origin + point[:n] * unit, unit, ended
 
 
 def status_of(residual: float, polyhedron: Polyhedron) -> Status:
