@@ -22,7 +22,7 @@ import scipy  # its parts load when first used
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron, between, box
-from trueup.kernel.linear.programs import Answer, Solve, absolute_optima, status_of
+from trueup.kernel.linear.programs import Answer, Solve, absolute_optima, least_squares, status_of
 from trueup.kernel.status import Status
 
 ROUNDS = 30  # of adding secants
@@ -297,6 +297,12 @@ def in_any_order(solve: Solve, polyhedron: Polyhedron, fit: Fit, rng: np.random.
     return replace(answer, x=answer.x[np.argsort(order)])
 
 
+def _centre(polyhedron: Polyhedron, fit: Fit, otherwise: np.ndarray) -> np.ndarray:
+    """The continuous least squares, if they are found."""
+    x = least_squares(polyhedron, fit).x
+    return x if np.isfinite(x).all() else otherwise
+
+
 def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) -> Answer:
     """Whole-number point with the least weighted absolute deviations and, among these, the least squares.
 
@@ -320,7 +326,7 @@ def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) ->
     if first.status is not Status.SOLVED:
         return first
     if _gap(first.objective, vertex.objective) == 0.0:  # then all whole optima are among the optima in reals
-        even = whole_fit(optima, fit, square, first.x, seconds=seconds)
+        even = whole_fit(optima, fit, square, _centre(optima, fit, first.x), seconds=seconds)
     else:
         limit = (absolute, first.objective)
         even = whole_fit(polyhedron, fit, square, first.x, limit=limit, seconds=seconds)
