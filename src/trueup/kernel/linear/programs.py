@@ -112,7 +112,7 @@ def least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
                 answer.objective,
             ):
                 answer = Answer(near, status, residual, objective, None)
-            origin = np.maximum(near, 0.0) if polyhedron.nonnegative else near
+            origin = np.floor(np.maximum(near, 0.0) if polyhedron.nonnegative else near)
     return answer
 
 
@@ -237,28 +237,46 @@ def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
 
 
 def absolute_optima(polyhedron: Polyhedron, fit: Fit) -> tuple[Answer, Polyhedron]:
-    """A vertex of the optima of least absolute deviations, and the set of all optima."""
+    """A vertex of the optima of least absolute deviations, and the set of all optima.
+
+    The least-squares point is the origin of a second try: counts of billions leave a solver few digits for what is
+    left of them there.
+    """
+    found = _absolute_optima(polyhedron, fit, np.zeros(polyhedron.cells))
+    if found[0].status is Status.SOLVED:
+        return found
+    origin = least_squares(polyhedron, fit).x
+    if not np.isfinite(origin).all():
+        return found
+    whole = np.floor(origin)  # sums of whole numbers are exact: rows that follow from each other still do
+    return _absolute_optima(polyhedron, fit, np.maximum(whole, 0.0) if polyhedron.nonnegative else whole)
+
+
+def _absolute_optima(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tuple[Answer, Polyhedron]:
     n, q = polyhedron.cells, fit.values.size
-    unit = max(polyhedron.scale, float(np.abs(fit.values).max(initial=0.0)))
+    sums, values = polyhedron.sums - polyhedron.equal @ origin, fit.values - fit.matrix @ origin
+    moved = polyhedron.ranged @ origin
+    unit = max(1.0, float(np.abs(sums).max(initial=0.0)), float(np.abs(values).max(initial=0.0)))
     one = scipy.sparse.eye_array(q)
     ranged = scipy.sparse.csr_array(
         scipy.sparse.hstack([polyhedron.ranged, scipy.sparse.csr_array((polyhedron.lower.size, 2 * q))])
     )
     below, above = np.isfinite(polyhedron.lower), np.isfinite(polyhedron.upper)
+    lowest = -origin / unit if polyhedron.nonnegative else np.full(n, -np.inf)
     answer = scipy.optimize.linprog(
         np.concatenate([np.zeros(n), fit.weights, fit.weights]),
         A_ub=scipy.sparse.vstack([ranged[above], -ranged[below]]),
-        b_ub=np.concatenate([polyhedron.upper[above], -polyhedron.lower[below]]) / unit,
+        b_ub=np.concatenate([(polyhedron.upper - moved)[above], (moved - polyhedron.lower)[below]]) / unit,
         A_eq=scipy.sparse.block_array(
             [[polyhedron.equal, None, None], [fit.matrix, -one, one]], format="csr"
         ),
-        b_eq=np.concatenate([polyhedron.sums, fit.values]) / unit,
-        bounds=[(0 if polyhedron.nonnegative else None, None)] * n + [(0, None)] * (2 * q),
+        b_eq=np.concatenate([sums, values]) / unit,
+        bounds=np.stack([np.append(lowest, np.zeros(2 * q)), np.full(n + 2 * q, np.inf)], axis=1),
         method="highs",
     )
     if answer.x is None:
         return Answer(np.full(n, np.nan), Status.UNSOLVED, np.inf, np.inf, None), polyhedron
-    x = answer.x[:n] * unit
+    x = origin + answer.x[:n] * unit
     residual = polyhedron.residual(x)
     status = status_of(residual, polyhedron) if answer.status == 0 else Status.UNSOLVED
     vertex = Answer(x, status, residual, float(answer.fun) * unit, 0.0 if answer.status == 0 else None)
