@@ -96,19 +96,23 @@ def integer_optimum(
         low = np.where(lowered, np.maximum(low - width, search.least), low)
 
 
+Costs = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Weights of squares and of absolute differences, values, lower and upper bounds; (n,) each."""
+
+
 @dataclass(frozen=True)
 class _Search:
     """A problem and its leaves, depth first."""
 
     child_ptr: np.ndarray
-    costs: tuple[np.ndarray, ...]  # square, absolute, values, lower, upper
+    costs: Costs
     seed: np.uint64
     first: np.ndarray
     last: np.ndarray
     leaf: np.ndarray
 
     @classmethod
-    def of(cls, child_ptr: np.ndarray, costs: tuple[np.ndarray, ...], seed: np.uint64) -> _Search:
+    def of(cls, child_ptr: np.ndarray, costs: Costs, seed: np.uint64) -> _Search:
         first, last = leaf_ranges(child_ptr)
         leaf = np.empty(last[0], np.int64)
         leaf[first[child_ptr[:-1] == child_ptr[1:]]] = np.flatnonzero(child_ptr[:-1] == child_ptr[1:])
@@ -134,7 +138,7 @@ class _Search:
         _, _, values, lower, upper = self.costs
         even = np.ones(values.size)
         near = topdown(self.child_ptr, even, lower, upper, start)[0]
-        total, step, growing = controlled_rounding(self.child_ptr, even, near, self.seed), WIDEST, True
+        total, step, growing = controlled_rounding(self.child_ptr, even, near, int(self.seed)), WIDEST, True
         while step:
             rounds += 1
             down = np.minimum(REACH, np.floor((total[self.leaf] - self.least) / step))
