@@ -11,6 +11,7 @@ import pytest
 from tests.cli.test_commands import run
 from tests.ledger.helpers import PERSON, request, reserve
 from trueup.errors import BudgetError
+from trueup.ledger.account import Account
 from trueup.ledger.entries import GENESIS, link
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.publish import MANIFEST, read_manifest
@@ -96,11 +97,17 @@ def test_an_account_that_was_spent_under_both_kinds_grants_nothing_more(tmp_path
         reserve(ledger, "1/100")
 
 
-def test_an_old_key_still_names_its_release(old):
-    ledger = Ledger.open(str(old))
-    ledger.adopt("demo", PERSON)
-    with pytest.raises(BudgetError, match="belongs to"):
-        ledger.reserve(demo("1/4", key="first", spec="new"))
+def test_an_old_key_still_names_its_release_and_no_other(tmp_path):
+    ledger = released(tmp_path, "add-remove", key="first")
+    ledger.adopt("survey", PERSON)
+    before = ledger.state().number
+    account = Account(ledger, "ana", "first")
+    again = pipeline.release(tmp_path / "spec.toml", AREAS, tmp_path / "out", account=account)
+    assert again.measurements.digest == read_manifest(tmp_path / "out" / MANIFEST)[1]["measurements"]
+    (tmp_path / "spec.toml").write_text(SPEC.format(neighbours="add-remove").replace("Areas", "Others"))
+    with pytest.raises(BudgetError, match="another spec"):
+        pipeline.release(tmp_path / "spec.toml", AREAS, tmp_path / "out", account=account)
+    assert ledger.state().number == before
 
 
 def test_the_command_says_what_becomes_of_everything(old):
@@ -126,6 +133,7 @@ def test_the_write_ahead_log_of_old_ledgers_is_given_up(old):
     assert [p.name for p in old.parent.iterdir()] == ["ledger.db"]
 
 
+AREAS = pd.DataFrame({"area": ["a", "b"], "n": [3, 4]})
 SPEC = """
 format = 1
 title = "Areas"
@@ -136,26 +144,26 @@ query = [{{ name = "total", epsilon = {{ all = "1/8", area = "1/8" }} }}]
 """
 
 
-def released(folder, neighbours, kind="dp"):
+def released(folder, neighbours, kind="dp", key=None):
     """A ledger of format 1 with one release whose bundle stands in its place."""
     (folder / "spec.toml").write_text(SPEC.format(neighbours=neighbours))
     out = folder / "out"
-    pipeline.release(folder / "spec.toml", pd.DataFrame({"area": ["a", "b"], "n": [3, 4]}), out)
+    pipeline.release(folder / "spec.toml", AREAS, out)
     digest, manifest = read_manifest(out / MANIFEST)
     places = {"ready": str(folder / ".ready"), "final": str(out), "reservation": kind}
     entries = [
         {"action": "open", "format": 1, "ledger": "old"},
         {"action": "caps", "dataset": "survey", "analyst": None, "caps": {kind: {"epsilon": "1"}}},
-        reserved(kind, "1/4"),
+        reserved(kind, "1/4", key),
         {"action": "commit", "manifest": digest, "measurements": manifest["measurements"], **places},
     ]
     return written(folder / "ledger.db", entries)
 
 
-def reserved(kind, amount):
+def reserved(kind, amount, key=None):
     """A reservation as entries of format 1 state it; it bears the name of its kind."""
     costs = [{"currency": "epsilon", "amount": amount, "delta": "0"}]
-    charged = {"dataset": "survey", "analyst": "ana", "kind": kind, "key": None, "reservation": kind}
+    charged = {"dataset": "survey", "analyst": "ana", "kind": kind, "key": key, "reservation": kind}
     return {"action": "reserve", "costs": costs, **charged}
 
 
