@@ -1,4 +1,4 @@
-"""`trueup plan`: divide a budget between levels before anything is spent."""
+"""`trueup plan`: the least budget for wanted margins of error, or the best division of one, before anything is spent."""
 
 from __future__ import annotations
 
@@ -13,16 +13,31 @@ from trueup.cli.console import AsJson, GeographyPath, SpecPath, print_json, tabl
 from trueup.errors import BundleError, SpecError
 
 Total = Annotated[
-    str | None, typer.Option("--total", help="What to divide, such as 1/2; by default what the spec spends.")
+    str | None,
+    typer.Option(
+        "--total",
+        help="What to divide, such as 1/2; by default the least that meets the targets, or what the spec spends.",
+    ),
 ]
 Weights = Annotated[
     list[str] | None,
-    typer.Option("--weight", help="LEVEL=NUMBER: what its error variance is worth (default 1)."),
+    typer.Option("--weight", help="TABLE=NUMBER: what its mean error variance is worth (default 1)."),
 ]
 Targets = Annotated[
-    list[str] | None, typer.Option("--target", help="LEVEL=COUNTS: the 90 % margin of error that is wanted.")
+    list[str] | None,
+    typer.Option(
+        "--target",
+        help="TABLE=COUNTS@PERCENT%: the margin of error wanted of every count; mean:TABLE=... of their mean.",
+    ),
+]
+Relative = Annotated[bool, typer.Option("--relative", help="Weigh each table's error by what it is now.")]
+NoWorse = Annotated[
+    bool, typer.Option("--no-worse", help="Targets: every table's largest error as it is now.")
 ]
 Picture = Annotated[Path | None, typer.Option("--out", help="Write table and picture to a new HTML file.")]
+NewSpec = Annotated[
+    Path | None, typer.Option("--write", help="Write the spec with the planned budgets to a new file.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -35,32 +50,43 @@ def register(app: typer.Typer) -> None:
         total: Total = None,
         weight: Weights = None,
         target: Targets = None,
+        relative: Relative = False,
+        no_worse: NoWorse = False,
         out: Picture = None,
+        write: NewSpec = None,
         as_json: AsJson = False,
     ) -> None:
-        """Divide a budget between levels so that the error after reconciliation is least."""
+        """Find the least budget for wanted margins of error, or the division of a budget with the least error."""
         from trueup.model.spec import load_spec
         from trueup.noise.rational import rational
         from trueup.planning.plan import plan as plan_spec
+        from trueup.planning.planned_spec import planned_spec, spec_text
 
         loaded = load_spec(spec)
         planned = plan_spec(
             loaded,
             geography,
             total=None if total is None else rational(total, "the total"),
-            weights=_numbers(weight),
-            targets=_numbers(target),
+            weights=dict(_number(text) for text in weight or []),
+            targets=target,
+            preset=_preset(relative, no_worse, bool(weight or target)),
         )
         if out:
-            _write(out, planned, loaded)
+            _write(out, _page(planned, loaded), "--out")
+        if write:
+            _write(write, spec_text(planned_spec(loaded, planned)), "--write")
         if as_json:
-            print_json(_finite(asdict(planned)))
+            print_json(_plain(asdict(planned)))
         else:
             _show(planned)
 
 
-def _numbers(texts: list[str] | None) -> dict[str, float]:
-    return dict(_number(text) for text in texts or [])
+def _preset(relative: bool, no_worse: bool, wishes: bool) -> Any:
+    if relative + no_worse + wishes > 1:
+        raise SpecError(
+            "weights, targets, --relative and --no-worse say different things", needed="one of them"
+        )
+    return "relative" if relative else "no-worse" if no_worse else "equal"
 
 
 def _number(text: str) -> tuple[str, float]:
@@ -68,25 +94,31 @@ def _number(text: str) -> tuple[str, float]:
     try:
         return name, float(value)
     except ValueError:
-        raise SpecError(f"'{text}' cannot be read", needed="LEVEL=NUMBER") from None
+        raise SpecError(f"'{text}' cannot be read", needed="TABLE=NUMBER") from None
 
 
-def _write(path: Path, planned: Any, spec: Any) -> None:
+def _page(planned: Any, spec: Any) -> str:
     from trueup.reporting import report
 
+    return report(planned, spec)
+
+
+def _write(path: Path, text: str, option: str) -> None:
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(report(planned, spec))
+            file.write(text)
     except OSError as error:
-        raise BundleError(f"cannot write '{path}': {error.strerror}", remedy="choose another --out") from None
+        raise BundleError(
+            f"cannot write '{path}': {error.strerror}", remedy=f"choose another {option}"
+        ) from None
 
 
-def _finite(value: Any) -> Any:
-    """JSON knows no infinity: an unmeasured level has no noise to state."""
+def _plain(value: Any) -> Any:
+    """JSON knows no infinity: an unmeasured table has no noise to state."""
     if isinstance(value, dict):
-        return {key: _finite(v) for key, v in value.items()}
+        return {key: _plain(v) for key, v in value.items()}
     if isinstance(value, tuple):
-        return [_finite(v) for v in value]
+        return [_plain(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -101,13 +133,15 @@ def _show(planned: Any) -> None:
         planned.worst,
     )
     table(
-        f"{planned.currency} = {planned.total} divided (errors: standard deviation in counts, after least squares)",
-        ["level", "in the spec", "planned", "noise", "error now", "error planned", "largest"],
-        [[level, str(now), str(then), *(f"{v:.2f}" for v in counts)] for level, now, then, *counts in rows],
+        f"{planned.currency} = {planned.total} (errors: standard deviation in counts, after least squares)",
+        ["table", "in the spec", "planned", "noise", "error now", "error planned", "largest"],
+        [[name, str(now), str(then), *(f"{v:.2f}" for v in counts)] for name, now, then, *counts in rows],
     )
-    print(
-        "; ".join(
-            f"{name}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}"
-            for name, value in planned.stats.items()
+    if planned.targets:
+        table(
+            "Margins of error (counts)",
+            ["target", "planned", "now", "largest at"],
+            [[str(r.target), f"{r.margin:.2f}", f"{r.given:.2f}", r.place] for r in planned.targets],
         )
-    )
+    for sentence in planned.certificate.sentences:
+        print(sentence)

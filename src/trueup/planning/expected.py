@@ -1,67 +1,167 @@
-"""Error to expect of weighted least squares, as a function of the noise: what planning a budget needs."""
+"""The error to expect of weighted least squares at every table, as a function of the precisions: what planning needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.kernel.histogram.anova import Domain
-from trueup.kernel.histogram.least_squares import HistogramTree
-from trueup.kernel.histogram.spine import Spine
-from trueup.kernel.histogram.symmetric_tree import alike
-from trueup.model.cells import Cells, Margin, detailed
+from trueup.kernel.histogram.anova import Domain, Marginal
+from trueup.kernel.histogram.error_variances import ErrorVariances, Parts, Swept
+from trueup.kernel.histogram.shapes import Shapes
+from trueup.model.cells import Cells, Margin
+from trueup.planning.targets import Target
 
 Reals = NDArray[np.float64]
-Errors = Callable[[Sequence[float]], tuple[Reals, Reals]]
 
 
-def histogram_errors(cells: Cells, margins: Sequence[Margin]) -> Errors:
-    """Closed form of the errors of crossing tables on a hierarchy.
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """Measured tables on a hierarchy, and the errors that least squares on all of them leaves.
 
-    Parameters
+    Structural zeros, nonnegativity and rounding are left out.
+
+    Attributes
     ----------
     cells
         The finest cells.
-    margins
-        The measured tables, k of them.
-
-    Returns
-    -------
-    function
-        From the variances of the noise on every table (counts squared; 0 exact, infinity not measured), k of
-        them, to the mean and the largest error variance of every table, (k,) and (k,). Infinite where the
-        measurements no longer determine all cells.
-
-    Notes
-    -----
-    Errors are those of weighted least squares over all tables together, before nonnegativity and rounding:
-    `kernel.histogram.HistogramTree.margin_variances` on a tree in which alike nodes are taken once.
+    measured
+        The k measured tables.
+    model
+        Error variances as functions of the k precisions, in a basis that holds every table asked for.
 
     Examples
     --------
     >>> from trueup.model.cells import Attribute
     >>> from trueup.model.tree import Tree
     >>> cells = Cells(Tree.from_columns(["all"], [{}]), (Attribute("sex", ("f", "m")), Attribute("age", ("y", "o"))))
-    >>> crossing = [Margin("all", ("sex",)), Margin("all", ("age",)), Margin("all", ("sex", "age"))]
-    >>> mean, largest = histogram_errors(cells, crossing)([2.0, np.inf, 1.0])
-    >>> mean
+    >>> tables = [Margin("all", ("sex",)), Margin("all", ("age",)), Margin("all", ("sex", "age"))]
+    >>> expected = Expected.of(cells, tables)
+    >>> mean, largest = expected.errors(np.array([1 / 2, 1e-9, 1.0]), tables)
+    >>> mean.round(3)
     array([1.  , 1.5 , 0.75])
     """
-    tables = [(cells.tree.level(m.level), cells.marginal(m.attributes)) for m in margins]
-    domain = Domain.of([detailed(cells), *(marginal for _, marginal in tables)])
-    spine = alike(Spine(cells.tree.child_ptr))
 
-    def errors(variances: Sequence[float]) -> tuple[Reals, Reals]:
-        measured = [(level, (marginal, float(v))) for (level, marginal), v in zip(tables, variances)]
-        plan = [[one for at, one in measured if at == level] for level in range(spine.depth)]
-        try:
-            tree = HistogramTree.prepare(domain, spine, plan)
-        except SpecError:
-            return np.full(len(tables), np.inf), np.full(len(tables), np.inf)
-        found = [(level, tree.margin_variances(level, marginal)) for level, marginal in tables]
-        return np.array([spine.mean(*one) for one in found]), np.array([v.max() for _, v in found])
+    cells: Cells
+    measured: tuple[Margin, ...]
+    model: ErrorVariances
 
-    return errors
+    @classmethod
+    def of(
+        cls,
+        cells: Cells,
+        measured: Sequence[Margin],
+        others: Sequence[Margin] = (),
+        colours: NDArray[np.int64] | None = None,
+    ) -> Expected:
+        """Prepare for measured tables and further ones whose errors are asked for.
+
+        Raises
+        ------
+        SpecError
+            If the measured tables do not determine the cells of the last level.
+        """
+        marginals = [cells.marginal(m.attributes) for m in (cells.finest, *measured, *others)]
+        tables = tuple((cells.tree.level(m.level), cells.marginal(m.attributes)) for m in measured)
+        shapes = Shapes.of(cells.tree.child_ptr, colours)
+        expected = cls(cells, tuple(measured), ErrorVariances(Domain.of(marginals), shapes, tables))
+        if not expected.model.determined(np.ones(len(measured), bool)):
+            raise SpecError(
+                f"the measured tables do not determine the counts of '{cells.finest}'",
+                needed=f"'{cells.finest}' measured, however noisily, or tables that determine it",
+                remedy=f"give a query on '{cells.finest}' a budget",
+            )
+        return expected
+
+    @cached_property
+    def needed(self) -> NDArray[np.bool_]:
+        """A smallest choice (k,) of tables that determine the finest cells; coarse tables are left out first."""
+        kept = np.array([m.level == self.cells.tree.levels[-1] for m in self.measured])
+        for at in sorted(np.flatnonzero(kept), key=lambda i: self.cells.size(self.measured[i])):
+            kept[at] = False
+            kept[at] = not self.model.determined(kept)
+        return kept
+
+    def level(self, margin: Margin) -> int:
+        """Position of a table's level."""
+        return self.cells.tree.level(margin.level)
+
+    def marginal(self, margin: Margin) -> Marginal:
+        """How a table groups the values of every attribute."""
+        return self.cells.marginal(margin.attributes)
+
+    @cached_property
+    def _forms(self) -> dict[Margin, list[Parts]]:
+        return {}
+
+    def forms(self, margin: Margin) -> list[Parts]:
+        """The kinds of cells of a table, as quadratic forms."""
+        if margin not in self._forms:
+            self._forms[margin] = self.model.forms(self.marginal(margin))
+        return self._forms[margin]
+
+    @cached_property
+    def _means(self) -> dict[Margin, Parts]:
+        return {}
+
+    def mean_form(self, margin: Margin) -> Parts:
+        """The mean over the cells of a table, as a quadratic form."""
+        if margin not in self._means:
+            self._means[margin] = self.model.mean_form(self.marginal(margin))
+        return self._means[margin]
+
+    def worst(self, swept: Swept, margin: Margin) -> tuple[float, int, int]:
+        """Largest error variance of a table, and the context and kind of cell that it occurs at."""
+        variances = self.model.variances(swept, self.level(margin), self.forms(margin))
+        context, kind = np.unravel_index(int(np.argmax(variances)), variances.shape)
+        return float(variances[context, kind]), int(context), int(kind)
+
+    def errors(self, precisions: Reals, margins: Sequence[Margin]) -> tuple[Reals, Reals]:
+        """Mean and largest error variance (counts squared) of tables, from precisions (k,), infinite if exact."""
+        swept = self.model.sweep(precisions)
+        wanted = [(self.level(m), self.mean_form(m), 1.0) for m in margins]
+        return self.model.means(swept, wanted)[0], np.array([self.worst(swept, m)[0] for m in margins])
+
+    def weighted(self, precisions: Reals, weights: Mapping[Margin, float]) -> tuple[Reals, Reals]:
+        """A weighted sum of mean error variances (1,) and minus its derivatives (1, k)."""
+        swept = self.model.sweep(precisions)
+        wanted = [(self.level(m), self.mean_form(m), weight) for m, weight in weights.items() if weight]
+        means, slopes = self.model.means(swept, wanted)
+        return np.array([means @ [weight for *_, weight in wanted]]), slopes[None]
+
+    def reached(self, precisions: Reals, targets: Sequence[Target]) -> tuple[Reals, list[str]]:
+        """Error variances (j,) of targets, and the place where each is largest (empty for a mean)."""
+        swept = self.model.sweep(precisions)
+        values, places = np.zeros(len(targets)), []
+        for j, target in enumerate(targets):
+            level = self.level(target.margin)
+            if target.mean:
+                values[j] = self.model.means(swept, [(level, self.mean_form(target.margin), 1.0)])[0][0]
+                places.append("")
+            else:
+                values[j], context, _ = self.worst(swept, target.margin)
+                places.append(
+                    self.cells.tree.label(target.margin.level, self.model.shapes.first(level, context))
+                )
+        return values, places
+
+    def largest(self, precisions: Reals, targets: Sequence[Target], limits: Reals) -> tuple[Reals, Reals]:
+        """Error variances of targets as shares of their limits (j,), and minus their derivatives (j, k)."""
+        swept = self.model.sweep(precisions)
+        values, slopes = np.zeros(len(targets)), np.zeros((len(targets), len(self.measured)))
+        single = []
+        for j, target in enumerate(targets):
+            if target.mean:
+                form = [(self.level(target.margin), self.mean_form(target.margin), 1.0)]
+                (values[j],), slopes[j] = self.model.means(swept, form)
+            else:
+                values[j], context, kind = self.worst(swept, target.margin)
+                form = self.forms(target.margin)[kind]
+                single.append((j, (self.level(target.margin), form, context)))
+        if single:
+            slopes[[j for j, _ in single]] = self.model.slopes(swept, [wanted for _, wanted in single])
+        return values / limits, slopes / limits[:, None]

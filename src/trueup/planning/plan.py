@@ -1,10 +1,16 @@
-"""Plan a budget: what each level should cost, before anything is spent."""
+"""Plan a budget: what each table should cost, before anything is spent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import cached_property
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.model.build import build_constraints
@@ -12,14 +18,33 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Charge
 from trueup.model.header import Measured
-from trueup.model.mechanism import plan_measurements
+from trueup.model.mechanism import contribution, plan_measurements
 from trueup.model.nested import canonical
 from trueup.model.problem import public_cells
 from trueup.model.spec import Spec
-from trueup.planning.allocation import Allocation, Errors, Priced, divide, tree_errors
-from trueup.planning.expected import histogram_errors
+from trueup.planning.allocation import (
+    Allocation,
+    Certificate,
+    Priced,
+    Reached,
+    exact_amounts,
+    prices,
+)
+from trueup.planning.bound import Wanted, least_rho
+from trueup.planning.expected import Expected
+from trueup.planning.margins import margin_ratio, normal_ratio
+from trueup.planning.optimum import Hyperbolic, Limits, Optimum, least_error, least_hyperbolic, local_error
+from trueup.planning.targets import Target, read_table, read_targets
 
+Reals = NDArray[np.float64]
 Noise = dict[Margin, tuple[Measured, Charge | None]]
+Preset = Literal["equal", "relative", "no-worse"]
+
+SMALLEST = 2e-6
+"""A table with a smaller share of the budget is not measured, unless it is needed to determine the finest cells."""
+
+MANY = 6
+"""Above so many priced tables, under Laplace noise, not every choice of tables to leave out is tried."""
 
 
 def plan(
@@ -28,25 +53,41 @@ def plan(
     *,
     total: Fraction | None = None,
     weights: Mapping[str, float] | None = None,
-    targets: Mapping[str, float] | None = None,
+    targets: Mapping[str, object] | Iterable[str] | None = None,
+    preset: Preset = "equal",
 ) -> Allocation:
-    """Divide a budget between the levels of a spec so that the error after reconciliation is least.
+    """Find the least budget whose errors meet targets, or the division of a budget with the least error.
 
     Parameters
     ----------
     spec
-        The spec; its own budgets say which levels may be measured, and by which noise.
+        The spec; its own budgets say which tables may be measured, and by which noise.
     geography
         The public list of places; confidential counts are never read.
     total
-        What is divided; by default what the spec spends.
-    weights, targets
-        What matters, by table (`state`, `state x sex`): see `trueup.ledger.planning.divide`.
+        What is divided. By default with targets the least that meets them, with weights what the spec spends.
+    weights
+        What one count squared of mean error variance of a table is worth, 1 where not named.
+    targets
+        Margins of error (counts) that tables may have, as `"county=10@95%"` or `{"county": "10@95%"}`: of
+        every count of the table (`"mean:county=10"`: of their root mean square), at 90 % where no percentage is given.
+    preset
+        Without weights and targets: `"equal"` weights, `"relative"` to the errors of the spec's own budgets
+        (weights are one over their variances), or `"no-worse"`: those errors as targets.
 
     Raises
     ------
     SpecError
-        If there are linear rules, several queries measure one table, or budgets are in different currencies.
+        If there are linear rules, several queries measure one table, budgets are in different currencies, or a
+        target is out of range, names no table, or one that the invariants fix.
+    ConvergenceError
+        If no division was found.
+
+    Notes
+    -----
+    Errors are those of weighted least squares on all tables together, before structural zeros (which only make them
+    smaller), nonnegativity and rounding. See `trueup.planning.optimum` for how the least is found and proved, and
+    `trueup.planning.bound` for the bound over all mechanisms.
 
     Examples
     --------
@@ -58,38 +99,383 @@ def plan(
     ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
     ... privacy = { unit = "person", neighbours = "add-remove" }
     ... level = [{ name = "all" }, { name = "area", column = "area" }]
-    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
+    ... query = [{ name = "total", noise = "discrete-gaussian", rho = { all = "1/2", area = "1/2" } }]
     ... ''')
-    >>> planned = plan(spec, pandas.DataFrame({"area": ["a", "b"]}))
-    >>> planned.levels, sum(planned.budgets) == 1
-    (('all', 'area'), True)
+    >>> planned = plan(spec, pandas.DataFrame({"area": ["a", "b"]}), targets=["area=10@95%", "all=12@95%"])
+    >>> planned.levels, sum(planned.budgets) == planned.total, round(float(planned.total), 4)
+    (('all', 'area'), True, 0.0208)
     """
-    cells = public_cells(spec, geography=geography)
-    constraints = build_constraints(spec, cells)
-    if constraints.structure() == "general":
-        raise SpecError(
-            "linear rules, or cells that are no partition, have no closed form of the error",
-            needed="nested or crossing tables of one partition",
-        )
-    headers, guarantee = plan_measurements(spec, cells)
-    currencies = {charge.currency for charge in guarantee.charges}
-    if len(currencies) != 1:
-        raise SpecError("budgets are given in epsilon and in rho", remedy="state them in one currency")
-    noise = _noise(cells, headers, guarantee.charges)
-    tables, errors = _closed_form(constraints, tuple(noise))
-    levels = [_level(margin, noise) for margin in tables]
-    total = sum((level.cost for level in levels), Fraction(0)) if total is None else total
-    return divide(errors, levels, currencies.pop(), total, weights=weights, targets=targets)
+    task = Task.of(spec, geography, targets, weights, preset)
+    if task.targets:
+        return _meet(task, total)
+    return _least_error(task, task.spent if total is None else total)
 
 
-def _closed_form(constraints: Constraints, measured: tuple[Margin, ...]) -> tuple[tuple[Margin, ...], Errors]:
-    """The tables to plan, coarse before fine, and their errors: the chain, or the measured tables if they cross."""
-    if constraints.chain is not None:
-        tree = constraints.nested
-        return constraints.chain, tree_errors(tree.child_ptr, tree.level_ptr)
-    levels = constraints.cells.tree.levels
-    tables = tuple(sorted(measured, key=lambda m: (levels.index(m.level), len(m.attributes))))
-    return tables, histogram_errors(constraints.cells, tables)
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A spec laid out for planning: tables, prices, and what is wanted."""
+
+    spec: Spec
+    constraints: Constraints
+    expected: Expected
+    tables: tuple[Margin, ...]
+    noise: Noise
+    currency: str
+    targets: tuple[Target, ...]
+    weights: Mapping[Margin, float]
+
+    @classmethod
+    def of(cls, spec: Spec, geography: Any, targets, weights, preset: Preset) -> Task:
+        """Read the spec and the places, and refuse what has no closed form."""
+        cells = public_cells(spec, geography=geography)
+        constraints = build_constraints(spec, cells)
+        if constraints.structure() == "general":
+            raise SpecError(
+                "linear rules, or cells that are no partition, have no closed form of the error",
+                needed="nested or crossing tables of one partition",
+            )
+        headers, guarantee = plan_measurements(spec, cells)
+        currencies = {charge.currency for charge in guarantee.charges}
+        if len(currencies) != 1:
+            raise SpecError("budgets are given in epsilon and in rho", remedy="state them in one currency")
+        noise = _noise(cells, headers, guarantee.charges)
+        if targets and weights:
+            raise SpecError("both weights and targets are given", needed="one of them")
+        wanted = read_targets(targets or (), constraints)
+        named = {read_table(name, cells)[0]: value for name, value in (weights or {}).items()}
+        _refuse_weights(weights or {})
+        measured = [m for m, (_, charge) in noise.items() if charge is None or charge.amount]
+        others = {*(constraints.chain or ()), *named, *(t.margin for t in wanted), *noise}
+        expected = Expected.of(cells, measured, tuple(others))
+        tables = tuple(sorted(others, key=lambda m: (cells.tree.level(m.level), len(m.attributes), str(m))))
+        task = cls(spec, constraints, expected, tables, noise, currencies.pop(), wanted, {})
+        if not any(task.priced):
+            raise SpecError("no level has a budget to plan")
+        return task.wishing(named, preset, unnamed=not (targets or weights))
+
+    def wishing(self, named: Mapping[Margin, float], preset: Preset, *, unnamed: bool) -> Task:
+        """The same with weights, or with the targets of a preset."""
+        base = self.constraints.chain or tuple(self.noise)
+        weights = {m: named.get(m, 1.0) for m in dict.fromkeys((*base, *named)) if not self.fixed(m)}
+        if unnamed and preset != "equal":
+            mean, worst = self.given_errors
+            errors = {m: (a, b) for m, a, b in zip(self.tables, mean, worst)}
+            if preset == "no-worse":
+                wanted = tuple(Target(m, normal_ratio(90) * float(np.sqrt(errors[m][1]))) for m in weights)
+                return Task(**{**_fields(self), "targets": wanted, "weights": weights})
+            weights = {m: 1 / errors[m][0] for m in weights}
+        return Task(**{**_fields(self), "weights": weights})
+
+    def fixed(self, margin: Margin) -> bool:
+        """Whether the invariants fix a table."""
+        return any(self.constraints.cells.contains(margin, i) for i in self.constraints.invariants)
+
+    @cached_property
+    def priced(self) -> NDArray[np.bool_]:
+        """Which measured tables (k,) have a price."""
+        return np.array([self.noise[m][1] is not None for m in self.expected.measured])
+
+    @cached_property
+    def levels(self) -> list[Priced]:
+        """The priced tables with the spec's noise and cost."""
+        return [_priced(m, self.noise) for m, p in zip(self.expected.measured, self.priced) if p]
+
+    @cached_property
+    def prices(self):
+        """What their precisions cost."""
+        return prices(self.levels, self.currency)
+
+    @property
+    def spent(self) -> Fraction:
+        """What the spec spends on them."""
+        return sum((level.cost for level in self.levels), Fraction(0))
+
+    @cached_property
+    def floor(self) -> Reals:
+        """Least shares of the priced tables: what determines the finest cells is measured."""
+        return np.where(self.expected.needed[self.priced], 1e-5, 0.0)
+
+    def precisions(self, of_priced: Reals) -> Reals:
+        """Precisions of all measured tables: exact ones are infinite."""
+        p = np.full(len(self.priced), np.inf)
+        p[self.priced] = of_priced
+        return p
+
+    @cached_property
+    def given_precisions(self) -> Reals:
+        """Those of the spec as it stands."""
+        return self.precisions(np.array([1 / level.variance(level.cost) for level in self.levels]))
+
+    @cached_property
+    def given_errors(self) -> tuple[Reals, Reals]:
+        """Mean and largest error variance of every table with the spec as it stands."""
+        return self.errors(self.given_precisions)
+
+    def errors(self, precisions: Reals) -> tuple[Reals, Reals]:
+        """Mean and largest error variance of every table; none where invariants fix it."""
+        free = np.array([not self.fixed(m) for m in self.tables])
+        return tuple(np.where(free, v, 0.0) for v in self.expected.errors(precisions, self.tables))  # pyright: ignore
+
+    def limits(self, per_deviation: Reals, factor: float = 1.0) -> Limits:
+        """The targets as limits on variances; `per_deviation` are margins per standard deviation."""
+        wanted = np.array([t.counts for t in self.targets])
+        limits = (factor * wanted / per_deviation) ** 2
+
+        def evaluate(p: Reals) -> tuple[Reals, Reals]:
+            shares, slopes = self.expected.largest(self.precisions(p), self.targets, limits)
+            return shares, slopes[:, self.priced]
+
+        return Limits(evaluate, self.floor)
+
+    def starts(self) -> list[Reals]:
+        """Shares to start from under Laplace noise: every choice of tables left out, or of one where they are many."""
+        count = len(self.levels)
+        left_out = range(count) if count <= MANY and not self.targets else (0, 1)
+        choices = [set(c) for size in left_out for c in combinations(range(count), size)]
+        shares = [np.array([1e-3 if i in c else 1.0 for i in range(count)]) for c in choices]
+        return [s / s.sum() for s in shares]
+
+
+def _fields(task: Task) -> dict[str, Any]:
+    return {name: getattr(task, name) for name in task.__dataclass_fields__}
+
+
+def _meet(task: Task, total: Fraction | None) -> Allocation:
+    """The least budget that meets the targets; of a given total, the division that misses or exceeds them alike."""
+    per_deviation = np.array([normal_ratio(t.confidence) for t in task.targets])
+    if isinstance(task.prices, Hyperbolic):
+        return _meet_pure(task, total, per_deviation)
+    found = task.limits(per_deviation).least(task.prices.price)
+    costs = _pruned(task, task.prices.cost(found.precisions))
+    if total is None:
+        costs = costs * _needed_factor(task, costs, per_deviation)
+    amounts = exact_amounts(costs, total)
+    spent = sum(amounts, Fraction(0))
+    bound, gap = found.bound, found.gap if total is not None else float(spent) / found.bound - 1
+    mechanisms = _mechanisms(
+        task, [(t.margin, (t.counts / z) ** 2, t.mean) for t, z in zip(task.targets, per_deviation)]
+    )
+    ratio = None if mechanisms is None else bound * (1 + gap) / mechanisms
+    stats = {
+        "objective": "total" if total is None else "largest ratio of margin to target",
+        "evaluations": found.evaluations,
+    }
+    sentences = (
+        f"No division between these tables meets the targets at less than {_share(gap)} below this budget.",
+        _about_mechanisms(ratio),
+        *_about_discrete(task, found.cost),
+    )
+    return _allocation(task, amounts, per_deviation, Certificate(gap, bound, ratio, sentences), stats)
+
+
+def _meet_pure(task: Task, total: Fraction | None, per_deviation: Reals) -> Allocation:
+    """Under Laplace noise: margins per deviation follow from the plan's own errors, to be found together with it."""
+    found, agree, solves = _least_pure(task, per_deviation, 1.0, task.starts())
+    factor = 1.0
+    for _ in range(8):
+        near = [found.precisions / found.precisions.sum()]
+        if total is not None:
+            factor = _factor_for(task, per_deviation, float(total), factor, near)
+        found = _least_pure(task, per_deviation, factor, near)[0]
+        now = _ratios(task, found.precisions)
+        settled = np.abs(now / per_deviation - 1).max() < 1e-3
+        per_deviation = now
+        if settled:
+            break
+    costs = _pruned(task, task.prices.cost(found.precisions))
+    if total is None:
+        costs = _scaled_to_meet(task, costs)
+    amounts = exact_amounts(costs, total)
+    gap = float(sum(amounts)) / found.bound - 1
+    sentences = (
+        _local_optima(solves, agree),
+        f"No division of these tables with the same margins per standard deviation needs less than {found.bound:.4g}: "
+        f"this budget is at most {_share(gap)} above the least.",
+    )
+    objective = "total" if total is None else "largest ratio of margin to target"
+    stats = {
+        "objective": objective,
+        "evaluations": found.evaluations,
+        "local solves": solves,
+        "solves that agree": agree,
+    }
+    return _allocation(task, amounts, per_deviation, Certificate(gap, found.bound, None, sentences), stats)
+
+
+def _least_pure(
+    task: Task, per_deviation: Reals, factor: float, starts: Sequence[Reals]
+) -> tuple[Optimum, int, int]:
+    assert isinstance(task.prices, Hyperbolic)
+    limits = task.limits(per_deviation, factor)
+    first = limits.least(np.ones(len(task.levels)))
+    every = [first.precisions, *(first.precisions.sum() * share for share in starts)]
+    found, agree = least_hyperbolic(limits, task.prices, every)
+    return found, agree, len(every)
+
+
+def _factor_for(task: Task, per_deviation: Reals, total: float, start: float, near: Sequence[Reals]) -> float:
+    """The factor of all targets at which the least budget is the given total (secant steps in logarithms)."""
+    log, slope = float(np.log(start)), -1.0
+    before = None
+    for _ in range(8):
+        excess = float(np.log(_least_pure(task, per_deviation, float(np.exp(log)), near)[0].cost / total))
+        if abs(excess) < 1e-4:
+            break
+        if before is not None and abs(log - before[0]) > 1e-9:
+            slope = min((excess - before[1]) / (log - before[0]), -0.1)
+        before = log, excess
+        log -= excess / slope
+    return float(np.exp(log))
+
+
+def _scaled_to_meet(task: Task, costs: Reals) -> Reals:
+    """Costs times the least factor (within .0005) at which margins meet the targets, noise laws as they are."""
+    wanted = np.array([t.counts for t in task.targets])
+
+    def met(factor: float) -> bool:
+        p = task.prices.precision(costs * factor)[0]
+        deviations = np.sqrt(_variances(task, p))
+        return bool((_ratios(task, p) * deviations <= wanted).all())
+
+    low, high = 0.97, 1.0
+    while not met(high):
+        low, high = high, high * 1.01
+    while high - low > 5e-4:
+        middle = (low + high) / 2
+        low, high = (low, middle) if met(middle) else (middle, high)
+    return costs * high
+
+
+def _ratios(task: Task, of_priced: Reals) -> Reals:
+    """Margin per standard deviation (j,) of every target's error law."""
+    p = task.precisions(of_priced)
+    return np.array([margin_ratio(task.expected, p, target) for target in task.targets])
+
+
+def _variances(task: Task, of_priced: Reals) -> Reals:
+    return task.expected.reached(task.precisions(of_priced), task.targets)[0]
+
+
+def _pruned(task: Task, costs: Reals) -> Reals:
+    """Costs without those that are, or buy, next to nothing."""
+    bought = task.prices.precision(costs)[0]
+    little = (costs < SMALLEST * costs.sum()) | (bought < SMALLEST * bought.sum())
+    return np.where(little & (task.floor == 0), 0.0, costs)
+
+
+def _needed_factor(task: Task, costs: Reals, per_deviation: Reals) -> float:
+    """By what factor costs have to grow to meet the targets exactly."""
+    p = task.prices.precision(costs)[0]
+    limits = np.array([t.counts for t in task.targets]) ** 2 / per_deviation**2
+    return float((_variances(task, p) / limits).max())
+
+
+def _about_discrete(task: Task, total: float) -> tuple[str, ...]:
+    """What the proof leaves out where a table could have noise so narrow that its variance is not its parameter."""
+    from trueup.noise import DiscreteGaussian
+
+    sigma2 = Fraction(float(task.prices.price.min()) / total).limit_denominator(10**6)
+    excess = float(sigma2) / DiscreteGaussian(sigma2).variance - 1
+    if excess < 1e-6:
+        return ()
+    return (
+        f"Proved for noise whose variance is sigma2; a table given the whole budget would have one {_share(excess)} smaller.",
+    )
+
+
+def _least_error(task: Task, total: Fraction) -> Allocation:
+    """The division of a budget that makes the weighted sum of mean error variances least."""
+
+    def evaluate(p: Reals) -> tuple[Reals, Reals]:
+        value, slopes = task.expected.weighted(task.precisions(p), task.weights)
+        return value, slopes[:, task.priced]
+
+    if isinstance(task.prices, Hyperbolic):
+        found = [local_error(float(total), task.prices, evaluate, start) for start in task.starts()]
+        costs, value = min(found, key=lambda one: one[1])
+        agree = sum(other < value * 1.001 for _, other in found)
+        certificate = Certificate(None, None, None, (_local_optima(len(found), agree),))
+        stats = {"local solves": len(found), "solves that agree": agree}
+    else:
+        shares, value, gap = least_error(task.prices.price, evaluate)
+        costs, value = float(total) * shares, value / float(total)
+        certificate, stats = _certified_error(task, float(total), value, gap), {}
+    amounts = exact_amounts(_pruned(task, costs), total)
+    stats = {"objective": "weighted mean variance", "value": value, **stats}
+    return _allocation(task, amounts, np.zeros(0), certificate, stats)
+
+
+def _certified_error(task: Task, total: float, value: float, gap: float) -> Certificate:
+    mechanisms = _mechanisms(task, [(m, 1 / w, True) for m, w in task.weights.items() if w], fixed=True)
+    ratio = None if mechanisms is None else value * total / mechanisms
+    sentence = f"No division between these tables has less than {_share(gap)} below this error."
+    return Certificate(gap, None, ratio, (sentence, _about_mechanisms(ratio), *_about_discrete(task, total)))
+
+
+def _local_optima(solves: int, agree: int) -> str:
+    return f"The objective may have local optima: this is the best of {solves} solves, and {agree} of them agree on it."
+
+
+def _mechanisms(
+    task: Task, wanted: Sequence[tuple[Margin, float, bool]], *, fixed: bool = False
+) -> float | None:
+    """Least rho of any Gaussian mechanism, in the currency of the spec; None if it is not known."""
+    expected, spec = task.expected, task.spec
+    if any(not contribution(spec, q).exact for q in spec.queries):
+        return None
+    rows = [Wanted(expected.level(m), expected.marginal(m), limit, mean) for m, limit, mean in wanted]
+    known = [(expected.level(m), expected.marginal(m)) for m in task.constraints.invariants]
+    replaces = spec.privacy.neighbours == "replace"
+    return least_rho(expected.cells, rows, known, replace=replaces, fixed=fixed) or None
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.2g} %"
+
+
+def _about_mechanisms(ratio: float | None) -> str:
+    if ratio is None:
+        return "How far it is from the best of all mechanisms is not known for these tables."
+    return f"Any mechanism that adds Gaussian noise to linear queries needs at least 1/{ratio:.4g} of this budget."
+
+
+def _allocation(
+    task: Task, amounts: Sequence[Fraction], per_deviation: Reals, certificate: Certificate, stats
+) -> Allocation:
+    """Lay the result out by table."""
+    planned = dict(zip([m for m, p in zip(task.expected.measured, task.priced) if p], amounts))
+    given = {m: charge.amount for m, (_, charge) in task.noise.items() if charge is not None}
+    priced = [_priced(m, task.noise) for m in task.tables]
+    budgets = tuple(planned.get(m, Fraction(0)) for m in task.tables)
+    variances = [one.variance(b) for one, b in zip(priced, budgets)]
+    at = dict(zip(task.tables, variances))
+    precisions = task.precisions(np.array([1 / at[m] for m in planned]))
+    mean, worst = task.errors(precisions)
+    given_mean, given_worst = task.given_errors
+    return Allocation(
+        tuple(map(str, task.tables)),
+        task.currency,
+        sum(budgets, Fraction(0)),
+        budgets,
+        tuple(given.get(m, Fraction(0)) for m in task.tables),
+        *(
+            tuple(float(v) for v in np.sqrt(part))
+            for part in (variances, mean, worst, given_mean, given_worst)
+        ),
+        targets=_reached(task, per_deviation, precisions),
+        certificate=certificate,
+        stats=stats,
+    )
+
+
+def _reached(task: Task, per_deviation: Reals, precisions: Reals) -> tuple[Reached, ...]:
+    """Every target with the margins of error of the plan and of the spec as it stands."""
+    if not task.targets:
+        return ()
+    planned, places = task.expected.reached(precisions, task.targets)
+    given, _ = task.expected.reached(task.given_precisions, task.targets)
+    margins = zip(per_deviation * np.sqrt(planned), per_deviation * np.sqrt(given))
+    return tuple(Reached(t, float(a), float(b), p) for t, (a, b), p in zip(task.targets, margins, places))
 
 
 def _noise(cells: Cells, headers: tuple[Measured, ...], charges: tuple[Charge, ...]) -> Noise:
@@ -104,8 +490,16 @@ def _noise(cells: Cells, headers: tuple[Measured, ...], charges: tuple[Charge, .
     return noise
 
 
-def _level(margin: Margin, noise: Noise) -> Priced:
+def _priced(margin: Margin, noise: Noise) -> Priced:
     if margin not in noise:
         return Priced(str(margin), None, Fraction(0))
     header, charge = noise[margin]
     return Priced(str(margin), header.law, charge.amount if charge else Fraction(0))
+
+
+def _refuse_weights(weights: Mapping[str, float]) -> None:
+    for name, value in weights.items():
+        if not 0 <= value < np.inf:
+            raise SpecError(
+                f"the weight of level '{name}' is out of range", needed="a finite number, 0 or more"
+            )

@@ -1,0 +1,244 @@
+"""The least budget whose errors meet limits, and the least error that a budget buys, each with its certificate.
+
+Let p be the precisions of the tables and V_j(p) the error variance of a functional under least squares, with slopes
+`g_j = -dV_j/dp`. V_j is homogeneous of degree -1, so `g_j.p = V_j`, and for any p and q
+
+    V_j(q) = max over z of 2 c'z - z'H(q) z  >=  V_j(p)^2 / g_j(p).q        (z = a multiple of H(p)^-1 c)
+
+(H the information, linear in p; Pukelsheim, 2006, ch. 3). So `1 / V_j` is concave and lies below every plane
+`g_j(p).q / V_j(p)^2`. Three things follow.
+
+- A plan that keeps `V_j <= limit_j` satisfies the linear inequality `(limit_j / V_j(p)^2) g_j(p).q >= 1` for every p.
+  The least cost under those found so far is a linear program, and a lower bound of every plan's cost; the best plan
+  found, scaled so that it just keeps all limits, is an upper bound. New inequalities are taken half-way between
+  the two solutions until the bounds meet (Kelley, 1960; Ben-Ameur and Neto, 2007, for the half-way).
+- The program's dual solution is the certificate: weights of the inequalities whose sum nowhere exceeds the prices.
+- For a weighted sum f of variances, no plan of the same cost has less than `f^2 / (cost max_i g_i / price_i)`.
+
+Under Laplace noise the cost of a precision is concave (`arccosh(1 + p)`), so that there are local optima: each is found
+by solving with the prices at the last solution. The inequalities do not depend on prices, so they serve all solves. Since
+`cosh(a) - 1 + cosh(b) - 1 <= cosh(a + b) - 1`, precisions that sum to P cost at least `arccosh(1 + P)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError
+
+Reals = NDArray[np.float64]
+Evaluate = Callable[[Reals], tuple[Reals, Reals]]
+"""From precisions (k,) to variances as shares of their limits (j,), and minus their derivatives (j, k)."""
+
+GAP = 2e-5
+"""Solves stop when no plan can be cheaper by more than this share."""
+ROUNDS, IDLE = 200, 8
+"""Rounds of a solve, and those after which it stops if its lower bound no longer grows."""
+CYCLE, SLOWEST = 8, 0.03
+"""Steps of a Chebyshev cycle, and the slowest rate of convergence that it is made for."""
+TRUSTED = 1e-6
+"""Slopes whose product with the precisions misses the variance by more (relative) are no bound."""
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """Prices under Gaussian noise: proportional to precision."""
+
+    price: Reals
+
+    def cost(self, precisions: Reals) -> Reals:
+        """Cost of each precision."""
+        return self.price * precisions
+
+    def precision(self, costs: Reals) -> tuple[Reals, Reals]:
+        """Precisions that costs buy, and their derivatives."""
+        return costs / self.price, 1 / self.price
+
+
+@dataclass(frozen=True, eq=False)
+class Hyperbolic:
+    """Prices under discrete Laplace noise: the sensitivity times the epsilon at which `cosh(epsilon) - 1` is the precision."""
+
+    sensitivity: Reals
+
+    def cost(self, precisions: Reals) -> Reals:
+        """Cost of each precision."""
+        return self.sensitivity * np.arccosh(1 + precisions)
+
+    def precision(self, costs: Reals) -> tuple[Reals, Reals]:
+        """Precisions that costs buy, and their derivatives."""
+        epsilon = costs / self.sensitivity
+        return np.cosh(epsilon) - 1, np.sinh(epsilon) / self.sensitivity
+
+    def slope(self, precisions: Reals) -> Reals:
+        """Price of a little more of each precision; bounded where there is none yet."""
+        p = np.maximum(precisions, 1e-4 * precisions.sum())
+        return self.sensitivity / np.sqrt(p * (p + 2))
+
+
+Prices = Linear | Hyperbolic
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """Precisions (k,), their cost, a lower bound of the cost of any that keep the limits, and evaluations made."""
+
+    precisions: Reals
+    cost: float
+    bound: float
+    evaluations: int
+
+    @property
+    def gap(self) -> float:
+        """By what share a plan could at most be cheaper."""
+        return self.cost / self.bound - 1
+
+
+@dataclass
+class Limits:
+    """Limits on error variances, and the inequalities that they have led to.
+
+    Parameters
+    ----------
+    evaluate
+        Variances as shares of the limits, and minus their derivatives.
+    floor
+        (k,) shares: tables that have to be measured get at least this share of the precision.
+
+    Examples
+    --------
+    >>> def evaluate(p):  # two counts, each measured by a table of its own and by a common one
+    ...     v = 1 / (p[:2] + p[2])
+    ...     return v, v[:, None] ** 2 * np.array([[1, 0, 1], [0, 1, 1]])
+    >>> best = Limits(evaluate, np.zeros(3)).least(np.array([1.0, 1.0, 1.5]))
+    >>> best.precisions.round(3), best.gap < 1e-4
+    (array([0., 0., 1.]), True)
+    """
+
+    evaluate: Evaluate
+    floor: Reals
+    rows: list[Reals] = field(default_factory=list)
+    evaluations: int = 0
+
+    def least(self, price: Reals, start: Reals | None = None, gap: float = GAP) -> Optimum:
+        """Precisions of least linear cost that keep every limit; solved once no plan is cheaper by more than `gap`."""
+        best = self._kept(np.ones(len(price)) / price if start is None else start)
+        bound, idle = 0.0, 0
+        for _ in range(ROUNDS):
+            outer = self._program(price)
+            higher, cost = float(price @ outer), float(price @ best)
+            idle = idle + 1 if higher < bound * (1 + gap / 20) else 0  # what has to be measured keeps them apart
+            bound = max(bound, higher)
+            if cost <= (1 + gap) * bound or idle > IDLE:
+                break
+            other = self._kept((best * (bound / cost) + outer) / 2)
+            best = min(best, other, key=lambda p: float(price @ p))
+        return Optimum(best, float(price @ best), bound, self.evaluations)
+
+    def _kept(self, p: Reals) -> Reals:
+        """A multiple of p that just keeps every limit; the inequalities at p are remembered."""
+        p = np.maximum(p, self.floor * p.sum())
+        shares, slopes = self.evaluate(p)
+        self.evaluations += 1
+        right = np.abs(slopes @ p / shares - 1) < TRUSTED
+        if not np.isfinite(shares).all() or (len(self.rows) == 0 and not right.any()):
+            raise ConvergenceError("the errors cannot be computed to the accuracy that planning needs")
+        self.rows.append((slopes / shares[:, None] ** 2)[right])
+        return p * shares.max()
+
+    def _program(self, price: Reals) -> Reals:
+        """The cheapest precisions that satisfy every inequality so far."""
+        from scipy.optimize import linprog
+
+        rows = np.vstack(self.rows)
+        unit = 1 / np.maximum(rows.max(axis=0), 1e-300)  # a table's precision that would do alone
+        found = linprog(price * unit, A_ub=-rows * unit, b_ub=-np.ones(len(rows)), bounds=(0, None))
+        if found.status:
+            raise ConvergenceError("no division of the budget was found", remedy="give other targets")
+        return found.x * unit
+
+
+def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]) -> tuple[Optimum, int]:
+    """The best of local optima under concave prices, and how many of them are as good.
+
+    Its bound holds for every plan: total precision is bounded by the linear program with equal prices.
+    """
+    found = [_linearised(limits, prices, start) for start in starts]
+    best = min(found, key=lambda o: o.cost)
+    total = limits.least(np.ones(len(best.precisions))).bound
+    bound = float(prices.sensitivity.min() * np.arccosh(1 + total))
+    agree = sum(o.cost <= best.cost * 1.001 for o in found)
+    return Optimum(best.precisions, best.cost, bound, limits.evaluations), agree
+
+
+def _linearised(limits: Limits, prices: Hyperbolic, start: Reals) -> Optimum:
+    """A local optimum: solve with the prices at the last solution, which majorise a concave cost, until it stays."""
+    best: Optimum | None = None
+    price = prices.slope(start)
+    for _ in range(8):
+        found = limits.least(price, start, gap=1e-3)
+        cost = float(prices.cost(found.precisions).sum())
+        if best is not None and cost >= best.cost * (1 - 1e-4):
+            break
+        best = Optimum(found.precisions, cost, 0.0, limits.evaluations)
+        start, price = found.precisions, prices.slope(found.precisions)
+    assert best is not None
+    return best
+
+
+def least_error(price: Reals, evaluate: Evaluate) -> tuple[Reals, float, float]:
+    """Costs (k,) that sum to 1 and make a weighted sum of variances least, under Gaussian noise.
+
+    Costs are multiplied by powers of `g_i / (price_i f)` until the bound is near. The power 1/2 never makes f
+    larger, and near the optimum powers in Chebyshev's order converge as the square root of its rate does (Yu, 2010;
+    Varga, 1962, ch. 5).
+
+    Parameters
+    ----------
+    evaluate
+        From precisions (k,) to the sum (1,), minus its derivatives (1, k).
+
+    Returns
+    -------
+    costs, value, gap
+    """
+    roots = (1 + SLOWEST) / 2 + (1 - SLOWEST) / 2 * np.cos(np.pi * (np.arange(CYCLE) + 0.5) / CYCLE)
+    costs, best = np.full(len(price), 1 / len(price)), (np.inf, np.inf, np.zeros(0))
+    for step in range(ROUNDS):
+        value, slopes = evaluate(costs / price)
+        ratio = slopes[0] / price / value[0]
+        best = min(best, (float(ratio.max() - 1), float(value[0]), costs), key=lambda one: one[:2])
+        if best[0] < GAP:
+            break
+        power = 0.9 if step < 6 else 0.5 / roots[(step - 6) % CYCLE]
+        costs = np.maximum(costs * np.clip(ratio**power, 0.01, 100), 1e-12)
+        costs /= costs.sum()
+    if not np.isfinite(best[1]):
+        raise ConvergenceError("no division of the budget was found", remedy="give other weights")
+    return best[2], best[1], best[0]
+
+
+def local_error(total: float, prices: Hyperbolic, evaluate: Evaluate, start: Reals) -> tuple[Reals, float]:
+    """Costs (k,) that sum to `total` and make a weighted sum of variances least near a start, under Laplace noise."""
+    from scipy.optimize import minimize
+
+    def objective(logs: Reals) -> tuple[float, Reals]:
+        shares = _shares(logs)
+        precisions, derivatives = prices.precision(total * shares)
+        value, slopes = evaluate(precisions)
+        pull = slopes[0] * derivatives * total / value[0]
+        return float(np.log(value[0])), -shares * (pull - shares @ pull)
+
+    found = minimize(
+        objective, np.log(start), jac=True, method="L-BFGS-B", options={"maxiter": 300, "ftol": 1e-12}
+    )
+    return total * _shares(found.x), float(np.exp(found.fun))
+
+
+def _shares(logs: Reals) -> Reals:
+    shares = np.maximum(np.exp(logs - logs.max()), 1e-7)
+    return shares / shares.sum()
