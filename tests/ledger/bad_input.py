@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas
 
 from tests.ledger.helpers import PERSON as TERMS
 from tests.ledger.helpers import epsilon, request, rho
@@ -18,9 +19,9 @@ from trueup.ledger.caps import parse_analyst_caps, parse_caps
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import Question
 from trueup.ledger.terms import Terms
-from trueup.noise import law_named
+from trueup.model.spec import parse_spec
 from trueup.noise.cost import Cost
-from trueup.planning.allocation import Priced, allocate
+from trueup.planning.plan import plan
 from trueup.privacy.accountant import Loss, compose
 from trueup.privacy.contribution import Contribution
 from trueup.privacy.conversion import delta_of, epsilon_of
@@ -45,11 +46,19 @@ def rules(count):
     return tuple(Question.of(f"a <= {i}", i) for i in range(count))
 
 
+SPEC = parse_spec("""
+format = 1
+title = "Two areas"
+table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "area", column = "area" }]
+query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
+""")
+
+
 def planned(**options):
-    """Plan a tree of three counts."""
-    noise = law_named("discrete-laplace")(HALF)
-    levels = [Priced(name, noise, HALF) for name in ("all", "area")]
-    return allocate(np.array([1, 3, 3, 3]), np.array([0, 1, 3]), levels, "epsilon", Fraction(1), **options)
+    """Plan a total and two areas."""
+    return plan(SPEC, pandas.DataFrame({"area": ["a", "b"]}), **options)
 
 
 # what is tried, the call, the error, and words of its message
@@ -131,5 +140,6 @@ BAD = [
     ("rho converted at a negative epsilon", lambda x: delta_of(HALF, -HALF), SpecError, "epsilon is negative"),
     ("a plan for an unknown level", lambda x: planned(weights={"block": 1.0}), SpecError, "no level 'block'"),
     ("a plan with a target of 0", lambda x: planned(targets={"area": 0.0}), SpecError, "out of range"),
+    ("a plan with a target at 100 %", lambda x: planned(targets=["area=5@100%"]), SpecError, "percentage"),
     ("a plan with a weight that is not a number", lambda x: planned(weights={"area": float("nan")}), SpecError, "out of range"),
 ]  # fmt: skip

@@ -1,63 +1,92 @@
-"""The closed form that planning uses against the standard errors of the method itself."""
+"""Errors as functions of precisions, against dense least squares and the standard errors of the method itself."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from tests.reference import planning as dense
+from trueup.errors import SpecError
 from trueup.layouts.histogram import histogram_problem, standard_errors
-from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.tree import Tree
-from trueup.noise import DiscreteGaussian, Exact
-from trueup.planning.expected import histogram_errors
+from trueup.noise import DiscreteGaussian
+from trueup.planning.expected import Expected
+from trueup.planning.targets import Target
 
-AREAS = ["a1", "a2", "b1", "b2", "b3", "c1"]
-TREE = Tree.from_columns(
-    ["all", "state", "county"],
-    [{}, {"state": [a[0] for a in AREAS]}, {"state": [a[0] for a in AREAS], "county": AREAS}],
-)
-CELLS = Cells(TREE, (Attribute("sex", ("f", "m")), Attribute("age", ("y", "o", "w"))))
+AGES = Recode("adult", ("minor", "major"), (0, 1, 1))
+ATTRIBUTES = (Attribute("sex", ("f", "m")), Attribute("age", ("y", "o", "w"), recodes=(AGES,)))
 MARGINS = [
     Margin("all"),
     Margin("state", ("sex",)),
-    Margin("state", ("age",)),
-    Margin("county", ("sex",)),
+    Margin("state", ("adult",)),
+    Margin("state", ("sex", "adult")),
+    Margin("county", ("age",)),
+    Margin("county", ("adult",)),
     Margin("county", ("sex", "age")),
 ]
 
 
+def cells_of(counts):
+    """Counties by state: as many as `counts` says."""
+    states = [f"s{i}" for i, n in enumerate(counts) for _ in range(n)]
+    counties = [f"{s}c{i}" for i, s in enumerate(states)]
+    tree = Tree.from_columns(
+        ["all", "state", "county"], [{}, {"state": states}, {"state": states, "county": counties}]
+    )
+    return Cells(tree, ATTRIBUTES)
+
+
+@pytest.mark.parametrize("counts", [(2, 2, 2), (1, 3, 2, 3)], ids=["uniform", "ragged"])
+@pytest.mark.parametrize("exact", [None, 0, 1])
+def test_errors_and_slopes_are_those_of_dense_least_squares(counts, exact, rng):
+    cells = cells_of(counts)
+    expected = Expected.of(cells, MARGINS)
+    p = rng.uniform(0.1, 2, len(MARGINS))
+    if exact is not None:
+        p[exact] = np.inf
+    asked = [m for i, m in enumerate(MARGINS) if i != exact and not (exact == 1 and i == 0)]
+    mean, largest = expected.errors(p, asked)
+    for margin, average, most in zip(asked, mean, largest):
+        known = dense.errors(cells, MARGINS, p, margin)
+        assert average == pytest.approx(known.mean(), rel=1e-5)
+        assert most == pytest.approx(known.max(), rel=1e-5)
+    targets = [Target(m, 1.0) for m in asked] + [Target(m, 1.0, mean=True) for m in asked]
+    shares, slopes = expected.largest(p, targets, np.ones(len(targets)))
+    finite = np.isfinite(p)
+    np.testing.assert_allclose(slopes[:, finite] @ p[finite], shares, rtol=1e-4)
+    for at in np.flatnonzero(finite):
+        step = np.where(np.arange(len(p)) == at, 1e-4, 0.0)
+        up, down = (expected.largest(p + s, targets, np.ones(len(targets)))[0] for s in (step, -step))
+        np.testing.assert_allclose(slopes[:, at], (down - up) / 2e-4, rtol=1e-4, atol=1e-6)
+
+
 def test_errors_are_those_of_the_method(rng):
+    cells = cells_of((1, 3, 2))
     laws = [DiscreteGaussian(Fraction(int(v))) for v in rng.integers(10, 60, len(MARGINS))]
     headers = [Measured(str(m), m, law) for m, law in zip(MARGINS, laws)]
-    known = standard_errors(histogram_problem(Constraints(CELLS, tuple(MARGINS)), headers))
-    mean, largest = histogram_errors(CELLS, MARGINS)([law.variance for law in laws])
-    for margin, average, most in zip(MARGINS, mean, largest):
-        assert average == pytest.approx((known[margin] ** 2).mean(), rel=1e-10)
-        assert most == pytest.approx((known[margin] ** 2).max(), rel=1e-10)
+    known = standard_errors(histogram_problem(Constraints(cells, tuple(MARGINS)), headers))
+    precisions = np.array([1 / law.variance for law in laws])
+    for margin, average, most in zip(MARGINS, *Expected.of(cells, MARGINS).errors(precisions, MARGINS)):
+        assert average == pytest.approx((known[margin] ** 2).mean(), rel=1e-9)
+        assert most == pytest.approx((known[margin] ** 2).max(), rel=1e-9)
 
 
-def test_exact_and_unmeasured_tables_are_limits():
-    errors = histogram_errors(CELLS, MARGINS)
-    variances = np.array([5.0, 20.0, 20.0, 20.0, 20.0])
-    for at, limit, near in ((0, 0.0, 1e-9), (1, np.inf, 1e12)):
-        exact, close = (errors([*variances[:at], v, *variances[at + 1 :]])[0] for v in (limit, near))
-        np.testing.assert_allclose(exact, close, rtol=1e-6, atol=1e-8)
-    assert errors([0.0, *variances[1:]])[0][0] == 0
+def test_tables_that_are_not_measured_have_errors_too():
+    cells, wanted = cells_of((1, 3)), Margin("state", ("sex", "age"))
+    p = np.linspace(0.5, 1.5, len(MARGINS))
+    expected = Expected.of(cells, MARGINS, [wanted])
+    assert expected.errors(p, [wanted])[1][0] == pytest.approx(dense.errors(cells, MARGINS, p, wanted).max())
 
 
-def test_counts_that_nothing_determines_have_infinite_errors():
-    assert np.isinf(histogram_errors(CELLS, MARGINS)([5.0, 5.0, 5.0, 5.0, np.inf])[0]).all()
+def test_counts_that_nothing_determines_are_refused():
+    with pytest.raises(SpecError, match="do not determine"):
+        Expected.of(cells_of((1, 2)), MARGINS[:-1])
 
 
-def test_an_invariant_is_a_variance_of_zero():
-    headers = [Measured("q", m, DiscreteGaussian(Fraction(9))) for m in MARGINS]
-    headers[0] = replace(headers[0], law=Exact())
-    constraints = Constraints(CELLS, tuple(MARGINS[1:]), invariants=(MARGINS[0],))
-    known = standard_errors(histogram_problem(constraints, headers))
-    mean, _ = histogram_errors(CELLS, MARGINS)([0.0, 9.0, 9.0, 9.0, 9.0])
-    assert mean[-1] == pytest.approx((known[MARGINS[-1]] ** 2).mean(), rel=1e-6)
+def test_what_determines_the_cells_is_found():
+    assert Expected.of(cells_of((1, 2)), MARGINS).needed.tolist() == [False] * 6 + [True]

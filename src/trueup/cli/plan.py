@@ -123,6 +123,8 @@ def _plain(value: Any) -> Any:
 
 
 def _show(planned: Any) -> None:
+    from trueup.planning.planned_spec import amount_text
+
     rows = zip(
         planned.levels,
         planned.given,
@@ -133,9 +135,12 @@ def _show(planned: Any) -> None:
         planned.worst,
     )
     table(
-        f"{planned.currency} = {planned.total} (errors: standard deviation in counts, after least squares)",
+        f"{planned.currency} = {amount_text(planned.total)} (errors: standard deviation in counts, after least squares)",
         ["table", "in the spec", "planned", "noise", "error now", "error planned", "largest"],
-        [[name, str(now), str(then), *(f"{v:.2f}" for v in counts)] for name, now, then, *counts in rows],
+        [
+            [name, amount_text(now), amount_text(then), *(f"{v:.2f}" for v in counts)]
+            for name, now, then, *counts in rows
+        ],
     )
     if planned.targets:
         table(

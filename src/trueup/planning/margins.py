@@ -82,7 +82,9 @@ def noise_weights(
     for level, times, x in _covariances(model, swept, expected.level(target.margin), marginal, cell, context):
         for (at, table), p in zip(model.tables, precisions):
             if at == level and np.isfinite(p) and p > 0:
-                found, counts = np.unique(np.round(p * (marginalise(x, table) if table else x), 12), return_counts=True)
+                found, counts = np.unique(
+                    np.round(p * (marginalise(x, table) if table else x), 12), return_counts=True
+                )
                 yield found, times * counts.astype(float), np.full(len(found), p)
 
 

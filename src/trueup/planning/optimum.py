@@ -37,7 +37,7 @@ Evaluate = Callable[[Reals], tuple[Reals, Reals]]
 GAP = 2e-5
 """Solves stop when no plan can be cheaper by more than this share."""
 ROUNDS, IDLE = 200, 8
-"""Rounds of a solve, and those after which it stops if its lower bound no longer grows."""
+"""Rounds of a solve, and those after which it stops if its bounds no longer approach each other."""
 CYCLE, SLOWEST = 8, 0.03
 """Steps of a Chebyshev cycle, and the slowest rate of convergence that it is made for."""
 TRUSTED = 1e-6
@@ -73,6 +73,10 @@ class Hyperbolic:
         """Precisions that costs buy, and their derivatives."""
         epsilon = costs / self.sensitivity
         return np.cosh(epsilon) - 1, np.sinh(epsilon) / self.sensitivity
+
+    def least(self, total: float) -> float:
+        """The least that precisions of a given sum cost: `cosh(a) - 1 + cosh(b) - 1 <= cosh(a + b) - 1`."""
+        return float(self.sensitivity.min() * np.arccosh(1 + total))
 
     def slope(self, precisions: Reals) -> Reals:
         """Price of a little more of each precision; bounded where there is none yet."""
@@ -127,12 +131,13 @@ class Limits:
     def least(self, price: Reals, start: Reals | None = None, gap: float = GAP) -> Optimum:
         """Precisions of least linear cost that keep every limit; solved once no plan is cheaper by more than `gap`."""
         best = self._kept(np.ones(len(price)) / price if start is None else start)
-        bound, idle = 0.0, 0
+        bound, least, idle = 0.0, np.inf, 0
         for _ in range(ROUNDS):
             outer = self._program(price)
             higher, cost = float(price @ outer), float(price @ best)
-            idle = idle + 1 if higher < bound * (1 + gap / 20) else 0  # what has to be measured keeps them apart
-            bound = max(bound, higher)
+            still = higher < bound * (1 + gap / 20) and cost > least * (1 - gap / 20)
+            idle = idle + 1 if still else 0  # what has to be measured may keep the bounds apart
+            bound, least = max(bound, higher), cost
             if cost <= (1 + gap) * bound or idle > IDLE:
                 break
             other = self._kept((best * (bound / cost) + outer) / 2)
@@ -170,7 +175,7 @@ def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]
     found = [_linearised(limits, prices, start) for start in starts]
     best = min(found, key=lambda o: o.cost)
     total = limits.least(np.ones(len(best.precisions))).bound
-    bound = float(prices.sensitivity.min() * np.arccosh(1 + total))
+    bound = prices.least(total)
     agree = sum(o.cost <= best.cost * 1.001 for o in found)
     return Optimum(best.precisions, best.cost, bound, limits.evaluations), agree
 

@@ -286,10 +286,11 @@ def _meet_pure(task: Task, total: Fraction | None, per_deviation: Reals) -> Allo
     if total is None:
         costs = _scaled_to_meet(task, costs)
     amounts = exact_amounts(costs, total)
-    gap = float(sum(amounts)) / found.bound - 1
+    bound, per_deviation = _pure_bound(task, np.array([float(a) for a in amounts]))
+    gap = float(sum(amounts)) / bound - 1
     sentences = (
         _local_optima(solves, agree),
-        f"No division of these tables with the same margins per standard deviation needs less than {found.bound:.4g}: "
+        f"No division of these tables with the same margins per standard deviation needs less than {bound:.4g}: "
         f"this budget is at most {_share(gap)} above the least.",
     )
     objective = "total" if total is None else "largest ratio of margin to target"
@@ -299,7 +300,18 @@ def _meet_pure(task: Task, total: Fraction | None, per_deviation: Reals) -> Allo
         "local solves": solves,
         "solves that agree": agree,
     }
-    return _allocation(task, amounts, per_deviation, Certificate(gap, found.bound, None, sentences), stats)
+    return _allocation(task, amounts, per_deviation, Certificate(gap, bound, None, sentences), stats)
+
+
+def _pure_bound(task: Task, costs: Reals) -> tuple[float, Reals]:
+    """Lower bound of the cost of errors as small as those of a division, and its margins per standard deviation."""
+    assert isinstance(task.prices, Hyperbolic)
+    p = task.prices.precision(costs)[0]
+    per_deviation = _ratios(task, p)
+    margins = per_deviation * np.sqrt(_variances(task, p))
+    factor = float((margins / [t.counts for t in task.targets]).max())
+    total = task.limits(per_deviation, factor).least(np.ones(len(costs))).bound
+    return task.prices.least(total), per_deviation
 
 
 def _least_pure(
@@ -374,6 +386,7 @@ def _about_discrete(task: Task, total: float) -> tuple[str, ...]:
     """What the proof leaves out where a table could have noise so narrow that its variance is not its parameter."""
     from trueup.noise import DiscreteGaussian
 
+    assert not isinstance(task.prices, Hyperbolic)
     sigma2 = Fraction(float(task.prices.price.min()) / total).limit_denominator(10**6)
     excess = float(sigma2) / DiscreteGaussian(sigma2).variance - 1
     if excess < 1e-6:

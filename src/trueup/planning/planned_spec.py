@@ -55,6 +55,9 @@ def spec_text(spec: Spec) -> str:
     True
     """
     given = spec.model_dump(by_alias=True, exclude_defaults=True, mode="python")
+    for written, query in zip(given["query"], spec.queries):
+        amount = query.rho if query.epsilon is None else query.epsilon
+        written[query.currency] = query.budgets if isinstance(amount, dict) else amount
     single = [
         f"{_key(k)} = {_value(v)}" for k, v in given.items() if not isinstance(v, dict) and not _tables(v)
     ]

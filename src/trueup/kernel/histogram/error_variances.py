@@ -122,7 +122,7 @@ class ErrorVariances:
         parts = [
             basis for basis, contrast in zip(self._bases, component.contrast, strict=True) if not contrast
         ]
-        return reduce(np.kron, parts, np.ones((1, 1)))
+        return np.asarray(reduce(np.kron, parts, np.ones((1, 1))), float)
 
     @cached_property
     def _bases(self) -> list[Reals]:
@@ -197,9 +197,9 @@ class ErrorVariances:
             self.domain.axes, marginal, cell, component.contrast, strict=True
         ):
             if contrast:
-                contrasts = np.kron(contrasts, axis.basis[code, axis.atoms :])
+                contrasts = np.asarray(np.kron(contrasts, axis.basis[code, axis.atoms :]), float)
             else:
-                row = np.kron(row, _row(axis, groups, code))
+                row = np.asarray(np.kron(row, _row(axis, groups, code)), float)
         return row @ self.rotation(component), contrasts
 
     def mean_form(self, marginal: Marginal) -> Parts:
@@ -329,7 +329,7 @@ def _inverse(x: Reals) -> Reals:
     """Inverse of positive definite (..., D, D) matrices, scaled to a unit diagonal first: theirs can differ widely."""
     scale: Reals = 1 / np.sqrt(np.diagonal(x, axis1=-2, axis2=-1))
     around = scale[..., :, None] * scale[..., None, :]
-    return around * np.linalg.inv(around * x)
+    return np.asarray(around * np.linalg.inv(around * x), float)
 
 
 def _orthonormal(rows: Reals) -> Reals:

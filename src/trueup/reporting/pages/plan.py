@@ -7,6 +7,7 @@ import math
 from trueup.model.spec import Spec
 from trueup.planning.allocation import Allocation
 from trueup.planning.margins import normal_ratio
+from trueup.planning.planned_spec import amount_text
 from trueup.reporting.drawing.blocks import Column, Page, Section, Table, Text
 from trueup.reporting.drawing.pictures import Figure, before_after
 from trueup.reporting.drawing.words import number, plural
@@ -22,7 +23,7 @@ def plan_page(plan: Allocation, spec: Spec, ledger: Ledger) -> Page:
         "Plan of a privacy budget: nothing was measured and nothing was spent",
         "",
         (
-            ("Budget", f"{plan.currency} = {plan.total}"),
+            ("Budget", f"{plan.currency} = {amount_text(plan.total)}"),
             ("Made least", str(plan.stats["objective"])),
         ),
         (
@@ -83,8 +84,12 @@ def _table(plan: Allocation, unit: str) -> Table:
     margin, per_deviation = f"90 % margin (±\N{NO-BREAK SPACE}{unit})", normal_ratio(90)
     columns = (
         Column("Table", plan.levels),
-        Column(f"Planned {plan.currency}", [str(b) if b else "-" for b in plan.budgets], numeric=True),
-        Column(f"{plan.currency} in the spec", [str(b) if b else "-" for b in plan.given], numeric=True),
+        Column(
+            f"Planned {plan.currency}", [amount_text(b) if b else "-" for b in plan.budgets], numeric=True
+        ),
+        Column(
+            f"{plan.currency} in the spec", [amount_text(b) if b else "-" for b in plan.given], numeric=True
+        ),
         Column(f"Standard deviation of the noise ({unit})", _counts(plan.noise), numeric=True),
         Column(
             f"{margin} with the spec's budgets",
