@@ -154,8 +154,24 @@ def test_plan_divides_before_anything_is_spent(place):
     assert spent() == "0"
 
 
+def test_plan_writes_a_spec_that_meets_the_targets(place):
+    wish = ("--geography", "data.csv", "--target", "area=30@95%", "--target", "all=40@95%")
+    assert run("plan", "spec.toml", *wish, "--write", "planned.toml").returncode == 0
+    again = json.loads(run("plan", "planned.toml", *wish, "--json").stdout)
+    assert all(r["given"] <= r["target"]["counts"] for r in again["targets"])
+    assert run("plan", "spec.toml", *wish, "--write", "planned.toml").returncode == 2
+
+
 @pytest.mark.parametrize(
-    "wish", [("--weight", "area"), ("--weight", "area=x"), ("--total", "0"), ("--target", "b=1")]
+    "wish",
+    [
+        ("--weight", "area"),
+        ("--weight", "area=x"),
+        ("--total", "0"),
+        ("--target", "b=1"),
+        ("--target", "area=5@120%"),
+        ("--relative", "--no-worse"),
+    ],
 )
 def test_bad_plans_are_refused(place, wish):
     assert run("plan", "spec.toml", "--geography", "data.csv", *wish).returncode == 2
