@@ -283,6 +283,20 @@ def test_one_free_piece_does_not_hide_another_that_needs_more():
     assert (change.norm, change.steps, change.amount, change.attained) == (8, 4, 4, True)
 
 
+def test_a_step_that_a_declared_rule_may_exclude_is_not_said_to_cost_exactly():
+    document = table([2, 2], [], noise="discrete-laplace")
+    assert "costs exactly" in Case.of(document, ROOT).guarantee.sentences[0]
+    for rules in (
+        {"linear": ["a0 >= 2 * a1"]},
+        {"bounds": [{"level": "all", "attributes": ["a"], "upper": 7}]},
+    ):
+        case = Case.of(document | {"constraints": rules}, ROOT)
+        assert "costs at most" in case.guarantee.sentences[0]
+    held = document | {"constraints": rules | {"invariants": [{"level": "all", "attributes": ["b"]}]}}
+    told = " ".join(Case.of(held, ROOT).guarantee.sentences)
+    assert "leaving declared bounds and linear rules out of account" in told
+
+
 def wrong_relation(patch):
     right = mechanism.Charge
     patch.setattr(

@@ -26,7 +26,10 @@ def statements(
 ) -> tuple[str, ...]:
     """Say what one step costs, what is compared, and under which conditions; `change` may be why it is not stated."""
     amount = loss.zcdp if currency == "rho" else loss.epsilon
-    attained = not constraints.invariants and isinstance(change, Change) and change.attains(amount)
+    free = not (
+        constraints.invariants or constraints.bounds or constraints.linear
+    )  # else some steps are ruled out
+    attained = free and isinstance(change, Change) and change.attains(amount)
     shared = _shared(spec, constraints, change, currency) if constraints.invariants else ()
     return (*_step(spec, loss, currency, attained), *shared, *_conditions(spec, constraints))
 
@@ -68,17 +71,17 @@ def _shared(
     spec: Spec, constraints: Constraints, change: Change | str, currency: Currency
 ) -> tuple[str, ...]:
     """What the comparison of databases with the same invariants means."""
-    zeros = " and structural zeros" if constraints.zeros else ""
+    rules = f"the invariants{' and structural zeros' if constraints.zeros else ''}"
+    if constraints.bounds or constraints.linear:
+        rules += " (leaving declared bounds and linear rules out of account)"
     if isinstance(change, Change):
-        smallest = change.sentence(spec.privacy.unit, f"the invariants{zeros}", currency)
+        smallest = change.sentence(spec.privacy.unit, rules, currency)
     else:
-        smallest = f"The smallest change that the invariants{zeros} allow is not stated: {change}."
-    rules = constraints.bounds or constraints.linear
+        smallest = f"The smallest change that {rules} allow is not stated: {change}."
     return (
         "Compared are only databases that share every count published exactly; a step is priced whether or not it "
         "alone leaves them as they are.",
         smallest,
-        *(("Declared bounds and linear rules are not taken into account there.",) if rules else ()),
     )
 
 
