@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan, nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
+from trueup.noise.lattice.laws import LatticeL2Laplace
 from trueup.noise.law import Law
 from trueup.reporting.drawing.blocks import Column, Section, Table, Text
 from trueup.reporting.drawing.pictures import Figure, before_after
@@ -25,8 +27,13 @@ _AFTER = "least squares with all levels"
 
 
 def noise_margin(law: Law) -> float:
-    """Smallest `m` with at least 90 % of the noise within plus or minus `m` (counts)."""
-    return float(law.quantile(0.95))
+    """Smallest `m` with 90 % of the noise within plus or minus `m` (counts); NaN, written as a dash, if one count has no law."""
+    return nan if isinstance(law, LatticeL2Laplace) else float(law.quantile(0.95))
+
+
+def _deviation(law: Law) -> float:
+    """Standard deviation of the noise of a count; NaN, written as a dash, if one count has no law of its own."""
+    return nan if isinstance(law, LatticeL2Laplace) else float(np.sqrt(law.variance))
 
 
 def of_margin(measurements: Measurements, margin: Margin) -> list[tuple[Measured, NDArray]]:
@@ -44,7 +51,7 @@ def noise_error(measurements: Measurements, unit: str) -> Section:
         _sizes(measurements, [h.margin for h in noisy]),
         Column(
             f"Standard deviation of the noise ({unit})",
-            numbers(np.sqrt([h.law.variance for h in noisy])),
+            numbers(np.array([_deviation(h.law) for h in noisy])),
             numeric=True,
         ),
         Column(
@@ -107,9 +114,13 @@ def _table(release: Release, margins: Sequence[Margin], unit: str) -> Table:
 
 
 def _picture(release: Release, margins: Sequence[Margin], unit: str) -> Figure:
+    before = {m: _noise(release.measurements, m) for m in margins}
     rows = {
-        table_name(m): (_noise(release.measurements, m), NORMAL_90 * float(np.median(release.errors[m])))
-        for m in margins
+        table_name(m): (
+            None if noise is None or isnan(noise) else noise,
+            NORMAL_90 * float(np.median(release.errors[m])),
+        )
+        for m, noise in before.items()
     }
     worst = max(rows, key=lambda name: rows[name][1])
     message = (
