@@ -250,3 +250,4 @@ def test_a_release_is_whole_under_every_lattice_law(kind, invariants, tmp_path):
     data = pandas.DataFrame([{"area": a, "sex": s, "n": 30} for a in "abc" for s in "fm"])
     assert all(release(spec, data, tmp_path / "out").checks.values())
     assert all(finding.holds for finding in check_bundle(tmp_path / "out"))
+    assert "nan%" not in (tmp_path / "out/public/report.html").read_text()
