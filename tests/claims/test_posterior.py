@@ -28,6 +28,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.prior import FLAT
 from trueup.model.records.measurements import Measurements
 from trueup.noise import law_named
+from trueup.reporting.pages.posterior import _reading, _summary
 
 FALSE_ALARM = 1e-6
 TWO_WAY = (("a0", "a1"), ("a0", "a2"), ("a1", "a2"))
@@ -199,6 +200,9 @@ def test_a_prior_that_the_measurements_contradict_promises_nothing():
     assert any(one.margin == "nation" for one in posterior.conflicts)
     assert "not known" in posterior.promise
     assert "at least 90 %" not in posterior.promise
+    reading = str(_reading(posterior))
+    assert "contradict" in reading
+    assert "at least 90 %" not in reading + str(_summary(posterior))
 
 
 def test_a_prior_that_made_the_truth_is_not_contradicted(rng):

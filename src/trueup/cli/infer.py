@@ -61,12 +61,12 @@ def register(app: typer.Typer) -> None:
 
         spec, measurements = _read(source, sdhc or [], nmf)
         if not sdhc:  # whose tables have inequalities, not a tree
-            with progress(quiet=as_json) as tell:
+            with progress(quiet=False) as tell:
                 tell(
                     "making the numerical kernels ready; the first run compiles them, which takes half a minute"
                 )
                 warm_up(quiet=as_json, posterior=True)
-        with progress(quiet=as_json) as tell:
+        with progress(quiet=False) as tell:  # on standard error, whatever goes to standard output
             posterior = run(
                 spec,
                 measurements,

@@ -21,6 +21,8 @@ from numba import njit
 from trueup.kernel.messages.pmf import log_factor, moments, uniform_moments
 
 WIDEST_TABLE = 1 << 16
+PIECE = 1 << 22
+"""Entries of tables after which compiled code returns to Python: some tenths of a second."""
 
 
 @njit(cache=True)
@@ -92,10 +94,10 @@ def has_factor(child_ptr, factors):
 
 
 @njit(cache=True)
-def _evaluate(child_ptr, factors, informs, low, high, tau, parent_tau, mean, variance, top):
-    """Fill moments and maxima of all tilted factors; return Phi."""
+def _evaluate(child_ptr, factors, informs, low, high, tau, parent_tau, mean, variance, top, begin, end):
+    """Fill moments and maxima of the tilted factors of nodes `begin..end - 1`; return their part of Phi."""
     phi = 0.0
-    for v in range(len(tau)):
+    for v in range(begin, end):
         first, last = child_ptr[v], child_ptr[v + 1]
         slope = parent_tau[v] if first == last else parent_tau[v] - tau[v]
         if first == last or informs[v]:
@@ -152,31 +154,48 @@ def _newton(child_ptr, informs, tau, parent_tau, mean, variance):
     return fresh
 
 
-@njit(cache=True)
 def find_tilts(child_ptr, factors, low, high, steps):
     """Return each node's tilt below it and above it, and the maxima of the tilted log factors.
 
-    Damped Newton steps on the convex Phi of the module's note, from no tilt at all.
+    A tree of much work is worked on in pieces between which Python can be interrupted.
     """
+    work = np.cumsum(np.minimum((high - low + 1).astype(float), WIDEST_TABLE))
+    cuts = np.flatnonzero(np.diff(work // PIECE)) + 1
+    edges = np.concatenate([[0], cuts, [len(low)]]).astype(np.int64)
+    if len(edges) == 2:
+        return _find_tilts(child_ptr, factors, low, high, steps, edges)
+    # The same function as Python runs it: it comes back from each compiled piece.
+    return _find_tilts.py_func(child_ptr, factors, low, high, steps, edges)
+
+
+@njit(cache=True)
+def _find_tilts(child_ptr, factors, low, high, steps, edges):
+    """Damped Newton steps on the convex Phi of the module's note, from no tilt at all."""
     n = len(low)
     informs = has_factor(child_ptr, factors)
-    tau = np.zeros(n)
-    parent_tau = np.zeros(n)
+    tau, parent_tau, step = np.zeros(n), np.zeros(n), np.zeros(n)
     mean, variance, top = np.zeros(n), np.zeros(n), np.zeros(n)
-    phi = _evaluate(child_ptr, factors, informs, low, high, tau, parent_tau, mean, variance, top)
-    for _ in range(steps):
-        step = _newton(child_ptr, informs, tau, parent_tau, mean, variance) - tau
-        size, gained = 1.0, 0.0
-        while size > 1e-9:
-            trial = tau + size * step
-            above = _inherit(child_ptr, trial)
-            fresh = _evaluate(child_ptr, factors, informs, low, high, trial, above, mean, variance, top)
-            if fresh <= phi:
-                gained = phi - fresh
-                tau, parent_tau, phi = trial, above, fresh
-                break
-            size *= 0.5
-        if gained < 0.05:
+    phi, size, taken, last = np.inf, 1.0, 0, False
+    while True:
+        trial = tau + size * step
+        above = _inherit(child_ptr, trial)
+        fresh = 0.0
+        for k in range(len(edges) - 1):
+            part = (mean, variance, top, edges[k], edges[k + 1])
+            fresh += _evaluate(child_ptr, factors, informs, low, high, trial, above, *part)
+        if last:
             break
-    _evaluate(child_ptr, factors, informs, low, high, tau, parent_tau, mean, variance, top)
+        if fresh <= phi:
+            gained = phi - fresh
+            tau, parent_tau, phi = trial, above, fresh
+            if gained < 0.05 or taken == steps:
+                break
+            step, size = _newton(child_ptr, informs, tau, parent_tau, mean, variance) - tau, 1.0
+            taken += 1
+        else:
+            size *= 0.5
+            if (
+                size < 1e-9
+            ):  # no step gains anything: what was filled in belongs to the last trial, so once more
+                size, last = 0.0, True
     return tau, parent_tau, top

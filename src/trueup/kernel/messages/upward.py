@@ -20,6 +20,9 @@ Integers = NDArray[np.int64]
 DIRECT = 600
 """Windows narrower than this are convolved term by term; wider pairs by FFT."""
 
+PIECE = 1024
+"""Nodes after which compiled code returns to Python, which can then be interrupted."""
+
 MASSES = types.float64[::1]
 
 
@@ -142,9 +145,9 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages):
 
 
 @njit(cache=True)
-def _sweep_up(position, plan, tilted, tolerance, messages, direct):
-    """Work through `plan.order` until a pair is too wide to convolve term by term."""
-    for place in range(position, len(plan.order)):
+def _sweep_up(position, end, plan, tilted, tolerance, messages, direct):
+    """Work through `plan.order[position:end]` until a pair is too wide to convolve term by term; return where."""
+    for place in range(position, end):
         v = plan.order[place]
         a, b = plan.left[v], plan.right[v]
         if a < 0:
@@ -157,7 +160,7 @@ def _sweep_up(position, plan, tilted, tolerance, messages, direct):
                 return place
             masses = convolve(one, other)
             _inner(tilted, v, masses, messages.offset[a] + messages.offset[b], 0.0, tolerance[v], messages)
-    return len(plan.order)
+    return end
 
 
 @njit(cache=True)
@@ -172,16 +175,18 @@ def upward(plan: Plan, tilted: Tilted, tolerance: Reals, direct: int = DIRECT) -
     """Return the messages of all nodes; `tolerance` (nodes,) is the fraction each may leave out."""
     messages = empty_messages(len(plan.left))
     position = 0
-    while True:
-        position = _sweep_up(position, plan, tilted, tolerance, messages, direct)
-        if position == len(plan.order):
-            return messages
+    while position < len(plan.order):
+        end = min(position + PIECE, len(plan.order))
+        position = _sweep_up(position, end, plan, tilted, tolerance, messages, direct)
+        if position == end:
+            continue
         v = plan.order[position]
         a, b = plan.left[v], plan.right[v]
         masses, rounding = _convolve_fast(messages.masses[a], messages.masses[b])
         offset = messages.offset[a] + messages.offset[b]
         _inner(tilted, v, masses, offset, rounding, tolerance[v], messages)
         position += 1
+    return messages
 
 
 def _convolve_fast(a: Reals, b: Reals) -> tuple[Reals, float]:
