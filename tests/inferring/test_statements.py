@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.inferring.problems import laplace_tree, noisy, star, tree_constraints
+from tests.inferring.problems import laplace_tree, noisy, star, states, tree_constraints
 from tests.inferring.test_infer import family_constraints, family_measurements
 from tests.inferring.test_lattice_moves import LAWS, PRIORS, brute_force, crossing, measured, table
 from tests.reference.lattice import p_value
@@ -15,6 +15,7 @@ from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact
 from trueup.io.published.sdhc import PUBLISHED
+from trueup.kernel.messages import tilting, upward
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
@@ -182,3 +183,26 @@ def test_the_sentence_names_the_prior(rng):
         ({"name": "bounded", "upper": 50}, "'bounded' (upper = 50), the"),
     ):
         assert says in infer(tree_constraints(cells), record, TreeExact(prior=prior)).promise
+
+
+def test_compiled_code_returns_to_python_between_pieces(rng, monkeypatch):
+    """An interruption is heard between pieces: here the third one raises it."""
+    cells = states([50] * 4)
+    record = noisy(cells, rng.poisson(3, cells.n), laplace_tree(cells, "1/2"), rng)
+    whole = infer(tree_constraints(cells), record, TreeExact(), draws=10)
+    monkeypatch.setattr(tilting, "PIECE", 1 << 12)
+    monkeypatch.setattr(upward, "PIECE", 16)
+    pieces = infer(tree_constraints(cells), record, TreeExact(), draws=10)
+    assert np.array_equal(whole.draws, pieces.draws)
+    evaluate, calls = tilting._evaluate, []
+
+    def interrupted(*given):
+        calls.append(given[-2:])
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return evaluate(*given)
+
+    monkeypatch.setattr(tilting, "_evaluate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        infer(tree_constraints(cells), record, TreeExact(), draws=10)
+    assert len(calls) == 3
