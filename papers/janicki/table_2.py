@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from math import inf, sqrt
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,7 +151,8 @@ def _model_based(law: Law, noisy: Reals, truth: Reals, draws: int) -> Estimates:
     constraints = _constraints()
     cells = constraints.cells
     header = Measured("families", cells.finest, law)
-    measured = Measurements(cells, (header,), (noisy.ravel(),), PUBLISHED, simulation=True)
+    values: Any = (noisy.ravel(),)  # continuous noise: no whole numbers
+    measured = Measurements(cells, (header,), values, PUBLISHED, simulation=True)
     posterior = infer(constraints, measured, draws=draws)
     drawn = ratios(posterior.draws[0].reshape(draws, *noisy.shape))
     low, high = np.quantile(drawn, [0.05, 0.95], axis=0)
