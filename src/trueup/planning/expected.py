@@ -56,7 +56,6 @@ class Expected:
         cells: Cells,
         measured: Sequence[Margin],
         others: Sequence[Margin] = (),
-        colours: NDArray[np.int64] | None = None,
     ) -> Expected:
         """Prepare for measured tables and further ones whose errors are asked for.
 
@@ -67,7 +66,7 @@ class Expected:
         """
         marginals = [cells.marginal(m.attributes) for m in (cells.finest, *measured, *others)]
         tables = tuple((cells.tree.level(m.level), cells.marginal(m.attributes)) for m in measured)
-        shapes = Shapes.of(cells.tree.child_ptr, colours)
+        shapes = Shapes.of(cells.tree.child_ptr)
         expected = cls(cells, tuple(measured), ErrorVariances(Domain.of(marginals), shapes, tables))
         if not expected.model.determined(np.ones(len(measured), bool)):
             raise SpecError(

@@ -142,7 +142,7 @@ class Task:
         if targets and weights:
             raise SpecError("both weights and targets are given", needed="one of them")
         wanted = read_targets(targets or (), constraints)
-        named = {read_table(name, cells)[0]: value for name, value in (weights or {}).items()}
+        named = {read_table(name, cells): value for name, value in (weights or {}).items()}
         _refuse_weights(weights or {})
         measured = [m for m, (_, charge) in noise.items() if charge is None or charge.amount]
         others = {*(constraints.chain or ()), *named, *(t.margin for t in wanted), *noise}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 
@@ -28,30 +28,23 @@ class Target:
         How often, in per cent, the error must stay within it.
     mean
         Whether the root mean square over the table is meant; otherwise every count of the table.
-    area
-        Name of the area, if the table is not of a level but of places that are listed under that name.
     """
 
     margin: Margin
     counts: float
     confidence: float = 90.0
     mean: bool = False
-    area: str | None = None
 
     @property
     def table(self) -> str:
         """Its name."""
-        attributes = self.margin.attributes
-        name = " x ".join((f"area:{self.area}", *attributes)) if self.area is not None else str(self.margin)
-        return f"mean:{name}" if self.mean else name
+        return f"mean:{self.margin}" if self.mean else str(self.margin)
 
     def __str__(self) -> str:
         return f"{self.table}={self.counts:g}@{self.confidence:g}%"
 
 
-def read_targets(
-    given: Mapping[str, object] | Iterable[str], constraints: Constraints, areas: Collection[str] = ()
-) -> tuple[Target, ...]:
+def read_targets(given: Mapping[str, object] | Iterable[str], constraints: Constraints) -> tuple[Target, ...]:
     """Read targets, as a mapping from tables to margins of error or as texts.
 
     Raises
@@ -60,47 +53,38 @@ def read_targets(
         If one cannot be read, is out of range, names no table, or names one that the invariants fix.
     """
     texts = [f"{k}={v}" for k, v in given.items()] if isinstance(given, Mapping) else list(given)
-    targets = tuple(_target(text, constraints, areas) for text in texts)
+    targets = tuple(_target(text, constraints) for text in texts)
     names = [t.table for t in targets]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise SpecError(f"two targets are given for '{twice}'", needed="one target for each table")
     return targets
 
 
-def _target(text: str, constraints: Constraints, areas: Collection[str]) -> Target:
+def _target(text: str, constraints: Constraints) -> Target:
     name, _, value = text.rpartition("=")
     counts, at, confidence = value.partition("@")
     mean, named = name.strip().startswith("mean:"), name.strip().removeprefix("mean:").strip()
-    margin, area = read_table(named, constraints.cells, areas)
-    target = Target(
-        margin, _number(counts, text), _percent(confidence, text) if at else 90.0, mean=mean, area=area
-    )
-    if area is None:
-        refuse_fixed(margin, constraints)
+    margin = read_table(named, constraints.cells)
+    target = Target(margin, _number(counts, text), _percent(confidence, text) if at else 90.0, mean=mean)
+    refuse_fixed(margin, constraints)
     if not (isfinite(target.counts) and target.counts > 0):
         raise SpecError(f"the target '{text}' is out of range", needed="a finite margin of error above 0")
     return target
 
 
-def read_table(name: str, cells: Cells, areas: Collection[str] = ()) -> tuple[Margin, str | None]:
-    """The table that a name such as 'county x sex' or 'area:north x sex' means, and the area's name.
+def read_table(name: str, cells: Cells) -> Margin:
+    """The table that a name such as 'county x sex' means.
 
     Raises
     ------
     SpecError
-        If the level, an attribute or the area is unknown.
+        If the level or an attribute is unknown.
     """
     first, *attributes = (part.strip() for part in name.split(" x "))
-    if first.startswith("area:"):
-        area = first.removeprefix("area:").strip()
-        if area not in areas:
-            known = ", ".join(sorted(areas)[:10]) or "none: give a list of areas and their places"
-            raise SpecError(f"there is no area '{area}'", needed=f"one of {known}")
-        return canonical(cells, Margin(cells.tree.levels[-1], tuple(attributes))), area
     if first not in cells.tree.levels:
         levels = ", ".join(cells.tree.levels)
         raise SpecError(f"there is no level '{first}' to plan", needed=f"one of {levels}; {NEEDED}")
-    return canonical(cells, Margin(first, tuple(attributes))), None
+    return canonical(cells, Margin(first, tuple(attributes)))
 
 
 def refuse_fixed(margin: Margin, constraints: Constraints) -> None:

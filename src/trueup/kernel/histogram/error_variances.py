@@ -322,7 +322,7 @@ class ErrorVariances:
             np.tensordot(own[level], grams[t], ([0, 1, 2], [0, 1, 2]))
             for t, (level, _) in enumerate(self.tables)
         ]
-        return -np.stack(found, axis=1)
+        return np.asarray(-np.stack(found, axis=1), np.float64)
 
 
 def _inverse(x: Reals) -> Reals:

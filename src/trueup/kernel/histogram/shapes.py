@@ -50,12 +50,10 @@ class Shapes:
     context: tuple[Indices, ...]
 
     @classmethod
-    def of(cls, child_ptr: Indices, colours: Indices | None = None) -> Shapes:
-        """Find the shapes of a tree in level order; leaves of different `colours` differ in shape."""
+    def of(cls, child_ptr: Indices) -> Shapes:
+        """Find the shapes of a tree in level order."""
         levels = _levels(child_ptr)
-        leaves = len(levels[-1])
-        number = np.zeros(leaves, np.int64) if colours is None else np.unique(colours, return_inverse=True)[1]
-        numbers, counts = [number.reshape(-1)], []
+        numbers, counts = [np.zeros(len(levels[-1]), np.int64)], []
         for nodes in reversed(levels[:-1]):
             number, count = _shapes(child_ptr, nodes, numbers[0])
             numbers.insert(0, number)
