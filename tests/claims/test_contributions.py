@@ -260,21 +260,22 @@ def test_every_bound_that_is_not_enforced_is_said_to_be_declared():
     assert "Each patient keeps at most 2 of its records" in _sentences(TEXT)
 
 
-def _run(engine: str, folder: Path, people: pandas.DataFrame) -> None:
+def _run(executor, folder: Path, people: pandas.DataFrame) -> None:
     (folder / "spec.toml").write_text(TEXT)
     PLACES.to_csv(folder / "places.csv", index=False)
-    people.to_csv(folder / "people.csv", index=False)
-    given = (folder / "spec.toml", folder / "people.csv", folder / "out")
-    if engine == "memory":
+    given = (folder / "spec.toml", _written(people, folder / "people", 3), folder / "out")
+    if executor is None:
         release(*given, geography=folder / "places.csv")
     else:
-        release_by_blocks(*given, geography=folder / "places.csv", executor=LocalPool(1))
+        release_by_blocks(*given, geography=folder / "places.csv", executor=executor)
 
 
-@pytest.mark.parametrize("engine", ["memory", "parts"])
-def test_what_was_dropped_and_the_key_stay_internal(tmp_path, rng, engine):
+@pytest.mark.parametrize("engine", ["memory", "parts", "spark"])
+def test_what_was_dropped_and_the_key_stay_internal(tmp_path, rng, request, engine):
+    """On Spark equal records of a unit are counted where they live."""
     people = _people(rng, 600)
-    _run(engine, tmp_path, people)
+    executor = request.getfixturevalue("cluster") if engine == "spark" else LocalPool(1)
+    _run(None if engine == "memory" else executor, tmp_path, people)
     note = json.loads((tmp_path / "out" / "internal" / "run.json").read_text())["contribution"]
     kept = int(np.minimum(people.patient.value_counts(), 2).sum())
     assert (note["records"], note["dropped"]) == (2, 600 - kept)

@@ -141,5 +141,5 @@ def test_an_interruption_says_how_to_go_on(tmp_path, capsys):
         patch("trueup.releasing.tasks.draw", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
-        _by_blocks(*given, "local", None, 4 * 10**9, 1, quiet=True)
+        _by_blocks(*given, "local", None, 4 * 10**9, 1, quiet=True, repeated=False)
     assert f"continue with: trueup release --resume {tmp_path / 'out.run'}" in capsys.readouterr().err
