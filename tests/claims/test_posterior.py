@@ -10,7 +10,7 @@ import pytest
 from tests.inferring.problems import laplace_tree, noisy, star, states, tree_constraints
 from tests.inferring.test_lattice_moves import measured, table
 from tests.reference.lattice import p_value
-from trueup.errors import DataError
+from trueup.errors import ConvergenceError, DataError
 from trueup.inferring import conflict, infer
 from trueup.inferring import walk as walk_module
 from trueup.inferring.connect import Joined
@@ -109,7 +109,11 @@ SEEDS = [pytest.param(s, marks=() if s in SOME else pytest.mark.slow) for s in r
 @pytest.mark.parametrize("seed", SEEDS)
 def test_chains_without_proof_never_say_that_they_converged(seed, monkeypatch, tmp_path):
     leave_a_cell_alone(monkeypatch, seed, claimed=False)
-    posterior, _ = chains_alone(seed)
+    try:
+        posterior, _ = chains_alone(seed)
+    except ConvergenceError:  # refused: nothing is said; the seeds in SOME are not
+        assert seed not in SOME
+        return
     assert "converged" not in posterior.drawn.kind + posterior.promise
     assert "if the Markov chains reached every possible table" in posterior.promise
     write_posterior(tmp_path / "out", posterior, draws=False)
@@ -129,7 +133,8 @@ def test_a_false_proof_is_a_false_statement(seed, monkeypatch):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_chains_with_proof_miss_nothing(seed):
     posterior, weighed = chains_alone(seed)
-    assert "converged" in posterior.drawn.kind
+    # One table alone: chains that never move are not said to have converged.
+    assert ("converged" in posterior.drawn.kind) == (len(weighed.tables) > 1)
     table = posterior.summary()
     exact = np.zeros(posterior.cells.n)
     exact[weighed.cells] = weighed.masses @ weighed.tables
