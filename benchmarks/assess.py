@@ -58,7 +58,9 @@ def one_by_one(spec: Spec, table: pandas.DataFrame, replicates: int) -> float:
     headers, guarantee = plan_measurements(spec, cells)
     counts, rng = read_confidential(spec, cells, table), np.random.default_rng(1)
     squares = [
-        np.mean((reconcile(spec, simulate(cells, counts, headers, guarantee, rng)).counts - counts) ** 2.0)
+        np.mean(
+            (reconcile(simulate(cells, counts, headers, guarantee, rng), spec=spec).counts - counts) ** 2.0
+        )
         for _ in range(replicates)
     ]
     return float(np.sqrt(np.mean(squares)))

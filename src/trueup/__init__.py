@@ -21,6 +21,7 @@ _HOMES = {
     "Measured": "trueup.model.header",
     "Measurements": "trueup.model.records.measurements",
     "Posterior": "trueup.model.records.posterior",
+    "Problem": "trueup.model.problem",
     "Release": "trueup.model.records.release",
     "Spec": "trueup.model.spec",
     "Tree": "trueup.model.tree",

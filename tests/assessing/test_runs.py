@@ -75,7 +75,7 @@ def test_blocks_hold_every_replicate_once_and_at_least_two(replicates, cells):
 
 def released(counts):
     spec = area_spec()
-    return spec, reconcile(spec, measure(spec, areas(counts)))
+    return spec, reconcile(measure(spec, areas(counts)))
 
 
 def test_a_release_stands_in_for_the_truth_and_is_public():

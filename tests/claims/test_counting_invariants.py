@@ -121,7 +121,7 @@ def test_every_noise_keeps_every_invariant(invariant, noise, rng):
     fixed = (rows @ data["n"].to_numpy()).tolist()
     if noise.startswith("lattice"):
         assert (rows @ noisy.values[0]).tolist() == fixed
-    released = reconcile(spec, noisy)
+    released = reconcile(noisy, spec=spec)
     assert all(released.checks.values())
     assert (rows @ released.counts).tolist() == fixed
 
@@ -132,7 +132,7 @@ def test_several_invariants_that_cross(rng):
         spec = spec_of(crossing, noise)
         noisy = measure(spec, data)
         rows = invariant_matrix(build_constraints(spec, noisy.cells))
-        assert (rows @ reconcile(spec, noisy).counts).tolist() == (rows @ data["n"].to_numpy()).tolist()
+        assert (rows @ reconcile(noisy, spec=spec).counts).tolist() == (rows @ data["n"].to_numpy()).tolist()
 
 
 def test_the_rows_over_a_coarser_table_are_those_that_sum_its_groups(rng):
@@ -250,7 +250,7 @@ def test_a_noisy_measurement_file_refuses_conditions(rng, tmp_path):
 def test_reconciliation_by_the_posterior_keeps_the_sums(bundle):
     measured = read_measurements(bundle)
     spec = load_spec(EXAMPLES / "crossing-sums.toml")
-    released = reconcile(spec, measured, LatticePosterior(draws=100))
+    released = reconcile(measured, LatticePosterior(draws=100), spec=spec)
     assert released.checks["invariants exact"]
 
 
@@ -259,7 +259,7 @@ def test_methods_that_do_not_know_conditions_refuse_by_name(rng):
     noisy = measure(spec, frame(rng))
     for method in (TreeInteger(), HistogramTree(), MarginsProjection()):
         with pytest.raises(SpecError, match="general"):
-            reconcile(spec, noisy, method)
+            reconcile(noisy, method, spec=spec)
     with pytest.raises(SpecError, match="general"):
         infer(spec, noisy, TreeExact())
 
@@ -294,4 +294,4 @@ def test_invariants_that_contradict_a_rule_are_named(rng):
     few = BoundPart(level="all", attributes=("sex",), upper=3, where={"sex": "f"})
     rules = spec.constraints.model_copy(update={"bounds": (few,)})
     with pytest.raises(InfeasibleError, match="where sex=f"):
-        reconcile(spec.model_copy(update={"constraints": rules}), noisy)
+        reconcile(noisy, spec=spec.model_copy(update={"constraints": rules}))

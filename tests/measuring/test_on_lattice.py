@@ -65,7 +65,7 @@ def test_invariants_at_two_levels_of_a_tree(rng):
 
 def test_a_released_table_keeps_its_invariants():
     spec = parse_spec(lattice_spec(TREE, "tract", "{ level = 'state' }, { level = 'county' }"))
-    released = reconcile(spec, measure(spec, PLACES))
+    released = reconcile(measure(spec, PLACES))
     assert all(released.checks.values())
 
 

@@ -65,7 +65,7 @@ def test_counts_are_whole_nonnegative_and_keep_the_invariants(case, estimate, rn
     below = 0
     for _ in range(5):
         spec, measured = noisy(case, rng)
-        released = reconcile(spec, measured, BY.get(estimate))
+        released = reconcile(measured, BY.get(estimate), spec=spec)
         counts, cells = released.counts, measured.cells
         below += int((measured.values[0] < 0).sum())
         assert counts.dtype.kind == "i"
@@ -105,13 +105,13 @@ def test_the_mean_is_nearer_to_the_truth_than_the_noisy_counts(rng):
         spec, measured = noisy("partition", rng)
         truth = SPARSE["n"].to_numpy()
         raw.append(((measured.values[0] - truth) ** 2).sum())
-        mean.append(((reconcile(spec, measured, BY["mean"]).counts - truth) ** 2).sum())
+        mean.append(((reconcile(measured, BY["mean"], spec=spec).counts - truth) ** 2).sum())
     assert np.mean(mean) < 0.7 * np.mean(raw)
 
 
 def test_what_the_draws_rest_on_is_reported(rng):
     spec, measured = noisy("partition", rng)
-    stats = reconcile(spec, measured, BY["mean"]).stats
+    stats = reconcile(measured, BY["mean"], spec=spec).stats
     assert stats["moves known to connect"]
     assert stats["largest R-hat"] < 1.2
     assert 0 < stats["largest Monte Carlo error (counts)"] < 5
@@ -137,4 +137,4 @@ def test_altered_counts_are_refused(rng):
     spec, measured = noisy("partition", rng)
     measured.values[0][0] += 1
     with pytest.raises(DataError, match="do not sum to the invariants"):
-        reconcile(spec, measured, BY["draw"])
+        reconcile(measured, BY["draw"], spec=spec)

@@ -56,7 +56,7 @@ def test_every_method_that_takes_bounds_keeps_those_by_place(text, people):
     found = fitting(spec, noisy.cells)
     assert found
     for method in (choose({}, constraints), *found):
-        assert not violations(constraints, trueup.reconcile(spec, noisy, method).counts), method.name
+        assert not violations(constraints, trueup.reconcile(noisy, method, spec=spec).counts), method.name
 
 
 def test_the_posterior_is_inside_the_limits():

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.test_commands import run as trueup
 from tests.releasing.bad_input import interrupted
 from tests.releasing.state import TERMS, write_state
-from trueup.model.problem import public_cells
+from trueup.model.problem import Problem, public_cells
 from trueup.model.spec import load_spec
 from trueup.releasing.engine import default_engine
 
@@ -71,8 +71,8 @@ def test_explain_names_the_engine(tmp_path):
     paths = write_state(tmp_path)
     spec = load_spec(paths["spec_path"])
     cells = public_cells(spec, geography=paths["geography"])
-    assert default_engine(spec, cells, 100 * cells.n) == "memory"
-    assert default_engine(spec, cells, 100 * cells.n - 1) == "local"
+    assert default_engine(Problem(spec, cells), 100 * cells.n) == "memory"
+    assert default_engine(Problem(spec, cells), 100 * cells.n - 1) == "local"
     said = trueup("explain", paths["spec_path"], "--geography", paths["geography"], "--memory", "10KB")
     assert "Engine: by blocks" in said.stdout
 

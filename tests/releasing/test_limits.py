@@ -52,7 +52,9 @@ def test_limits_hold_and_bind(released):
     free = trueup.parse_spec(spec_without_limits())
     assert len(free.constraints.bounds) == len(spec.constraints.bounds) - 1
     unbound = (
-        trueup.reconcile(free, release.measurements).table(Margin("block", ("race",))).reshape(-1, 3)[:, 0]
+        trueup.reconcile(release.measurements, spec=free)
+        .table(Margin("block", ("race",)))
+        .reshape(-1, 3)[:, 0]
     )
     assert (unbound < homes).any()
 

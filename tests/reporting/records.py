@@ -70,7 +70,7 @@ def measured(text: str, *, blocks: int = 3, simulation: bool = False) -> tuple[M
 def released(text: str, method=None, **options) -> tuple[Release, Spec]:
     """Reconcile what `measured` returns."""
     measurements, spec = measured(text, **options)
-    return reconcile(spec, measurements, method), spec
+    return reconcile(measurements, method, spec=spec), spec
 
 
 def posterior(text: str, *, of_release: bool = True, ratios: str = "", **options) -> tuple[Posterior, Spec]:

@@ -116,17 +116,9 @@ def assess(
     Examples
     --------
     >>> import pandas
-    >>> from trueup.model.spec import parse_spec
-    >>> spec = parse_spec('''
-    ... format = 1
-    ... title = "Two areas"
-    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
-    ... privacy = { unit = "person", neighbours = "add-remove" }
-    ... level = [{ name = "all" }, { name = "area", column = "area" }]
-    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
-    ... ''')
+    >>> from trueup.demo.areas import AREAS
     >>> areas = pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})
-    >>> found = assess(spec, areas, replicates=4000, public_truth=True)
+    >>> found = assess(AREAS, areas, replicates=4000, public_truth=True)
     >>> found
     Assessment('Two areas': 1 methods, 1 budgets, 4,000 replicates, public truth)
     >>> value, error = found.figure("rmse", "area")

@@ -74,6 +74,8 @@ def register(app: typer.Typer) -> None:
         """Measure with exact noise, reconcile and report: one command, one folder."""
         from trueup.files.memory import parse_memory
         from trueup.ledger.account import Account
+        from trueup.model.problem import Problem
+        from trueup.releasing.engine import default_engine
 
         _refuse_lost_master(engine, master)
         account = Account.open(ledger, analyst, key)
@@ -86,17 +88,18 @@ def register(app: typer.Typer) -> None:
         missing = {"the spec": spec, "--data": data, "--out": out}
         if absent := next((name for name, value in missing.items() if value is None), None):
             raise SpecError(f"{absent} is missing", remedy="trueup release SPEC --data FILE --out FOLDER")
-        chosen, places = (engine, geography) if engine else _default_engine(spec, data, geography, size)
+        assert spec is not None
+        problem = Problem.of(spec, geography, data=data)
+        chosen = engine or default_engine(problem, size)
         if chosen == "memory":
-            _in_memory(spec, data, out, places, account, quiet=as_json, repeated=repeated)
+            _in_memory(problem, data, out, account, quiet=as_json, repeated=repeated)
             return
         if engine is None and not as_json:
             print(f"The problem is larger than {memory} of memory holds at once: it is released by blocks.")
         _by_blocks(
-            spec,
+            problem,
             data,
             out,
-            geography,
             account,
             chosen,
             master,
@@ -114,29 +117,17 @@ def _refuse_lost_master(engine: str | None, master: str | None) -> None:
         raise SpecError(f"--master is for the engine 'spark', {given}", remedy="add --engine spark")
 
 
-def _default_engine(spec: Any, data: Any, geography: Any, memory: int) -> tuple[str, Any]:
-    """Choose an engine; return it with the places, read already where the memory holds them."""
-    from trueup.model.problem import public_cells
-    from trueup.model.spec import load_spec
-    from trueup.releasing.engine import default_engine
-
-    parsed = load_spec(spec)
-    cells = public_cells(parsed, data, geography)
-    engine = default_engine(parsed, cells, memory)
-    return engine, cells.tree if engine == "memory" else geography
-
-
-def _in_memory(spec, data, out, geography, account, *, quiet: bool, repeated: bool) -> None:
+def _in_memory(problem, data, out, account, *, quiet: bool, repeated: bool) -> None:
     from trueup.releasing import pipeline as workflow
 
     warm_up(quiet=quiet)
     with progress(quiet=quiet) as tell:
-        released = workflow.release(spec, data, out, geography=geography, account=account, tell=tell)
+        released = workflow.release(problem, data, out, account=account, tell=tell)
     show_release(released, str(out), as_json=quiet, repeated=repeated and account.key)
 
 
 def _by_blocks(
-    spec, data, out, geography, account, engine, master, memory, workers, *, quiet: bool, repeated: bool
+    problem, data, out, account, engine, master, memory, workers, *, quiet: bool, repeated: bool
 ) -> None:
     from trueup.releasing.by_parts import release_by_blocks
     from trueup.releasing.start import run_path
@@ -147,11 +138,10 @@ def _by_blocks(
         progress_by_level(quiet=quiet) as watch,
     ):
         released = release_by_blocks(
-            spec,
+            problem,
             data,
             out,
             executor=executor,
-            geography=geography,
             account=account,
             memory=memory,
             watch=watch,

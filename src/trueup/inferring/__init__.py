@@ -97,19 +97,11 @@ def infer(
     >>> from trueup.model.problem import public_cells
     >>> from trueup.measuring import simulate
     >>> from trueup.model.mechanism import plan_measurements
-    >>> from trueup.model.spec import parse_spec
-    >>> spec = parse_spec('''
-    ... format = 1
-    ... title = "Two areas"
-    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
-    ... privacy = { unit = "person", neighbours = "add-remove" }
-    ... level = [{ name = "all" }, { name = "area", column = "area" }]
-    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
-    ... ''')
-    >>> cells = public_cells(spec, pandas.DataFrame({"area": ["a", "b"], "n": [3, 4]}))
-    >>> plan = plan_measurements(spec, cells)
+    >>> from trueup.demo.areas import AREAS
+    >>> cells = public_cells(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [3, 4]}))
+    >>> plan = plan_measurements(AREAS, cells)
     >>> noisy = simulate(cells, np.array([3, 4]), *plan, np.random.default_rng(7))
-    >>> posterior = infer(spec, noisy)
+    >>> posterior = infer(AREAS, noisy)
     >>> posterior.summary()["mean"].round(1).tolist(), posterior.draws.shape
     ([2.0, 4.5], (1, 1000, 2))
     """

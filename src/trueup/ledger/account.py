@@ -14,9 +14,7 @@ from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import invariants, questions
 from trueup.ledger.request import Request
 from trueup.ledger.reservation import Reservation
-from trueup.model.cells import Cells
-from trueup.model.guarantee import Guarantee
-from trueup.model.spec import Spec
+from trueup.model.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class Account:
         """Whether a release was committed under the key, so that a run under it draws nothing."""
         return self.ledger.state().finished(self.key) is not None
 
-    def request(self, spec_text: str, spec: Spec, cells: Cells, guarantee: Guarantee, out: Path) -> Request:
+    def request(self, problem: Problem, out: Path) -> Request:
         """Say what a run of a spec asks: its loss under the account's relation, and all that it finds out exactly.
 
         Raises
@@ -69,6 +67,7 @@ class Account:
         BudgetError
             If the account is for another unit.
         """
+        spec, cells, guarantee = problem.spec, problem.cells, problem.guarantee
         dataset = spec.table.name
         state = self.ledger.state()
         terms, shown = account_terms(state, dataset), state.shown[dataset]
@@ -84,7 +83,7 @@ class Account:
             self.analyst,
             guarantee.price(terms.neighbours),
             self.key,
-            _digest(spec_text),
+            _digest(problem.written()),
             invariants(spec, cells),
             questions(spec, cells),
             joint_picture(spec, cells, guarantee, terms.neighbours, shown.published, shown.joint),

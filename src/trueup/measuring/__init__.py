@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,31 +18,26 @@ from trueup.measuring import entropy
 from trueup.measuring.rehearsal import refuse_approximate, rehearse
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells
-from trueup.model.constraints import refuse_broken
+from trueup.model.constraints import Constraints, refuse_broken
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
-from trueup.model.mechanism import plan_measurements
-from trueup.model.problem import public_cells
+from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
-from trueup.model.verb import takes_records
 from trueup.noise.law import Integers, Words
 
-__all__ = ["draw", "measure", "plan_measurements", "public_cells", "read_confidential", "simulate"]
 
-
-@takes_records
-def measure(spec: Spec, data: Any, geography: Any = None) -> Measurements:
+def measure(spec: Spec | Problem | str | Path, data: Any, geography: Any = None) -> Measurements:
     """Measure confidential counts with exact noise from the operating system's randomness.
 
     Parameters
     ----------
     spec
-        What is measured and how.
+        What is measured and how: a Problem, a spec or the path of one.
     data
         The confidential table: a path, a dataframe or a DuckDB relation.
     geography
-        The public list of places; not needed where the spec declares the table's keys public.
+        The public list of places; not needed with a Problem, or where the spec declares the table's keys public.
 
     Returns
     -------
@@ -55,23 +52,15 @@ def measure(spec: Spec, data: Any, geography: Any = None) -> Measurements:
     Examples
     --------
     >>> import pandas
-    >>> from trueup.model.spec import parse_spec
-    >>> spec = parse_spec('''
-    ... format = 1
-    ... title = "Two areas"
-    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
-    ... privacy = { unit = "person", neighbours = "add-remove" }
-    ... level = [{ name = "all" }, { name = "area", column = "area" }]
-    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
-    ... ''')
-    >>> noisy = measure(spec, pandas.DataFrame({"area": ["a", "b"], "n": [3, 4]}))
+    >>> from trueup.demo.areas import AREAS
+    >>> noisy = measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [3, 4]}))
     >>> noisy.guarantee.amount, [len(v) for v in noisy.values]
     (Fraction(1, 1), [1, 2])
     """
-    cells = public_cells(spec, data, geography)
-    headers, guarantee = plan_measurements(spec, cells)
-    rehearse(headers)
-    return draw(cells, read_confidential(spec, cells, data), headers, guarantee)
+    problem = Problem.of(spec, geography, data=data)
+    rehearse(problem.headers)
+    counts = read_confidential(problem.spec, problem.cells, data, constraints=problem.constraints)
+    return replace(draw(problem.cells, counts, problem.headers, problem.guarantee), spec=problem.spec)
 
 
 def limit_of(spec: Spec) -> Limit | None:
@@ -79,7 +68,13 @@ def limit_of(spec: Spec) -> Limit | None:
     return Limit.of(spec, lambda: entropy.words(32))
 
 
-def read_confidential(spec: Spec, cells: Cells, data: Any, limit: Limit | None = None) -> NDArray[np.int64]:
+def read_confidential(
+    spec: Spec,
+    cells: Cells,
+    data: Any,
+    limit: Limit | None = None,
+    constraints: Constraints | None = None,
+) -> NDArray[np.int64]:
     """Read and check the counts of all `n` cells; nothing is drawn, so nothing is spent yet.
 
     Where the spec names a column of units, each keeps as many records as the `limit` says, by default one with a key of
@@ -92,7 +87,7 @@ def read_confidential(spec: Spec, cells: Cells, data: Any, limit: Limit | None =
     """
     counts = read_counts(spec, cells, data, limit or limit_of(spec))
     refuse_overflow(counts.sum(dtype=np.float64))
-    refuse_broken(build_constraints(spec, cells), counts)
+    refuse_broken(constraints or build_constraints(spec, cells), counts)
     return counts
 
 

@@ -1,15 +1,139 @@
-"""The public cells of a spec."""
+"""A spec with its public places: everything that is settled before a confidential count is read."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
 from typing import Any
 
-from trueup.errors import DataError
-from trueup.model.build import build_cells
+from trueup.errors import DataError, SpecError, TrueupError
+from trueup.model.build import build_cells, build_constraints
 from trueup.model.cells import Cells
+from trueup.model.constraints import Constraints
 from trueup.model.geography import read_tree
-from trueup.model.spec import Spec
+from trueup.model.guarantee import Guarantee
+from trueup.model.header import Measured
+from trueup.model.mechanism import plan_measurements
+from trueup.model.spec import Spec, parse_spec, read_spec_text
 from trueup.model.tree import Tree
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Problem:
+    """A spec with its public places; what follows from them is settled once, when it is first asked for.
+
+    Attributes
+    ----------
+    spec
+        What is counted, protected, measured and published.
+    cells
+        The public cells: places by attributes.
+    text
+        The TOML text of the spec, where it was read from a file.
+    """
+
+    spec: Spec
+    cells: Cells
+    text: str | None = None
+
+    @classmethod
+    def of(cls, spec: Spec | Problem | str | Path, geography: Any = None, *, data: Any = None) -> Problem:
+        """Settle a spec on its public places.
+
+        Parameters
+        ----------
+        spec
+            A spec, or the path of one; a Problem is returned as it is.
+        geography
+            The public list of places: a path, a dataframe, a DuckDB relation or a `Tree`.
+        data
+            The table to be measured: where the spec declares its keys public, it lists the places.
+
+        Raises
+        ------
+        TrueupError
+            If the spec or the places are at fault, or there is no public list of places.
+
+        Examples
+        --------
+        >>> import pandas
+        >>> from trueup.demo.areas import AREAS
+        >>> problem = Problem.of(AREAS, pandas.DataFrame({"area": ["a", "b"]}))
+        >>> problem
+        Problem: Two areas
+          2 finest cells: all / area (1, 2 places)
+          measured: all, area; structure: sum
+        >>> problem.guarantee.amount
+        Fraction(1, 1)
+        """
+        if isinstance(spec, Problem):
+            return spec
+        text = None
+        if isinstance(spec, str | Path):
+            text = read_spec_text(spec)
+            spec = parse_spec(text)
+        if not isinstance(spec, Spec):
+            raise TrueupError(
+                f"a {type(spec).__name__} is given as spec",
+                needed="a Spec, a Problem, or the path of a spec",
+                remedy="trueup.load_spec(path) reads one",
+            )
+        return cls(spec, public_cells(spec, data, geography), text)
+
+    def written(self) -> str:
+        """Return the TOML text of the spec, which a bundle keeps.
+
+        Raises
+        ------
+        SpecError
+            If the spec was not read from a file.
+        """
+        if self.text is None:
+            raise SpecError(
+                "the spec was not read from a file, and a release keeps the file's text",
+                needed="the path of the spec",
+                remedy="write the spec to a file, and give its path",
+            )
+        return self.text
+
+    @cached_property
+    def constraints(self) -> Constraints:
+        """What released counts must satisfy."""
+        return build_constraints(self.spec, self.cells)
+
+    @cached_property
+    def _mechanism(self) -> tuple[tuple[Measured, ...], Guarantee]:
+        return plan_measurements(self.spec, self.cells)
+
+    @property
+    def headers(self) -> tuple[Measured, ...]:
+        """What is measured under which law, and after it what is published exactly."""
+        return self._mechanism[0]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is protected, at what cost."""
+        return self._mechanism[1]
+
+    def _lines(self) -> tuple[str, str, str]:
+        tree = self.cells.tree
+        by = "".join(f" x {a.name} ({a.size})" for a in self.cells.attributes)
+        measured = dict.fromkeys(str(margin) for margin in self.constraints.margins)
+        return (
+            self.spec.title,
+            f"{self.cells.n:,} finest cells: {' / '.join(tree.levels)} ({', '.join(f'{s:,}' for s in tree.sizes)} places){by}",
+            f"measured: {', '.join(measured)}; structure: {self.constraints.structure()}",
+        )
+
+    def __repr__(self) -> str:
+        title, *more = self._lines()
+        return "\n  ".join((f"Problem: {title}", *more))
+
+    def _repr_html_(self) -> str:
+        title, *more = map(escape, self._lines())
+        return f"<p><strong>{title}</strong><br>{'<br>'.join(more)}</p>"
 
 
 def public_cells(spec: Spec, data: Any = None, geography: Any = None) -> Cells:

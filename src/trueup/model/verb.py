@@ -1,11 +1,12 @@
-"""Verbs say which record they take when they are given something else."""
+"""Verbs say which record they take when they are given something else, and still take the spec first."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import Any, ParamSpec, TypeVar
+from warnings import warn
 
 from trueup.errors import TrueupError
 
@@ -35,15 +36,41 @@ def takes_records(verb: Callable[P, R]) -> Callable[P, R]:
     >>> pickle.loads(pickle.dumps(trueup.measure)) is trueup.measure
     True
     """
-    signature = inspect.signature(verb)
+    expected = signature(verb)
 
     @wraps(verb)
     def checked(*arguments: P.args, **options: P.kwargs) -> R:
-        for name, given in signature.bind(*arguments, **options).arguments.items():
-            _refuse_other_kinds(verb.__name__, name, str(signature.parameters[name].annotation), given)
+        for name, given in expected.bind(*arguments, **options).arguments.items():
+            _refuse_other_kinds(verb.__name__, name, str(expected.parameters[name].annotation), given)
         return verb(*arguments, **options)
 
     return checked
+
+
+def record_first(verb: Callable[P, R]) -> Callable[P, R]:
+    """Take the old form of a call as well, in which the spec came before the record that knows it now.
+
+    Warns
+    -----
+    DeprecationWarning
+        Naming the new form.
+    """
+    checking: Any = takes_records(verb)
+    record = next(iter(signature(verb).parameters))
+
+    @wraps(verb)
+    def called(*arguments: Any, **options: Any) -> Any:
+        if len(arguments) > 1 and type(arguments[0]).__name__ in ("Spec", "Constraints"):
+            warn(
+                f"trueup.{verb.__name__}(spec, {record}) is the old form: write trueup.{verb.__name__}({record}), "
+                f"or trueup.{verb.__name__}({record}, spec=spec) for another spec",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            arguments, options = arguments[1:], {**options, "spec": arguments[0]}
+        return checking(*arguments, **options)
+
+    return called  # pyright: ignore[reportReturnType]
 
 
 def _refuse_other_kinds(verb: str, name: str, annotation: str, given: Any) -> None:

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Charge
 from trueup.model.header import Measured
-from trueup.model.mechanism import contribution, plan_measurements
+from trueup.model.mechanism import contribution
 from trueup.model.nested import canonical
-from trueup.model.problem import public_cells
+from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.planning.allocation import (
     Allocation,
@@ -127,14 +126,14 @@ class Task:
     @classmethod
     def of(cls, spec: Spec, geography: Any, targets, weights, preset: Preset) -> Task:
         """Read the spec and the places, and refuse what has no closed form."""
-        cells = public_cells(spec, geography=geography)
-        constraints = build_constraints(spec, cells)
+        problem = Problem.of(spec, geography)
+        spec, cells, constraints = problem.spec, problem.cells, problem.constraints
         if constraints.structure() == "general":
             raise SpecError(
                 "linear rules, or cells that are no partition, have no closed form of the error",
                 needed="nested or crossing tables of one partition",
             )
-        headers, guarantee = plan_measurements(spec, cells)
+        headers, guarantee = problem.headers, problem.guarantee
         currencies = {charge.currency for charge in guarantee.charges}
         if len(currencies) != 1:
             raise SpecError("budgets are given in epsilon and in rho", remedy="state them in one currency")

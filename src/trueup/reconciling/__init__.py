@@ -7,6 +7,7 @@ follow the spec, its schema, `trueup methods`, the docs table and the conformanc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.registry import describe
 from trueup.model.spec import Spec
-from trueup.model.verb import takes_records
+from trueup.model.verb import record_first
 from trueup.reconciling.general_integer import GeneralInteger
 from trueup.reconciling.general_projection import GeneralProjection
 from trueup.reconciling.histogram_tree import HistogramTree
@@ -66,18 +67,55 @@ BEFORE_NOISE = 2**52
 """What true counts and their sums may be at most, so that noisy ones stay below `LARGEST`: no law's noise nears 2^52."""
 
 
-@takes_records
-def reconcile(spec: Spec, measurements: Measurements, method: Method | None = None) -> Release:
-    """Turn measurements into counts that satisfy every constraint of a spec.
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A method with what it computed from constraints and laws, ready for any measured values."""
+
+    method: Method
+    constraints: Constraints
+    state: Any
+
+    @classmethod
+    def of(cls, constraints: Constraints, headers: Sequence[Measured], method: Method) -> Prepared:
+        """Let a method agree to constraints and laws; SpecError if it does not fit them."""
+        refuse_misfit(method, constraints, headers)
+        return cls(method, constraints, method.prepare(constraints, headers))
+
+    def reconcile(self, measurements: Measurements) -> Release:
+        """Do the same as the verb."""
+        refuse_inexact(measurements.flat)
+        solution = self.method.apply(self.state, measurements.flat, measurements.rng())
+        name = self.method.name
+        if solution.status is not Status.SOLVED:
+            raise unsolved(name, solution.status)
+        checks = check(self.constraints, measurements, solution)
+        if self.method.integer and (broken := [rule for rule, holds in checks.items() if not holds]):
+            raise unsolved(name, f"its counts break {', '.join(broken)}, which is a defect of the method")
+        return Release(
+            measurements,
+            solution.values,
+            describe(self.method),
+            checks,
+            solution.stats,
+            published=published(self.constraints),
+            errors=self.method.errors(self.state),
+        )
+
+
+@record_first
+def reconcile(
+    measurements: Measurements, method: Method | str | None = None, *, spec: Spec | None = None
+) -> Release:
+    """Turn measurements into counts that satisfy every constraint of their spec.
 
     Parameters
     ----------
-    spec
-        Constraints, and the method unless `method` is given.
     measurements
         Noisy counts; equal measurements give equal results.
     method
-        A method with its parameters.
+        A method with its parameters, or its name; by default the spec's.
+    spec
+        Constraints and method, where the measurements do not know their own spec, or other ones are wanted.
 
     Returns
     -------
@@ -99,39 +137,15 @@ def reconcile(spec: Spec, measurements: Measurements, method: Method | None = No
     --------
     >>> import pandas
     >>> from trueup.measuring import measure
-    >>> from trueup.model.spec import parse_spec
-    >>> spec = parse_spec('''
-    ... format = 1
-    ... title = "Two areas"
-    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
-    ... privacy = { unit = "person", neighbours = "add-remove" }
-    ... level = [{ name = "all" }, { name = "area", column = "area" }]
-    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
-    ... ''')
-    >>> released = reconcile(spec, measure(spec, pandas.DataFrame({"area": ["a", "b"], "n": [3, 4]})))
+    >>> from trueup.demo.areas import AREAS
+    >>> released = reconcile(measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [3, 4]})))
     >>> int(released.counts.sum()) == int(released.table(Margin("all"))[0]), bool((released.counts >= 0).all())
     (True, True)
     """
-    constraints = build_constraints(spec, measurements.cells, measurements.bounds)
-    chosen = method or choose(spec.reconcile, constraints)
-    refuse_misfit(chosen, constraints, measurements.headers)
-    refuse_inexact(measurements.flat)
-    state = chosen.prepare(constraints, measurements.headers)
-    solution = chosen.apply(state, measurements.flat, measurements.rng())
-    if solution.status is not Status.SOLVED:
-        raise unsolved(chosen.name, solution.status)
-    checks = check(constraints, measurements, solution)
-    if chosen.integer and (broken := [name for name, holds in checks.items() if not holds]):
-        raise unsolved(chosen.name, f"its counts break {', '.join(broken)}, which is a defect of the method")
-    return Release(
-        measurements,
-        solution.values,
-        describe(chosen),
-        checks,
-        solution.stats,
-        published=published(constraints),
-        errors=chosen.errors(state),
-    )
+    stated = measurements.by(spec)
+    constraints = build_constraints(stated, measurements.cells, measurements.bounds)
+    chosen = build(method, {}) if isinstance(method, str) else method or choose(stated.reconcile, constraints)
+    return Prepared.of(constraints, measurements.headers, chosen).reconcile(measurements)
 
 
 def unsolved(method: str, why: str) -> ConvergenceError:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from trueup.errors import SpecError
-from trueup.model.cells import Cells
-from trueup.model.mechanism import plan_measurements
-from trueup.model.spec import Spec
+from trueup.model.problem import Problem
 
 ENGINES = ("memory", "local", "spark")
 """The whole problem in the memory of one process; by blocks on this machine; by blocks on Apache Spark."""
@@ -25,12 +23,11 @@ def refuse_unknown(engine: str) -> None:
         raise SpecError(f"there is no engine '{engine}'", needed=f"one of: {', '.join(ENGINES)}")
 
 
-def default_engine(spec: Spec, cells: Cells, memory: int) -> str:
+def default_engine(problem: Problem, memory: int) -> str:
     """Choose from public sizes: in memory what fits there, by blocks what does not and can be.
 
     Examples
     --------
-    >>> from trueup.model.build import build_cells
     >>> from trueup.model.spec import parse_spec
     >>> from trueup.model.tree import Tree
     >>> spec = parse_spec('''
@@ -42,16 +39,16 @@ def default_engine(spec: Spec, cells: Cells, memory: int) -> str:
     ... attribute = [{ name = "sex", values = ["f", "m"] }]
     ... query = [{ name = "detailed", attributes = ["sex"], epsilon = { all = "1/2", area = "1/2" } }]
     ... ''')
-    >>> cells = build_cells(spec, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
-    >>> default_engine(spec, cells, 10**9), default_engine(spec, cells, 100)
+    >>> problem = Problem.of(spec, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> default_engine(problem, 10**9), default_engine(problem, 100)
     ('memory', 'local')
     """
-    if BYTES * cells.n <= memory:
+    if BYTES * problem.cells.n <= memory:
         return "memory"
     from trueup.releasing.start import plan_of
 
     try:
-        plan_of(spec, plan_measurements(spec, cells)[0])
+        plan_of(problem.spec, problem.headers)
     except SpecError:
         return "memory"
     return "local"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trueup.measuring.rehearsal import refuse_approximate
-from trueup.model.build import build_constraints
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
-from trueup.model.mechanism import plan_measurements
-from trueup.model.problem import public_cells
+from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.noise import JOINT_LAWS
 from trueup.reconciling import build, choose, describe, published, refuse_misfit
@@ -88,14 +87,18 @@ class Explanation:
 
 
 def explain(
-    spec: Spec, geography: Any = None, *, method: str | None = None, memory: int = MEMORY
+    spec: Spec | Problem | str | Path,
+    geography: Any = None,
+    *,
+    method: str | None = None,
+    memory: int = MEMORY,
 ) -> Explanation:
     """Explain a spec from itself and the public geography alone.
 
     Parameters
     ----------
     spec
-        The spec.
+        The spec, the path of one, or a Problem.
     geography
         The public list of places. Where the spec declares a table's keys public the table itself
         will do: only its key columns are read.
@@ -112,27 +115,23 @@ def explain(
     Examples
     --------
     >>> import pandas
-    >>> from trueup.model.spec import parse_spec
-    >>> spec = parse_spec('''
-    ... format = 1
-    ... title = "Two areas"
-    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
-    ... privacy = { unit = "person", neighbours = "add-remove" }
-    ... level = [{ name = "all" }, { name = "area", column = "area" }]
-    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
-    ... ''')
-    >>> plan = explain(spec, pandas.DataFrame({"area": ["a", "b"]}))
+    >>> from trueup.demo.areas import AREAS
+    >>> plan = explain(AREAS, pandas.DataFrame({"area": ["a", "b"]}))
     >>> plan.structure, plan.method["method"], [round(e.most, 2) for e in plan.expected]
     ('sum', 'tree-topdown', [2.29, 2.29])
     """
-    cells = public_cells(spec, geography=geography)
-    constraints = build_constraints(spec, cells)
-    engine = "memory" if method else default_engine(spec, cells, memory)
+    problem = Problem.of(spec, geography)
+    cells, constraints = problem.cells, problem.constraints
+    engine = "memory" if method else default_engine(problem, memory)
     by_blocks = engine != "memory"
     chosen = (
-        build(method, {}) if method else HistogramTree() if by_blocks else choose(spec.reconcile, constraints)
+        build(method, {})
+        if method
+        else HistogramTree()
+        if by_blocks
+        else choose(problem.spec.reconcile, constraints)
     )
-    headers, guarantee = plan_measurements(spec, cells)
+    headers, guarantee = problem.headers, problem.guarantee
     for header in headers:
         refuse_approximate(header)
     if not by_blocks:
@@ -151,7 +150,7 @@ def explain(
         for margin in published(constraints)
     )
     return Explanation(
-        spec.title,
+        problem.spec.title,
         constraints.structure(),
         cells.n,
         describe(chosen),

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +23,12 @@ from trueup.measuring import draw, limit_of, read_confidential
 from trueup.measuring.fingerprint import fingerprint
 from trueup.measuring.rehearsal import rehearse
 from trueup.model.build import build_constraints
-from trueup.model.cells import Cells
-from trueup.model.guarantee import Guarantee
-from trueup.model.header import Measured
-from trueup.model.mechanism import plan_measurements
-from trueup.model.problem import public_cells
+from trueup.model.problem import Problem
 from trueup.model.records.assessment import Assessment, refuse_confidential
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec, parse_spec, read_spec_text
-from trueup.reconciling import BEFORE_NOISE, build, choose, reconcile, refuse_inexact, refuse_misfit
-from trueup.reconciling.method import Method
+from trueup.reconciling import BEFORE_NOISE, Prepared, build, choose, refuse_inexact
 
 Tell = Callable[[str], None]
 """Hears the name of each stage as it begins."""
@@ -57,7 +52,7 @@ class Run:
 
 
 def release(
-    spec_path: str | Path,
+    spec: Spec | Problem | str | Path,
     data: Any,
     out: str | Path,
     *,
@@ -69,8 +64,8 @@ def release(
 
     Parameters
     ----------
-    spec_path
-        The TOML spec.
+    spec
+        The path of the spec, or a Problem that was read from one.
     data
         The confidential table: a path, a dataframe or a DuckDB relation.
     out
@@ -106,19 +101,19 @@ def release(
     (True, ['internal', 'public'])
     """
     run, out = Run(tell), Path(out)
-    plan = _ready(spec_path, data, geography, account, out, run)
+    plan = _ready(spec, data, geography, account, out, run)
     with claimed(out):
         if account and plan.request and account.holds(plan.request, out):
             return read_release(out)
         with staged(out) as folder:
             measurements, draft, reservation = _measured(folder, plan, data, account, run, reconciled=True)
-            released = _released(folder, plan.spec, measurements, draft, plan.method, run)
+            released = _released(folder, plan.prepared, measurements, draft, run)
             _commit(reservation, folder, out)
     return released
 
 
 def measure_only(
-    spec_path: str | Path,
+    spec: Spec | Problem | str | Path,
     data: Any,
     out: str | Path,
     *,
@@ -128,13 +123,15 @@ def measure_only(
 ) -> Measurements:
     """Measure and write a bundle of noisy counts, to be reconciled later or by others."""
     run, out = Run(tell), Path(out)
-    plan = _ready(spec_path, data, geography, account, out, run)
+    plan = _ready(spec, data, geography, account, out, run)
     with claimed(out):
         if account and plan.request and account.holds(plan.request, out):
             return read_measurements(out)
         with staged(out) as folder:
             measurements, draft, reservation = _measured(folder, plan, data, account, run, reconciled=False)
-            _finish(folder, draft, reporting.report(measurements, plan.spec, ledger=draft["ledger"]), run)
+            _finish(
+                folder, draft, reporting.report(measurements, plan.problem.spec, ledger=draft["ledger"]), run
+            )
             _commit(reservation, folder, out)
     return measurements
 
@@ -154,10 +151,13 @@ def reconcile_bundle(
         measurements = read_measurements(source)
         spec_text, spec = read_spec(source)
         manifest = read_manifest(source)
-    chosen = build(method, parameters or {}) if method else None
+    with run.stage("choosing the method"):
+        constraints = build_constraints(spec, measurements.cells, measurements.bounds)
+        chosen = build(method, parameters or {}) if method else choose(spec.reconcile, constraints)
+        prepared = Prepared.of(constraints, measurements.headers, chosen)
     with staged(out) as target:
         draft = write_measurements(target, spec_text, measurements) | {"ledger": manifest["ledger"]}
-        return _released(target, spec, measurements, draft, chosen, run)
+        return _released(target, prepared, measurements, draft, run)
 
 
 def render_bundle(folder: str | Path, *, publish: bool = False) -> str:
@@ -230,39 +230,24 @@ def assess_table(
 class _Plan:
     """Everything of a run that is public, settled once before confidential counts are read."""
 
-    spec_text: str
-    spec: Spec
-    cells: Cells
-    headers: tuple[Measured, ...]
-    guarantee: Guarantee
-    method: Method
+    problem: Problem
+    prepared: Prepared
     request: Request | None
 
 
 def _ready(
-    spec_path: str | Path, data: Any, geography: Any, account: Account | None, out: Path, run: Run
+    spec: Spec | Problem | str | Path, data: Any, geography: Any, account: Account | None, out: Path, run: Run
 ) -> _Plan:
     """Find every fault that can be found before confidential counts are read or noise is drawn."""
     with run.stage("reading the spec and the places"):
-        spec_text = read_spec_text(spec_path)
-        spec = parse_spec(spec_text)
-        cells = public_cells(spec, data, geography)
+        problem = Problem.of(spec, geography, data=data)
     with run.stage("choosing the method"):
-        headers, guarantee = plan_measurements(spec, cells)
-        method = _agreed_method(spec, cells, headers)
-    request = account.request(spec_text, spec, cells, guarantee, out) if account else None
+        method = choose(problem.spec.reconcile, problem.constraints)
+        prepared = Prepared.of(problem.constraints, problem.headers, method)
+    request = account.request(problem, out) if account else None
     with run.stage("making the noise ready"):
-        rehearse(headers)
-    return _Plan(spec_text, spec, cells, headers, guarantee, method, request)
-
-
-def _agreed_method(spec: Spec, cells: Cells, headers: tuple[Measured, ...]) -> Method:
-    """Return the method of a spec after it agreed to the constraints and the measurements."""
-    constraints = build_constraints(spec, cells)
-    method = choose(spec.reconcile, constraints)
-    refuse_misfit(method, constraints, headers)
-    method.prepare(constraints, headers)
-    return method
+        rehearse(problem.headers)
+    return _Plan(problem, prepared, request)
 
 
 def _commit(reservation: Reservation | None, folder: Path, out: Path) -> None:
@@ -273,39 +258,40 @@ def _commit(reservation: Reservation | None, folder: Path, out: Path) -> None:
 def _measured(
     folder: Path, plan: _Plan, data: Any, account: Account | None, run: Run, *, reconciled: bool
 ) -> tuple[Measurements, dict[str, Any], Reservation | None]:
+    problem = plan.problem
     reservation = account.reserve(plan.request) if account and plan.request else None
     with reservation.returning() if reservation else nullcontext():
         with run.stage("reading the confidential counts"):
-            limit = limit_of(plan.spec)
-            counts = read_confidential(plan.spec, plan.cells, data, limit)
+            limit = limit_of(problem.spec)
+            counts = read_confidential(problem.spec, problem.cells, data, limit, problem.constraints)
             run.notes["input"] = fingerprint(data)
             run.notes |= {"contribution": asdict(limit)} if limit else {}
             if reconciled:
-                refuse_inexact(plan.cells.sum(counts, plan.cells.coarsest), BEFORE_NOISE)
+                refuse_inexact(problem.cells.sum(counts, problem.cells.coarsest), BEFORE_NOISE)
         if reservation:
             reservation.begin()
     with run.stage("drawing exact noise"):
-        measurements = draw(plan.cells, counts, plan.headers, plan.guarantee)
+        measurements = draw(problem.cells, counts, problem.headers, problem.guarantee)
+        measurements = replace(measurements, spec=problem.spec)
     with run.stage("writing the measurements"):
-        draft = write_measurements(folder, plan.spec_text, measurements)
+        draft = write_measurements(folder, problem.written(), measurements)
     stamp = dict(reservation.stamp) if reservation else None
     return measurements, draft | {"ledger": stamp}, reservation
 
 
 def _released(
     folder: Path,
-    spec: Spec,
+    prepared: Prepared,
     measurements: Measurements,
     draft: Mapping[str, Any],
-    method: Method | None,
     run: Run,
 ) -> Release:
     with run.stage("reconciling"):
-        released = reconcile(spec, measurements, method)
+        released = prepared.reconcile(measurements)
     with run.stage("writing the tables"):
         manifest = {**draft, **write_release(folder, released)}
     with run.stage("writing the report"):
-        page = reporting.report(released, spec, ledger=manifest["ledger"])
+        page = reporting.report(released, measurements.by(None), ledger=manifest["ledger"])
     _finish(folder, manifest, page, run)
     return released
 

@@ -26,9 +26,8 @@ from trueup.measuring.rehearsal import rehearse
 from trueup.model.build import build_cells, build_constraints, no_limits
 from trueup.model.cells import Cells
 from trueup.model.header import Measured
-from trueup.model.mechanism import plan_measurements
-from trueup.model.problem import public_cells
-from trueup.model.spec import Spec, parse_spec, read_spec_text
+from trueup.model.problem import Problem
+from trueup.model.spec import Spec
 from trueup.model.tree import Tree
 from trueup.noise import JOINT_LAWS
 from trueup.reconciling import choose, describe
@@ -89,7 +88,12 @@ def place_bytes(cells: int, answers: int) -> int:
 
 
 def begin(
-    spec_path: str | Path, data: Any, out: Path, geography: Any, account: Account | None, settings: Settings
+    spec: Spec | Problem | str | Path,
+    data: Any,
+    out: Path,
+    geography: Any,
+    account: Account | None,
+    settings: Settings,
 ) -> RunFolder | None:
     """Settle what is public and write it to the run folder beside the target.
 
@@ -101,15 +105,13 @@ def begin(
         If spec, places, method or memory are at fault, the data's file is missing, or the target or its run folder is
         occupied.
     """
-    spec_text = read_spec_text(spec_path)
-    spec = parse_spec(spec_text)
-    cells = public_cells(spec, data, geography)
-    headers, guarantee = plan_measurements(spec, cells)
-    request = account.request(spec_text, spec, cells, guarantee, out) if account else None
+    problem = Problem.of(spec, geography, data=data)
+    spec_text, cells, headers = problem.written(), problem.cells, problem.headers
+    request = account.request(problem, out) if account else None
     if account and request and account.holds(request, out):
         return None
     refuse_occupied(out)
-    plan = plan_of(spec, headers)
+    plan = plan_of(problem.spec, headers)
     rehearse(headers)
     answers = max(sum(size for _, size in columns) for columns in plan.columns)
     cut = cut_tree(cells.tree, settings.places(plan.cells, answers), settings.workers)
@@ -123,7 +125,7 @@ def begin(
         "places": cells.tree.digest,
         "sizes": list(cells.tree.sizes),
         "request": None if request is None else write_request(request),
-        "guarantee": guarantee_out(guarantee),
+        "guarantee": guarantee_out(problem.guarantee),
         "headers": [header_out(h) for h in headers],
         "method": describe(HistogramTree()),
         "cut": cut.plain(),

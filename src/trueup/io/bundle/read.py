@@ -78,7 +78,11 @@ def read_measurements(folder: str | Path) -> Measurements:
     cells = build_cells(spec, read_places(folder / "public" / "places.parquet", spec))
     pairs = [_read_header(folder / "public", entry) for entry in manifest["headers"]]
     record = Measurements(
-        cells, tuple(h for h, _ in pairs), tuple(v for _, v in pairs), guarantee_in(manifest["guarantee"])
+        cells,
+        tuple(h for h, _ in pairs),
+        tuple(v for _, v in pairs),
+        guarantee_in(manifest["guarantee"]),
+        spec=spec,
     )
     if record.digest != manifest["measurements"]:
         raise BundleError(f"the measurements of '{folder}' do not have the digest that its manifest states")

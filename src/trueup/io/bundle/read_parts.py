@@ -40,7 +40,7 @@ def read_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements
     # One thread keeps the rows in order.
     with connect(folders=[folder / "public"], threads=1) as connection, quiet_duckdb(f"'{folder}'"):
         values = tuple(_values(connection, parts, cells, header) for header in headers)
-    return Measurements(cells, headers, values, guarantee_in(manifest["guarantee"]))
+    return Measurements(cells, headers, values, guarantee_in(manifest["guarantee"]), spec=spec)
 
 
 def _values(connection: Any, parts: str, cells: Cells, header: Any) -> NDArray[np.int64]:

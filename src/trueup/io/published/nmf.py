@@ -96,7 +96,7 @@ def read_nmf(spec: Spec, root: str | Path) -> Measurements:
                 values.append(part)
             else:
                 bounds.append(_bound(cells, margin, sign, groups, part))
-    return Measurements(cells, tuple(headers), tuple(values), PUBLISHED, bounds=tuple(bounds))
+    return Measurements(cells, tuple(headers), tuple(values), PUBLISHED, bounds=tuple(bounds), spec=spec)
 
 
 def _rows(root: Path, level: str, kind: str) -> list[Row]:

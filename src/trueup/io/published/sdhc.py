@@ -84,7 +84,7 @@ def read_sdhc(spec: Spec, sources: Sequence) -> Measurements:
         order = np.argsort(at[chosen], kind="stable")
         headers.append(Measured("published", cells.finest, law, at[chosen][order]))
         parts_of.append(values[chosen][order])
-    return Measurements(cells, tuple(headers), tuple(parts_of), PUBLISHED)
+    return Measurements(cells, tuple(headers), tuple(parts_of), PUBLISHED, spec=spec)
 
 
 def _read_part(spec: Spec, source) -> Columns:

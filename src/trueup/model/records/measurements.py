@@ -9,10 +9,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.errors import SpecError
 from trueup.model.cells import Cells
 from trueup.model.constraints import Bound
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
+from trueup.model.spec import Spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,8 @@ class Measurements:
         Public limits on margins that were published with the values, for every group.
     simulation
         True if the noise came from a seeded generator; such a record is never released.
+    spec
+        The spec that it was measured by, where that is known; verbs that take the record need no other.
     """
 
     cells: Cells
@@ -41,6 +45,7 @@ class Measurements:
     guarantee: Guarantee
     bounds: tuple[Bound, ...] = field(default=(), kw_only=True)
     simulation: bool = field(default=False, kw_only=True)
+    spec: Spec | None = field(default=None, kw_only=True)
 
     @cached_property
     def flat(self) -> NDArray[np.int64]:
@@ -60,6 +65,18 @@ class Measurements:
         for bound in self.bounds:
             whole.update(f"{bound.margin}|{bound.lower}|{bound.upper}|{bound.where}\n".encode())
         return whole.hexdigest()
+
+    def by(self, spec: Spec | None) -> Spec:
+        """Return the given spec, or else the record's own.
+
+        Raises
+        ------
+        SpecError
+            If there is neither.
+        """
+        if (known := spec or self.spec) is None:
+            raise SpecError("the measurements do not know their spec", remedy="give it: spec=...")
+        return known
 
     def rng(self) -> np.random.Generator:
         """Return the generator of post-processing, seeded from the public digest."""
