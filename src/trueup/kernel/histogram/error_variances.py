@@ -319,7 +319,7 @@ class ErrorVariances:
         """Minus derivatives (j, k) with respect to precisions, from B_L."""
         grams = self.stacks[i].grams
         found = [
-            np.tensordot(own[level], grams[t], ([0, 1, 2], [0, 1, 2]))
+            np.asarray(np.tensordot(own[level], grams[t], ([0, 1, 2], [0, 1, 2])), dtype=np.float64)
             for t, (level, _) in enumerate(self.tables)
         ]
         return np.asarray(-np.stack(found, axis=1), np.float64)

@@ -90,8 +90,8 @@ def pinned(matrix: Matrix) -> NDArray[np.bool_]:
     """
     reduced, _, found = _flint(matrix).rref()
     entries = np.array([[entry != 0 for entry in row] for row in reduced.tolist()[:found]], bool)
-    alone = entries.reshape(found, matrix.shape[1]).sum(axis=1) == 1
-    return entries.reshape(found, matrix.shape[1])[alone].any(axis=0)
+    entries = entries.reshape(found, matrix.shape[1])
+    return np.asarray(entries[entries.sum(axis=1) == 1].any(axis=0))
 
 
 def basis(matrix: Matrix) -> Matrix:
