@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from trueup.kernel.histogram.anova import Domain, Marginal, identity, marginalise, spread, summed
-from trueup.kernel.histogram.least_squares import HistogramTree
+from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.spine import Spine
 
 RACES = ("white", "black", "hisp", "aian", "asian", "nhpi", "other", "two")
@@ -63,9 +63,9 @@ class Histograms:
             for t, p in zip(self.truth, self.plan, strict=True)
         ]
 
-    def tree(self) -> HistogramTree:
+    def tree(self) -> HistogramLeastSquares:
         """Least squares, prepared."""
-        return HistogramTree.prepare(Domain.of(list(MARGINALS.values())), self.spine, self.plan)
+        return HistogramLeastSquares.prepare(Domain.of(list(MARGINALS.values())), self.spine, self.plan)
 
     def chains(self) -> list[list[Marginal]]:
         """Total, voting age, cells."""

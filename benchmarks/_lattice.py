@@ -46,7 +46,7 @@ class Tuned:
     there its bound is not yet the one asked for, and the ratio is a lower bound.
     """
 
-    target: chain.Target
+    target: chain.ChainTarget
     scale: float
     spread: float
     lag: int
@@ -55,7 +55,7 @@ class Tuned:
     @classmethod
     def of(cls, matrix, norm: int, rate: float, scale: float, spread: float, lag: int, longest: int) -> Tuned:
         """Tune it on the Smith-form basis of the invariants."""
-        return cls(chain.Target(algebra.smith_basis(matrix), norm, rate), scale, spread, lag, longest)
+        return cls(chain.ChainTarget(algebra.smith_basis(matrix), norm, rate), scale, spread, lag, longest)
 
     def times(self, rng: np.random.Generator, pairs: int = PAIRS) -> np.ndarray:
         """Meeting times from a dispersed start."""
@@ -65,7 +65,9 @@ class Tuned:
         """States of `count` chains after `steps`, each from a dispersed start."""
         d = len(self.target.basis)
         starts = (chain._start(rng, d, self.spread) for _ in range(count))
-        return np.vstack([chain.run_chain(rng, self.target, self.scale, s, steps, steps)[0] for s in starts])
+        return np.vstack(
+            [chain.run_lattice_chain(rng, self.target, self.scale, s, steps, steps)[0] for s in starts]
+        )
 
 
 def against_chain(

@@ -12,7 +12,7 @@ from benchmarks import _histograms
 from benchmarks._histograms import MARGINALS, Histograms
 from benchmarks.harness import Case, Harness
 from trueup.kernel.histogram.anova import Domain
-from trueup.kernel.histogram.least_squares import HistogramTree
+from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.settling.descend import settle
 
 
@@ -43,10 +43,10 @@ def cases(harness: Harness) -> Iterator[Case]:
         )
 
 
-def _whole(problem: Histograms, tree: HistogramTree, *, integer: bool = True):
+def _whole(problem: Histograms, tree: HistogramLeastSquares, *, integer: bool = True):
     return settle(tree, tree.fit(problem.answers).subtree, problem.chains(), integer=integer).values[-1]
 
 
-def _own_level_only(problem: Histograms) -> HistogramTree:
+def _own_level_only(problem: Histograms) -> HistogramLeastSquares:
     domain = Domain.of(list(MARGINALS.values()))
-    return HistogramTree.prepare(domain, problem.spine, problem.plan, upward=False)
+    return HistogramLeastSquares.prepare(domain, problem.spine, problem.plan, upward=False)

@@ -17,7 +17,7 @@ from benchmarks._lattice_accuracy import records
 from benchmarks.harness import Case, Harness, Picture
 from trueup.kernel.lattice_samplers import markov_chain as chain
 from trueup.measuring.entropy import words
-from trueup.noise.lattice.integer import plan as lay_out
+from trueup.noise.lattice.integer import integer_plan as lay_out
 from trueup.noise.lattice.laws import LatticeL2Laplace, LatticeLaplace
 
 

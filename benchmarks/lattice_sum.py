@@ -52,10 +52,10 @@ def pictures(harness: Harness) -> Iterator[Picture]:
 def _from_zero(runs: int) -> Picture:
     """Count runs that start at zero, the mode of the target, and have not moved after 20,000 steps."""
     rng, rows = np.random.default_rng(7), []
-    target = chain.Target(algebra.smith_basis(np.ones((1, 102), np.int64)), chain.L1, 0.192)
+    target = chain.ChainTarget(algebra.smith_basis(np.ones((1, 102), np.int64)), chain.L1, 0.192)
     for scale in (0.35, 0.7, 0.8, 1.0):
         rates = [
-            chain.run_chain(rng, target, scale, np.zeros(101, np.int64), 20_000, 20_000)[1]
+            chain.run_lattice_chain(rng, target, scale, np.zeros(101, np.int64), 20_000, 20_000)[1]
             for _ in range(runs)
         ]
         norms = np.abs(Tuned(target, scale, 0.0, 0, 0).ends(rng, 20_000, runs)).sum(axis=1)

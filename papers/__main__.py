@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import FAILURE, AsJson, print_json, progress, run_app, table
+from trueup.cli.console import FAILURE, AsJson, print_json, print_table, progress, run_app
 from trueup.errors import DataError
 
 Name = Annotated[
@@ -132,12 +132,12 @@ def _show(outcomes: Sequence[Any]) -> None:
         rows = [[r.label, r.paper or "-", r.text, tolerance(r), r.verdict] for r in each.found.rows]
         title = f"{each.name} ({each.paper}, {each.place}): {each.status}"
         if rows:
-            table(title, ["figure", "printed", "ours", "tolerance", "verdict"], rows)
+            print_table(title, ["figure", "printed", "ours", "tolerance", "verdict"], rows)
         else:
             print(f"{title}: {each.needs}\n")
         for note in dict.fromkeys([*each.found.notes, *(r.note for r in each.found.rows if r.note)]):
             print(f"  {note}")
-    table(
+    print_table(
         "",
         ["item", "verdict", "seconds"],
         [[each.name, each.status, f"{each.seconds:.1f}"] for each in outcomes],

@@ -220,3 +220,14 @@ def test_the_docs_table_of_methods_is_current():
     text = (ROOT / "docs" / "methods.md").read_text()
     for kind in (*reconciling.METHODS, *inferring.METHODS):
         assert f"| `{kind.name}` |" in text, "run: trueup methods --markdown > docs/methods.md"
+
+
+def test_every_public_name_has_one_definition():
+    """One word, one thing: a reader who looks a name up finds one place."""
+    homes: dict[str, list[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    twice = {name: at for name, at in homes.items() if len(at) > 1 and name not in ("main", "register")}
+    assert not twice

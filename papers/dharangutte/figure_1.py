@@ -34,10 +34,10 @@ class Run:
         return f"{self.example.title}, L{self.norm} norm"
 
     @property
-    def target(self) -> chain.Target:
+    def target(self) -> chain.ChainTarget:
         """The law on the basis of the Smith form, which the paper's proposals move along."""
         norm = {1: chain.L1, 2: chain.L2}[self.norm]
-        return chain.Target(algebra.smith_basis(self.example.invariants), norm, float(EPSILON))
+        return chain.ChainTarget(algebra.smith_basis(self.example.invariants), norm, float(EPSILON))
 
     def meetings(self, lag: int, pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Meeting times of coupled pairs `(pairs,)`."""
@@ -47,7 +47,7 @@ class Run:
         """States `(chains, n)` after so many steps from a dispersed start."""
         starts = rng.geometric(1 / (1 + self.spread), (2, chains, len(self.target.basis)))
         states = [
-            chain.run_chain(rng, self.target, self.scale, start, steps, steps)[0]
+            chain.run_lattice_chain(rng, self.target, self.scale, start, steps, steps)[0]
             for start in starts[0] - starts[1]
         ]
         return np.vstack(states)

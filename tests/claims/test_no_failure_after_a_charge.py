@@ -121,7 +121,7 @@ def test_the_case_that_divided_by_zero_after_the_charge(rng):
 
 def test_l2_noise_stops_at_the_end_of_the_words_wherever_that_is(rng):
     """The kernel is given one word more at a time: it never fails, and what it draws at last is what it draws at once."""
-    walk = klein.Walk.of(Lattice.of(9, table_margins(3, 3)).pieces[0].basis)
+    walk = klein.KleinWalk.of(Lattice.of(9, table_margins(3, 3)).pieces[0].basis)
     mixture = klein.Mixture.of(walk.norms, 0.25)
     words = np.frombuffer(rng.bytes(8 * 400), np.uint64)
     outcomes = []

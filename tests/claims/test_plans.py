@@ -10,7 +10,7 @@ import pytest
 from tests.planning.test_planning import BUDGETS, WISHES, coverage, places, spec_of
 from trueup.errors import ConvergenceError
 from trueup.planning.optimum import Limits
-from trueup.planning.plan import Task, plan
+from trueup.planning.plan import PlanningTask, plan
 
 
 def test_a_budget_two_per_mille_below_the_least_misses_a_target():
@@ -22,7 +22,7 @@ def test_a_budget_two_per_mille_below_the_least_misses_a_target():
 
 def test_slopes_that_are_wrong_are_no_certificate():
     """Inequalities from slopes 1 % too small would prove a least budget above the true one."""
-    task = Task.of(spec_of("rho", BUDGETS), places(1, 4), WISHES, None, "equal")
+    task = PlanningTask.of(spec_of("rho", BUDGETS), places(1, 4), WISHES, None, "equal")
     right = task.limits(np.full(len(WISHES), 1.96))
 
     def wrong(p):

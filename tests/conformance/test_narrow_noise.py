@@ -16,7 +16,7 @@ from tests.conformance.test_methods import METHODS, assert_feasible
 from tests.inferring.test_conformance import KINDS
 from tests.model.test_measurements import NARROWEST
 from trueup.errors import ConvergenceError, SpecError, TrueupError
-from trueup.inferring import misfit as cannot_infer
+from trueup.inferring import inference_misfit as cannot_infer
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact
 from trueup.io.published.sdhc import PUBLISHED

@@ -17,7 +17,7 @@ from tests.inferring.problems import (
     tree_constraints,
 )
 from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
-from trueup.inferring import build, infer
+from trueup.inferring import infer, inference_method
 from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.inferring.tree_exact import TreeExact
@@ -102,7 +102,7 @@ BAD = [
      lambda: infer(tree_constraints(star(2)), Measurements(star(2), (), (), PUBLISHED), level=1.5)),
     ("an unknown prior", SpecError, "the prior's name is unknown", lambda: TreeExact(prior="jeffreys")),  # pyright: ignore[reportArgumentType]
     ("an unknown key inside a prior", SpecError, "no parameter 'size'",
-     lambda: build("tree-exact", {"prior": {"name": "poisson", "mean": 3, "size": 2}})),
+     lambda: inference_method("tree-exact", {"prior": {"name": "poisson", "mean": 3, "size": 2}})),
     ("a prior for another number of cells", SpecError, "3 values of 'mean'",
      lambda: parts(noisy(), [[9], [4, 5]], TreeExact(prior={"name": "poisson", "mean": [1, 2, 3]}))),  # pyright: ignore[reportArgumentType]
     ("measurements that contradict each other beyond any table", ConvergenceError, "disagree",

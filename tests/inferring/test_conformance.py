@@ -7,13 +7,13 @@ import pytest
 
 from tests.conformance.structures import STRUCTURES
 from trueup.errors import SpecError
-from trueup.inferring import METHODS, misfit
+from trueup.inferring import METHODS, inference_misfit
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.constraints import violations
 from trueup.model.header import split
 from trueup.model.records.measurements import Measurements
-from trueup.model.registry import refuse
+from trueup.model.registry import refuse_method
 
 KINDS = [kind for kind in METHODS if not kind.released]
 CASES = [
@@ -34,9 +34,9 @@ def measurements(structure, rng):
 def test_draws_keep_every_rule_or_the_method_says_why_not(kind, structure, rng):
     record = measurements(structure, rng)
     method = kind(sweeps=2000) if kind is LatticeMoves else kind()
-    if why := misfit(method, structure.constraints, record):
+    if why := inference_misfit(method, structure.constraints, record):
         with pytest.raises(SpecError, match=kind.name):
-            refuse(method, why)
+            refuse_method(method, why)
         return
     state = method.prepare(structure.constraints, structure.headers)
     # A short run need not have converged; what it must keep it keeps at every step.
@@ -52,4 +52,6 @@ def test_draws_keep_every_rule_or_the_method_says_why_not(kind, structure, rng):
 def test_some_method_takes_every_structure():
     for structure in STRUCTURES:
         record = measurements(structure, np.random.default_rng(0))
-        assert any(misfit(kind(), structure.constraints, record) is None for kind in KINDS), structure.name
+        assert any(inference_misfit(kind(), structure.constraints, record) is None for kind in KINDS), (
+            structure.name
+        )

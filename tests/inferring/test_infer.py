@@ -16,7 +16,7 @@ from tests.inferring.problems import (
     tree_constraints,
 )
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
-from trueup.inferring import build, inequalities, infer
+from trueup.inferring import inequalities, infer, inference_method
 from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.method import in_blocks
 from trueup.inferring.tree_exact import TreeExact
@@ -155,9 +155,9 @@ def test_measurements_far_apart_are_widened_until_the_bound_holds():
 def test_methods_and_priors_that_do_not_exist(counties):
     cells, _, measured = counties
     with pytest.raises(SpecError, match="inference method 'gibbs' is unknown"):
-        build("gibbs", {})
+        inference_method("gibbs", {})
     with pytest.raises(SpecError, match="no parameter 'priors'"):
-        build("tree-exact", {"priors": "flat"})
+        inference_method("tree-exact", {"priors": "flat"})
     with pytest.raises(SpecError, match="prior's name is unknown"):
         infer(tree_constraints(cells), measured, TreeExact(prior="jeffreys"))
     with pytest.raises(SpecError, match="parameter 'mean' is out of range"):

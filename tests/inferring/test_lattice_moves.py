@@ -11,7 +11,7 @@ from tests.inferring.calibration import pit_of_draws, uniform_p
 from tests.inferring.problems import draw, star
 from tests.reference.lattice import p_value
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
-from trueup.inferring import choose, infer, listed
+from trueup.inferring import choose_inference, infer, listed
 from trueup.inferring import walk as walk_module
 from trueup.inferring.connect import Joined
 from trueup.inferring.lattice_moves import LatticeMoves
@@ -376,10 +376,10 @@ def test_bad_problems_are_named(rng):
 
 def test_it_is_the_default_where_margins_cross(rng):
     cells, laws, record = histogram(rng)
-    assert isinstance(choose({}, Constraints(cells, tuple(laws)), record), LatticeMoves)
+    assert isinstance(choose_inference({}, Constraints(cells, tuple(laws)), record), LatticeMoves)
     tree = star(3)
     one = measured(tree, np.ones(3, int), {Margin("all"): LAWS["gaussian"]}, rng)
-    assert not isinstance(choose({}, Constraints(tree, (Margin("all"),)), one), LatticeMoves)
+    assert not isinstance(choose_inference({}, Constraints(tree, (Margin("all"),)), one), LatticeMoves)
 
 
 def transforms(rng, replicates, shift=0, draws=400):

@@ -19,7 +19,7 @@ from tests.reference.released import (
 )
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring import infer
-from trueup.inferring.released.tree import Chain, ReleasedTree
+from trueup.inferring.released.tree import ReleasedTree, ReleasedTreeChain
 from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.kernel.released.tree import DRAWN, FIRST, SHUFFLED
@@ -63,7 +63,7 @@ def tree_of(k, kind, prior: Prior = FLAT, sizes=(2, 2), **laws):
 
 
 def draws_of(tree, rng, kept, thin):
-    chain, out = Chain(tree, rng), []
+    chain, out = ReleasedTreeChain(tree, rng), []
     for step in range(-100, kept * thin):
         counts = chain.step()
         if step >= 0 and step % thin == 0:

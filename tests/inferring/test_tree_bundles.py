@@ -23,7 +23,7 @@ from trueup.inferring import infer, tree_exact
 from trueup.inferring import tree_parts as tree_bundles
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_parts import ByBundles
-from trueup.kernel.messages.partition import Cut, cut_tree
+from trueup.kernel.messages.partition import Partition, partition_tree
 from trueup.kernel.messages.solve import marginals, solve
 from trueup.model.prior import NegativeBinomial
 from trueup.run.local import LocalPool
@@ -56,7 +56,7 @@ def cuts(child_ptr, levels):
             below = edges
             while child_ptr[below[0]] < child_ptr[below[-1]]:
                 below = child_ptr[below]
-            yield Cut(int(last), edges, below)
+            yield Partition(int(last), edges, below)
 
 
 def by_bundles(child_ptr, cut, factors, draws=3, seed=0, workers=None):
@@ -98,18 +98,18 @@ def test_truncation_is_the_sum_of_the_parts(rng):
 def mutant_root_dropped(item):
     """The root's message from above is left out."""
     bundle, known = item
-    return tree_bundles.down((bundle, known._replace(weights=[np.ones_like(w) for w in known.weights])))
+    return tree_bundles.draw_part((bundle, known._replace(weights=[np.ones_like(w) for w in known.weights])))
 
 
 def mutant_up_dropped(bundle):
     """The message to the top is left out: every count on its window is as likely."""
-    roots = tree_bundles.up(bundle)
+    roots = tree_bundles.send_part(bundle)
     return roots._replace(masses=[np.full(len(m), 1 / len(m)) for m in roots.masses])
 
 
 def mutant_loss_dropped(bundle):
     """What a bundle left out is not reported."""
-    roots = tree_bundles.up(bundle)
+    roots = tree_bundles.send_part(bundle)
     return roots._replace(lost=np.zeros(len(roots.lost)))
 
 
@@ -125,7 +125,8 @@ class Wrong(LocalPool):
 
 
 @pytest.mark.parametrize(
-    ("task", "mutant"), [(tree_bundles.down, mutant_root_dropped), (tree_bundles.up, mutant_up_dropped)]
+    ("task", "mutant"),
+    [(tree_bundles.draw_part, mutant_root_dropped), (tree_bundles.send_part, mutant_up_dropped)],
 )
 def test_messages_left_out_are_seen(rng, monkeypatch, task, mutant):
     problem = uneven(rng)
@@ -137,7 +138,7 @@ def test_losses_left_out_are_seen(rng):
     child_ptr, levels, factors = uneven(rng)
     whole = solve(child_ptr, factors).dropped
     cut = next(cuts(child_ptr, levels))
-    top = by_bundles(child_ptr, cut, factors, workers=Wrong(tree_bundles.up, mutant_loss_dropped))[0]
+    top = by_bundles(child_ptr, cut, factors, workers=Wrong(tree_bundles.send_part, mutant_loss_dropped))[0]
     assert top.dropped < 0.9 * whole
 
 
@@ -160,7 +161,7 @@ def test_draws_that_forget_the_root_are_seen(rng):
 
     def shuffled(item):
         bundle, known = item
-        return tree_bundles.down((bundle, known._replace(counts=known.counts[:, ::-1].copy())))
+        return tree_bundles.draw_part((bundle, known._replace(counts=known.counts[:, ::-1].copy())))
 
     cut, seed = (
         next(cuts(DEEP, np.array([0, 1, 3, 7]))),
@@ -175,7 +176,7 @@ def test_draws_that_forget_the_root_are_seen(rng):
             for at, answer in LocalPool().map(task, rest):
                 yield at + 1, answer
 
-    wrong = by_bundles(DEEP, cut, factors, 40_000, seed, Half(tree_bundles.down, shuffled))[2]
+    wrong = by_bundles(DEEP, cut, factors, 40_000, seed, Half(tree_bundles.draw_part, shuffled))[2]
     assert not np.array_equal(kept, wrong)
     assert p_value(wrong, nodes[:, leaves_of(DEEP)], mass) < 1e-7
 
@@ -250,7 +251,7 @@ def test_the_cut_balances_the_top_and_the_parts():
     sizes = (1, 5, 40, 2000)
     counts = [np.full(a, b // a) for a, b in pairwise(sizes)]
     child_ptr = np.concatenate([[1], 1 + np.cumsum(np.concatenate([*counts, np.zeros(2000, int)]))])
-    cut = cut_tree(child_ptr, np.concatenate([[0], np.cumsum(sizes)]), 300)
+    cut = partition_tree(child_ptr, np.concatenate([[0], np.cumsum(sizes)]), 300)
     assert cut is not None
     assert cut.top == 46
     assert cut.edges[[0, -1]].tolist() == [6, 46]
@@ -259,4 +260,4 @@ def test_the_cut_balances_the_top_and_the_parts():
 
 
 def test_a_star_is_not_cut():
-    assert cut_tree(np.array([1, *[101] * 101]), np.array([0, 1, 101]), 8) is None
+    assert partition_tree(np.array([1, *[101] * 101]), np.array([0, 1, 101]), 8) is None

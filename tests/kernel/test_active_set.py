@@ -49,7 +49,7 @@ def test_the_optimum_is_the_exhaustive_one(rng, monkeypatch, solver, orders):
     for _ in range(25):
         p, fit, twin = problem(rng, orders)
         if twin is not None:
-            answer = programs.least_squares(p, fit)
+            answer = programs.constrained_least_squares(p, fit)
             assert (answer.status, answer.gap) == ("solved", 0.0)
             np.testing.assert_allclose(answer.x, np.array(twin, float), atol=1e-9)
 
@@ -61,7 +61,7 @@ def test_a_solver_alone_would_fail_these(rng, monkeypatch):
     for _ in range(25):
         p, fit, twin = problem(rng, 8)
         if twin is not None:
-            answer = programs.least_squares(p, fit)
+            answer = programs.constrained_least_squares(p, fit)
             assert answer.gap is None
             missed.append(np.abs(answer.x - np.array(twin, float)).max())
     assert max(missed) > 1e-3
@@ -72,7 +72,9 @@ def test_a_common_factor_of_all_weights_changes_nothing(rng):
         p, fit, twin = problem(rng, 2)
         if twin is not None:
             scaled = Fit(fit.matrix, fit.values, factor * fit.weights)
-            np.testing.assert_allclose(programs.least_squares(p, scaled).x, np.array(twin, float), atol=1e-9)
+            np.testing.assert_allclose(
+                programs.constrained_least_squares(p, scaled).x, np.array(twin, float), atol=1e-9
+            )
 
 
 def test_from_any_point_the_answer_is_the_optimum_or_none(rng):

@@ -10,7 +10,7 @@ from tests.reference.histogram import least_squares, system
 from trueup.errors import SpecError
 from trueup.kernel.histogram.anova import Domain, identity, marginalise, refines, shape, spread, summed
 from trueup.kernel.histogram.fuse_zeros import Fold
-from trueup.kernel.histogram.least_squares import HistogramTree
+from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.histogram.structural_zeros import close, restrict
 
@@ -71,7 +71,7 @@ def case(rng, chosen, exact=()):
 def test_least_squares_equals_one_dense_system(rng, chosen, exact):
     _, plan, answers = case(rng, chosen, exact)
     domain = Domain.of(list(chosen.values()))
-    fit = HistogramTree.prepare(domain, SPINE, plan).fit(answers)
+    fit = HistogramLeastSquares.prepare(domain, SPINE, plan).fit(answers)
     for ours, dense in zip(fit.values, least_squares(SPINE, plan, answers, 24), strict=True):
         np.testing.assert_allclose(ours, dense, atol=1e-9)
     assert fit.conflict[0] < 1e-9
@@ -82,7 +82,7 @@ def test_product_components_are_scalar_and_precise_as_the_formula_says():
     domain = Domain.of(list(chosen.values()))
     assert {c.dense for c in domain.components} == {1}
     first_only = next(c for c in domain.components if c.contrast == (True, False, False))
-    tree = HistogramTree.prepare(domain, SPINE, [[(m, 2.0) for m in chosen.values()]] * 3)
+    tree = HistogramLeastSquares.prepare(domain, SPINE, [[(m, 2.0) for m in chosen.values()]] * 3)
     where = domain.components.index(first_only)
     # "first-third" sums the second axis (2 codes) and its component without the third has 3 more; "detailed": 1
     assert tree.filters[2][where].precision.item() == pytest.approx((2 / 2.0 * 1) + 1 / 2.0)
@@ -90,7 +90,7 @@ def test_product_components_are_scalar_and_precise_as_the_formula_says():
 
 def test_variance_of_any_combination_equals_the_dense_inverse(rng):
     _, plan, answers = case(rng, marginals())
-    tree = HistogramTree.prepare(Domain.of(list(marginals().values())), SPINE, plan)
+    tree = HistogramLeastSquares.prepare(Domain.of(list(marginals().values())), SPINE, plan)
     sums, normal, *_ = system(SPINE, plan, answers, 24)
     weights = [rng.normal(size=(SPINE.size(level), 24)) for level in range(3)]
     on_leaves = np.einsum("vl,vn->ln", sums, np.concatenate(weights)).ravel()
@@ -100,7 +100,7 @@ def test_variance_of_any_combination_equals_the_dense_inverse(rng):
 @pytest.mark.parametrize("exact", [(), ((0, "total"), (1, "groups"))], ids=["noisy", "exact"])
 def test_variances_of_margins_equal_those_of_combinations(rng, exact):
     _, plan, _ = case(rng, marginals(), exact)
-    tree = HistogramTree.prepare(Domain.of(list(marginals().values())), SPINE, plan)
+    tree = HistogramLeastSquares.prepare(Domain.of(list(marginals().values())), SPINE, plan)
     for level, name in ((0, "detailed"), (1, "groups-second"), (2, "third"), (1, "groups")):
         ours = tree.margin_variances(level, marginals()[name])
         for node, cell in ((0, 0), (SPINE.size(level) - 1, ours.shape[1] - 1)):
@@ -111,7 +111,7 @@ def test_variances_of_margins_equal_those_of_combinations(rng, exact):
 
 def test_structural_zeros_equal_one_dense_system(rng):
     _, plan, answers = case(rng, marginals(), ((0, "total"),))
-    tree = HistogramTree.prepare(Domain.of(list(marginals().values())), SPINE, plan)
+    tree = HistogramLeastSquares.prepare(Domain.of(list(marginals().values())), SPINE, plan)
     zeros = close(SPINE, [rng.random((SPINE.size(level), 24)) < 0.15 for level in range(3)])
     fit, left = restrict(tree, tree.fit(answers), zeros)
     for ours, dense in zip(fit.values, least_squares(SPINE, plan, answers, 24, zeros), strict=True):
@@ -131,7 +131,7 @@ def test_folded_zeros_equal_one_dense_system(rng):
         folded_plan = [[(fold.marginal(m), v) for m, v in p] for p in plan]
         folded = [[y[:, fold.columns(m)] for (m, _), y in zip(*pair)] for pair in zip(plan, answers)]
         domain = Domain.of([m for p in folded_plan for m, _ in p])
-        fit = HistogramTree.prepare(domain, SPINE, folded_plan).fit(folded)
+        fit = HistogramLeastSquares.prepare(domain, SPINE, folded_plan).fit(folded)
         zeros = [np.tile(never, (SPINE.size(level), 1)) for level in range(3)]
         for ours, dense in zip(fit.values, least_squares(SPINE, plan, answers, 24, zeros), strict=True):
             np.testing.assert_allclose(fold.unfold(ours), dense, atol=1e-8)
@@ -142,7 +142,7 @@ def test_contradictory_invariants_are_found_where_they_are(rng):
     names = list(marginals())
     for level in (0, 1):
         answers[level][names.index("total")] = truth[level].sum(axis=1, keepdims=True)
-    tree = HistogramTree.prepare(Domain.of(list(marginals().values())), SPINE, plan)
+    tree = HistogramLeastSquares.prepare(Domain.of(list(marginals().values())), SPINE, plan)
     assert tree.fit(answers).conflict[0] < 1e-9
     answers[0][names.index("total")] = answers[0][names.index("total")] + 5
     miss, level, node = tree.fit(answers).conflict
@@ -154,13 +154,13 @@ def test_a_lowest_level_that_does_not_determine_its_cells_is_refused():
     chosen = marginals()
     plan = [[(chosen["detailed"], 1.0)], [(chosen["detailed"], 1.0)], [(chosen["total"], 1.0)]]
     with pytest.raises(SpecError, match="do not determine every cell"):
-        HistogramTree.prepare(Domain.of([chosen["detailed"], chosen["total"]]), SPINE, plan)
+        HistogramLeastSquares.prepare(Domain.of([chosen["detailed"], chosen["total"]]), SPINE, plan)
 
 
 def test_exact_consistent_answers_come_back_unchanged(rng):
     truth, plan, _ = case(rng, marginals())
     answers = [[marginalise(t, m) for m, _ in p] for t, p in zip(truth, plan, strict=True)]
-    fit = HistogramTree.prepare(Domain.of(list(marginals().values())), SPINE, plan).fit(answers)
+    fit = HistogramLeastSquares.prepare(Domain.of(list(marginals().values())), SPINE, plan).fit(answers)
     for ours, true in zip(fit.values, truth, strict=True):
         np.testing.assert_allclose(ours, true, atol=1e-9)
 

@@ -15,10 +15,10 @@ from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import (
     Fit,
     affine_projection,
+    constrained_least_squares,
     least_absolute,
-    least_squares,
 )
-from trueup.kernel.linear.whole_fit import Loss, whole_fit, whole_nearest
+from trueup.kernel.linear.whole_fit import FitLoss, whole_fit, whole_nearest
 from trueup.kernel.status import Status
 
 
@@ -74,7 +74,7 @@ def test_least_squares_meets_the_conditions_of_optimality(rng, monkeypatch, solv
         _, y, p = overlapping(rng)
         extra = np.vstack([np.eye(8), np.ones((1, 8))])
         fit = Fit(csr_array(extra), np.append(y, y.sum() + 2), rng.uniform(0.3, 2, 9))
-        answer = least_squares(p, fit)
+        answer = constrained_least_squares(p, fit)
         assert answer.status == "solved"
         assert p.residual(answer.x) < 1e-6
         assert conditions(p, fit, answer.x) < 1e-4
@@ -105,8 +105,8 @@ def test_whole_least_squares_equals_enumeration(rng):
     for _ in range(6):
         _, y, p = overlapping(rng, 5)
         fit = identity_fit(y)
-        centre = least_squares(p, fit).x
-        answer = whole_fit(p, fit, Loss.squares(fit.weights), centre)
+        centre = constrained_least_squares(p, fit).x
+        answer = whole_fit(p, fit, FitLoss.squares(fit.weights), centre)
         assert answer.objective == pytest.approx(((points(p, y, 6) - y) ** 2).sum(axis=1).min())
 
 
@@ -143,17 +143,17 @@ def test_an_inequality_no_point_satisfies():
 @pytest.mark.parametrize("far", [20.0, 1e9])
 def test_the_optimum_is_found_and_proved_however_far_the_start_is_from_it(far):
     p = Polyhedron.of(2, [[1, 1]], [far])
-    answer = whole_fit(p, identity_fit(np.zeros(2)), Loss.squares(np.ones(2)), np.zeros(2))
+    answer = whole_fit(p, identity_fit(np.zeros(2)), FitLoss.squares(np.ones(2)), np.zeros(2))
     assert (answer.status, answer.gap, answer.x.tolist()) == (Status.SOLVED, 0.0, [far / 2, far / 2])
 
 
 def test_no_whole_point_is_not_solved_and_proves_nothing():
     p = Polyhedron.of(2, [[2, 2]], [3.0])
-    answer = whole_fit(p, identity_fit(np.zeros(2)), Loss.squares(np.ones(2)), np.zeros(2))
+    answer = whole_fit(p, identity_fit(np.zeros(2)), FitLoss.squares(np.ones(2)), np.zeros(2))
     assert (answer.status, answer.gap) == (Status.UNSOLVED, None)
 
 
 def test_a_missing_solver_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "piqp", None)
     with pytest.raises(TrueupError, match=r"trueup\[solvers\]"):
-        least_squares(Polyhedron.of(2, [[1, 1]], [3.0]), identity_fit(np.ones(2)))
+        constrained_least_squares(Polyhedron.of(2, [[1, 1]], [3.0]), identity_fit(np.ones(2)))

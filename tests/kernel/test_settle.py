@@ -10,12 +10,12 @@ from tests.kernel.test_histogram import SPINE, case, marginals
 from tests.reference import nearest
 from tests.reference.nearest import covariances
 from trueup.kernel.histogram.anova import Domain, cell_groups, identity, marginalise, summed
-from trueup.kernel.histogram.least_squares import HistogramTree
+from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.structural_zeros import close, restrict
 from trueup.kernel.settling.descend import node_keys, settle
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
 from trueup.kernel.settling.nearest_sparse import nearest_of_few
-from trueup.kernel.settling.refine import Coarse, Stage
+from trueup.kernel.settling.refine import Coarse, SettlingStage
 
 
 def by_general_solver(dense, tables, children, held):
@@ -96,7 +96,7 @@ def test_projection_of_few_cells_equals_the_general_one(rng, tied, alike):
     sums = np.add.reduceat(truth, first, axis=0).astype(float) if tied else None
     if sums is not None:
         tables = metric.tie(tables, sums)
-    held = Stage(metric, tables, sums, counts, None, None).held
+    held = SettlingStage(metric, tables, sums, counts, None, None).held
     assert held is not None
     families = cell_groups(coarse)
     few, residual, _ = nearest_of_few(metric, tables, held, families, counts.counts, sums, 1e-10, 20_000)
@@ -120,7 +120,7 @@ def settled(rng, exact=(), zeros=None, noise=1.0):
         [marginalise(t, m) + (rng.normal(0, noise * v**0.5, y.shape) if v else 0) for (m, v), y in zip(p, a)]
         for t, p, a in zip(truth, plan, answers, strict=True)
     ]
-    tree = HistogramTree.prepare(Domain.of(list(every.values())), SPINE, plan)
+    tree = HistogramLeastSquares.prepare(Domain.of(list(every.values())), SPINE, plan)
     fit = tree.fit(answers)
     if zeros is not None:
         fit, _ = restrict(tree, fit, zeros)
@@ -195,7 +195,7 @@ def test_the_total_is_not_pushed_up_by_its_cells(rng):
     domain = Domain.of(list(every.values()))
     one = SPINE.__class__(np.array([1, 1]))
     plan = [[(every["total"], 4.0), (every["detailed"], 4.0)]]
-    tree = HistogramTree.prepare(domain, one, plan)
+    tree = HistogramLeastSquares.prepare(domain, one, plan)
     truth = np.zeros((1, 60))
     truth[0, :5] = 40
     first, last = [], []
@@ -215,7 +215,7 @@ def test_ties_are_settled_by_seed_and_not_by_position():
     """Ten siblings with a fraction of .5 each: over seeds every one goes up about equally often."""
     detailed = (identity(1),)
     spine = SPINE.__class__(np.append(1, np.full(11, 11)))
-    tree = HistogramTree.prepare(Domain.of([detailed]), spine, [[(detailed, 0.0)], [(detailed, 1.0)]])
+    tree = HistogramLeastSquares.prepare(Domain.of([detailed]), spine, [[(detailed, 0.0)], [(detailed, 1.0)]])
     fit = tree.fit([[np.array([[25.0]])], [np.full((10, 1), 2.0)]])
     up = np.zeros(10)
 

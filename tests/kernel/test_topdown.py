@@ -5,7 +5,7 @@ from hypothesis import assume, given, settings
 
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
-from trueup.kernel.tree.least_squares import aggregate, least_squares, messages, unidentified, upward
+from trueup.kernel.tree.least_squares import aggregate, least_squares, messages, sweep_up, unidentified
 from trueup.kernel.tree.topdown import topdown
 
 
@@ -19,7 +19,7 @@ def test_equals_the_slow_twin(case):
     child_ptr, variance, y = case
     gain, spread = messages(child_ptr, variance)
     estimates = y.copy()
-    upward(child_ptr, gain, estimates)
+    sweep_up(child_ptr, gain, estimates)
     expected = slow.topdown(child_ptr, estimates, spread, np.zeros(y.size), np.full(y.size, np.inf))
     np.testing.assert_allclose(run(child_ptr, variance, y)[0], expected, rtol=1e-9, atol=1e-7)
 

@@ -8,9 +8,9 @@ import scipy
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import margins_polyhedron
-from trueup.kernel.linear.whole_fit import Loss, whole_fit
+from trueup.kernel.linear.whole_fit import FitLoss, whole_fit
 from trueup.kernel.margins.projection import margin_of, nearest, residual
-from trueup.kernel.margins.whole import _completed, _near, holding, whole_table
+from trueup.kernel.margins.whole import _completed, _near, holding_margins, whole_table
 from trueup.kernel.margins.whole_near import Units, priced
 from trueup.kernel.status import Status
 
@@ -45,8 +45,8 @@ def by_program(x, margins, sums, held=None):
     fit = Fit(scipy.sparse.csr_array(scipy.sparse.eye_array(x.size)), floor, np.ones(x.size))
     polyhedron = margins_polyhedron(x.shape, margins, sums)
     if held is not None:
-        polyhedron = holding(polyhedron, held.ravel(), floor)
-    answer = whole_fit(polyhedron, fit, Loss.squares(fit.weights, x.ravel() - floor), x.ravel())
+        polyhedron = holding_margins(polyhedron, held.ravel(), floor)
+    answer = whole_fit(polyhedron, fit, FitLoss.squares(fit.weights, x.ravel() - floor), x.ravel())
     assert answer.status == "solved"
     return answer.objective
 

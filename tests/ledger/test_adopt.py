@@ -14,11 +14,11 @@ from trueup.errors import BudgetError
 from trueup.ledger.account import Account
 from trueup.ledger.entries import GENESIS, link
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.publish import MANIFEST, read_manifest
+from trueup.ledger.publish import MANIFEST, published_manifest
 from trueup.ledger.store import store_at
 from trueup.ledger.summary import balances, history
 from trueup.ledger.terms import Terms
-from trueup.ledger.verify import verify
+from trueup.ledger.verify import verify_ledger
 from trueup.privacy.accountant import Loss
 from trueup.releasing import pipeline
 
@@ -44,7 +44,7 @@ def test_an_old_ledger_is_read_and_shown(old):
     assert rows["", "invariant", "rho"] == (3, Fraction(1, 32))
     assert rows["ana", "invariant", "epsilon"] == (1, Fraction(1, 4))
     assert [e.kind for e in history(state)] == ["dp", "invariant", "dp"]
-    assert not verify(Ledger.open(str(old))).findings
+    assert not verify_ledger(Ledger.open(str(old))).findings
     shown = run("budget", "show", old)
     assert shown.returncode == 0
     assert "budget adopt" in " ".join(shown.stdout.split())
@@ -103,7 +103,7 @@ def test_an_old_key_still_names_its_release_and_no_other(tmp_path):
     before = ledger.state().number
     account = Account(ledger, "ana", "first")
     again = pipeline.release(tmp_path / "spec.toml", AREAS, tmp_path / "out", account=account)
-    assert again.measurements.digest == read_manifest(tmp_path / "out" / MANIFEST)[1]["measurements"]
+    assert again.measurements.digest == published_manifest(tmp_path / "out" / MANIFEST)[1]["measurements"]
     (tmp_path / "spec.toml").write_text(SPEC.format(neighbours="add-remove").replace("Areas", "Others"))
     with pytest.raises(BudgetError, match="another spec"):
         pipeline.release(tmp_path / "spec.toml", AREAS, tmp_path / "out", account=account)
@@ -149,7 +149,7 @@ def released(folder, neighbours, kind="dp", key=None):
     (folder / "spec.toml").write_text(SPEC.format(neighbours=neighbours))
     out = folder / "out"
     pipeline.release(folder / "spec.toml", AREAS, out)
-    digest, manifest = read_manifest(out / MANIFEST)
+    digest, manifest = published_manifest(out / MANIFEST)
     places = {"ready": str(folder / ".ready"), "final": str(out), "reservation": kind}
     entries = [
         {"action": "open", "format": 1, "ledger": "old"},

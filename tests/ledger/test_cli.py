@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.test_commands import run
-from trueup.ledger.entries import digest
+from trueup.ledger.entries import entry_digest
 
 SPEC = """
 format = 1
@@ -57,8 +57,8 @@ def test_the_manifest_and_the_report_name_the_entry(place):
     manifest = json.loads((place / "one" / "public" / "manifest.json").read_text())
     lines = run("budget", "export", "ledger.db").stdout.splitlines()
     assert manifest["ledger"]["entry"] == 4
-    assert manifest["ledger"]["head"] == digest(lines[3])
-    assert [json.loads(line)["previous"] for line in lines[1:]] == [digest(line) for line in lines[:-1]]
+    assert manifest["ledger"]["head"] == entry_digest(lines[3])
+    assert [json.loads(line)["previous"] for line in lines[1:]] == [entry_digest(line) for line in lines[:-1]]
     assert manifest["ledger"]["head"] in (place / "one" / "public" / "report.html").read_text()
 
 

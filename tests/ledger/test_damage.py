@@ -15,12 +15,12 @@ import pytest
 
 from tests.ledger.helpers import begin, epsilon, ledger_at, release, request, reserve, stage
 from trueup.errors import BudgetError, BundleError
-from trueup.ledger.entries import digest, link
+from trueup.ledger.entries import entry_digest, link
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.store import SqliteStore
 from trueup.ledger.terms import Terms
 from trueup.ledger.transaction import Transaction
-from trueup.ledger.verify import verify
+from trueup.ledger.verify import verify_ledger
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def execute(path, *commands):
 
 
 def test_an_untouched_ledger_verifies(kept):
-    found = verify(Ledger.open(str(kept)), kept.parent)
+    found = verify_ledger(Ledger.open(str(kept)), kept.parent)
     assert (found.entries, found.bundles, found.findings, found.unrecorded) == (12, 3, (), ())
 
 
@@ -63,7 +63,7 @@ TAMPERING = {
         "entry 13",
     ),
     "rubbish": (
-        "UPDATE trueup_ledger SET body = 'x', hash = '" + digest("x") + "' WHERE number = 6",
+        "UPDATE trueup_ledger SET body = 'x', hash = '" + entry_digest("x") + "' WHERE number = 6",
         "entry 6 .* cannot be read",
     ),
 }
@@ -73,7 +73,7 @@ TAMPERING = {
 def test_tampering_is_found_and_nothing_granted(kept, name):
     command, where = TAMPERING[name]
     execute(kept, command)
-    assert re.search(where, verify(Ledger(SqliteStore(kept))).findings[0])
+    assert re.search(where, verify_ledger(Ledger(SqliteStore(kept))).findings[0])
     with pytest.raises(BudgetError, match=where):
         Ledger.open(str(kept))
 
@@ -86,14 +86,14 @@ def test_a_chain_recomputed_by_a_forger_is_found_by_the_bundles(kept):
         if "loss" in fields:
             fields["loss"]["epsilon"] = "1/99"
         body = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-        previous = digest(body)
+        previous = entry_digest(body)
         commands.append(
             f"UPDATE trueup_ledger SET body = '{body}', hash = '{previous}' WHERE number = {entry.number}"
         )
     execute(kept, *commands)
     forged = Ledger.open(str(kept))
-    assert not verify(forged).findings
-    found = verify(forged, kept.parent).findings
+    assert not verify_ledger(forged).findings
+    found = verify_ledger(forged, kept.parent).findings
     assert len(found) == 3
     assert all("altered or replaced" in what for what in found)
 
@@ -102,8 +102,8 @@ def test_a_chain_recomputed_by_a_forger_is_found_by_the_bundles(kept):
 def test_a_cut_tail_is_found_by_the_bundles(kept, left, wrong):
     execute(kept, f"DELETE FROM trueup_ledger WHERE number > {left}")
     ledger = Ledger.open(str(kept))
-    assert not verify(ledger).findings
-    assert len(verify(ledger, kept.parent).findings) == wrong
+    assert not verify_ledger(ledger).findings
+    assert len(verify_ledger(ledger, kept.parent).findings) == wrong
 
 
 def test_a_restored_backup_is_found_also_after_new_entries(kept):
@@ -112,15 +112,15 @@ def test_a_restored_backup_is_found_also_after_new_entries(kept):
     release(Ledger.open(str(kept)), kept.parent, "later")
     shutil.copy(backup, kept)
     ledger = Ledger.open(str(kept))
-    assert ["older copy" in what for what in verify(ledger, kept.parent).findings] == [True]
+    assert ["older copy" in what for what in verify_ledger(ledger, kept.parent).findings] == [True]
     release(ledger, kept.parent, "after")
-    assert ["altered or replaced" in what for what in verify(ledger, kept.parent).findings] == [True]
+    assert ["altered or replaced" in what for what in verify_ledger(ledger, kept.parent).findings] == [True]
 
 
 def test_a_bundle_with_other_measurements_is_found(kept):
     manifest = kept.parent / "out1" / "public" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"0"', '"1"'))
-    (found,) = verify(Ledger.open(str(kept)), kept.parent / "out1").findings
+    (found,) = verify_ledger(Ledger.open(str(kept)), kept.parent / "out1").findings
     assert "not those that were committed" in found
 
 
@@ -131,7 +131,7 @@ def test_an_entry_over_the_cap_is_found_though_its_chain_is_right(kept):
     fields = entry.fields | {"entry": 13, "previous": state.head, "reservation": "new"}
     fields["loss"]["epsilon"] = "9"
     body = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-    execute(kept, f"INSERT INTO trueup_ledger VALUES (13, '{body}', '{digest(body)}')")
+    execute(kept, f"INSERT INTO trueup_ledger VALUES (13, '{body}', '{entry_digest(body)}')")
     with pytest.raises(BudgetError, match="entry 13 of the ledger cannot be true"):
         Ledger.open(str(kept))
 
@@ -176,7 +176,7 @@ def test_bundles_without_a_ledger_are_listed(kept):
     manifest = kept.parent / "free" / "public" / "manifest.json"
     manifest.parent.mkdir(parents=True)
     manifest.write_text('{"ledger": null}')
-    found = verify(Ledger.open(str(kept)), kept.parent)
+    found = verify_ledger(Ledger.open(str(kept)), kept.parent)
     assert found.unrecorded == (str(kept.parent / "free"),)
     assert not found.findings
 
@@ -184,15 +184,15 @@ def test_bundles_without_a_ledger_are_listed(kept):
 def test_what_an_interrupted_run_left_is_no_release(kept):
     ledger = Ledger.open(str(kept))
     stage(kept.parent / ".out9.staging-x", begin(ledger, "1/10"))
-    assert not verify(ledger, kept.parent).findings
+    assert not verify_ledger(ledger, kept.parent).findings
     (kept.parent / ".out9.staging-x").rename(kept.parent / "out9")
-    assert "without a committed entry" in verify(ledger, kept.parent).findings[0]
+    assert "without a committed entry" in verify_ledger(ledger, kept.parent).findings[0]
 
 
 def test_verification_against_nothing_is_refused(kept, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(BundleError, match="holds no bundle"):
-        verify(Ledger.open(str(kept)), tmp_path / "empty")
+        verify_ledger(Ledger.open(str(kept)), tmp_path / "empty")
 
 
 @pytest.mark.parametrize("command", ["UPDATE trueup_ledger SET hash = ''", "DELETE FROM trueup_ledger"])

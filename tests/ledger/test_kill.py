@@ -16,7 +16,7 @@ from tests.ledger.conftest import database
 from tests.ledger.helpers import PERSON
 from trueup.checking.bundle import check_bundle
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.verify import verify
+from trueup.ledger.verify import verify_ledger
 
 SPEC = """
 format = 1
@@ -140,7 +140,7 @@ def test_kills_never_overspend_nor_publish_without_a_commit(store, kills, place,
     state = Ledger.open(url).state()
     for commit in state.commits.values():
         assert all(check.holds for check in check_bundle(commit.final))
-    assert not verify(Ledger.open(url), place).findings
+    assert not verify_ledger(Ledger.open(url), place).findings
     assert killed > kills // 4, "too few runs were killed: the test has no power"
     # Whatever was killed before it drew was given back by the runs after it, and by nobody else.
     assert not [name for name in state.reserved if state.is_open(name)]

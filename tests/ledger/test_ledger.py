@@ -18,7 +18,7 @@ from trueup.ledger.questions import Question
 from trueup.ledger.request import Request
 from trueup.ledger.state import Shown, State
 from trueup.ledger.terms import Terms
-from trueup.ledger.verify import verify
+from trueup.ledger.verify import verify_ledger
 from trueup.noise.cost import Cost
 from trueup.privacy.accountant import Loss, compose
 
@@ -130,7 +130,7 @@ def test_an_attempt_that_died_is_paid_for_twice_and_published_once(url, tmp_path
     assert not (tmp_path / "late").exists()
     assert (tmp_path / "s1").exists()
     assert ledger.state().spent["survey", None].epsilon == Fraction(1, 2)
-    assert not verify(ledger, tmp_path / "out").findings
+    assert not verify_ledger(ledger, tmp_path / "out").findings
 
 
 def test_a_reservation_is_committed_once(url, tmp_path):
@@ -183,7 +183,7 @@ def test_recovery_finishes_a_rename(url, tmp_path, monkeypatch):
     restarted = Ledger.open(url)
     assert [c.final for c in restarted.recover()] == [str(tmp_path / "out")]
     assert restarted.recover() == []
-    assert not verify(restarted, tmp_path / "out").findings
+    assert not verify_ledger(restarted, tmp_path / "out").findings
     assert restarted.finished(request(epsilon("1/10"), "2026"))
 
 

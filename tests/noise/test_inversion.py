@@ -13,7 +13,7 @@ import pytest
 from tests.noise.chi_square import p_value
 from tests.reference import noise_laws as slow
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, TruncatedGeometric
-from trueup.noise.laws.truncated_geometric import Tail
+from trueup.noise.laws.truncated_geometric import GeometricTail
 from trueup.noise.samplers.gaussian_table import GaussianTable
 from trueup.noise.samplers.geometric import FirstDigit, LowDigit, TwoSidedGeometric
 from trueup.noise.samplers.inversion import Inversion
@@ -125,7 +125,11 @@ def small_word_samplers():
     for law in (DiscreteGaussian("1/4"), DiscreteGaussian("100")):
         yield str(law), GaussianTable(law.sigma2, lookup_bits=4, word_bits=8), law
     law = TruncatedGeometric("1/10", 20)
-    yield str(law), Inversion(Tail(law.epsilon, 20).cdf, range(-20, 20), lookup_bits=4, word_bits=8), law
+    yield (
+        str(law),
+        Inversion(GeometricTail(law.epsilon, 20).cdf, range(-20, 20), lookup_bits=4, word_bits=8),
+        law,
+    )
 
 
 @pytest.mark.parametrize(

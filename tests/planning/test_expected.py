@@ -9,7 +9,7 @@ import pytest
 
 from tests.reference import planning as dense
 from trueup.errors import SpecError
-from trueup.layouts.histogram import histogram_problem, standard_errors
+from trueup.layouts.histogram import histogram_problem, histogram_standard_errors
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
@@ -69,7 +69,7 @@ def test_errors_are_those_of_the_method(rng):
     cells = cells_of((1, 3, 2))
     laws = [DiscreteGaussian(Fraction(int(v))) for v in rng.integers(10, 60, len(MARGINS))]
     headers = [Measured(str(m), m, law) for m, law in zip(MARGINS, laws)]
-    known = standard_errors(histogram_problem(Constraints(cells, tuple(MARGINS)), headers))
+    known = histogram_standard_errors(histogram_problem(Constraints(cells, tuple(MARGINS)), headers))
     precisions = np.array([1 / law.variance for law in laws])
     for margin, average, most in zip(MARGINS, *Expected.of(cells, MARGINS).errors(precisions, MARGINS)):
         assert average == pytest.approx((known[margin] ** 2).mean(), rel=1e-9)

@@ -16,7 +16,7 @@ from trueup.model.spec import parse_spec
 from trueup.noise import law_named
 from trueup.planning.allocation import exact_amounts, scaled
 from trueup.planning.margins import margin_ratio, normal_ratio
-from trueup.planning.plan import Task, plan
+from trueup.planning.plan import PlanningTask, plan
 from trueup.planning.planned_spec import planned_spec, spec_text
 from trueup.planning.targets import Target
 
@@ -77,7 +77,7 @@ def test_the_least_budget_is_that_of_a_generic_solver(counts, neighbours):
     planned = plan(spec, places(*counts), targets=WISHES)
     assert sum(planned.budgets) == planned.total
     assert planned.certificate.gap < 1e-4
-    task = Task.of(spec, places(*counts), WISHES, None, "equal")
+    task = PlanningTask.of(spec, places(*counts), WISHES, None, "equal")
     limits = {t.margin: (t.counts / normal_ratio(t.confidence)) ** 2 for t in task.targets}
     known = dense.least_cost(task.expected.cells, list(task.expected.measured), task.prices.price, limits)
     assert planned.certificate.least <= known * (1 + 1e-6)
@@ -92,7 +92,7 @@ def test_invariants_leave_the_plan():
     free = plan(spec, places(1, 2), targets=wishes)
     fixed = plan(with_exact, places(1, 2), targets=wishes)
     assert fixed.total < free.total
-    task = Task.of(with_exact, places(1, 2), wishes, None, "equal")
+    task = PlanningTask.of(with_exact, places(1, 2), wishes, None, "equal")
     limits = {t.margin: (t.counts / normal_ratio(t.confidence)) ** 2 for t in task.targets}
     prices = np.full(len(task.expected.measured), np.inf)
     prices[task.priced] = task.prices.price
@@ -125,7 +125,7 @@ def test_the_least_error_of_a_budget_is_that_of_a_generic_solver(weights):
     planned = plan(spec_of("rho", budgets), places(1, 2), total=Fraction(2), weights=weights)
     assert planned.total == sum(planned.budgets) == 2
     assert planned.certificate.gap < 1e-4
-    task = Task.of(spec_of("rho", budgets), places(1, 2), None, weights, "equal")
+    task = PlanningTask.of(spec_of("rho", budgets), places(1, 2), None, weights, "equal")
     tables = list(task.expected.measured)
 
     def objective(logs):
@@ -170,7 +170,7 @@ def test_the_bound_over_mechanisms_is_below_the_best_known():
     spec = spec_of("rho", BUDGETS)
     wishes = ["area=10@95%", "block x adult=12@90%", "all x sex=4@90%"]
     planned = plan(spec, places(1, 4, 2), targets=wishes)
-    task = Task.of(spec, places(1, 4, 2), wishes, None, "equal")
+    task = PlanningTask.of(spec, places(1, 4, 2), wishes, None, "equal")
     rows = [
         dense.matrix(task.expected.cells, t.margin) * normal_ratio(t.confidence) / t.counts
         for t in task.targets
@@ -183,7 +183,7 @@ def test_the_bound_over_mechanisms_is_below_the_best_known():
 
 def coverage(spec, geography, planned, rng, draws):
     """How many of `draws` least-squares errors of each target's worst count keep within the margin wanted."""
-    task = Task.of(spec, geography, [str(r.target) for r in planned.targets], None, "equal")
+    task = PlanningTask.of(spec, geography, [str(r.target) for r in planned.targets], None, "equal")
     budgets, cells = dict(zip(planned.levels, planned.budgets)), task.expected.cells
     laws = {
         m: scaled(h.law, budgets[str(m)] / c.amount) for m, (h, c) in task.noise.items() if budgets[str(m)]
@@ -227,7 +227,7 @@ def test_realised_errors_meet_the_targets(currency, rng):
 def test_margins_are_quantiles_of_the_law():
     """One count under Laplace noise: 95 % need 2.12 standard deviations, where the normal law has 1.96."""
     spec = spec_of("epsilon", {"d": {"block": "1/3"}})
-    task = Task.of(spec, places(1), ["block x sex x age=30@95%"], None, "equal")
+    task = PlanningTask.of(spec, places(1), ["block x sex x age=30@95%"], None, "equal")
     p = np.array([np.cosh(0.1) - 1])
     margin = round(margin_ratio(task.expected, p, task.targets[0]) / np.sqrt(p[0]))
     law = law_named("discrete-laplace")(Fraction(1, 10))
@@ -247,7 +247,7 @@ def test_laplace_plans_keep_their_lower_bound_and_say_what_it_is():
 def test_a_laplace_plan_is_as_good_as_a_grid():
     spec = spec_of("epsilon", {"s": {"block": "1/3"}, "adult": {"block": "1/3"}, "d": {"block": "1/3"}})
     planned = plan(spec, places(2), total=Fraction(1), weights={"block x sex": 5.0})
-    task = Task.of(spec, places(2), None, {"block x sex": 5.0}, "equal")
+    task = PlanningTask.of(spec, places(2), None, {"block x sex": 5.0}, "equal")
     grid = [(a, b, 20 - a - b) for a, b in itertools.product(range(1, 20), repeat=2) if a + b < 20]
     best = min(
         task.expected.weighted(task.prices.precision(np.array(g) / 20)[0], task.weights)[0][0] for g in grid
@@ -316,7 +316,7 @@ def test_amounts_are_exact_and_near(total, rng):
 
 
 def test_targets_read_and_write():
-    task = Task.of(
+    task = PlanningTask.of(
         spec_of("rho", BUDGETS), places(2), {"area": "10@95%", "mean:block x sex": 3}, None, "equal"
     )
     assert [str(t) for t in task.targets] == ["area=10@95%", "mean:block x sex=3@90%"]

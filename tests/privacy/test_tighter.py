@@ -9,7 +9,7 @@ from trueup.errors import SpecError
 from trueup.noise import law_named
 from trueup.noise.cost import Sensitivity
 from trueup.privacy.accountant import compose
-from trueup.privacy.tighter import Part, tighter_epsilon
+from trueup.privacy.tighter import LossPart, tighter_epsilon
 
 DELTA = Fraction(1, 10**6)
 
@@ -23,24 +23,24 @@ def exact(parts):
 @pytest.mark.parametrize("cells", [1, 2])
 @pytest.mark.parametrize("sigma2", [2, 50])
 def test_gaussian_composition_is_tighter(sigma2, cells):
-    parts = [Part(law_named("discrete-gaussian")(Fraction(sigma2)), cells)] * 4
+    parts = [LossPart(law_named("discrete-gaussian")(Fraction(sigma2)), cells)] * 4
     assert 0.5 * exact(parts) < tighter_epsilon(parts, float(DELTA)) < exact(parts)
 
 
 def test_many_small_laplace_releases_are_tighter():
-    parts = [Part(law_named("discrete-laplace")(Fraction(1, 20)), 1)] * 200
+    parts = [LossPart(law_named("discrete-laplace")(Fraction(1, 20)), 1)] * 200
     assert tighter_epsilon(parts, float(DELTA)) < exact(parts) < 10
 
 
 def test_few_large_laplace_releases_gain_little():
-    parts = [Part(law_named("discrete-laplace")(Fraction(1, 5)), 1)] * 5
+    parts = [LossPart(law_named("discrete-laplace")(Fraction(1, 5)), 1)] * 5
     assert tighter_epsilon(parts, 1e-10) == pytest.approx(1, abs=2e-3)
 
 
 def test_one_count_agrees_with_the_masses():
     """For one count delta(epsilon) is a sum over the masses of two shifted laws."""
     law = law_named("discrete-gaussian")(Fraction(4))
-    epsilon = tighter_epsilon([Part(law, 1)], float(DELTA))
+    epsilon = tighter_epsilon([LossPart(law, 1)], float(DELTA))
     noise = np.arange(-80, 81)
     here, there = np.exp(law.logpmf(noise)), np.exp(law.logpmf(noise - 1))
     assert np.maximum(here - np.exp(epsilon) * there, 0).sum() <= float(DELTA) * (1 + 1e-9)
@@ -51,8 +51,12 @@ def test_one_count_agrees_with_the_masses():
     ("parts", "delta", "message"),
     [
         ([], 1e-6, "nothing is composed"),
-        ([Part(law_named("discrete-laplace")(Fraction(1)), 1)], 0.0, "between zero and one"),
-        ([Part(law_named("truncated-geometric")(Fraction(1), 5), 1)], 1e-6, "no privacy-loss distribution"),
+        ([LossPart(law_named("discrete-laplace")(Fraction(1)), 1)], 0.0, "between zero and one"),
+        (
+            [LossPart(law_named("truncated-geometric")(Fraction(1), 5), 1)],
+            1e-6,
+            "no privacy-loss distribution",
+        ),
     ],
 )
 def test_what_cannot_be_composed_is_named(parts, delta, message):

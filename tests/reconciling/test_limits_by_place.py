@@ -9,7 +9,7 @@ from trueup.model.build import build_constraints
 from trueup.model.constraints import violations
 from trueup.model.spec import parse_spec
 from trueup.reconciling import METHODS, choose, misfit
-from trueup.reporting.sections.origin import rules
+from trueup.reporting.sections.origin import stated_rules
 
 TREE = """
 format = 1
@@ -67,7 +67,7 @@ def test_the_posterior_is_inside_the_limits():
 
 
 def test_the_report_says_where_limits_come_from():
-    said = list(rules(parse_spec(TREE).constraints))
+    said = list(stated_rules(parse_spec(TREE).constraints))
     assert (
         said[-1] == "each area is at least the place's least (public) and at most the place's most (public)"
     )

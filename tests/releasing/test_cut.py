@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from trueup.errors import SpecError, TrueupError
 from trueup.model.tree import Tree
-from trueup.releasing.cut import Bundle, Cut, cut_tree
+from trueup.releasing.cut import Cut, PlacePart, cut_tree
 from trueup.releasing.start import Settings
 
 
@@ -75,7 +75,7 @@ def test_workers_get_several_bundles_each():
     tree = tree_of([[40], [50] * 40])
     assert cut_tree(tree, 10**6).stages[-1].bundles == 1
     assert cut_tree(tree, 10**6, workers=2).stages[-1].bundles >= 4
-    assert str(Bundle(1, 7)) == "1-00007"
+    assert str(PlacePart(1, 7)) == "1-00007"
 
 
 def test_more_memory_holds_more_places_and_too_little_is_refused():

@@ -19,7 +19,7 @@ from trueup.checking.bundle import check_bundle
 from trueup.io.bundle.manifest import read_manifest
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.verify import verify
+from trueup.ledger.verify import verify_ledger
 from trueup.releasing.by_parts import release_by_blocks, resume
 from trueup.releasing.run_folder import PLAN, RunFolder
 from trueup.releasing.start import run_path
@@ -86,7 +86,7 @@ class Drivers:
         assert self.spent() == Fraction(manifest["guarantee"]["amount"])
         state = Ledger.open(self.url).state()
         assert len(state.reserved) == len(state.commits) == 1
-        assert not verify(Ledger.open(self.url), self.place).findings
+        assert not verify_ledger(Ledger.open(self.url), self.place).findings
         left = {p.name for p in self.place.iterdir()} - {"out", "ledger.db"}
         assert left == {"spec.toml", "people.csv", "blocks.csv"}
 

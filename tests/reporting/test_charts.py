@@ -9,7 +9,7 @@ from tests.reporting.records import RECORDS, assessed
 from trueup.reporting import report
 from trueup.reporting.drawing.charts import SERIES, WHISKER, Chart, chart
 from trueup.reporting.sections.assessed_error import by_size
-from trueup.reporting.sections.assessed_view import View
+from trueup.reporting.sections.assessed_view import AssessmentView
 
 PLACES = [("small", "3 places"), ("large", "1 place")]
 
@@ -51,7 +51,7 @@ def test_a_series_keeps_its_style_where_another_has_no_point_and_no_more_are_dra
 
 def test_the_picture_of_bias_by_size_has_the_figures_of_the_record():
     record, spec = assessed()
-    first = next(block for block in by_size(View(record, spec)).blocks if isinstance(block, Chart))
+    first = next(block for block in by_size(AssessmentView(record, spec)).blocks if isinstance(block, Chart))
     names = [name.replace("–", "-") for name, _ in first.places]
     assert names == ["0", "1-9", "10-99", "100-999", "1,000-9,999"]
     budget = record.budgets[0].label

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueup.reporting.drawing.pictures import Axis, bars, before_after, strips
+from trueup.reporting.drawing.pictures import PictureAxis, bars, before_after, strips
 
 VALUES = st.lists(
     st.floats(-1e9, 1e9, allow_subnormal=False).map(lambda v: round(v, 3)), min_size=1, max_size=9
@@ -15,7 +15,7 @@ VALUES = st.lists(
 
 @given(VALUES)
 def test_an_axis_holds_its_values_between_few_round_ticks(values):
-    axis = Axis.around([0, *values], "persons")
+    axis = PictureAxis.around([0, *values], "persons")
     places = [axis.place(v) for v in values]
     assert all(-0.01 <= place <= 100.01 for place in places)
     assert 1 <= len(axis.ticks) <= 13

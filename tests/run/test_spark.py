@@ -69,14 +69,14 @@ def test_another_release_on_an_executor_is_refused(cluster, monkeypatch):
 def test_a_missing_extra_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(SpecError, match=r"needs PySpark.*pip install 'trueup\[spark\]'"):
-        spark.refuse_missing()
+        spark.refuse_missing_package()
 
 
 def test_missing_java_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SpecError, match=r"needs Java.*JAVA_HOME"):
-        spark.refuse_missing()
+        spark.refuse_missing_package()
 
 
 def test_rows_are_counted_where_they_live(cluster, tmp_path):

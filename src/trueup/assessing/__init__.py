@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trueup.assessing.flags import find_flags
-from trueup.assessing.replicate import Block, Done, Simulation
+from trueup.assessing.replicate import Done, ReplicateBlock, Simulation
 from trueup.assessing.scenarios import Compared, compare
 from trueup.assessing.strata import SIZES, Strata, stratify
 from trueup.assessing.summary import rows, single_counts
@@ -181,14 +181,16 @@ def _kept(replicates: int, groups: int) -> int:
     return number if number >= FEWEST else 0
 
 
-def _blocks(replicates: int, cells: int) -> list[Block]:
+def _blocks(replicates: int, cells: int) -> list[ReplicateBlock]:
     """Cut replicates into blocks of almost equal size, which depend on nothing but the problem's size."""
     number = min(max(BLOCKS, -(-replicates * cells // ENTRIES)), replicates // 2)
     edges = np.linspace(0, replicates, number + 1).astype(int).tolist()
-    return [Block(k, start, stop - start) for k, (start, stop) in enumerate(pairwise(edges))]
+    return [ReplicateBlock(k, start, stop - start) for k, (start, stop) in enumerate(pairwise(edges))]
 
 
-def _carry_out(simulation: Simulation, blocks: Sequence[Block], workers: int, progress: Progress) -> Done:
+def _carry_out(
+    simulation: Simulation, blocks: Sequence[ReplicateBlock], workers: int, progress: Progress
+) -> Done:
     """Add up the blocks in their order, whoever is ready first; an interruption keeps those before it."""
     waiting: dict[int, Done] = {}
     done, replicates = None, sum(block.size for block in blocks)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trueup.assessing.intervals import Bounds, IntervalRule, Published
 from trueup.errors import ConvergenceError
-from trueup.inferring.method import Method as InferMethod
+from trueup.inferring.method import InferenceMethod as InferMethod
 from trueup.kernel.status import Status
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
@@ -24,7 +24,7 @@ POSTERIOR = "posterior"
 
 
 @dataclass(frozen=True, eq=False)
-class Estimates:
+class ReplicateEstimates:
     """Counts of a batch of `b` replicates, and intervals for them.
 
     Attributes
@@ -51,7 +51,7 @@ class Reconciler:
 
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
-    ) -> Estimates:
+    ) -> ReplicateEstimates:
         """Reconcile values `(b, q)`."""
         solution = self.method.apply(self.state, values, rng)
         if solution.status is not Status.SOLVED:
@@ -64,7 +64,7 @@ class Reconciler:
             for margin, counts in tables.items()
             if (bounds := rule.bounds(published, margin, counts)) is not None
         }
-        return Estimates(tables, intervals)
+        return ReplicateEstimates(tables, intervals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class Inferrer:
 
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
-    ) -> Estimates:
+    ) -> ReplicateEstimates:
         """Infer from each row of values `(b, q)`."""
         drawn = [self._draw(row, rng) for row in values]
         found = {margin: [self._describe(cells, d, margin) for d in drawn] for margin in margins}
@@ -87,7 +87,7 @@ class Inferrer:
             (POSTERIOR, margin): (np.stack([r[1] for r in rows]), np.stack([r[2] for r in rows]))
             for margin, rows in found.items()
         }
-        return Estimates(tables, intervals)
+        return ReplicateEstimates(tables, intervals)
 
     def _draw(self, row: NDArray, rng: np.random.Generator) -> Drawn:
         drawn = self.method.apply(self.state, row, self.draws, rng, lambda done, of: None)

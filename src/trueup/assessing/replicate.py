@@ -19,7 +19,7 @@ from trueup.noise import JOINT_LAWS
 
 
 @dataclass(frozen=True)
-class Block:
+class ReplicateBlock:
     """Replicates `start .. start + size`; `number` seeds them, whoever carries them out."""
 
     number: int
@@ -86,7 +86,7 @@ class Simulation:
     kept: Mapping[Margin, int]
     shares: Sequence[float]
 
-    def __call__(self, block: Block) -> Done:
+    def __call__(self, block: ReplicateBlock) -> Done:
         """Carry out a block; equal blocks give equal sums."""
         sums: dict[tuple[int, int, Margin], Tally] = {}
         versus: dict[tuple[int, int, Margin], dict[Key, Scatter]] = {}
@@ -103,12 +103,12 @@ class Simulation:
                         first[margin] = means
         return Done(block.size, 1, sums, versus)
 
-    def _rng(self, block: Block, purpose: int) -> np.random.Generator:
+    def _rng(self, block: ReplicateBlock, purpose: int) -> np.random.Generator:
         """A generator for noise (0) or for methods (1): the same noise for every method and budget."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(block.number, purpose)))
 
     def _tally(
-        self, block: Block, estimator: Estimator, values: NDArray
+        self, block: ReplicateBlock, estimator: Estimator, values: NDArray
     ) -> dict[Margin, tuple[Tally, dict[Key, NDArray]]]:
         margins = [strata.margin for strata in self.strata]
         found = estimator.estimate(self.cells, margins, values, self._rng(block, 1))

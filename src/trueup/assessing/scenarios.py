@@ -14,7 +14,7 @@ from trueup import inferring as inference
 from trueup.assessing.estimators import POSTERIOR, Estimator, Inferrer, Reconciler
 from trueup.assessing.intervals import RULES, IntervalRule
 from trueup.errors import SpecError
-from trueup.inferring.method import Method as InferMethod
+from trueup.inferring.method import InferenceMethod as InferMethod
 from trueup.measuring import simulate
 from trueup.model import registry
 from trueup.model.cells import Cells
@@ -55,12 +55,12 @@ def scenarios(spec: Spec, cells: Cells, scales: Iterable[Any]) -> tuple[Scenario
 
 
 def _scenario(spec: Spec, cells: Cells, scale: Fraction) -> Scenario:
-    headers, guarantee = plan_measurements(scaled(spec, scale), cells)
+    headers, guarantee = plan_measurements(scaled_budgets(spec, scale), cells)
     label = f"{guarantee.currency} = {guarantee.amount}"
     return Scenario(Budget(label, scale, guarantee.currency, guarantee.amount), headers, guarantee)
 
 
-def scaled(spec: Spec, scale: Fraction) -> Spec:
+def scaled_budgets(spec: Spec, scale: Fraction) -> Spec:
     """Multiply every budget of a spec.
 
     Examples
@@ -74,7 +74,7 @@ def scaled(spec: Spec, scale: Fraction) -> Spec:
     ... level = [{ name = "all" }, { name = "area", column = "area" }]
     ... query = [{ name = "total", levels = ["all", "area"], epsilon = "1/2" }]
     ... ''')
-    >>> str(scaled(spec, Fraction(1, 3)).queries[0].budgets["area"])
+    >>> str(scaled_budgets(spec, Fraction(1, 3)).queries[0].budgets["area"])
     '1/6'
     """
     return spec.model_copy(update={"queries": tuple(_scaled_query(q, scale) for q in spec.queries)})
@@ -111,7 +111,7 @@ def inferrers(spec: Spec, constraints: Constraints, scenario: Scenario, wanted: 
     else:
         entry = {k: v for k, v in spec.infer.items() if k != "quantity"}
         entry = {"method": wanted} if isinstance(wanted, str) and wanted != entry.get("method") else entry
-        chosen = inference.choose(entry, constraints, _header_only(constraints.cells, scenario))
+        chosen = inference.choose_inference(entry, constraints, _header_only(constraints.cells, scenario))
     if chosen.released:
         raise SpecError(
             f"inference method '{chosen.name}' works on released counts",
@@ -126,7 +126,7 @@ def _header_only(cells: Cells, scenario: Scenario):
     return simulate(cells, zeros, scenario.headers, scenario.guarantee, np.random.default_rng(0))
 
 
-def rules(wanted: Sequence[Any], level: float) -> list[IntervalRule]:
+def interval_rules(wanted: Sequence[Any], level: float) -> list[IntervalRule]:
     """Make interval rules from names; rules themselves are taken as they are.
 
     Raises
@@ -191,7 +191,7 @@ def compare(
     every = scenarios(spec, constraints.cells, budgets)
     chosen = reconcilers(spec, constraints, methods)
     inferring = inferrers(spec, constraints, every[0], infer)
-    asked = rules(intervals, level)
+    asked = interval_rules(intervals, level)
     estimators = tuple(
         (
             *(_reconciler(method, constraints, scenario, asked) for method in chosen),
@@ -214,7 +214,9 @@ def _reconciler(
 def _inferrer(
     method: InferMethod, constraints: Constraints, scenario: Scenario, draws: int, level: float
 ) -> Inferrer:
-    registry.refuse(method, inference.misfit(method, constraints, _header_only(constraints.cells, scenario)))
+    registry.refuse_method(
+        method, inference.inference_misfit(method, constraints, _header_only(constraints.cells, scenario))
+    )
     return Inferrer(method, method.prepare(constraints, scenario.headers), draws, level)
 
 

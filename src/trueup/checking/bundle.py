@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.io.bundle.manifest import BLOCKS, read_manifest, read_spec, unlisted
-from trueup.io.bundle.read import read_counts, read_measurements
+from trueup.io.bundle.read import read_measurements, read_released
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
@@ -79,7 +79,7 @@ def check_bundle(folder: str | Path) -> list[Check]:
         return checks
     method = _declared(manifest["method"])
     constraints = build_constraints(spec, measurements.cells)
-    tables = read_counts(source, measurements.cells)
+    tables = read_released(source, measurements.cells)
     finest = tables[measurements.cells.finest]
     checks += [_whole(method, tables), *_sums(measurements.cells, tables, finest)]
     return [*checks, _constraints(method, constraints, finest), *_invariants(measurements, finest)]

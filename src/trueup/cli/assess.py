@@ -8,7 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import AsJson, GeographyPath, OutPath, SpecPath, print_json, progress, table, warm_up
+from trueup.cli.console import (
+    AsJson,
+    GeographyPath,
+    OutPath,
+    SpecPath,
+    compile_first,
+    print_json,
+    print_table,
+    progress,
+)
 from trueup.errors import SpecError
 
 Truth = Annotated[
@@ -85,7 +94,7 @@ def register(app: typer.Typer) -> None:
         from trueup.releasing import pipeline as workflow
 
         truth = _truth(data, truth_bundle)
-        warm_up(quiet=as_json, posterior=infer is not None)
+        compile_first(quiet=as_json, posterior=infer is not None)
         with progress(quiet=as_json) as tell:
             record = workflow.assess_table(
                 spec,
@@ -199,7 +208,7 @@ def _print(record: Any) -> None:
         for method in record.methods
         for budget in record.budgets
     ]
-    table("Figures ± their Monte Carlo errors (counts)", ["table", "method", "budget", *_SHOWN], rows)
+    print_table("Figures ± their Monte Carlo errors (counts)", ["table", "method", "budget", *_SHOWN], rows)
     for flag in record.flags:
         print(f"Flag: {flag.sentence}")
     if not record.flags:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import FAILURE, AsJson, print_json, table
+from trueup.cli.console import FAILURE, AsJson, print_json, print_table
 
 
 def register(app: typer.Typer) -> None:
@@ -71,5 +71,5 @@ def _show(found: Any) -> None:
     if furthest:
         detail = f"noise {furthest.noise}: {furthest.measured:.4f}, by the law {furthest.exact:.4f}"
         rows.insert(4, ["the one furthest off", f"{detail} (standard error {furthest.error:.4f})"])
-    table("", ["audit", "found"], rows)
+    print_table("", ["audit", "found"], rows)
     print("Nothing refutes the claim." if found.passed else "REFUTED: the sampler is not the law it claims.")

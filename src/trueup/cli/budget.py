@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import FAILURE, AsJson, GeographyPath, print_json, table
+from trueup.cli.console import FAILURE, AsJson, GeographyPath, print_json, print_table
 from trueup.errors import SpecError
 
 Url = Annotated[str, typer.Argument(metavar="LEDGER", help="A file, or postgresql://...", show_default=False)]
@@ -160,7 +160,7 @@ def log(url: Url, as_json: AsJson = False) -> None:
         print_json([asdict(row) for row in rows])
         return
     columns = ["entry", "time", "dataset", "analyst", "kind", "cost", "key", "release"]
-    table("", columns, [[str(value) for value in asdict(row).values()] for row in rows])
+    print_table("", columns, [[str(value) for value in asdict(row).values()] for row in rows])
 
 
 def export(url: Url, out: Out = None) -> None:
@@ -178,7 +178,7 @@ def export(url: Url, out: Out = None) -> None:
 def verify(url: Url, against: Against = None, as_json: AsJson = False) -> None:
     """Recompute the chain and the caps, and compare them with published bundles."""
     from trueup.ledger.ledger import Ledger
-    from trueup.ledger.verify import verify as verify_ledger
+    from trueup.ledger.verify import verify_ledger as verify_ledger
 
     found = verify_ledger(Ledger.at(url), against)
     if as_json:
@@ -199,7 +199,7 @@ def _show(ledger: Any, *, as_json: bool) -> None:
         print_json([{**asdict(row), "account": picture(state, row.dataset)} for row in rows])
         return
     columns = ["dataset", "analyst", "kind", "currency", "cap", "spent", "left"]
-    table("", columns, [[str(value) for value in asdict(row).values()] for row in rows])
+    print_table("", columns, [[str(value) for value in asdict(row).values()] for row in rows])
     for dataset in dict.fromkeys(row.dataset for row in rows):
         print("\n".join(picture(state, dataset)["sentences"]))
 

@@ -156,7 +156,7 @@ def progress_by_level(*, quiet: bool) -> Iterator[Callable[[str, int, int], None
         yield watch
 
 
-def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """Print a table."""
     from rich import box
     from rich.console import Console
@@ -170,7 +170,7 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     Console().print(drawn)
 
 
-def warm_up(*, quiet: bool, posterior: bool = False) -> None:
+def compile_first(*, quiet: bool, posterior: bool = False) -> None:
     """Load or compile the kernels before any data is read; say so where it took time."""
     from trueup.kernel import warm
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import typer
 
-from trueup.cli.console import AsJson, GeographyPath, Memory, SpecPath, print_json, table
+from trueup.cli.console import AsJson, GeographyPath, Memory, SpecPath, print_json, print_table
 from trueup.cli.reconcile import MethodName
 
 
@@ -43,12 +43,12 @@ def _show(plan) -> None:
     for sentence in plan.guarantee.sentences:
         print(sentence)
     charges = [[c.query, c.margin, c.law, f"{c.currency} = {c.amount}"] for c in plan.guarantee.charges]
-    table("Where the budget goes", ["query", "table", "noise", "cost"], charges)
+    print_table("Where the budget goes", ["query", "table", "noise", "cost"], charges)
     tails = [
         [t.query, t.table, t.law, f"{t.counts:,}", "exact" if t.exact else "a proved bound"]
         for t in plan.tails
     ]
-    table(
+    print_table(
         f"What the noise of a count exceeds with a probability of at most {EXCEEDED:.0%}",
         ["query", "table", "law", "counts", "figure"],
         tails,
@@ -56,7 +56,7 @@ def _show(plan) -> None:
     rows = [
         [e.table, f"{e.groups:,}", _counts(e.noise), _counts(e.least), _counts(e.most)] for e in plan.expected
     ]
-    table(
+    print_table(
         "Expected error (standard deviation, counts; after least squares, before nonnegativity and rounding)",
         ["table", "counts", "noise", "error, least", "error, most"],
         rows,

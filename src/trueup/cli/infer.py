@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import AsJson, print_json, progress, table, warm_up
+from trueup.cli.console import AsJson, compile_first, print_json, print_table, progress
 
 Source = Annotated[
     Path, typer.Argument(help="A bundle, or a spec with --sdhc or --nmf files.", show_default=False)
@@ -65,7 +65,7 @@ def register(app: typer.Typer) -> None:
                 tell(
                     "making the numerical kernels ready; the first run compiles them, which takes half a minute"
                 )
-                warm_up(quiet=as_json, posterior=True)
+                compile_first(quiet=as_json, posterior=True)
         with progress(quiet=False) as tell:  # on standard error, whatever goes to standard output
             posterior = run(
                 spec,
@@ -147,7 +147,9 @@ def _print(posterior, show: int, out: Path | None) -> None:
 
     for margin in margins(posterior):
         columns = posterior.summary(margin)
-        table(str(margin), ["", "mean", "sd", "interval", "its probability"], _rows(columns, "label", show))
+        print_table(
+            str(margin), ["", "mean", "sd", "interval", "its probability"], _rows(columns, "label", show)
+        )
     if posterior.ratios:
         columns = posterior.ratio_summary()
         columns["name"] = [f"{p} {q}" for p, q in zip(columns["place"], columns["quantity"])]
@@ -155,7 +157,7 @@ def _print(posterior, show: int, out: Path | None) -> None:
             [*r, f"{zero:.3g}"] for r, zero in zip(_rows(columns, "name", show), columns["denominator_zero"])
         ]
         heads = ["", "mean", "sd", "interval", "its probability", "P(denominator is 0)"]
-        table("quantities, given that their denominators are not 0", heads, rows)
+        print_table("quantities, given that their denominators are not 0", heads, rows)
     drawn, (chains, draws, _) = posterior.drawn, posterior.draws.shape
     kind = drawn.kind if drawn.independent else f"{drawn.kind},"
     print(f"{chains * draws:,} {kind} by method '{posterior.method['method']}'")

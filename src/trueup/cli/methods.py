@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import AsJson, print_json, table
+from trueup.cli.console import AsJson, print_json, print_table
 
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the page of the documentation.")]
 
@@ -31,10 +31,10 @@ def register(app: typer.Typer) -> None:
         if markdown:
             _print_markdown(laws, verbs)
             return
-        table("Noise", ["law", "what it is"], [[law["name"], law["title"]] for law in laws])
+        print_table("Noise", ["law", "what it is"], [[law["name"], law["title"]] for law in laws])
         for verb, kinds in verbs.items():
             rows = [[k["name"], ", ".join(k["structures"]), k["title"]] for k in kinds]
-            table(NOUNS[verb], ["method", "structures", "what it solves"], rows)
+            print_table(NOUNS[verb], ["method", "structures", "what it solves"], rows)
 
 
 def _listed(kinds: Sequence[Any]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import AsJson, GeographyPath, SpecPath, print_json, table
+from trueup.cli.console import AsJson, GeographyPath, SpecPath, print_json, print_table
 from trueup.errors import BundleError, SpecError
 
 Total = Annotated[
@@ -134,7 +134,7 @@ def _show(planned: Any) -> None:
         planned.error,
         planned.worst,
     )
-    table(
+    print_table(
         f"{planned.currency} = {amount_text(planned.total)} (errors: standard deviation in counts, after least squares)",
         ["table", "in the spec", "planned", "noise", "error now", "error planned", "largest"],
         [
@@ -143,7 +143,7 @@ def _show(planned: Any) -> None:
         ],
     )
     if planned.targets:
-        table(
+        print_table(
             "Margins of error (counts)",
             ["target", "planned", "now", "largest at"],
             [[str(r.target), f"{r.margin:.2f}", f"{r.given:.2f}", r.place] for r in planned.targets],

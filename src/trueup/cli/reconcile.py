@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import AsJson, BundlePath, OutPath, progress, warm_up
+from trueup.cli.console import AsJson, BundlePath, OutPath, compile_first, progress
 from trueup.cli.release import show_release
 
 MethodName = Annotated[
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
         """Reconcile the measurements of a bundle; equal measurements give equal integers."""
         from trueup.releasing import pipeline as workflow
 
-        warm_up(quiet=as_json)
+        compile_first(quiet=as_json)
         with progress(quiet=as_json) as tell:
             released = workflow.reconcile_bundle(bundle, out, method=method, tell=tell)
         show_release(released, str(out), as_json=as_json)

@@ -17,11 +17,11 @@ from trueup.cli.console import (
     Key,
     LedgerUrl,
     Memory,
+    compile_first,
     print_json,
     progress,
     progress_by_level,
     say_repeated,
-    warm_up,
 )
 from trueup.errors import SpecError
 
@@ -120,7 +120,7 @@ def _refuse_lost_master(engine: str | None, master: str | None) -> None:
 def _in_memory(problem, data, out, account, *, quiet: bool, repeated: bool) -> None:
     from trueup.releasing import pipeline as workflow
 
-    warm_up(quiet=quiet)
+    compile_first(quiet=quiet)
     with progress(quiet=quiet) as tell:
         released = workflow.release(problem, data, out, account=account, tell=tell)
     show_release(released, str(out), as_json=quiet, repeated=repeated and account.key)

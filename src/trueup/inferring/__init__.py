@@ -17,7 +17,7 @@ from trueup.errors import ConvergenceError, DataError, SpecError
 from trueup.inferring.conflict import conflicts
 from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.lattice_moves import LatticeMoves
-from trueup.inferring.method import Method, Progress
+from trueup.inferring.method import InferenceMethod, Progress
 from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.inferring.tree_exact import TreeExact
 from trueup.model import registry
@@ -33,7 +33,7 @@ from trueup.model.verb import takes_records
 from trueup.run.executor import Executor
 from trueup.run.local import LocalPool
 
-METHODS: tuple[type[Method], ...] = (
+METHODS: tuple[type[InferenceMethod], ...] = (
     TreeExact,
     LinearInequalities,
     LatticeMoves,
@@ -46,7 +46,7 @@ METHODS: tuple[type[Method], ...] = (
 def infer(
     spec: Spec | Constraints,
     source: Measurements | Release,
-    method: Method | None = None,
+    method: InferenceMethod | None = None,
     *,
     draws: int = 1000,
     level: float = 0.9,
@@ -112,8 +112,8 @@ def infer(
     entry = dict(spec.infer) if isinstance(spec, Spec) else {}
     constraints = build_constraints(spec, measured.cells, measured.bounds) if isinstance(spec, Spec) else spec
     ratios = tuple(_quantity(part) for part in entry.pop("quantity", ()))
-    chosen = method or choose(entry, constraints, measured)
-    registry.refuse(chosen, misfit(chosen, constraints, measured))
+    chosen = method or choose_inference(entry, constraints, measured)
+    registry.refuse_method(chosen, inference_misfit(chosen, constraints, measured))
     _refuse_workers(chosen, workers, executor)
     state = chosen.prepare(constraints, measured.headers)
     values, tell = _values(chosen, source), progress or _silent
@@ -159,7 +159,7 @@ def _refuse_draws(draws: int) -> None:
         raise SpecError(f"{draws} draws are asked for", needed="at least 1")
 
 
-def _refuse_workers(method: Method, workers: int, executor: Executor | None) -> None:
+def _refuse_workers(method: InferenceMethod, workers: int, executor: Executor | None) -> None:
     if workers < 1:
         raise SpecError(f"{workers} workers are asked for", needed="at least 1")
     if (workers > 1 or executor) and not method.parallel:
@@ -170,7 +170,7 @@ def _refuse_workers(method: Method, workers: int, executor: Executor | None) -> 
         )
 
 
-def _values(method: Method, source: Measurements | Release) -> NDArray:
+def _values(method: InferenceMethod, source: Measurements | Release) -> NDArray:
     """The values that a method works on: measured ones, or released counts alone."""
     if not method.released:
         return source.measurements.flat if isinstance(source, Release) else source.flat
@@ -206,7 +206,9 @@ def _silent(done: int, of: int) -> None:
     pass
 
 
-def choose(entry: Mapping[str, Any], constraints: Constraints, measured: Measurements) -> Method:
+def choose_inference(
+    entry: Mapping[str, Any], constraints: Constraints, measured: Measurements
+) -> InferenceMethod:
     """Return the method that a spec names, or the first that fits.
 
     Raises
@@ -216,21 +218,23 @@ def choose(entry: Mapping[str, Any], constraints: Constraints, measured: Measure
     """
     name, parameters = registry.entry_of(entry)
     if name is not None:
-        return build(name, parameters)
+        return inference_method(name, parameters)
     for kind in METHODS:
-        if not kind.released and misfit(kind(), constraints, measured) is None:
-            return build(kind.name, parameters)
+        if not kind.released and inference_misfit(kind(), constraints, measured) is None:
+            return inference_method(kind.name, parameters)
     raise SpecError(
         f"no method infers counts of structure '{constraints.structure()}' from these measurements",
-        needed="; ".join(f"'{k.name}': {misfit(k(), constraints, measured)}" for k in METHODS),
+        needed="; ".join(f"'{k.name}': {inference_misfit(k(), constraints, measured)}" for k in METHODS),
     )
 
 
-def build(name: str, parameters: Mapping[str, Any]) -> Method:
+def inference_method(name: str, parameters: Mapping[str, Any]) -> InferenceMethod:
     """Make a method from its name and parameters."""
     return registry.make(METHODS, "inference", name, parameters)
 
 
-def misfit(method: Method, constraints: Constraints, measured: Measurements) -> str | None:
+def inference_misfit(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> str | None:
     """Say why a method does not fit; None if it does."""
-    return registry.misfit(method, constraints.structure()) or method.refuses(constraints, measured.headers)
+    return registry.structural_misfit(method, constraints.structure()) or method.refuses(
+        constraints, measured.headers
+    )

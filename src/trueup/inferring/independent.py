@@ -19,7 +19,7 @@ SLACK = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Component:
+class IndependentPart:
     """Free cells that rows link, with the fixed cells of these rows.
 
     Attributes
@@ -53,7 +53,7 @@ class Component:
         return enumerate_fibre(matrix, low - SLACK, high + SLACK, (self.box[0], self.box[1]), most)
 
 
-def components(problem: RowProblem) -> list[Component]:
+def components(problem: RowProblem) -> list[IndependentPart]:
     """Split a problem where no row links its free cells.
 
     Examples
@@ -82,13 +82,13 @@ def linked(by_cell: Any, free: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return np.split(free[order], np.flatnonzero(np.diff(labels[order])) + 1)
 
 
-def _component(problem: RowProblem, own: NDArray, factors: tuple, limits: tuple) -> Component:
+def _component(problem: RowProblem, own: NDArray, factors: tuple, limits: tuple) -> IndependentPart:
     rows, used = problem.rows, np.unique(factors[1][:, own].indices)
     cells = np.union1d(own, factors[0][used].indices).astype(np.int64)
     part = factors[0][used][:, cells].tocsc()
     index = (part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data.astype(float))
     hard = np.unique(limits[1][:, own].indices)
-    return Component(
+    return IndependentPart(
         cells,
         np.isin(cells, own),
         problem.box[:, cells],
@@ -107,7 +107,7 @@ def fixed_alone(problem: RowProblem) -> bool:
     return bool(np.isfinite(log_levels(rows, sums(rows, x))[~touched]).all()) and n > 0
 
 
-def pinned(problem: RowProblem, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> RowProblem:
+def pinned_counts(problem: RowProblem, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> RowProblem:
     """The same problem with the counts of some cells given."""
     box = problem.box.copy()
     box[:, cells] = counts

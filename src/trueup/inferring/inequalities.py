@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.inferring.method import Method, Progress, in_blocks
+from trueup.inferring.method import InferenceMethod, Progress, in_blocks
 from trueup.kernel.inequalities.markov_chain import directions, run_chain
 from trueup.kernel.inequalities.tilted import (
     DISCRETE_GAUSSIAN,
@@ -46,7 +46,7 @@ REACH, INSIDE = 5.0, 0.9
 
 
 @dataclass(frozen=True)
-class LinearInequalities(Method):
+class LinearInequalities(InferenceMethod):
     """The posterior of each place's counts given independent noise and linear inequalities.
 
     Draws are exact and independent. Where many inequalities bind and almost no proposal is

@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.inferring.independent import components, fixed_alone, pinned
+from trueup.inferring.independent import components, fixed_alone, pinned_counts
 from trueup.inferring.listed import Weighed, drawn, weigh
-from trueup.inferring.method import Method, Progress, in_blocks
+from trueup.inferring.method import InferenceMethod, Progress, in_blocks
 from trueup.inferring.walk import Walk, no_counts
 from trueup.layouts.linear import LinearProblem
 from trueup.layouts.rows import RowProblem, form
@@ -31,7 +31,7 @@ MARGIN, LEAP = 1.25, 8
 
 
 @dataclass(frozen=True)
-class LatticeMoves(Method):
+class LatticeMoves(InferenceMethod):
     """The posterior of counts under crossing margins, invariants, bounds and linear rules.
 
     Counts that nothing links are separate problems. Where few tables of such a part satisfy what is exact, all are listed
@@ -100,7 +100,7 @@ class LatticeMoves(Method):
             progress(draws, draws)
             return found
         for one in listed:
-            problem = pinned(problem, one.cells, one.tables[np.argmax(one.masses)])
+            problem = pinned_counts(problem, one.cells, one.tables[np.argmax(one.masses)])
         chains = Walk.of(state, values, problem, rng.spawn(self.chains))
         return _with_listed(self._run(chains, draws, progress), listed, rng)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.inferring.independent import Component
+from trueup.inferring.independent import IndependentPart
 from trueup.kernel.table_walks.rows import log_densities
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear_system import margin_rows
@@ -41,7 +41,7 @@ class Weighed(NamedTuple):
         return self.tables[np.minimum(at, len(self.tables) - 1)]
 
 
-def weigh(part: Component, most: int) -> Weighed | None:
+def weigh(part: IndependentPart, most: int) -> Weighed | None:
     """List a component's tables and weigh them; None where they are more than `most`.
 
     No table has a probability where none is possible: then there are none.
@@ -72,7 +72,7 @@ def drawn(
     for part in parts:
         counts[:, part.cells] = part.draw(draws, rng)
         mode[part.cells] = part.tables[np.argmax(part.masses)]
-    found = {margin: marginals(cells, margin, fixed, parts) for margin in margins}
+    found = {margin: listed_marginals(cells, margin, fixed, parts) for margin in margins}
     return Drawn(
         counts[None],
         independent=True,
@@ -87,7 +87,7 @@ def drawn(
     )
 
 
-def marginals(
+def listed_marginals(
     cells: Cells, margin: Margin, fixed: NDArray[np.int64], parts: Sequence[Weighed]
 ) -> Marginals | None:
     """Masses of every group of a margin: components are independent, so a group's count is a sum of independent ones.

@@ -17,7 +17,7 @@ Progress = Callable[[int, int], None]
 """`progress(done, all)` after every finished block."""
 
 
-class Method(ABC):
+class InferenceMethod(ABC):
     """A way to infer; a frozen dataclass whose fields are its parameters.
 
     Attributes

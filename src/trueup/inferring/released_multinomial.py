@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.inferring.method import Method, Progress, in_blocks
+from trueup.inferring.method import InferenceMethod, Progress, in_blocks
 from trueup.inferring.released.pair import two_parts
 from trueup.inferring.released.posterior import ModePosterior, draw_posterior
 from trueup.inferring.released.tree import ReleasedTree, draw_tree
@@ -35,7 +35,7 @@ FEWEST = 1000
 
 
 @dataclass(frozen=True)
-class ReleasedMultinomial(Method):
+class ReleasedMultinomial(InferenceMethod):
     """The posterior of true counts when only the result of a multinomial method was published.
 
     Behind a mode draws are exact and independent, for any number of parts, and two parts have

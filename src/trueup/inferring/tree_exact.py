@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
-from trueup.inferring.method import Method, Progress, in_blocks
+from trueup.inferring.method import InferenceMethod, Progress, in_blocks
 from trueup.inferring.tree_parts import ByBundles, Top
-from trueup.kernel.messages.partition import Cut, cut_tree, spread
+from trueup.kernel.messages.partition import Partition, partition_tree, spread_messages
 from trueup.kernel.messages.pmf import OPEN, Factors, reach_all
 from trueup.kernel.messages.solve import Solved, joint_draws, marginals, mode, solve
 from trueup.kernel.messages.tilting import bounds
@@ -41,7 +41,7 @@ BUNDLE = 1 << 12
 
 
 @dataclass(frozen=True)
-class TreeExact(Method):
+class TreeExact(InferenceMethod):
     """The posterior of counts on nested margins by convolution up the tree and conditioning down.
 
     No Markov chain: marginals of all nodes are exact up to a reported bound, draws are independent,
@@ -79,7 +79,11 @@ class TreeExact(Method):
         """Lay laws, bounds and the prior on the nodes of the tree."""
         problem = tree_problem(constraints, headers)
         nested = problem.nested
-        cut = cut_tree(nested.child_ptr, nested.level_ptr, BUNDLE) if nested.level_ptr[-1] > LARGE else None
+        cut = (
+            partition_tree(nested.child_ptr, nested.level_ptr, BUNDLE)
+            if nested.level_ptr[-1] > LARGE
+            else None
+        )
         return _State(problem, self.prior, cut)
 
     def apply(
@@ -116,7 +120,7 @@ class TreeExact(Method):
     def _by_bundles(
         self,
         state: _State,
-        cut: Cut,
+        cut: Partition,
         values: NDArray,
         draws: int,
         rng: np.random.Generator,
@@ -161,7 +165,7 @@ class _State:
 
     problem: TreeProblem
     prior: Prior
-    cut: Cut | None
+    cut: Partition | None
 
     def hard_bounds(self, values: NDArray) -> tuple[NDArray, NDArray]:
         """Bounds and invariants `(nodes,)`, as integers."""
@@ -247,5 +251,5 @@ def _by_margin(nested: NestedTree, start: NDArray, offset: NDArray, masses: NDAr
     for margin, nodes in zip(nested.margins, nested.nodes):
         sizes = np.diff(start)[nodes]
         begin = np.concatenate([[0], np.cumsum(sizes)])
-        result[margin] = Marginals(begin, offset[nodes], masses[spread(start[nodes], sizes)])
+        result[margin] = Marginals(begin, offset[nodes], masses[spread_messages(start[nodes], sizes)])
     return result

@@ -17,9 +17,18 @@ from numpy.typing import NDArray
 from trueup.inferring.method import Progress
 from trueup.kernel.messages.downward import downward
 from trueup.kernel.messages.pairs import plan_pairs
-from trueup.kernel.messages.partition import Cut, Roots, roots_of, spread, subtrees, take, top_of, with_leaves
+from trueup.kernel.messages.partition import (
+    Partition,
+    Roots,
+    roots_of,
+    spread_messages,
+    subtrees,
+    take,
+    top_of,
+    with_leaves,
+)
 from trueup.kernel.messages.pmf import Factors
-from trueup.kernel.messages.solve import NOTHING_ABOVE, Solved, joint_draws, marginals, settle, tilt
+from trueup.kernel.messages.solve import NOTHING_ABOVE, Solved, joint_draws, marginals, settle_tilts, tilt
 from trueup.kernel.messages.upward import Tilted, above
 from trueup.run.executor import Executor, Item, Result
 
@@ -34,7 +43,7 @@ BLOCK = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Bundle:
+class SubtreePart:
     """Subtrees of the roots `0:len(surprise)`.
 
     Attributes
@@ -57,7 +66,7 @@ class Bundle:
 
     def solve(self) -> Solved:
         """Pass messages up to the roots."""
-        return settle(plan_pairs(self.child_ptr), self.tilted, self.tolerance, self.surprise)
+        return settle_tilts(plan_pairs(self.child_ptr), self.tilted, self.tolerance, self.surprise)
 
 
 class FromAbove(NamedTuple):
@@ -83,16 +92,16 @@ class Top(NamedTuple):
     """The top tree, solved, with the bundles below it; `dropped` is that of the whole tree."""
 
     solved: Solved
-    bundles: list[Bundle]
+    bundles: list[SubtreePart]
     dropped: float
 
 
-def up(bundle: Bundle) -> Roots:
+def send_part(bundle: SubtreePart) -> Roots:
     """Return the messages of a bundle's roots."""
     return roots_of(bundle.solve(), len(bundle.surprise))
 
 
-def down(item: tuple[Bundle, FromAbove]) -> Below:
+def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
     """Return what a bundle's counts may be, given what is above its roots."""
     bundle, known = item
     solved, rng = bundle.solve(), np.random.default_rng(known.seed)
@@ -132,7 +141,7 @@ class ByBundles:
     """
 
     child_ptr: Integers
-    cut: Cut
+    cut: Partition
     tolerance: float
     executor: Executor
 
@@ -144,9 +153,9 @@ class ByBundles:
         surprise = np.zeros(last - first)
         for _ in range(ROUNDS):
             bundles = self._bundles(tilted, surprise)
-            roots = _joined_roots(self._in_order(up, bundles))
+            roots = _joined_roots(self._in_order(send_part, bundles))
             lost = np.append(np.zeros(first), roots.lost)
-            solved = settle(plan, with_leaves(inner, roots), self.tolerance, lost=lost)
+            solved = settle_tilts(plan, with_leaves(inner, roots), self.tolerance, lost=lost)
             surprise = above(plan, solved.messages.evidence, NOTHING_ABOVE)[first:last]
             if solved.dropped <= self.tolerance or not np.isfinite(surprise).all():
                 break
@@ -160,7 +169,7 @@ class ByBundles:
         edges, leaves = self.cut.edges, self.cut.leaves - self.cut.leaves[0]
         parts = [(np.arange(edges[0]), marginals(top.solved))]
         counts = np.empty((draws, leaves[-1]), np.int64)
-        for done, (at, below) in enumerate(self.executor.map(down, items), start=1):
+        for done, (at, below) in enumerate(self.executor.map(draw_part, items), start=1):
             parts.append((subtrees(self.child_ptr, *edges[at : at + 2])[0], below.marginals))
             counts[:, leaves[at] : leaves[at + 1]] = below.counts
             progress(draws * done // len(items), draws)
@@ -175,14 +184,14 @@ class ByBundles:
             known = [weights[v] for v in range(first, last)]
             yield FromAbove(known, top.messages.offset[roots], counts[roots], seed)
 
-    def _bundles(self, tilted: Tilted, surprise: Reals) -> list[Bundle]:
+    def _bundles(self, tilted: Tilted, surprise: Reals) -> list[SubtreePart]:
         """The bundles of the cut; each may drop the part of the tolerance that its nodes are of all."""
         bundles, leaves = [], np.diff(self.cut.leaves)
         for b, (first, last) in enumerate(pairwise(self.cut.edges)):
             nodes, child_ptr = subtrees(self.child_ptr, first, last)
             known = surprise[first - self.cut.edges[0] : last - self.cut.edges[0]]
             tolerance = self.tolerance * len(nodes) / len(tilted.low)
-            bundles.append(Bundle(child_ptr, take(tilted, nodes), known, tolerance, int(leaves[b])))
+            bundles.append(SubtreePart(child_ptr, take(tilted, nodes), known, tolerance, int(leaves[b])))
         return bundles
 
     def _in_order(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -203,5 +212,5 @@ def _joined(n: int, parts: Sequence[tuple[Integers, Exact]]) -> Exact:
     begin = np.concatenate([[0], np.cumsum(sizes)])
     masses = np.empty(begin[-1])
     for nodes, (start, _, own) in parts:
-        masses[spread(begin[nodes], sizes[nodes])] = own[: start[len(nodes)]]
+        masses[spread_messages(begin[nodes], sizes[nodes])] = own[: start[len(nodes)]]
     return begin, offset, masses

@@ -13,7 +13,7 @@ from trueup.errors import ConvergenceError, InfeasibleError
 from trueup.inferring.connect import Joined, join
 from trueup.inferring.table_moves import table_moves, with_vectors
 from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance, tail_sizes
-from trueup.kernel.table_walks.metropolis import Tuning, survey, walk
+from trueup.kernel.table_walks.metropolis import Tuning, metropolis_walk, survey
 from trueup.layouts.linear import LinearProblem
 from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Margin
@@ -108,7 +108,7 @@ class Walk:
         """Move every chain on; return `(chains, count, n)`."""
         problem, tuning = self.problem, self.tuning
         found = [
-            walk(rng, problem.rows, self.moves, problem.box, tuning, x, count, thin)
+            metropolis_walk(rng, problem.rows, self.moves, problem.box, tuning, x, count, thin)
             for rng, x in zip(self.rngs, self.points)
         ]
         tried, gone, far = np.sum([tally for _, tally in found], axis=0)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.histogram.anova import Domain, Marginal, cell_groups, refines
 from trueup.kernel.histogram.fuse_zeros import Fold
-from trueup.kernel.histogram.least_squares import Estimates, HistogramTree, determines
+from trueup.kernel.histogram.least_squares import Estimates, HistogramLeastSquares, determines
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.histogram.structural_zeros import close, restrict
-from trueup.kernel.settling.descend import Settled, chain, node_keys, settle
+from trueup.kernel.settling.descend import Settled, node_keys, settle, settling_sequence
 from trueup.kernel.settling.lower_bounds import Lower, close_bounds
 from trueup.layouts.histogram_bounds import bounded_marginals, level_bounds, refuse_impossible_bounds
 from trueup.layouts.linear import LinearProblem
@@ -51,7 +51,7 @@ class HistogramProblem:
 
     constraints: Constraints
     headers: tuple[Measured, ...]
-    tree: HistogramTree
+    tree: HistogramLeastSquares
     zeros: tuple[NDArray[np.bool_], ...]
     inherited: tuple[tuple[Margin, ...], ...]
     fold: Fold
@@ -133,7 +133,7 @@ class HistogramProblem:
         """Nested marginals to settle at a level: the exact and bounded ones there or below, then what fits of `wanted`."""
         exact = [m for plan in self.tree.plan[level:] for m, variance in plan if variance == 0]
         bounded = self.lower[0].marginals if self.lower else ()
-        return chain(wanted, self.fold.marginal(detailed(self.cells)), [*exact, *bounded])
+        return settling_sequence(wanted, self.fold.marginal(detailed(self.cells)), [*exact, *bounded])
 
     def marginal(self, attributes: Sequence[str]) -> Marginal:
         """The marginal of the (folded) histograms by the named attributes and recodes."""
@@ -204,7 +204,7 @@ def histogram_problem(
     domain = domain_of(cells, fold, plan)
     for level in range(len(levels)) if not upward else [len(levels) - 1]:
         refuse_undetermined(domain, plan[level], cells, levels[level])
-    tree = HistogramTree.prepare(domain, Spine(cells.tree.child_ptr), plan, upward=upward)
+    tree = HistogramLeastSquares.prepare(domain, Spine(cells.tree.child_ptr), plan, upward=upward)
     zeros = _zeros(constraints, tree.spine) if fold.trivial else ()
     refuse_impossible_bounds(constraints, fold)
     marginals = bounded_marginals(constraints, fold)
@@ -277,7 +277,7 @@ def _zeros(constraints: Constraints, spine: Spine) -> tuple[NDArray[np.bool_], .
     return close(spine, [*above, mask])
 
 
-def standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray]:
+def histogram_standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray]:
     """Standard errors (counts) of the least-squares estimates, for every measured margin and every level's total."""
     cells, tree = problem.cells, problem.tree
     margins = (

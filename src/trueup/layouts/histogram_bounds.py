@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from trueup.errors import InfeasibleError
 from trueup.kernel.histogram.anova import Marginal, marginalise, refines, shape
 from trueup.kernel.histogram.fuse_zeros import Fold
-from trueup.kernel.settling.descend import chain
+from trueup.kernel.settling.descend import settling_sequence
 from trueup.model.cells import Cells
 from trueup.model.constraints import Bound, Constraints
 
@@ -19,7 +19,7 @@ def bounded_marginals(constraints: Constraints, fold: Fold) -> list[Marginal]:
     """The marginals of the (folded) histograms that have lower bounds, coarse to fine."""
     cells = constraints.cells
     found = [fold.marginal(cells.marginal(b.margin.attributes)) for b in constraints.bounds]
-    return chain((), found[-1], found[:-1]) if found else []
+    return settling_sequence((), found[-1], found[:-1]) if found else []
 
 
 def level_bounds(

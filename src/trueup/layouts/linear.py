@@ -20,7 +20,7 @@ from trueup.kernel.status import Status
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
-from trueup.model.linear_system import Block, contradiction, margin_rows, polyhedron, rule_blocks
+from trueup.model.linear_system import RowBlock, contradiction, margin_rows, polyhedron, rule_blocks
 from trueup.model.nested import canonical
 from trueup.noise.law import Law
 
@@ -105,14 +105,14 @@ class LinearProblem:
     def _split(self, values: NDArray) -> list[NDArray]:
         return split(values, self.headers, self.cells) if self.headers else []
 
-    def _blocks(self, values: NDArray) -> Iterator[Block]:
+    def _blocks(self, values: NDArray) -> Iterator[RowBlock]:
         """The rows of the invariants with their values, then those of all other rules."""
         for header, part in zip(self.headers, self._split(values), strict=True):
             if header.exact:
                 groups = range(self.cells.size(header.margin)) if header.groups is None else header.groups
                 names = [f"the invariant '{self.cells.margin_label(header.margin, int(g))}'" for g in groups]
                 sides = part.astype(float)
-                yield Block(self.sums(header.margin, header.groups), sides, sides, names, equal=True)
+                yield RowBlock(self.sums(header.margin, header.groups), sides, sides, names, equal=True)
         yield from rule_blocks(self.constraints)
 
 
@@ -144,7 +144,7 @@ def common(cells: Cells, one: Margin, other: Margin) -> Margin | None:
     return Margin(level, one.attributes) if refines(*reversed(tables)) else None
 
 
-def refuse_unmeasured(problem: LinearProblem) -> None:
+def refuse_unmeasured_rows(problem: LinearProblem) -> None:
     """Refuse finest cells that nothing speaks of alone: their counts would be made up."""
     finest = problem.cells.finest
     covered = [

@@ -14,7 +14,7 @@ from trueup.kernel.released.redrawn import tabulate_redrawn
 from trueup.kernel.released.tables import Tables, Total, tabulate, tilts
 from trueup.model.prior import FLAT, CountPrior, Flat
 from trueup.noise import DiscreteLaplace
-from trueup.noise.sums import Table, convolved
+from trueup.noise.sums import MassTable, convolved
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -101,7 +101,7 @@ class ReleasedSum:
         twice = 2 if self.algorithm == 1 else 1
         return float(np.sqrt(twice * sum(law.variance for law in self.laws) + 0.25))
 
-    def sum_of_noise(self, distance: int) -> Table:
+    def sum_of_noise(self, distance: int) -> MassTable:
         """Log masses of the sum of the parts' noise, right in relative terms out to `distance` (counts)."""
         distinct, kind = self.kinds
         return convolved({((law, 0),): int(n) for law, n in zip(distinct, np.bincount(kind))}, distance)

@@ -133,7 +133,7 @@ def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeP
     return problem
 
 
-def standard_errors(problem: TreeProblem) -> dict[Margin, Reals]:
+def tree_standard_errors(problem: TreeProblem) -> dict[Margin, Reals]:
     """Standard error of the weighted least-squares estimate of every node, by margin (counts).
 
     Closed form: the posterior variance under flat priors and Gaussian noise of the same variances,
@@ -177,7 +177,7 @@ def refuse_conflicts(problem: TreeProblem, nodes: Reals) -> None:
             raise problem.conflict(conflict(problem.child_ptr, lower, upper, bad))
 
 
-def whole(problem: TreeProblem, x: Reals, rng: np.random.Generator) -> NDArray[np.int64]:
+def whole_values(problem: TreeProblem, x: Reals, rng: np.random.Generator) -> NDArray[np.int64]:
     """Round node values `(..., nodes)` under control; the rng settles ties."""
     seeds = rng.integers(2**63, size=x.shape[:-1], dtype=np.uint64)
     return controlled_rounding(problem.child_ptr, inverse_variance(problem), x, seeds)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from trueup.errors import BudgetError, BundleError, SpecError
 from trueup.io.bundle.manifest import read_spec
 from trueup.ledger.format_1 import spent_in
-from trueup.ledger.publish import MANIFEST, read_manifest
+from trueup.ledger.publish import MANIFEST, published_manifest
 from trueup.ledger.request import Owner
 from trueup.ledger.terms import Terms
 from trueup.model.spec import Spec
@@ -81,7 +81,7 @@ class Adoption:
         ]
 
 
-def adopt(state: State, dataset: str, terms: Terms) -> Adoption:
+def adopt_ledger(state: State, dataset: str, terms: Terms) -> Adoption:
     """Find out what becomes of an account of format 1 under stated terms.
 
     Raises
@@ -155,7 +155,7 @@ def _spec_of(commit: Commit) -> Spec | None:
     """The spec of a committed release, if its bundle stands where it was published, as it was committed."""
     folder = Path(commit.final)
     try:
-        digest, _ = read_manifest(folder / MANIFEST)
+        digest, _ = published_manifest(folder / MANIFEST)
         return read_spec(folder)[1] if digest == commit.manifest else None
     except (BundleError, SpecError):
         return None

@@ -54,10 +54,10 @@ def link(number: int, previous: str, fields: dict[str, Any]) -> Entry:
     """
     whole = {"entry": number, "previous": previous, **fields}
     body = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return Entry(number, body, digest(body))
+    return Entry(number, body, entry_digest(body))
 
 
-def digest(body: str) -> str:
+def entry_digest(body: str) -> str:
     """SHA-256 of a body, in hexadecimal."""
     return hashlib.sha256(body.encode()).hexdigest()
 
@@ -74,7 +74,7 @@ def check_links(entries: Iterable[Entry], number: int, head: str) -> None:
         number += 1
         if entry.number != number:
             raise broken(number, "is missing")
-        if digest(entry.body) != entry.hash:
+        if entry_digest(entry.body) != entry.hash:
             raise broken(number, "does not match its hash")
         if _stated(entry) != (number, head):
             raise broken(number, "does not continue the entry before it")

@@ -25,7 +25,7 @@ from trueup.errors import BudgetError
 from trueup.files.staging import is_claimed, remove_unheld
 from trueup.ledger import publish
 from trueup.ledger.admission import admit
-from trueup.ledger.adoption import Adoption, adopt
+from trueup.ledger.adoption import Adoption, adopt_ledger
 from trueup.ledger.caps import CapsGiven, new_caps, read_caps
 from trueup.ledger.entries import Entry, link
 from trueup.ledger.request import Request, check_request, read_name, write_request
@@ -161,7 +161,7 @@ class Ledger:
             If there is no such account, or a release of it states another unit or relation.
         """
         with self._writing() as book:
-            adoption = adopt(book.state, read_name(dataset, "the dataset"), terms)
+            adoption = adopt_ledger(book.state, read_name(dataset, "the dataset"), terms)
             book.append("adopt", {"dataset": dataset, **terms.plain(), **adoption.plain()})
         return adoption
 

@@ -14,7 +14,7 @@ from trueup.files.staging import publish, refuse_occupied
 MANIFEST = Path("public", "manifest.json")
 
 
-def read_manifest(manifest: Path) -> tuple[str, dict[str, Any]]:
+def published_manifest(manifest: Path) -> tuple[str, dict[str, Any]]:
     """Return the SHA-256 of a manifest and what it says.
 
     Raises
@@ -31,7 +31,7 @@ def read_manifest(manifest: Path) -> tuple[str, dict[str, Any]]:
         ) from None
 
 
-def describe(staged: Path, stamp: Mapping[str, Any]) -> dict[str, Any]:
+def describe_staged(staged: Path, stamp: Mapping[str, Any]) -> dict[str, Any]:
     """Check that a staged bundle carries its reservation's stamp; return what the ledger keeps of it.
 
     Raises
@@ -39,7 +39,7 @@ def describe(staged: Path, stamp: Mapping[str, Any]) -> dict[str, Any]:
     BundleError
         If there is no manifest, or it carries another stamp.
     """
-    digest, manifest = read_manifest(staged / MANIFEST)
+    digest, manifest = published_manifest(staged / MANIFEST)
     if manifest.get("ledger") != dict(stamp):
         raise BundleError(
             "the staged manifest does not carry its reservation", needed="the stamp under 'ledger'"

@@ -118,7 +118,7 @@ class Reservation:
         staged, final = Path(staged).absolute(), Path(final).absolute()
         self._refuse_second(self.ledger.state())  # before the bundle bears the name that `recover` looks for
         self.ledger._sweep(final)
-        fields = publish.describe(staged, self.stamp)
+        fields = publish.describe_staged(staged, self.stamp)
         sync(staged)
         # Under its new name the bundle is out of reach of whoever cleans up the staging folder.
         ready = staged.rename(final.with_name(f".{final.name}.ready-{self.name}"))

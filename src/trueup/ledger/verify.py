@@ -15,7 +15,7 @@ from typing import Any
 from trueup.errors import BudgetError, BundleError
 from trueup.ledger.entries import Entry
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.publish import MANIFEST, read_manifest
+from trueup.ledger.publish import MANIFEST, published_manifest
 from trueup.ledger.state import State
 
 
@@ -42,7 +42,7 @@ class Verification:
     findings: tuple[str, ...]
 
 
-def verify(ledger: Ledger, against: str | Path | None = None) -> Verification:
+def verify_ledger(ledger: Ledger, against: str | Path | None = None) -> Verification:
     """Recompute chain and caps, and compare with the bundles in a folder.
 
     Parameters
@@ -63,7 +63,7 @@ def verify(ledger: Ledger, against: str | Path | None = None) -> Verification:
     --------
     >>> import tempfile
     >>> ledger = Ledger.create(tempfile.mkdtemp() + "/ledger.db")
-    >>> verify(ledger).findings
+    >>> verify_ledger(ledger).findings
     ()
     """
     entries = ledger.entries()
@@ -71,7 +71,7 @@ def verify(ledger: Ledger, against: str | Path | None = None) -> Verification:
     manifests = _manifests(Path(against)) if against is not None else []
     unrecorded = []
     for path in manifests:
-        digest, manifest = read_manifest(path)
+        digest, manifest = published_manifest(path)
         if manifest.get("ledger") is None:
             unrecorded.append(str(path.parents[1]))
         elif what := _mismatch(digest, manifest, entries, state):

@@ -76,7 +76,7 @@ def smallest_change(
     )
 
 
-class Query(NamedTuple):
+class PricedQuery(NamedTuple):
     """One measured margin: its level, the group of each free combination, how many counts are free, its law."""
 
     level: int
@@ -112,11 +112,11 @@ class Changes:
     measured: tuple[tuple[Margin, Any], ...]
 
     @cached_property
-    def queries(self) -> tuple[Query, ...]:
+    def queries(self) -> tuple[PricedQuery, ...]:
         """What is measured, as the search sees it."""
         kept = self.kept
         free = {margin: kept.fixed(margin).free for margin, _ in self.measured}
-        return tuple(Query(kept.level(m), kept.groups(m), free[m], law) for m, law in self.measured)
+        return tuple(PricedQuery(kept.level(m), kept.groups(m), free[m], law) for m, law in self.measured)
 
     @cached_property
     def currencies(self) -> set[str]:

@@ -20,7 +20,7 @@ WHOLE_ROWS = 400  # above this, whether rows hold together in whole numbers alon
 SEARCHED_CELLS = 50_000  # above this, rules are not held against each other: counts that break them are named
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Rows `lower <= matrix x <= upper` on n cells, each with its label; equalities apart from ranges."""
 
     matrix: scipy.sparse.csr_array
@@ -40,27 +40,29 @@ def margin_rows(cells: Cells, margin: Margin, groups: NDArray | None = None) -> 
     return matrix if groups is None else scipy.sparse.csr_array(matrix[groups])
 
 
-def rule_blocks(constraints: Constraints) -> Iterator[Block]:
+def rule_blocks(constraints: Constraints) -> Iterator[RowBlock]:
     """Structural zeros, bounds and linear rules: all that must hold whatever the counts are."""
     cells, held = constraints.cells, np.flatnonzero(constraints.zero_cells)
     if held.size:
         one = scipy.sparse.csr_array(scipy.sparse.eye_array(cells.n))[held]
         names = [f"the structural zero '{cells.label(int(c))}'" for c in held]
-        yield Block(one, np.zeros(held.size), np.zeros(held.size), names, equal=True)
+        yield RowBlock(one, np.zeros(held.size), np.zeros(held.size), names, equal=True)
     for bound in constraints.bounds:
         yield _bound(constraints, bound)
     for rule in constraints.linear:
         yield _rule(cells, rule)
 
 
-def _bound(constraints: Constraints, bound: Bound) -> Block:
+def _bound(constraints: Constraints, bound: Bound) -> RowBlock:
     cells, (low, high) = constraints.cells, constraints.bound_values(bound)
     limited = np.flatnonzero(np.isfinite(low) | np.isfinite(high))
     names = [f"the bound on '{cells.margin_label(bound.margin, int(g))}'" for g in limited]
-    return Block(margin_rows(cells, bound.margin, limited), low[limited], high[limited], names, equal=False)
+    return RowBlock(
+        margin_rows(cells, bound.margin, limited), low[limited], high[limited], names, equal=False
+    )
 
 
-def _rule(cells: Cells, rule: LinearRule) -> Block:
+def _rule(cells: Cells, rule: LinearRule) -> RowBlock:
     places = margin_rows(cells, Margin(rule.level))
     weight = np.zeros(cells.shape)
     for name, coefficient in rule.linear.coefficients.items():
@@ -71,10 +73,10 @@ def _rule(cells: Cells, rule: LinearRule) -> Block:
     free = np.full(side.size, np.inf)
     lower = -free if rule.linear.sense == "<=" else side
     upper = free if rule.linear.sense == ">=" else side
-    return Block(matrix, lower, upper, names, equal=rule.linear.sense == "==")
+    return RowBlock(matrix, lower, upper, names, equal=rule.linear.sense == "==")
 
 
-def polyhedron(constraints: Constraints, blocks: Iterable[Block]) -> tuple[Polyhedron, list[str]]:
+def polyhedron(constraints: Constraints, blocks: Iterable[RowBlock]) -> tuple[Polyhedron, list[str]]:
     """The rows of all blocks together, and the label of each."""
     n, blocks = constraints.cells.n, list(blocks)
     equal, ranged = ([b for b in blocks if b.equal is kind] for kind in (True, False))

@@ -66,14 +66,14 @@ def entry_of(entry: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
     return None if name is None else str(name), parameters
 
 
-def misfit(method: Named, structure: str) -> str | None:
+def structural_misfit(method: Named, structure: str) -> str | None:
     """Say why a method does not fit a structure; None if it does."""
     if structure in method.structures:
         return None
     return f"it handles {', '.join(sorted(method.structures))}, and the spec's structure is '{structure}'"
 
 
-def refuse(method: Named, why: str | None) -> None:
+def refuse_method(method: Named, why: str | None) -> None:
     """Raise SpecError if there is a reason why a method does not fit."""
     if why:
         raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="see `trueup methods`")

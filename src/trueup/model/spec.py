@@ -54,13 +54,13 @@ Limit = Annotated[int, Field(ge=-_LARGEST, le=_LARGEST)] | Name | None
 """A limit of all groups of a margin, or the name of a public column with one for each place."""
 
 
-class Part(BaseModel):
+class SpecPart(BaseModel):
     """A part of the spec: frozen, and unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Level(Part):
+class Level(SpecPart):
     """One level of the hierarchy; the first is the root and has no column."""
 
     name: Name
@@ -69,21 +69,21 @@ class Level(Part):
     label: Name | None = Field(None, description="column with readable names of the places")
 
 
-class Parents(Part):
+class Parents(SpecPart):
     """A hierarchy given by parent pointers, with one row for every place."""
 
     id: Name
     parent: Name
 
 
-class RecodePart(Part):
+class RecodePart(SpecPart):
     """A named grouping of an attribute's values."""
 
     name: Name
     groups: dict[str, tuple[str, ...]] = Field(description="for every group, the values it holds")
 
 
-class AttributePart(Part):
+class AttributePart(SpecPart):
     """An attribute with its public domain."""
 
     name: Name
@@ -142,7 +142,7 @@ class AttributePart(Part):
             raise ValueError(f"{where} keeps no values apart, or all: a margin can do without it")
 
 
-class CellColumn(Part):
+class CellColumn(SpecPart):
     """Where a wide table holds the counts of one combination of attribute values."""
 
     count: str = Field(description="a column, or a sum of columns such as 'pop - vap'")
@@ -154,7 +154,7 @@ class CellColumn(Part):
         return self
 
 
-class Table(Part):
+class TablePart(SpecPart):
     """The confidential table."""
 
     name: Name = Field(description="the dataset's declared name; budgets are kept under it")
@@ -179,20 +179,20 @@ class Table(Part):
         return self
 
 
-class Contribution(Part):
+class ContributionPart(SpecPart):
     """How far one unit of privacy reaches into the groups of a query."""
 
     cells: int = Field(gt=0, le=_LARGEST, description="how many groups one unit can touch")
     each: int = Field(1, gt=0, le=_LARGEST, description="by how much it can change each of them")
 
 
-class RecordsPart(Part):
+class RecordsPart(SpecPart):
     """How many records of a table one unit of privacy holds at most."""
 
     records: int = Field(gt=0, le=_LARGEST, description="how many records one unit holds, or keeps, at most")
 
 
-class Privacy(Part):
+class Privacy(SpecPart):
     """The unit of privacy and the neighbour relation."""
 
     unit: Name
@@ -213,7 +213,7 @@ class Privacy(Part):
         return self
 
 
-class Query(Part):
+class Query(SpecPart):
     """One marginal, measured at one or more levels, each with its own exact budget."""
 
     name: Name
@@ -222,7 +222,7 @@ class Query(Part):
     levels: tuple[str, ...] = ()
     epsilon: Budget = None
     rho: Budget = None
-    contribution: Contribution | None = None
+    contribution: ContributionPart | None = None
     options: dict[str, Any] = Field(default_factory=dict, description="further parameters of the law")
 
     @model_validator(mode="after")
@@ -252,7 +252,7 @@ class Query(Part):
         return dict.fromkeys(self.levels, Fraction(amount))
 
 
-class MarginPart(Part):
+class MarginPart(SpecPart):
     """A margin: a level by some attributes."""
 
     level: str
@@ -298,7 +298,7 @@ class BoundPart(MarginPart):
         return tuple(limit for limit in (self.lower, self.upper) if isinstance(limit, str))
 
 
-class LinearPart(Part):
+class LinearPart(SpecPart):
     """A linear constraint at every place of a level (by default the last)."""
 
     rule: str
@@ -315,7 +315,7 @@ class LinearPart(Part):
         return self
 
 
-class ConstraintsPart(Part):
+class ConstraintsPart(SpecPart):
     """What the published counts must satisfy beside adding up."""
 
     nonnegative: bool = True
@@ -325,7 +325,7 @@ class ConstraintsPart(Part):
     linear: tuple[LinearPart, ...] = ()
 
 
-class Spec(Part):
+class Spec(SpecPart):
     """Everything a release is made from, except the confidential counts.
 
     Examples
@@ -346,7 +346,7 @@ class Spec(Part):
         description="version of this format; in 1, budgets of lattice noise meant another loss, and are refused"
     )
     title: str
-    table: Table
+    table: TablePart
     privacy: Privacy
     levels: tuple[Level, ...] = Field(alias="level", min_length=1)
     parents: Parents | None = None

@@ -117,7 +117,7 @@ def audit(
     """
     _refuse_unsuitable(law, size, delta, confidence)
     claimed, delta = _claim(law, delta)
-    halves = [histogram(law, size // 2, words) for _ in range(2)]
+    halves = [audit_histogram(law, size // 2, words) for _ in range(2)]
     ratios = log_ratios(law, halves[0] + halves[1])
     return Audit(
         law=law.name,
@@ -153,7 +153,7 @@ def _claim(law: Any, delta: float | None) -> tuple[float, float]:
     return claimed_epsilon(law, delta), delta
 
 
-def histogram(law: Any, size: int, words: Words) -> Integers:
+def audit_histogram(law: Any, size: int, words: Words) -> Integers:
     """Count `size` draws at `-reach .. reach`; what is beyond goes to the ends."""
     reach = _reach(law)
     counts = np.zeros(2 * reach + 1, dtype=np.int64)

@@ -27,7 +27,7 @@ WIDEST_TABLE = 2**25
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class MassTable:
     """Log masses at `low, low + 1, ...` (counts), the ends continued in a straight line.
 
     A convolution of log-concave laws lies below that line, and the line is reached only where
@@ -65,7 +65,7 @@ def reading_masses(shape: Shape) -> tuple[int, Reals]:
     return low, masses / masses.sum()
 
 
-def convolved(shapes: Shapes, distance: int) -> Table:
+def convolved(shapes: Shapes, distance: int) -> MassTable:
     """Return the log masses of a sum of readings, right in relative terms out to `distance` from 0.
 
     Sums of two-sided geometrics need no windows of their own: `q^|k|` is a geometric law run
@@ -96,10 +96,10 @@ def convolved(shapes: Shapes, distance: int) -> Table:
         else:
             masses = _added(masses, *_power(*reading_masses(shape), count, edge))
     first, last = np.flatnonzero(masses > 1e-290)[[0, -1]]
-    return Table(int(first) - edge, np.log(masses[first : last + 1]))
+    return MassTable(int(first) - edge, np.log(masses[first : last + 1]))
 
 
-def simulated(shapes: Shapes, draws: int, rng: np.random.Generator) -> Table:
+def simulated(shapes: Shapes, draws: int, rng: np.random.Generator) -> MassTable:
     """Return log frequencies of `draws` simulated sums (Wang & Reiter 2021, section 3.1.2)."""
     sums = np.zeros(draws, np.int64)
     for shape, count in sorted(shapes.items(), key=str):
@@ -108,7 +108,7 @@ def simulated(shapes: Shapes, draws: int, rng: np.random.Generator) -> Table:
             sums += low + rng.choice(masses.size, draws, p=masses)
     low = int(sums.min())
     with np.errstate(divide="ignore"):
-        return Table(low, np.log(np.bincount(sums - low) / draws), open_ended=False)
+        return MassTable(low, np.log(np.bincount(sums - low) / draws), open_ended=False)
 
 
 @lru_cache(maxsize=256)

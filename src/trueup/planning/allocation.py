@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.noise.law import Law
-from trueup.planning.optimum import Hyperbolic, Linear, Prices
+from trueup.planning.optimum import Hyperbolic, LinearPrices, Prices
 from trueup.planning.targets import Target
 
 Reals = NDArray[np.float64]
@@ -176,7 +176,7 @@ def prices(tables: Sequence[Priced], currency: str) -> Prices:
     laws: list[Any] = [scaled(table.law, Fraction(1)) for table in tables if table.law]
     costs = np.array([float(table.cost) for table in tables])
     if currency == "rho":
-        return Linear(costs * np.array([float(law.sigma2) for law in laws]))
+        return LinearPrices(costs * np.array([float(law.sigma2) for law in laws]))
     return Hyperbolic(costs / np.array([float(law.epsilon) for law in laws]))
 
 

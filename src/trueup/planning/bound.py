@@ -32,7 +32,7 @@ ROUNDS = 300
 
 
 @dataclass(frozen=True)
-class Chain:
+class NestedGroups:
     """Nested groupings of places or of an attribute's values, coarse first: sizes, and the sums over groups of 1 / u."""
 
     sizes: Reals
@@ -40,7 +40,7 @@ class Chain:
     least: Reals
 
     @classmethod
-    def of(cls, groupings: Sequence[NDArray[np.int64]], weights: Reals) -> Chain:
+    def of(cls, groupings: Sequence[NDArray[np.int64]], weights: Reals) -> NestedGroups:
         """From the group of every element in each grouping, and the elements' weights."""
         masses = [np.bincount(groups, weights) for groups in groupings]
         return cls(
@@ -125,15 +125,15 @@ def _position(chains, marginal: Marginal) -> tuple[int, ...]:
     )
 
 
-def _places(cells: Cells, *, even: bool) -> Chain:
+def _places(cells: Cells, *, even: bool) -> NestedGroups:
     """The levels, with equal weights of the finest places or of the children of each place."""
     tree, last = cells.tree, len(cells.tree.levels) - 1
     ancestors = [tree.ancestors(last, level) for level in range(last + 1)]
-    return Chain.of(ancestors, _weights(ancestors, even=even))
+    return NestedGroups.of(ancestors, _weights(ancestors, even=even))
 
 
-def _values(groupings: list[NDArray[np.int64]], *, even: bool) -> Chain:
-    return Chain.of(groupings, _weights(groupings, even=even))
+def _values(groupings: list[NDArray[np.int64]], *, even: bool) -> NestedGroups:
+    return NestedGroups.of(groupings, _weights(groupings, even=even))
 
 
 def _weights(groupings: Sequence[NDArray[np.int64]], *, even: bool) -> Reals:

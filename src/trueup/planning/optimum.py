@@ -45,7 +45,7 @@ TRUSTED = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class LinearPrices:
     """Prices under Gaussian noise: proportional to precision."""
 
     price: Reals
@@ -84,7 +84,7 @@ class Hyperbolic:
         return self.sensitivity / np.sqrt(p * (p + 2))
 
 
-Prices = Linear | Hyperbolic
+Prices = LinearPrices | Hyperbolic
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,14 +104,14 @@ def plan(
     >>> planned.levels, sum(planned.budgets) == planned.total, round(float(planned.total), 4)
     (('all', 'area'), True, 0.0208)
     """
-    task = Task.of(spec, geography, targets, weights, preset)
+    task = PlanningTask.of(spec, geography, targets, weights, preset)
     if task.targets:
         return _meet(task, total)
     return _least_error(task, task.spent if total is None else total)
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class PlanningTask:
     """A spec laid out for planning: tables, prices, and what is wanted."""
 
     spec: Spec
@@ -124,7 +124,7 @@ class Task:
     weights: Mapping[Margin, float]
 
     @classmethod
-    def of(cls, spec: Spec, geography: Any, targets, weights, preset: Preset) -> Task:
+    def of(cls, spec: Spec, geography: Any, targets, weights, preset: Preset) -> PlanningTask:
         """Read the spec and the places, and refuse what has no closed form."""
         problem = Problem.of(spec, geography)
         spec, cells, constraints = problem.spec, problem.cells, problem.constraints
@@ -152,7 +152,7 @@ class Task:
             raise SpecError("no level has a budget to plan")
         return task.wishing(named, preset, unnamed=not (targets or weights))
 
-    def wishing(self, named: Mapping[Margin, float], preset: Preset, *, unnamed: bool) -> Task:
+    def wishing(self, named: Mapping[Margin, float], preset: Preset, *, unnamed: bool) -> PlanningTask:
         """The same with weights, or with the targets of a preset."""
         base = self.constraints.chain or tuple(self.noise)
         weights = {m: named.get(m, 1.0) for m in dict.fromkeys((*base, *named)) if not self.fixed(m)}
@@ -161,9 +161,9 @@ class Task:
             errors = {m: (a, b) for m, a, b in zip(self.tables, mean, worst)}
             if preset == "no-worse":
                 wanted = tuple(Target(m, normal_ratio(90) * float(np.sqrt(errors[m][1]))) for m in weights)
-                return Task(**{**_fields(self), "targets": wanted, "weights": weights})
+                return PlanningTask(**{**_fields(self), "targets": wanted, "weights": weights})
             weights = {m: 1 / errors[m][0] for m in weights}
-        return Task(**{**_fields(self), "weights": weights})
+        return PlanningTask(**{**_fields(self), "weights": weights})
 
     def fixed(self, margin: Margin) -> bool:
         """Whether the invariants fix a table."""
@@ -235,11 +235,11 @@ class Task:
         return [s / s.sum() for s in shares]
 
 
-def _fields(task: Task) -> dict[str, Any]:
+def _fields(task: PlanningTask) -> dict[str, Any]:
     return {name: getattr(task, name) for name in task.__dataclass_fields__}
 
 
-def _meet(task: Task, total: Fraction | None) -> Allocation:
+def _meet(task: PlanningTask, total: Fraction | None) -> Allocation:
     """The least budget that meets the targets; of a given total, the division that misses or exceeds them alike."""
     per_deviation = np.array([normal_ratio(t.confidence) for t in task.targets])
     if isinstance(task.prices, Hyperbolic):
@@ -267,7 +267,7 @@ def _meet(task: Task, total: Fraction | None) -> Allocation:
     return _allocation(task, amounts, per_deviation, Certificate(gap, bound, ratio, sentences), stats)
 
 
-def _meet_pure(task: Task, total: Fraction | None, per_deviation: Reals) -> Allocation:
+def _meet_pure(task: PlanningTask, total: Fraction | None, per_deviation: Reals) -> Allocation:
     """Under Laplace noise: margins per deviation follow from the plan's own errors, to be found together with it."""
     found, agree, solves = _least_pure(task, per_deviation, 1.0, task.starts())
     factor = 1.0
@@ -302,7 +302,7 @@ def _meet_pure(task: Task, total: Fraction | None, per_deviation: Reals) -> Allo
     return _allocation(task, amounts, per_deviation, Certificate(gap, bound, None, sentences), stats)
 
 
-def _pure_bound(task: Task, costs: Reals) -> tuple[float, Reals]:
+def _pure_bound(task: PlanningTask, costs: Reals) -> tuple[float, Reals]:
     """Lower bound of the cost of errors as small as those of a division, and its margins per standard deviation."""
     assert isinstance(task.prices, Hyperbolic)
     p = task.prices.precision(costs)[0]
@@ -314,7 +314,7 @@ def _pure_bound(task: Task, costs: Reals) -> tuple[float, Reals]:
 
 
 def _least_pure(
-    task: Task, per_deviation: Reals, factor: float, starts: Sequence[Reals]
+    task: PlanningTask, per_deviation: Reals, factor: float, starts: Sequence[Reals]
 ) -> tuple[Optimum, int, int]:
     assert isinstance(task.prices, Hyperbolic)
     limits = task.limits(per_deviation, factor)
@@ -324,7 +324,9 @@ def _least_pure(
     return found, agree, len(every)
 
 
-def _factor_for(task: Task, per_deviation: Reals, total: float, start: float, near: Sequence[Reals]) -> float:
+def _factor_for(
+    task: PlanningTask, per_deviation: Reals, total: float, start: float, near: Sequence[Reals]
+) -> float:
     """The factor of all targets at which the least budget is the given total (secant steps in logarithms)."""
     log, slope = float(np.log(start)), -1.0
     before = None
@@ -339,7 +341,7 @@ def _factor_for(task: Task, per_deviation: Reals, total: float, start: float, ne
     return float(np.exp(log))
 
 
-def _scaled_to_meet(task: Task, costs: Reals) -> Reals:
+def _scaled_to_meet(task: PlanningTask, costs: Reals) -> Reals:
     """Costs times the least factor (within .0005) at which margins meet the targets, noise laws as they are."""
     wanted = np.array([t.counts for t in task.targets])
 
@@ -357,31 +359,31 @@ def _scaled_to_meet(task: Task, costs: Reals) -> Reals:
     return costs * high
 
 
-def _ratios(task: Task, of_priced: Reals) -> Reals:
+def _ratios(task: PlanningTask, of_priced: Reals) -> Reals:
     """Margin per standard deviation (j,) of every target's error law."""
     p = task.precisions(of_priced)
     return np.array([margin_ratio(task.expected, p, target) for target in task.targets])
 
 
-def _variances(task: Task, of_priced: Reals) -> Reals:
+def _variances(task: PlanningTask, of_priced: Reals) -> Reals:
     return task.expected.reached(task.precisions(of_priced), task.targets)[0]
 
 
-def _pruned(task: Task, costs: Reals) -> Reals:
+def _pruned(task: PlanningTask, costs: Reals) -> Reals:
     """Costs without those that are, or buy, next to nothing."""
     bought = task.prices.precision(costs)[0]
     little = (costs < SMALLEST * costs.sum()) | (bought < SMALLEST * bought.sum())
     return np.where(little & (task.floor == 0), 0.0, costs)
 
 
-def _needed_factor(task: Task, costs: Reals, per_deviation: Reals) -> float:
+def _needed_factor(task: PlanningTask, costs: Reals, per_deviation: Reals) -> float:
     """By what factor costs have to grow to meet the targets exactly."""
     p = task.prices.precision(costs)[0]
     limits = np.array([t.counts for t in task.targets]) ** 2 / per_deviation**2
     return float((_variances(task, p) / limits).max())
 
 
-def _about_discrete(task: Task, total: float) -> tuple[str, ...]:
+def _about_discrete(task: PlanningTask, total: float) -> tuple[str, ...]:
     """What the proof leaves out where a table could have noise so narrow that its variance is not its parameter."""
     from trueup.noise import DiscreteGaussian
 
@@ -395,7 +397,7 @@ def _about_discrete(task: Task, total: float) -> tuple[str, ...]:
     )
 
 
-def _least_error(task: Task, total: Fraction) -> Allocation:
+def _least_error(task: PlanningTask, total: Fraction) -> Allocation:
     """The division of a budget that makes the weighted sum of mean error variances least."""
 
     def evaluate(p: Reals) -> tuple[Reals, Reals]:
@@ -417,7 +419,7 @@ def _least_error(task: Task, total: Fraction) -> Allocation:
     return _allocation(task, amounts, np.zeros(0), certificate, stats)
 
 
-def _certified_error(task: Task, total: float, value: float, gap: float) -> Certificate:
+def _certified_error(task: PlanningTask, total: float, value: float, gap: float) -> Certificate:
     mechanisms = _mechanisms(task, [(m, 1 / w, True) for m, w in task.weights.items() if w], fixed=True)
     ratio = None if mechanisms is None else value * total / mechanisms
     sentence = f"No division between these tables has less than {_share(gap)} below this error."
@@ -429,7 +431,7 @@ def _local_optima(solves: int, agree: int) -> str:
 
 
 def _mechanisms(
-    task: Task, wanted: Sequence[tuple[Margin, float, bool]], *, fixed: bool = False
+    task: PlanningTask, wanted: Sequence[tuple[Margin, float, bool]], *, fixed: bool = False
 ) -> float | None:
     """Least rho of any Gaussian mechanism, in the currency of the spec; None if it is not known."""
     expected, spec = task.expected, task.spec
@@ -452,7 +454,7 @@ def _about_mechanisms(ratio: float | None) -> str:
 
 
 def _allocation(
-    task: Task, amounts: Sequence[Fraction], per_deviation: Reals, certificate: Certificate, stats
+    task: PlanningTask, amounts: Sequence[Fraction], per_deviation: Reals, certificate: Certificate, stats
 ) -> Allocation:
     """Lay the result out by table."""
     planned = dict(zip([m for m, p in zip(task.expected.measured, task.priced) if p], amounts))
@@ -480,7 +482,7 @@ def _allocation(
     )
 
 
-def _reached(task: Task, per_deviation: Reals, precisions: Reals) -> tuple[Reached, ...]:
+def _reached(task: PlanningTask, per_deviation: Reals, precisions: Reals) -> tuple[Reached, ...]:
     """Every target with the margins of error of the plan and of the spec as it stands."""
     if not task.targets:
         return ()

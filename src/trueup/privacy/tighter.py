@@ -17,7 +17,7 @@ from trueup.noise.law import Law
 
 
 @dataclass(frozen=True)
-class Part:
+class LossPart:
     """Noise of one law on a vector of which one unit of privacy changes `cells` counts by `each`."""
 
     law: Law
@@ -25,7 +25,7 @@ class Part:
     each: int = 1
 
 
-def tighter_epsilon(parts: Iterable[Part], delta: float, *, grid: float = 1e-4) -> float:
+def tighter_epsilon(parts: Iterable[LossPart], delta: float, *, grid: float = 1e-4) -> float:
     """Bound epsilon at `delta` for a composition of discrete Laplace and discrete Gaussian noise.
 
     Parameters
@@ -53,7 +53,7 @@ def tighter_epsilon(parts: Iterable[Part], delta: float, *, grid: float = 1e-4) 
     >>> from fractions import Fraction
     >>> from trueup.noise import law_named
     >>> noise = law_named("discrete-gaussian")(Fraction(50))
-    >>> 0 < tighter_epsilon([Part(noise, cells=1)] * 5, 1e-6) < 2
+    >>> 0 < tighter_epsilon([LossPart(noise, cells=1)] * 5, 1e-6) < 2
     True
     """
     if not 0 < delta < 1:
@@ -66,7 +66,7 @@ def tighter_epsilon(parts: Iterable[Part], delta: float, *, grid: float = 1e-4) 
     return float(total.get_epsilon_for_delta(delta))
 
 
-def _distribution(part: Part, grid: float) -> Any:
+def _distribution(part: LossPart, grid: float) -> Any:
     """Distribution of the privacy loss of one count."""
     try:
         from dp_accounting.pld import privacy_loss_distribution as pld

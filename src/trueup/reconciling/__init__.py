@@ -200,13 +200,13 @@ def build(name: str, parameters: Mapping[str, Any]) -> Method:
 
 def misfit(method: Method, constraints: Constraints, headers: Sequence[Measured] = ()) -> str | None:
     """Say why a method does not fit constraints, and measurements if any are given; None if it does."""
-    structural = registry.misfit(method, constraints.structure())
+    structural = registry.structural_misfit(method, constraints.structure())
     return structural or method.refuses(constraints) or (method.refuses_noise(headers) if headers else None)
 
 
 def refuse_misfit(method: Method, constraints: Constraints, headers: Sequence[Measured] = ()) -> None:
     """Raise SpecError if the method does not fit."""
-    registry.refuse(method, misfit(method, constraints, headers))
+    registry.refuse_method(method, misfit(method, constraints, headers))
 
 
 def refuse_inexact(counts: NDArray[np.int64], most: int = LARGEST) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from trueup.errors import InfeasibleError
 from trueup.layouts.tree import TreeProblem
 from trueup.model.prior import CountPrior, Flat
-from trueup.noise.sums import Shapes, Table, convolved, reach, simulated, window
+from trueup.noise.sums import MassTable, Shapes, convolved, reach, simulated, window
 
 Integers = NDArray[np.int64]
 Total = Literal["independent", "summed"]
@@ -30,7 +30,7 @@ _TIE = 1e-9  # log masses closer than this are equal: a plateau, of which the lo
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class EstimateLayout:
     """Which measured values speak of each node; depends on no value.
 
     Attributes
@@ -85,7 +85,7 @@ class Layout:
 
 def layout(
     problem: TreeProblem, total: Total, prior: CountPrior, prior_total: CountPrior, monte_carlo: int
-) -> Layout:
+) -> EstimateLayout:
     """Lay out what is known of each node before any value."""
     prior.refuse_other_than(problem.nested.nodes[-1].size)
     prior_total.refuse_varying()
@@ -104,7 +104,7 @@ def layout(
     number = np.bincount(node, minlength=nodes)
     plain = np.where(np.diff(problem.child_ptr) == 0, isinstance(prior, Flat), total == "independent")
     plain[0] &= isinstance(prior_total, Flat)
-    return Layout(
+    return EstimateLayout(
         problem,
         np.concatenate([[0], np.cumsum(number)]),
         header[order],
@@ -121,7 +121,7 @@ def layout(
 class Estimator:
     """Modes and draws for one plan; keeps what does not depend on the values from row to row."""
 
-    def __init__(self, plan: Layout, rng: np.random.Generator) -> None:
+    def __init__(self, plan: EstimateLayout, rng: np.random.Generator) -> None:
         self.plan, self.rng = plan, rng
         self._forget()
 
@@ -144,7 +144,7 @@ class Estimator:
 
     def _forget(self) -> None:
         self.tables: dict[tuple, tuple[int, NDArray]] = {}
-        self.sums: dict[tuple, Table] = {}
+        self.sums: dict[tuple, MassTable] = {}
 
     def _known(self, values: Integers) -> Integers:
         """Exact values and structural zeros."""
@@ -183,7 +183,7 @@ class Estimator:
             self.tables[key] = _log_posterior(own, below, prior, self._sum_table)
         return self.tables[key]
 
-    def _sum_table(self, shapes: Shapes, distance: int) -> Table:
+    def _sum_table(self, shapes: Shapes, distance: int) -> MassTable:
         """Return the law of a sum of readings, out to a power of two at least `distance`."""
         far = 1 << max(int(distance).bit_length(), 6)
         key = (frozenset(shapes.items()), 0 if self.plan.monte_carlo else far)
@@ -193,7 +193,7 @@ class Estimator:
         return self.sums[key]
 
 
-def _sum_below(plan: Layout, values: Integers, below: dict[int, Sum], children: range) -> Sum:
+def _sum_below(plan: EstimateLayout, values: Integers, below: dict[int, Sum], children: range) -> Sum:
     """Add up the children's readings: shapes of the noise, and the centre."""
     shapes, centre = Counter(), 0
     for c in children:
@@ -210,7 +210,7 @@ def _sum_below(plan: Layout, values: Integers, below: dict[int, Sum], children: 
 
 
 def _log_posterior(
-    own: tuple, below: Sum | None, prior: CountPrior, sum_table: Callable[[Shapes, int], Table]
+    own: tuple, below: Sum | None, prior: CountPrior, sum_table: Callable[[Shapes, int], MassTable]
 ) -> tuple[int, NDArray]:
     """Return the start of a window and the log posterior on it, up to a constant."""
     if below is not None and not below[0]:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
-from trueup.kernel.linear.programs import Answer, least_squares
-from trueup.kernel.linear.whole_fit import Loss, in_any_order, whole_fit
+from trueup.kernel.linear.programs import Answer, constrained_least_squares
+from trueup.kernel.linear.whole_fit import FitLoss, in_any_order, whole_fit
 from trueup.kernel.status import Status
 from trueup.layouts.linear import LinearProblem
 from trueup.model.constraints import STRUCTURES
@@ -45,19 +45,19 @@ class GeneralInteger(LinearMethod):
         return state.refused(answer, values, integer=True)
 
     def _nearest(self, polyhedron: Polyhedron, fit: Fit) -> Answer:
-        continuous = least_squares(polyhedron, fit)
+        continuous = constrained_least_squares(polyhedron, fit)
         if not np.isfinite(continuous.x).all():
             return continuous
         answer = whole_fit(polyhedron, *self._goal(fit, continuous.x), continuous.x, seconds=self.seconds)
         proved = continuous.status is Status.SOLVED or self.objective != "rounding"
         return answer if proved else replace(answer, gap=None)
 
-    def _goal(self, fit: Fit, x: NDArray) -> tuple[Fit, Loss]:
+    def _goal(self, fit: Fit, x: NDArray) -> tuple[Fit, FitLoss]:
         """What to be near to, as a fit with whole values, and the loss of deviations from it."""
         if self.objective == "l1":
-            return fit, Loss.absolutes(fit.weights)
+            return fit, FitLoss.absolutes(fit.weights)
         if self.objective == "l2":
-            return fit, Loss.squares(fit.weights)
+            return fit, FitLoss.squares(fit.weights)
         wanted = fit.matrix @ x
         floor = np.floor(wanted + 1e-7)
-        return Fit(fit.matrix, floor, fit.weights), Loss.squares(fit.weights, wanted - floor)
+        return Fit(fit.matrix, floor, fit.weights), FitLoss.squares(fit.weights, wanted - floor)

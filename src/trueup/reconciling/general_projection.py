@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.linear.programs import Answer, least_absolute, least_squares
+from trueup.kernel.linear.programs import Answer, constrained_least_squares, least_absolute
 from trueup.layouts.linear import LinearProblem
 from trueup.model.constraints import STRUCTURES
 from trueup.reconciling.linear_method import LinearMethod
@@ -42,5 +42,5 @@ class GeneralProjection(LinearMethod):
 
     def project(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Answer:
         """Project one row of values; nothing is drawn."""
-        solve = least_squares if self.norm == "l2" else least_absolute
+        solve = constrained_least_squares if self.norm == "l2" else least_absolute
         return state.refused(solve(state.polyhedron(values), state.fit(values)), values)

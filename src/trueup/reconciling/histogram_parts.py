@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.kernel.histogram.anova import Domain, Marginal, cell_groups
 from trueup.kernel.histogram.fuse_zeros import Fold
-from trueup.kernel.histogram.least_squares import ROUNDING, HistogramTree
+from trueup.kernel.histogram.least_squares import ROUNDING, HistogramLeastSquares
 from trueup.kernel.histogram.spine import Spine
-from trueup.kernel.settling.descend import chain, node_keys, settle
+from trueup.kernel.settling.descend import node_keys, settle, settling_sequence
 from trueup.kernel.settling.lower_bounds import Lower, close_bounds
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.status import Status
@@ -296,8 +296,10 @@ def segment_plan(
         fold,
         tuple(map(tuple, plans)),
         tuple(_columns(constraints, headers, fold, name) for name in cells.tree.levels),
-        tuple(tuple(chain([m for m, _ in p], finest, e)) for p, e in zip(plans, exact, strict=True)),
-        tuple(tuple(chain((), finest, e)) for e in exact),
+        tuple(
+            tuple(settling_sequence([m for m, _ in p], finest, e)) for p, e in zip(plans, exact, strict=True)
+        ),
+        tuple(tuple(settling_sequence((), finest, e)) for e in exact),
         constraints.nonnegative,
         integer,
         tuple(bounded),
@@ -390,12 +392,12 @@ def _columns(constraints: Constraints, headers: Sequence[Measured], fold: Fold, 
     return tuple((fold.columns(m), int(cell_groups(m).max()) + 1) for m in marginals)
 
 
-def _tree(segment: Segment, below: Summary | None) -> HistogramTree:
+def _tree(segment: Segment, below: Summary | None) -> HistogramLeastSquares:
     plan = segment.plan.measured[segment.top : segment.bottom + 1]
     if below is not None:
         plan = (*plan[:-1], ())
     covariances = () if below is None else below.covariances
-    return HistogramTree.prepare(segment.plan.domain, segment.spine, plan, below=covariances)
+    return HistogramLeastSquares.prepare(segment.plan.domain, segment.spine, plan, below=covariances)
 
 
 def _lower(segment: Segment, below: Summary | None) -> tuple[Lower, ...]:
@@ -406,7 +408,7 @@ def _lower(segment: Segment, below: Summary | None) -> tuple[Lower, ...]:
 
 
 def _estimates(
-    segment: Segment, tree: HistogramTree, answers: Answers, below: Summary | None
+    segment: Segment, tree: HistogramLeastSquares, answers: Answers, below: Summary | None
 ) -> list[NDArray[np.float64]]:
     folded = [
         _folded(segment, level, tables) for level, tables in zip(segment.measured, answers, strict=True)

@@ -16,8 +16,8 @@ from trueup.layouts.histogram import (
     UNSETTLED,
     HistogramProblem,
     histogram_problem,
+    histogram_standard_errors,
     refuses_on_histogram,
-    standard_errors,
 )
 from trueup.layouts.linear import LinearProblem
 from trueup.model.cells import Margin
@@ -68,7 +68,7 @@ class HistogramTree(Method):
 
     def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
         """Standard errors of the least-squares estimates of every measured margin."""
-        return standard_errors(state)
+        return histogram_standard_errors(state)
 
 
 CHUNK_CELLS = 500_000  # rows of values are solved together up to this many cells

@@ -48,7 +48,9 @@ class Nonnegative:
         return self.draws.mean(axis=0)
 
 
-def nonnegative(law: Any, noisy: NDArray[np.int64], count: int, rng: np.random.Generator) -> Nonnegative:
+def nonnegative_tables(
+    law: Any, noisy: NDArray[np.int64], count: int, rng: np.random.Generator
+) -> Nonnegative:
     """Draw nonnegative counts given counts that were released with a lattice law.
 
     Parameters
@@ -74,7 +76,7 @@ def nonnegative(law: Any, noisy: NDArray[np.int64], count: int, rng: np.random.G
     >>> from trueup.kernel.lattice.structure import Lattice
     >>> from trueup.noise.lattice.laws import LatticeLaplace
     >>> law = LatticeLaplace("1/2").on(Lattice.of(3, [[1, 1, 1]]))
-    >>> found = nonnegative(law, np.array([-1, 4, 2]), 200, np.random.default_rng(0))
+    >>> found = nonnegative_tables(law, np.array([-1, 4, 2]), 200, np.random.default_rng(0))
     >>> found.exact, int(found.draws.min()), set(found.draws.sum(axis=1).tolist())
     (1.0, 0, {5})
     """
@@ -89,7 +91,7 @@ def nonnegative(law: Any, noisy: NDArray[np.int64], count: int, rng: np.random.G
     for (cells, choice), piece in zip(bound.pieces, bound.lattice.pieces):
         found, share = _reject(choice, noisy[cells], count, rng)
         if found is None:
-            walked = fibre.walk(piece, noisy[cells], rate, power, -(-count // 4), THIN, rng)
+            walked = fibre.fibre_walk(piece, noisy[cells], rate, power, -(-count // 4), THIN, rng)
             diagnoses.append(_diagnose(walked.draws))
             found, connected = walked.draws.reshape(-1, len(cells))[:count], connected and walked.connected
         else:

@@ -114,11 +114,11 @@ class LatticePosterior(Method):
         return Solution(x, stats=_worst([stats for _, stats in solved]))
 
     def _row(self, state: FibreProblem, noisy: NDArray[np.int64], rng: np.random.Generator):
-        from trueup.reconciling.lattice_fibre import nonnegative
+        from trueup.reconciling.lattice_fibre import nonnegative_tables
 
         if self.estimate == "mode":
             return _nearest(state.law, noisy, noisy), {}
-        found = nonnegative(state.law, noisy, self.draws, rng)
+        found = nonnegative_tables(state.law, noisy, self.draws, rng)
         stats = {
             "share of pieces drawn exactly": found.exact,
             "smallest acceptance": found.acceptance,
@@ -163,7 +163,7 @@ def _noisy(state: FibreProblem, values: NDArray) -> NDArray[np.int64]:
 
 def _nearest(law: Any, noisy: NDArray[np.int64], target: NDArray) -> NDArray[np.int64]:
     """Whole nonnegative counts nearest to `target` with the invariants of `noisy`, piece by piece."""
-    from trueup.kernel.table_walks.fibre import nearest
+    from trueup.kernel.table_walks.fibre import nearest_table
 
     counts = noisy.copy()
     for (cells, _), piece in zip(law.bound.pieces, law.bound.lattice.pieces):
@@ -171,7 +171,7 @@ def _nearest(law: Any, noisy: NDArray[np.int64], target: NDArray) -> NDArray[np.
         if (wanted >= 0).all() and np.array_equal(wanted, np.rint(wanted)):
             counts[cells] = wanted
         else:
-            counts[cells] = nearest(piece.invariants, piece.invariants @ noisy[cells], wanted)
+            counts[cells] = nearest_table(piece.invariants, piece.invariants @ noisy[cells], wanted)
     return counts
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.linear.programs import Answer
 from trueup.kernel.status import Status, largest
-from trueup.layouts.linear import LinearProblem, refuse_unmeasured
+from trueup.layouts.linear import LinearProblem, refuse_unmeasured_rows
 from trueup.layouts.span import OF_PROGRAMS, refuse_wide_span
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
@@ -23,7 +23,7 @@ class LinearMethod(Method):
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> LinearProblem:
         """Write everything as rows."""
         problem = LinearProblem(constraints, tuple(headers))
-        refuse_unmeasured(problem)
+        refuse_unmeasured_rows(problem)
         refuse_wide_span(headers, OF_PROGRAMS)
         return problem
 

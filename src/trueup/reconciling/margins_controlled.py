@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import margins_polyhedron
 from trueup.kernel.linear.programs import Answer
-from trueup.kernel.linear.whole_fit import Loss, whole_fit
+from trueup.kernel.linear.whole_fit import FitLoss, whole_fit
 from trueup.kernel.margins.projection import margin_of, nearest
-from trueup.kernel.margins.whole import EXACT_CELLS, holding, whole_table
+from trueup.kernel.margins.whole import EXACT_CELLS, holding_margins, whole_table
 from trueup.kernel.settling.transport import SNAP, round_children
 from trueup.kernel.status import Status, largest
 from trueup.layouts.histogram import HistogramProblem
 from trueup.model.constraints import violations
 from trueup.reconciling.at_once import at_once, invariants_kept
 from trueup.reconciling.linear_method import largest_gap
-from trueup.reconciling.margins_projection import MarginsProjection, exact_margins, project
+from trueup.reconciling.margins_projection import MarginsProjection, exact_margins, project_on_margins
 from trueup.reconciling.method import Solution
 
 Axes = tuple[int, ...]
@@ -65,7 +65,7 @@ class MarginsControlled(MarginsProjection):
         return Solution(tables.astype(np.int64) if status is Status.SOLVED else tables, status, stats)
 
     def _row(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator):
-        projection = project(state, values)
+        projection = project_on_margins(state, values)
         if projection.status is Status.SOLVED:
             margins, sums = exact_margins(state, values)
             exact = dict(zip(margins, sums, strict=True))
@@ -131,8 +131,10 @@ def _round_many(
     floor = np.floor(near.sums + 1e-7)
     fit = Fit(near.equal, floor, np.ones(floor.size))
     allowed = margins_polyhedron(x.shape, margins, sums, nonnegative=state.constraints.nonnegative)
-    allowed = holding(allowed, zeros.ravel(), np.zeros(x.size))
-    return whole_fit(allowed, fit, Loss.squares(fit.weights, near.sums - floor), x.ravel(), seconds=seconds)
+    allowed = holding_margins(allowed, zeros.ravel(), np.zeros(x.size))
+    return whole_fit(
+        allowed, fit, FitLoss.squares(fit.weights, near.sums - floor), x.ravel(), seconds=seconds
+    )
 
 
 def _kept(state: HistogramProblem, attributes: Sequence[str]) -> Axes:

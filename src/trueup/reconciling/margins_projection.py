@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trueup.kernel.margins.projection import Projection, inconsistent, nearest, residual
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative, tolerance_for
 from trueup.kernel.status import Status, largest
-from trueup.layouts.histogram import HistogramProblem, histogram_problem, standard_errors
+from trueup.layouts.histogram import HistogramProblem, histogram_problem, histogram_standard_errors
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
@@ -47,7 +47,7 @@ class MarginsProjection(Method):
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
         """Project values `(q,)` or `(b, q)`; nothing is drawn."""
-        done = [project(state, row) for row in np.atleast_2d(values)]
+        done = [project_on_margins(state, row) for row in np.atleast_2d(values)]
         tables = np.stack([p.table.ravel() for p in done]).reshape(*values.shape[:-1], state.cells.n)
         stats = {
             "largest residual (counts)": largest(p.residual for p in done),
@@ -57,7 +57,7 @@ class MarginsProjection(Method):
 
     def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
         """Standard errors of the least-squares estimates of every measured margin."""
-        return standard_errors(state)
+        return histogram_standard_errors(state)
 
 
 def exact_margins(state: HistogramProblem, values: NDArray) -> tuple[list[tuple[int, ...]], list[NDArray]]:
@@ -68,7 +68,7 @@ def exact_margins(state: HistogramProblem, values: NDArray) -> tuple[list[tuple[
     return [a for a, _ in pairs], [p.reshape(s) for (_, p), s in zip(pairs, shapes, strict=True)]
 
 
-def project(state: HistogramProblem, values: NDArray) -> Projection:
+def project_on_margins(state: HistogramProblem, values: NDArray) -> Projection:
     """Nearest table of one row of values; contradictory invariants are an error."""
     shape = state.cells.shape[1:]
     margins, sums = exact_margins(state, values)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.multinomial.mode import multinomial_mode_tree
 from trueup.model.prior import FLAT, EachPrior
-from trueup.reconciling.estimates import Estimator, Layout
+from trueup.reconciling.estimates import EstimateLayout, Estimator
 from trueup.reconciling.on_multinomial import Multinomial
 
 
@@ -67,7 +67,7 @@ class MultinomialMode(Multinomial):
             label=plan.problem.nested.label,
         )
 
-    def _order(self, plan: Layout, rng: np.random.Generator) -> NDArray[np.int64] | None:
+    def _order(self, plan: EstimateLayout, rng: np.random.Generator) -> NDArray[np.int64] | None:
         """A random order of the nodes that keeps siblings together, or None."""
         if self.ties == "first":
             return None

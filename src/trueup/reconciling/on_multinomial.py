@@ -13,7 +13,7 @@ from trueup.layouts.tree import refuse_unmeasured, tree_problem
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.prior import COUNT_PRIORS, CountPrior, settle_priors
-from trueup.reconciling.estimates import Estimator, Layout, layout
+from trueup.reconciling.estimates import EstimateLayout, Estimator, layout
 from trueup.reconciling.method import Method, Solution
 
 
@@ -34,13 +34,13 @@ class Multinomial(Method):
             return "it knows invariants and structural zeros, but no other bounds"
         return None if constraints.nonnegative else "it makes counts nonnegative"
 
-    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Layout:
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> EstimateLayout:
         """Lay out the tree, and what is measured where."""
         problem = tree_problem(constraints, headers)
         refuse_unmeasured(problem)
         return layout(problem, self.total, self.prior, self.prior_total, self.monte_carlo)
 
-    def apply(self, state: Layout, values: NDArray, rng: np.random.Generator) -> Solution:
+    def apply(self, state: EstimateLayout, values: NDArray, rng: np.random.Generator) -> Solution:
         """Split from the top; equal values and an equal `rng` give equal counts."""
         estimator = Estimator(state, rng)
         rows = np.atleast_2d(values).astype(np.int64)

@@ -15,9 +15,9 @@ from trueup.layouts.tree import (
     largest_adjustment,
     refuse_conflicts,
     refuse_unidentified,
-    standard_errors,
     tree_problem,
-    whole,
+    tree_standard_errors,
+    whole_values,
 )
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
@@ -79,8 +79,8 @@ class TreeEquality(Method):
         refuse_conflicts(state, nodes)
         x = least_squares(state.child_ptr, state.variance, nodes)
         stats = {"largest adjustment": largest_adjustment(state, nodes, x)}
-        return Solution(state.finest(whole(state, x, rng) if self.integer else x), stats=stats)
+        return Solution(state.finest(whole_values(state, x, rng) if self.integer else x), stats=stats)
 
     def errors(self, state: TreeProblem) -> dict[Margin, NDArray]:
         """Standard errors of every margin of the chain."""
-        return standard_errors(state)
+        return tree_standard_errors(state)

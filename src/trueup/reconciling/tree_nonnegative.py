@@ -15,9 +15,9 @@ from trueup.layouts.tree import (
     largest_adjustment,
     refuse_conflicts,
     refuse_unidentified,
-    standard_errors,
     tree_problem,
-    whole,
+    tree_standard_errors,
+    whole_values,
 )
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
@@ -73,11 +73,11 @@ class TreeNonnegative(Method):
             "passes": int(passes.max(initial=0)),
             "optimality gap": _largest_gap(state, nodes, x),
         }
-        return Solution(state.finest(whole(state, x, rng) if self.integer else x), stats=stats)
+        return Solution(state.finest(whole_values(state, x, rng) if self.integer else x), stats=stats)
 
     def errors(self, state: TreeProblem) -> dict[Margin, NDArray]:
         """Standard errors of every margin of the chain."""
-        return standard_errors(state)
+        return tree_standard_errors(state)
 
 
 def _largest_gap(state: TreeProblem, nodes: NDArray, x: NDArray) -> float:

@@ -32,7 +32,7 @@ from trueup.reconciling.histogram_parts import tie_seed
 from trueup.releasing.data import check_data, contribution_note, refuse_other_data
 from trueup.releasing.log import Log, Watch, quiet
 from trueup.releasing.publish import published_by, write_bundle
-from trueup.releasing.resume import refuse_changes, refuse_taken, same_account
+from trueup.releasing.resume import refuse_changes, refuse_taken_run, same_account
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.start import Settings, begin, plan_of
 from trueup.releasing.tasks import Down, Measure, Up
@@ -126,7 +126,7 @@ def _carry_on(
 ) -> ReleaseByBlocks:
     with folder.held(), claimed(Path(folder.plan["out"])):
         if (done := published_by(folder)) is None:
-            refuse_taken(folder)
+            refuse_taken_run(folder)
             done = _all_stages(folder, data, account, executor, Log(watch))
         shutil.rmtree(folder.path)
         return done

@@ -19,7 +19,7 @@ SMALL = 400
 """Places below which a bundle is not made smaller for balance: each costs a start of its own."""
 
 
-class Bundle(NamedTuple):
+class PlacePart(NamedTuple):
     """One unit of work: the bundle `number` of the stage `stage`; both from 0, stages from the top."""
 
     stage: int
@@ -65,7 +65,7 @@ class Cut:
     >>> cut = cut_tree(tree, 3)
     >>> cut.stages
     (Stage(top=0, bottom=1, edges=(0, 1)), Stage(top=1, bottom=2, edges=(0, 1, 2)))
-    >>> cut.below(Bundle(0, 0))
+    >>> cut.below(PlacePart(0, 0))
     [Bundle(stage=1, number=0), Bundle(stage=1, number=1)]
     """
 
@@ -75,9 +75,9 @@ class Cut:
     ]  # per stage, (bundles + 1,) edges of the bundles among the places of `bottom`
 
     @cached_property
-    def bundles(self) -> list[list[Bundle]]:
+    def bundles(self) -> list[list[PlacePart]]:
         """The bundles of every stage."""
-        return [[Bundle(s, b) for b in range(stage.bundles)] for s, stage in enumerate(self.stages)]
+        return [[PlacePart(s, b) for b in range(stage.bundles)] for s, stage in enumerate(self.stages)]
 
     def levels(self, stage: int) -> range:
         """Levels that a stage measures: all of its own but a last one that stands atop another stage."""
@@ -89,20 +89,20 @@ class Cut:
         s = self.stages[stage]
         return range(s.top + (stage > 0), s.bottom + 1)
 
-    def below(self, bundle: Bundle) -> list[Bundle]:
+    def below(self, bundle: PlacePart) -> list[PlacePart]:
         """The bundles whose roots are the leaves of a bundle."""
         if bundle.stage + 1 == len(self.stages):
             return []
         first, last = self.leaves[bundle.stage][bundle.number : bundle.number + 2]
         edges = np.array(self.stages[bundle.stage + 1].edges)
         numbers = range(*np.searchsorted(edges, [first, last]).tolist())
-        return [Bundle(bundle.stage + 1, number) for number in numbers]
+        return [PlacePart(bundle.stage + 1, number) for number in numbers]
 
-    def above(self, bundle: Bundle) -> Bundle:
+    def above(self, bundle: PlacePart) -> PlacePart:
         """The bundle among whose leaves the roots of a bundle are."""
         first = self.stages[bundle.stage].edges[bundle.number]
         at = np.searchsorted(self.leaves[bundle.stage - 1], first, side="right") - 1
-        return Bundle(bundle.stage - 1, int(at))
+        return PlacePart(bundle.stage - 1, int(at))
 
     def bundle_of_leaf(self) -> NDArray[np.int64]:
         """For every place of the last level, the number of its bundle."""

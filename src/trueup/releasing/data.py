@@ -20,7 +20,7 @@ from trueup.measuring.fingerprint import fingerprint
 from trueup.model.build import build_cells
 from trueup.releasing.log import Log
 from trueup.releasing.run_folder import RunFolder
-from trueup.releasing.tasks import Total
+from trueup.releasing.tasks import PartTotal
 from trueup.run.executor import Executor
 
 
@@ -43,7 +43,7 @@ def check_data(folder: RunFolder, data: Any, executor: Executor, log: Log) -> No
         if not folder.tabulated:
             _tabulate(folder, data, executor, log)
         for bundles in reversed(folder.cut.bundles):
-            log.map(f"checking {folder.top_of(bundles)}", Total(folder.path), bundles, executor)
+            log.map(f"checking {folder.top_of(bundles)}", PartTotal(folder.path), bundles, executor)
     except (DataError, InfeasibleError, SpecError):
         shutil.rmtree(folder.path, ignore_errors=True)
         raise

@@ -21,7 +21,7 @@ from trueup.releasing.start import MEMORY
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedError:
     """Expected error of one published table.
 
     Attributes
@@ -81,7 +81,7 @@ class Explanation:
     cells: int
     method: dict[str, Any]
     guarantee: Guarantee
-    expected: tuple[Expected, ...]
+    expected: tuple[ExpectedError, ...]
     engine: str = "memory"
     tails: tuple[NoiseTail, ...] = ()
 
@@ -141,7 +141,7 @@ def explain(
     alone = (h for h in headers if not isinstance(h.law, JOINT_LAWS))
     noise = {h.margin: float(np.sqrt(h.law.variance)) for h in alone}
     rows = (
-        Expected(
+        ExpectedError(
             str(margin),
             cells.size(margin),
             noise.get(margin),

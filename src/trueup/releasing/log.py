@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from trueup.releasing.cut import Bundle
+from trueup.releasing.cut import PlacePart
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.tasks import Task, Work
 from trueup.run.executor import Executor
@@ -27,7 +27,7 @@ class Log:
     watch: Watch
     entries: list[dict[str, Any]] = field(default_factory=list)
 
-    def map(self, what: str, task: Task, bundles: list[Bundle], executor: Executor) -> None:
+    def map(self, what: str, task: Task, bundles: list[PlacePart], executor: Executor) -> None:
         """Carry out a task on the bundles for which it was not done before, and take note."""
         folder = RunFolder(task.path)
         left = [b for b in bundles if not task.done(folder, b)]

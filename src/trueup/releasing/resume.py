@@ -85,7 +85,7 @@ def _refuse_other_account(began: Mapping[str, Any], given: Mapping[str, Any]) ->
             )
 
 
-def refuse_taken(folder: RunFolder) -> None:
+def refuse_taken_run(folder: RunFolder) -> None:
     """Refuse, before any work, a target in which something else stands by now.
 
     Raises

@@ -23,7 +23,7 @@ from trueup.model.cells import Cells
 from trueup.model.header import Measured
 from trueup.model.spec import Spec, parse_spec
 from trueup.model.tree import Tree
-from trueup.releasing.cut import Bundle, Cut, Stage
+from trueup.releasing.cut import Cut, PlacePart, Stage
 from trueup.run.parts import Parts
 
 FORMAT = 3
@@ -175,7 +175,7 @@ class RunFolder:
         """Whether all confidential counts are in order: the sums of the top bundle come last."""
         return self.sums.find(str(self.cut.bundles[0][0])) is not None
 
-    def top_of(self, bundles: Sequence[Bundle]) -> str:
+    def top_of(self, bundles: Sequence[PlacePart]) -> str:
         """The level at the top of a stage's bundles."""
         return self.spec.levels[self.cut.stages[bundles[0].stage].top].name
 
@@ -200,7 +200,7 @@ class RunFolder:
         """Read all public places."""
         return read_places(self.places.path("all"), self.spec)
 
-    def branch(self, bundle: Bundle) -> Branch:
+    def branch(self, bundle: PlacePart) -> Branch:
         """Read the places of a bundle."""
         stage = self.cut.stages[bundle.stage]
         levels = [level.name for level in self.spec.levels][stage.top : stage.bottom + 1]
@@ -211,7 +211,7 @@ class RunFolder:
         tree = Tree(tuple(levels), held["child_ptr"], held["level_ptr"], keys, names, limits)
         return Branch(tree, held["starts"])
 
-    def write_branch(self, tree: Tree, stage: Stage, bundle: Bundle) -> None:
+    def write_branch(self, tree: Tree, stage: Stage, bundle: PlacePart) -> None:
         """Write the places of a bundle."""
         first, last = stage.edges[bundle.number : bundle.number + 2]
         part = tree.branch(stage.top, first, last, stage.bottom)

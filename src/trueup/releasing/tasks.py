@@ -31,7 +31,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import refuse_broken
 from trueup.reconciling import BEFORE_NOISE, refuse_inexact, unsolved
 from trueup.reconciling.histogram_parts import Answers, Segment, SegmentPlan, Settlement, Summary, down, up
-from trueup.releasing.cut import Bundle
+from trueup.releasing.cut import PlacePart
 from trueup.releasing.rules import broken_rules, misses
 from trueup.releasing.run_folder import Branch, RunFolder, load_arrays, save_arrays
 
@@ -39,7 +39,7 @@ from trueup.releasing.run_folder import Branch, RunFolder, load_arrays, save_arr
 class Work(NamedTuple):
     """What a task took: for the run log, which depends on the data and stays internal."""
 
-    bundle: Bundle
+    bundle: PlacePart
     seconds: float
     core_seconds: float
     peak: int
@@ -57,7 +57,7 @@ class Task(ABC):
 
     path: Path
 
-    def __call__(self, bundle: Bundle) -> Work:
+    def __call__(self, bundle: PlacePart) -> Work:
         """Do it, unless it was done before."""
         start, used = time.perf_counter(), time.process_time()
         folder = RunFolder(self.path)
@@ -66,22 +66,22 @@ class Task(ABC):
         return Work(bundle, time.perf_counter() - start, time.process_time() - used, peak_bytes())
 
     @abstractmethod
-    def done(self, folder: RunFolder, bundle: Bundle) -> bool:
+    def done(self, folder: RunFolder, bundle: PlacePart) -> bool:
         """Whether the last part of the task is committed."""
 
     @abstractmethod
-    def work(self, folder: RunFolder, bundle: Bundle) -> None:
+    def work(self, folder: RunFolder, bundle: PlacePart) -> None:
         """Do it."""
 
 
-class Total(Task):
+class PartTotal(Task):
     """Check a bundle's confidential counts and sum them into the bundle's roots, before anything is drawn."""
 
-    def done(self, folder: RunFolder, bundle: Bundle) -> bool:
+    def done(self, folder: RunFolder, bundle: PlacePart) -> bool:
         """Whether the roots' sums are committed."""
         return folder.sums.find(str(bundle)) is not None
 
-    def work(self, folder: RunFolder, bundle: Bundle) -> None:
+    def work(self, folder: RunFolder, bundle: PlacePart) -> None:
         """Commit the roots' sums."""
         branch = folder.branch(bundle)
         cells, counts = folder.cells(branch), _exact(folder, bundle, branch)
@@ -98,11 +98,11 @@ class Total(Task):
 class Measure(Task):
     """Draw the noise of a bundle, once: of any number of draws one is committed, and no other is ever seen."""
 
-    def done(self, folder: RunFolder, bundle: Bundle) -> bool:
+    def done(self, folder: RunFolder, bundle: PlacePart) -> bool:
         """Whether measurements are committed."""
         return folder.measured.find(str(bundle)) is not None
 
-    def work(self, folder: RunFolder, bundle: Bundle) -> None:
+    def work(self, folder: RunFolder, bundle: PlacePart) -> None:
         """Commit the measurements."""
         branch, headers = folder.branch(bundle), folder.headers_of(bundle.stage)
         cells = folder.cells(branch)
@@ -117,7 +117,7 @@ class Measure(Task):
 class _Reconciling(Task):
     plan: SegmentPlan
 
-    def given(self, folder: RunFolder, bundle: Bundle) -> tuple[Branch, Segment, Answers, Summary | None]:
+    def given(self, folder: RunFolder, bundle: PlacePart) -> tuple[Branch, Segment, Answers, Summary | None]:
         """What both ways are given: the places, what was measured there, and what is known from below."""
         branch, stage = folder.branch(bundle), folder.cut.stages[bundle.stage]
         spine = Spine(branch.tree.child_ptr, branch.tree.sizes[0])
@@ -131,11 +131,11 @@ class _Reconciling(Task):
 class Up(_Reconciling):
     """Say what a bundle's measurements and those below tell about its roots."""
 
-    def done(self, folder: RunFolder, bundle: Bundle) -> bool:
+    def done(self, folder: RunFolder, bundle: PlacePart) -> bool:
         """Whether the estimates are committed."""
         return folder.estimates.find(str(bundle)) is not None
 
-    def work(self, folder: RunFolder, bundle: Bundle) -> None:
+    def work(self, folder: RunFolder, bundle: PlacePart) -> None:
         """Commit the estimates."""
         _, segment, answers, below = self.given(folder, bundle)
         summary = up(segment, answers, below)
@@ -148,11 +148,11 @@ class Down(_Reconciling):
 
     seed: int
 
-    def done(self, folder: RunFolder, bundle: Bundle) -> bool:
+    def done(self, folder: RunFolder, bundle: PlacePart) -> bool:
         """Whether the report on the bundle is committed: it is the last of its parts."""
         return folder.settled.find(f"report-{bundle}") is not None
 
-    def work(self, folder: RunFolder, bundle: Bundle) -> None:
+    def work(self, folder: RunFolder, bundle: PlacePart) -> None:
         """Commit the tables, the leaves for the bundles below, and the report."""
         branch, segment, answers, below = self.given(folder, bundle)
         above = _above(folder, bundle, self.plan.cells) if bundle.stage else None
@@ -172,7 +172,7 @@ class Down(_Reconciling):
     def _write(
         self,
         folder: RunFolder,
-        bundle: Bundle,
+        bundle: PlacePart,
         branch: Branch,
         cells: Cells,
         tables: Mapping[int, NDArray],
@@ -190,7 +190,7 @@ class Down(_Reconciling):
             folder.settled.commit(f"leaves-{bundle}", lambda path: save_arrays(path, leaves._asdict()))
 
 
-def _exact(folder: RunFolder, bundle: Bundle, branch: Branch) -> NDArray[np.int64]:
+def _exact(folder: RunFolder, bundle: PlacePart, branch: Branch) -> NDArray[np.int64]:
     """Confidential counts of all cells of a bundle's last level."""
     if bundle.stage == len(folder.cut.stages) - 1:
         parts = [folder.occupied(bundle.number)]
@@ -212,7 +212,7 @@ def _occupied(table: NDArray, first: int = 0) -> Occupied:
     return Occupied(np.int64(first) + place, cell.astype(np.int32), table[place, cell].astype(np.int64))
 
 
-def _answers(folder: RunFolder, bundle: Bundle, branch: Branch) -> list[list[NDArray]]:
+def _answers(folder: RunFolder, bundle: PlacePart, branch: Branch) -> list[list[NDArray]]:
     """What a bundle measured, per level and header `(places, groups)`."""
     headers, cells = folder.headers_of(bundle.stage), folder.cells(branch)
     values = read_measured(folder.measured.path(str(bundle)), cells, headers)
@@ -221,11 +221,11 @@ def _answers(folder: RunFolder, bundle: Bundle, branch: Branch) -> list[list[NDA
     return [[t for h, t in zip(headers, rows, strict=True) if h.margin.level == name] for name in levels]
 
 
-def _summary(folder: RunFolder, bundle: Bundle) -> Summary:
+def _summary(folder: RunFolder, bundle: PlacePart) -> Summary:
     return Summary.of_arrays(load_arrays(folder.estimates.path(str(bundle))))
 
 
-def _above(folder: RunFolder, bundle: Bundle, cells: int) -> NDArray[np.int64]:
+def _above(folder: RunFolder, bundle: PlacePart, cells: int) -> NDArray[np.int64]:
     """The settled tables of a bundle's roots, from the bundle whose leaves they are."""
     first, last = folder.cut.stages[bundle.stage].edges[bundle.number : bundle.number + 2]
     held = Occupied(**load_arrays(folder.settled.path(f"leaves-{folder.cut.above(bundle)}")))

@@ -69,7 +69,7 @@ class SparkCluster:
     name = "spark"
 
     def __init__(self, master: str | None = None, settings: dict[str, str] | None = None) -> None:
-        refuse_missing()
+        refuse_missing_package()
         from pyspark.sql import SparkSession
 
         self._borrowed = SparkSession.getActiveSession() is not None
@@ -162,7 +162,7 @@ def release_of_worker(_: Any) -> str:
     return __version__
 
 
-def refuse_missing() -> None:
+def refuse_missing_package() -> None:
     """Raise SpecError if PySpark or Java is not installed."""
     try:
         import pyspark  # noqa: F401

@@ -12,10 +12,10 @@ from trueup.errors import SpecError
 from trueup.files.staging import staged
 from trueup.model.spec import Spec, load_spec
 from trueup.run.local import LocalPool
-from trueup.synth.layout import Digits, layout, region_level
+from trueup.synth.layout import Digits, region_level, synth_layout
 from trueup.synth.places import level_sizes
 from trueup.synth.readme import readme
-from trueup.synth.totals import PERSONS_PER_BLOCK, PERSONS_PER_PLACE, Region, chosen, sized, stated
+from trueup.synth.totals import PERSONS_PER_BLOCK, PERSONS_PER_PLACE, SynthRegion, chosen, sized, stated
 from trueup.synth.wide import WideTable
 from trueup.synth.write import RegionPlan, WriteRegion
 
@@ -34,7 +34,7 @@ def synthesize(
     seed: int = SEED,
     workers: int = 1,
     tell: Callable[[str], None] = lambda stage: None,
-) -> list[Region]:
+) -> list[SynthRegion]:
     """Make a country up that a spec can release: public places, and counts or records of its inhabitants.
 
     Sizes have the skew of real ones and a third of the blocks is empty; shares of attributes drift from
@@ -121,8 +121,8 @@ def _refuse_rules(spec: Spec) -> None:
 
 
 def _regions(
-    spec: Spec, found: list[Region], persons: int | None, places: int | None, named: bool
-) -> list[Region]:
+    spec: Spec, found: list[SynthRegion], persons: int | None, places: int | None, named: bool
+) -> list[SynthRegion]:
     """The regions with their sizes; one alone where the spec has no level of regions."""
     at = region_level(spec)
     if not at and len(found) > 1:
@@ -131,19 +131,19 @@ def _regions(
                 "the spec has no level called 'state' below its root, to which stated totals belong",
                 remedy="say how many: --persons or --blocks, or name one region",
             )
-        found = [Region("0", "country", sum(region.persons for region in found))]
+        found = [SynthRegion("0", "country", sum(region.persons for region in found))]
     per_place = PERSONS_PER_PLACE.get(spec.levels[-1].name.casefold(), PERSONS_PER_BLOCK)
     made = sized(found, persons, places, per_place)
     return [replace(r, places=1) for r in made] if at == len(spec.levels) - 1 else made
 
 
-def _plans(spec: Spec, regions: list[Region]) -> tuple[tuple[Digits, ...], list[RegionPlan]]:
+def _plans(spec: Spec, regions: list[SynthRegion]) -> tuple[tuple[Digits, ...], list[RegionPlan]]:
     """Lay out codes wide enough for all, then settle every region's sizes."""
     at = region_level(spec)
     names = [level.name.casefold() for level in spec.levels[at + 1 :]]
     free = [level_sizes(names, region.places, [10**9] * len(names)) for region in regions]
     country = [1] + [len(regions)] * at + [sum(column) for column in zip(*free)]
-    laid = tuple(layout(spec, country, len(regions[0].code)))
+    laid = tuple(synth_layout(spec, country, len(regions[0].code)))
     most = [10**9 if digits.unique else digits.most for digits in laid[at:]]
     sizes = [tuple(level_sizes(names, region.places, most)) for region in regions]
     held = [(1,) * at + size for size in sizes]

@@ -54,7 +54,7 @@ def region_level(spec: Spec) -> int:
     return int(len(spec.levels) > 1 and spec.levels[1].name.casefold() == "state")
 
 
-def layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digits]:
+def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digits]:
     """Lay out the codes of all levels below the root.
 
     Parameters

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.model.cells import Cells
-from trueup.synth.places import Branch
+from trueup.synth.places import PlaceBranch
 
 QUARTERS = "hhgq"
 """The attribute whose values but the first are kinds of group quarters: found in few places, where most are of one kind."""
@@ -39,7 +39,7 @@ class Sparse(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Domain:
+class PeopleDomain:
     """The attributes of a spec, as the generator sees them.
 
     Attributes
@@ -60,7 +60,7 @@ class Domain:
     allowed: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, cells: Cells, zeros: Sequence[Mapping[str, str]]) -> Domain:
+    def of(cls, cells: Cells, zeros: Sequence[Mapping[str, str]]) -> PeopleDomain:
         """Take the attributes, and shares of those whose names are known.
 
         Raises
@@ -109,7 +109,9 @@ def _shares(name: str, size: int) -> NDArray[np.float64]:
     return shares / shares.sum()
 
 
-def populate(domain: Domain, branch: Branch, persons: int, rng: np.random.Generator) -> Iterator[Sparse]:
+def populate(
+    domain: PeopleDomain, branch: PlaceBranch, persons: int, rng: np.random.Generator
+) -> Iterator[Sparse]:
     """Draw the occupied cells of a region, some thousand places at a time.
 
     The shares of each attribute at a place are Dirichlet about those of its parent, so that neighbours are alike. A
@@ -134,7 +136,7 @@ def _drifted(shares: NDArray, steady: float, rng: np.random.Generator) -> NDArra
     return drawn / drawn.sum(axis=1, keepdims=True)
 
 
-def _kinds_of_quarters(domain: Domain, units: NDArray, rng: np.random.Generator) -> NDArray[np.int64]:
+def _kinds_of_quarters(domain: PeopleDomain, units: NDArray, rng: np.random.Generator) -> NDArray[np.int64]:
     """Kind of group quarters of every place, 0 for none: populous places first, until enough live in them."""
     kinds = np.zeros(units.size, np.int64)
     if domain.quarters is None:
@@ -149,7 +151,7 @@ def _kinds_of_quarters(domain: Domain, units: NDArray, rng: np.random.Generator)
 
 
 def _cells_of(
-    domain: Domain,
+    domain: PeopleDomain,
     leaf: NDArray[np.int64],
     units: NDArray[np.int64],
     kinds: NDArray[np.int64],

@@ -20,7 +20,7 @@ SPREAD_TOP, SPREAD, SPREAD_LAST, SPREAD_CHILDREN = 1.2, 0.35, 1.0, 0.3
 
 
 @dataclass(frozen=True)
-class Branch:
+class PlaceBranch:
     """The places of a region, level by level from the region itself.
 
     Attributes
@@ -78,7 +78,7 @@ def level_sizes(names: Sequence[str], leaves: int, most: Sequence[int]) -> list[
     return sizes[1:]
 
 
-def grow(sizes: Sequence[int], most: Sequence[int], rng: np.random.Generator) -> Branch:
+def grow(sizes: Sequence[int], most: Sequence[int], rng: np.random.Generator) -> PlaceBranch:
     """Draw a region's tree with the skew of real ones: populous places have more children."""
     weights, parents = np.ones(1), []
     for at, (size, limit) in enumerate(zip(sizes, most)):
@@ -88,7 +88,7 @@ def grow(sizes: Sequence[int], most: Sequence[int], rng: np.random.Generator) ->
         spread = SPREAD_LAST if last else SPREAD_TOP if at == 0 else SPREAD
         weights = (weights / children)[parent] * rng.lognormal(0, spread, size)
         parents.append(parent)
-    return Branch(tuple(parents), _some_empty(weights, rng) if sizes else weights)
+    return PlaceBranch(tuple(parents), _some_empty(weights, rng) if sizes else weights)
 
 
 def _children(total: int, weights: NDArray, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -107,12 +107,12 @@ def _some_empty(weights: NDArray, rng: np.random.Generator) -> NDArray[np.float6
     return weights * lived_in
 
 
-def numbers(parent: NDArray[np.int64]) -> NDArray[np.int64]:
+def place_numbers(parent: NDArray[np.int64]) -> NDArray[np.int64]:
     """Number every place below its parent, from 1; siblings stand side by side.
 
     Examples
     --------
-    >>> numbers(np.array([0, 0, 1, 1, 1]))
+    >>> place_numbers(np.array([0, 0, 1, 1, 1]))
     array([1, 2, 1, 2, 3])
     """
     first = np.searchsorted(parent, parent)
@@ -120,7 +120,7 @@ def numbers(parent: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def leaf_codes(
-    branch: Branch, layout: Sequence[Digits], code: int, before: Sequence[int]
+    branch: PlaceBranch, layout: Sequence[Digits], code: int, before: Sequence[int]
 ) -> dict[str, NDArray[np.int64]]:
     """Codes of the places of the last level as integers, one for each column.
 
@@ -139,7 +139,7 @@ def leaf_codes(
     own = [np.full(leaves, code)] if len(layout) > len(branch.parents) else []
     ancestor, below = np.arange(leaves), []
     for parent, digits, offset in zip(branch.parents[::-1], layout[::-1], before[::-1]):
-        number = np.arange(parent.size) + 1 + offset if digits.unique else numbers(parent)
+        number = np.arange(parent.size) + 1 + offset if digits.unique else place_numbers(parent)
         below.append(number[ancestor])
         ancestor = parent[ancestor]
     codes: dict[str, NDArray[np.int64]] = {}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from trueup.model.spec import Spec
-from trueup.synth.totals import Region
+from trueup.synth.totals import SynthRegion
 from trueup.version import __version__
 
 
-def readme(spec: Spec, regions: list[Region], seed: int) -> str:
+def readme(spec: Spec, regions: list[SynthRegion], seed: int) -> str:
     """Say that the data are synthetic, what made them and how to use them."""
     persons, places = sum(r.persons for r in regions), sum(r.places for r in regions)
     kind = "records" if spec.table.kind == "records" else "counts"

@@ -24,7 +24,7 @@ PERSONS_PER_BLOCK = 40
 
 
 @dataclass(frozen=True)
-class Region:
+class SynthRegion:
     """One region of the synthetic country.
 
     Attributes
@@ -43,7 +43,7 @@ class Region:
     places: int = 0
 
 
-def stated(totals: Any = None, year: int = 2020) -> list[Region]:
+def stated(totals: Any = None, year: int = 2020) -> list[SynthRegion]:
     """Read stated totals: the states' populations in a census, or a table of the user.
 
     Parameters
@@ -76,7 +76,7 @@ def stated(totals: Any = None, year: int = 2020) -> list[Region]:
     codes = table.select(["code"])["code"] if "code" in table.columns() else _numbers(len(persons))
     names = [str(name) for name in rows["name"]]
     _refuse_bad(names, [str(code) for code in codes])
-    return [Region(str(c), n, int(p)) for c, n, p in zip(codes, names, persons, strict=True)]
+    return [SynthRegion(str(c), n, int(p)) for c, n, p in zip(codes, names, persons, strict=True)]
 
 
 def _numbers(size: int) -> list[str]:
@@ -95,7 +95,7 @@ def _refuse_bad(names: list[str], codes: list[str]) -> None:
         )
 
 
-def chosen(regions: Sequence[Region], names: Sequence[str]) -> list[Region]:
+def chosen(regions: Sequence[SynthRegion], names: Sequence[str]) -> list[SynthRegion]:
     """Keep the regions of the given names or codes; all of them if none is given.
 
     Raises
@@ -114,8 +114,11 @@ def chosen(regions: Sequence[Region], names: Sequence[str]) -> list[Region]:
 
 
 def sized(
-    regions: Sequence[Region], persons: int | None, places: int | None, per_place: int = PERSONS_PER_BLOCK
-) -> list[Region]:
+    regions: Sequence[SynthRegion],
+    persons: int | None,
+    places: int | None,
+    per_place: int = PERSONS_PER_BLOCK,
+) -> list[SynthRegion]:
     """Give every region its places, and scale the totals where the sum of persons is given.
 
     Where only places are given there are so many persons for each, and the other way round; sums are met exactly.
@@ -127,7 +130,7 @@ def sized(
 
     Examples
     --------
-    >>> [(r.persons, r.places) for r in sized([Region("1", "a", 300), Region("2", "b", 100)], None, 10)]
+    >>> [(r.persons, r.places) for r in sized([SynthRegion("1", "a", 300), SynthRegion("2", "b", 100)], None, 10)]
     [(300, 7), (100, 3)]
     """
     stated_persons = np.array([r.persons for r in regions], dtype=np.int64)
@@ -145,7 +148,7 @@ def sized(
         raise SpecError("the stated totals are all zero", needed="a region with somebody in it")
     people = share_out(persons, stated_persons) if persons != total else stated_persons
     extra = share_out(places - len(regions), stated_persons)
-    return [Region(r.code, r.name, int(p), int(1 + q)) for r, p, q in zip(regions, people, extra)]
+    return [SynthRegion(r.code, r.name, int(p), int(1 + q)) for r, p, q in zip(regions, people, extra)]
 
 
 def share_out(total: int, weights: NDArray) -> NDArray[np.int64]:

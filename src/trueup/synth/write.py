@@ -19,9 +19,9 @@ from trueup.model.cells import Cells
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
 from trueup.synth.layout import Digits
-from trueup.synth.people import Domain, Sparse, populate
+from trueup.synth.people import PeopleDomain, Sparse, populate
 from trueup.synth.places import grow, leaf_codes
-from trueup.synth.totals import Region
+from trueup.synth.totals import SynthRegion
 from trueup.synth.wide import WideTable
 from trueup.version import __version__
 
@@ -47,7 +47,7 @@ class RegionPlan:
         Whether it is the first region: the one that also writes the root.
     """
 
-    region: Region
+    region: SynthRegion
     sizes: tuple[int, ...]
     before: tuple[int, ...]
     first: bool
@@ -94,9 +94,9 @@ class WriteRegion:
         return build_cells(self.spec, Tree.from_columns([ROOT], [{}]))
 
     @cached_property
-    def domain(self) -> Domain:
+    def domain(self) -> PeopleDomain:
         """The attributes as the generator sees them."""
-        return Domain.of(self.cells, self.spec.constraints.zeros)
+        return PeopleDomain.of(self.cells, self.spec.constraints.zeros)
 
     def _register(self, connection: Any, plan: RegionPlan, codes: dict[str, NDArray], leaves: int) -> None:
         """Make the tables of places and of cells that rows are joined to."""

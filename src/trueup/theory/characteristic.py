@@ -33,12 +33,12 @@ class Noise(Law, Protocol):
         ...
 
 
-def reach(law: Law, mass: float = DROPPED) -> float:
+def characteristic_reach(law: Law, mass: float = DROPPED) -> float:
     """What the noise exceeds with probability `mass` (counts).
 
     Examples
     --------
-    >>> reach(DiscreteLaplace("1"), 1e-3)
+    >>> characteristic_reach(DiscreteLaplace("1"), 1e-3)
     6.0
     """
     return float(-law.quantile(mass))
@@ -68,7 +68,7 @@ def characteristic(law: Law, t: NDArray) -> Reals:
     if isinstance(law, DiscreteGaussian) and law.sigma2 >= 1:
         return _theta(float(law.sigma2), t)
     if isinstance(law, IntegerLaw):
-        k = np.arange(1, reach(law) + 1)
+        k = np.arange(1, characteristic_reach(law) + 1)
         mass = 2 * law.pmf(k)
         return float(law.pmf(0)) + np.array([mass @ np.cos(k * each) for each in np.ravel(t)]).reshape(
             np.shape(t)

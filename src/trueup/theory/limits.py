@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.theory.characteristic import Noise, reach
+from trueup.theory.characteristic import Noise, characteristic_reach
 from trueup.theory.marginal import MarginalError, projected_error
 
 POINTS = 20_001
@@ -97,9 +97,11 @@ def _gaps(error: MarginalError, n: int) -> tuple[NDArray, NDArray]:
     """Absolute differences of the distribution functions above zero, and the widths they stand for."""
     if error.discrete:
         # Both functions are constant between multiples of 1/n: their middles stand for whole steps.
-        x = (np.arange(int(reach(error.own, 1e-13) + 1) * n) + 0.5) / n
+        x = (np.arange(int(characteristic_reach(error.own, 1e-13) + 1) * n) + 0.5) / n
         widths = np.full(len(x), 1 / n)
     else:
-        ends = reach(error.own, 1e-12) * np.linspace(0, 1, POINTS) ** 2  # most points where most mass is
+        ends = (
+            characteristic_reach(error.own, 1e-12) * np.linspace(0, 1, POINTS) ** 2
+        )  # most points where most mass is
         x, widths = 0.5 * (ends[1:] + ends[:-1]), np.diff(ends)
     return np.abs(error.own.cdf(x) - error.cdf(x)), widths

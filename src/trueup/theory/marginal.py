@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import SpecError
-from trueup.theory.characteristic import Noise, characteristic, reach
+from trueup.theory.characteristic import Noise, characteristic, characteristic_reach
 
 Reals = NDArray[np.float64]
 
@@ -140,7 +140,7 @@ class MarginalError:
         return length, values, np.append(slopes, slopes[0])
 
     def _integer_cdf(self, x: Reals) -> Reals:
-        k = np.arange(-reach(self.own), reach(self.own) + 1)
+        k = np.arange(-characteristic_reach(self.own), characteristic_reach(self.own) + 1)
         mass = self.own.pmf(k)
         pieces = np.array_split(x[:, None], 1 + len(x) * len(k) // 2**22)
         return np.concatenate([self._others_at_least((1 - self.share) * k, part) @ mass for part in pieces])
@@ -263,5 +263,5 @@ def _fourth_cumulant(law: Noise) -> float:
 
 def _reach(variance: float, laws: Sequence[Noise]) -> float:
     """Half width beyond which a weighted sum of such noise has practically no mass (counts)."""
-    widest = max(reach(law) for law in laws)
+    widest = max(characteristic_reach(law) for law in laws)
     return max(widest, 10 * sqrt(variance)) + 2 * sqrt(variance) + 1.0

@@ -22,8 +22,8 @@ SUM3 = np.ones((1, 3), np.int64)
     ],
 )
 def test_the_chain_has_the_target_law(norm, rate, log_weight, rng):
-    target = chain.Target(algebra.smith_basis(SUM3), norm, rate)
-    states, rate = chain.run_chain(rng, target, 1.0, np.zeros(2, np.int64), 30_000 * 60, 60)
+    target = chain.ChainTarget(algebra.smith_basis(SUM3), norm, rate)
+    states, rate = chain.run_lattice_chain(rng, target, 1.0, np.zeros(2, np.int64), 30_000 * 60, 60)
     vectors = points(SUM3, [2], 25)
     assert not states.sum(axis=1).any()
     assert 0.1 < rate < 0.9
@@ -55,13 +55,13 @@ def test_coupled_jumps_have_the_law_of_jumps(rng):
 
 def test_the_bound_covers_the_true_distance(rng):
     """On one sum of three the law at each time is estimated from many chains and compared with the target."""
-    target = chain.Target(algebra.smith_basis(SUM3), chain.L1, 1.0)
+    target = chain.ChainTarget(algebra.smith_basis(SUM3), chain.L1, 1.0)
     times = chain.meeting_times(rng, target, 1.0, 4.0, 40, 400, 100_000)
     vectors = points(SUM3, [2], 25)
     probability = dict(zip(map(tuple, vectors.tolist()), law_of(vectors, lambda v: -np.abs(v).sum(axis=-1))))
     for at in (2, 10, 30):
         ends = [
-            tuple(chain.run_chain(rng, target, 1.0, chain._start(rng, 2, 4.0), at, at)[0][0].tolist())
+            tuple(chain.run_lattice_chain(rng, target, 1.0, chain._start(rng, 2, 4.0), at, at)[0][0].tolist())
             for _ in range(20_000)
         ]
         found, counts = np.unique(np.array(ends), axis=0, return_counts=True)
@@ -74,14 +74,14 @@ def test_the_bound_covers_the_true_distance(rng):
 
 def test_starting_at_zero_looks_better_than_it_is(rng):
     """From the mode the meeting times are shorter: the bound is about the start, so the start must be dispersed."""
-    target = chain.Target(algebra.smith_basis(table_margins(3, 3)), chain.L1, 0.5)
+    target = chain.ChainTarget(algebra.smith_basis(table_margins(3, 3)), chain.L1, 0.5)
     zero = chain.meeting_times(rng, target, 1.0, 0.0, 100, 100, 100_000)
     dispersed = chain.meeting_times(rng, target, 1.0, 12.0, 100, 100, 100_000)
     assert chain.steps_for(zero, 100, 0.1) < chain.steps_for(dispersed, 100, 0.1)
 
 
 def test_curves_fall_and_agree_between_lags(rng):
-    target = chain.Target(algebra.smith_basis(three_crossing_sums(1)), chain.L1, 0.5)
+    target = chain.ChainTarget(algebra.smith_basis(three_crossing_sums(1)), chain.L1, 0.5)
     at = np.array([0, 200, 500, 1000, 2000, 4000])
     curves = []
     for lag in (500, 1000):
@@ -93,7 +93,7 @@ def test_curves_fall_and_agree_between_lags(rng):
 
 
 def test_pairs_that_have_not_met_certify_nothing(rng):
-    target = chain.Target(algebra.smith_basis(table_margins(4, 4)), chain.L1, 0.25)
+    target = chain.ChainTarget(algebra.smith_basis(table_margins(4, 4)), chain.L1, 0.25)
     times = chain.meeting_times(rng, target, 1.0, 10.0, 10, 3, 12)
     with pytest.raises(ConvergenceError, match="have not met"):
         chain.total_variation(times, 10, [5])

@@ -11,7 +11,7 @@ from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.kernel.table_walks import fibre
 from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
-from trueup.reconciling.lattice_fibre import nonnegative
+from trueup.reconciling.lattice_fibre import nonnegative_tables
 
 SUM4, TABLE = np.ones((1, 4), np.int64), table_margins(3, 3)
 CROSSED = np.array([[1, 1, 1, 0], [1, -1, 0, 1]])
@@ -34,7 +34,7 @@ def posterior(matrix, dependent, noisy, law):
 @pytest.mark.parametrize("law", [LatticeLaplace("1"), LatticeGaussian("2")])
 def test_rejection_draws_from_the_posterior(case, law, rng):
     matrix, dependent, noisy = CASES[case]
-    found = nonnegative(law.on(Lattice.of(len(noisy), matrix)), noisy, 20_000, rng)
+    found = nonnegative_tables(law.on(Lattice.of(len(noisy), matrix)), noisy, 20_000, rng)
     rate, power = law.factor
     x, probability = posterior(matrix, dependent, noisy, lambda v: -rate * (np.abs(v) ** power).sum(axis=1))
     assert found.exact == 1
@@ -49,7 +49,7 @@ def test_walking_reaches_the_posterior(case, rng):
     lattice = Lattice.of(len(noisy), matrix)
     (piece,) = lattice.pieces
     cells = piece.cells.ravel()
-    walked = fibre.walk(piece, noisy[cells], 1.0, 1, 5_000, 40, rng)
+    walked = fibre.fibre_walk(piece, noisy[cells], 1.0, 1, 5_000, 40, rng)
     draws = np.zeros((20_000, len(noisy)), np.int64)
     draws[:, cells] = walked.draws.reshape(-1, len(cells))
     x, probability = posterior(matrix, dependent, noisy, lambda v: -np.abs(v).sum(axis=1))
@@ -61,7 +61,7 @@ def test_walking_reaches_the_posterior(case, rng):
 
 def test_what_cannot_be_rejected_is_walked_and_says_so(rng):
     noisy = np.array([-6, -5, -7, -4, 30, 1, 1, 1, 1, 1])
-    found = nonnegative(LatticeLaplace("1").on(Lattice.of(10, np.ones((1, 10)))), noisy, 2000, rng)
+    found = nonnegative_tables(LatticeLaplace("1").on(Lattice.of(10, np.ones((1, 10)))), noisy, 2000, rng)
     assert found.exact == 0
     assert found.connected
     assert (found.draws >= 0).all()
@@ -72,7 +72,7 @@ def test_what_cannot_be_rejected_is_walked_and_says_so(rng):
 
 def test_a_fibre_of_one_point_has_converged(rng):
     noisy = np.array([-30, 10, 10, 10])
-    found = nonnegative(LatticeLaplace("1").on(Lattice.of(4, np.ones((1, 4)))), noisy, 100, rng)
+    found = nonnegative_tables(LatticeLaplace("1").on(Lattice.of(4, np.ones((1, 4)))), noisy, 100, rng)
     assert (found.draws == 0).all()
     assert (found.exact, found.r_hat, found.ess) == (0, 1, 100)
 
@@ -82,7 +82,7 @@ def test_the_mode_is_nearest(case):
     matrix, dependent, noisy = CASES[case]
     x, _ = posterior(matrix, dependent, noisy, lambda v: -np.abs(v).sum(axis=1))
     best = np.abs(x - noisy).sum(axis=1).min()
-    found = fibre.mode(matrix, noisy)
+    found = fibre.fibre_mode(matrix, noisy)
     assert (found >= 0).all()
     assert np.array_equal(matrix @ found, matrix @ noisy)
     assert np.abs(found - noisy).sum() == best
@@ -96,16 +96,16 @@ def test_the_posterior_mean_is_nearer_than_the_noisy_table(rng):
     for noise in law.bound.draw(25, rng.bytes).vectors:
         noisy = truth + noise
         raw.append(((noisy - truth) ** 2).mean())
-        mean.append(((nonnegative(law, noisy, 100, rng).mean - truth) ** 2).mean())
+        mean.append(((nonnegative_tables(law, noisy, 100, rng).mean - truth) ** 2).mean())
     assert np.mean(mean) < 0.85 * np.mean(raw)
 
 
 def test_bad_input_is_refused(rng):
     law = LatticeLaplace("1").on(Lattice.of(4, [[1, 1, 1, 0], [0, 0, 0, 1]]))
     with pytest.raises(DataError, match="one per cell"):
-        nonnegative(law, np.zeros(3, int), 10, rng)
+        nonnegative_tables(law, np.zeros(3, int), 10, rng)
     with pytest.raises(DataError, match="determine is negative"):
-        nonnegative(law, np.array([1, 1, 1, -1]), 10, rng)
+        nonnegative_tables(law, np.array([1, 1, 1, -1]), 10, rng)
     for unfit in (LatticeLaplace("1"), LatticeL2Laplace("1").on(Lattice.of(4, [[1, 1, 1, 1]]))):
         with pytest.raises(SpecError, match="not bound to a lattice"):
-            nonnegative(unfit, np.zeros(4, int), 10, rng)
+            nonnegative_tables(unfit, np.zeros(4, int), 10, rng)

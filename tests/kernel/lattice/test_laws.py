@@ -215,7 +215,7 @@ def test_open_decisions_are_settled_exactly(bits, rng):
     ).vectors
     vectors = points(TABLE, [2, 5, 6, 7, 8], 6)
     assert p_value(drawn, vectors, law_of(vectors, l1(1.5))) > FALSE_ALARM
-    plan = lattice_integer.plan(ALIKE, [[0, 1, 2], [3]], [0] * 5, [1, 0])
+    plan = lattice_integer.integer_plan(ALIKE, [[0, 1, 2], [3]], [0] * 5, [1, 0])
     steps, lumps = laplace_steps(decisions, [epsilon]), laplace_lumps(decisions, [(epsilon, 1), (epsilon, 3)])
     arguments = (plan, steps, lumps, np.zeros(64, np.uint64))
     drawn = run(draw_free, arguments, (draws, 5), rng.bytes, settle).vectors

@@ -32,7 +32,7 @@ def draw_lump(rng, mistake, m=3, epsilon=Fraction(1, 2)):
         lumps = lumps._replace(sums=laplace_lumps(decisions, [(epsilon, m - 1)]).sums)
     if mistake == "parts too wide":
         lumps = lumps._replace(parts=laplace_lumps(decisions, [(epsilon / 2, m)]).parts)
-    layout = lattice_integer.plan(np.ones((1, m + 1), np.int64), [list(range(m))], [0] * (m + 1), [0])
+    layout = lattice_integer.integer_plan(np.ones((1, m + 1), np.int64), [list(range(m))], [0] * (m + 1), [0])
     arguments = (layout, laplace_steps(decisions, [epsilon]), lumps, np.zeros(64, np.uint64))
     return run(draw_free, arguments, (DRAWS, m + 1), rng.bytes, decisions.settle).vectors
 

@@ -11,7 +11,7 @@ from trueup.errors import SpecError
 from trueup.inferring.released.redrawn import redrawn_tables
 from trueup.kernel.released.draw import gibbs
 from trueup.kernel.released.events import Events, find_events
-from trueup.kernel.released.mode import draw
+from trueup.kernel.released.mode import draw_near_mode
 from trueup.kernel.released.tables import Tables, Total
 from trueup.layouts.released import ReleasedSum
 
@@ -68,7 +68,7 @@ class ModePosterior:
 
     def draw(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
         """Draw true counts `(d, n)`; also return the share of proposals accepted."""
-        return draw(self.problem.counts, self.tables, self.total, self.events, draws, rng)
+        return draw_near_mode(self.problem.counts, self.tables, self.total, self.events, draws, rng)
 
 
 def draw_posterior(

@@ -133,7 +133,7 @@ def weights_of(laws: list, kind: Integers, algorithm: int) -> Weights:
     return Weights(far, np.cumsum(far[:, ::-1][:, : width + 1], axis=1)[:, ::-1][:, None, :], kind)
 
 
-class Chain:
+class ReleasedTreeChain:
     """One chain: true counts of all nodes, and what is known of the noisy ones."""
 
     def __init__(self, tree: ReleasedTree, rng: np.random.Generator) -> None:
@@ -207,7 +207,7 @@ def draw_tree(
     tree: ReleasedTree, draws: int, rng: np.random.Generator, sweeps: int, progress: Callable[[int, int], Any]
 ) -> Drawn:
     """Run chains, doubled until every count of the tree has mixed or `sweeps` are spent."""
-    chains = [Chain(tree, child) for child in rng.spawn(CHAINS)]
+    chains = [ReleasedTreeChain(tree, child) for child in rng.spawn(CHAINS)]
     kept, thin = -(-max(draws, FEWEST) // CHAINS), 1
     for chain in chains:
         _run(chain, WARM_UP, 1)
@@ -247,7 +247,7 @@ def _connected(tree: ReleasedTree) -> bool:
     return tree.release == DRAWN or all(np.isinf(getattr(law, "support", (0, np.inf))[1]) for law in laws)
 
 
-def _run(chain: Chain, count: int, thin: int) -> Integers:
+def _run(chain: ReleasedTreeChain, count: int, thin: int) -> Integers:
     """Return `(count, nodes)` counts, `thin` steps apart."""
     out = []
     for _ in range(count):

@@ -73,7 +73,7 @@ def read_measurements(folder: str | Path) -> Measurements:
     if manifest.get("layout") == BLOCKS:
         from trueup.io.bundle import read_parts as block_bundle
 
-        return block_bundle.read_measurements(folder, manifest)
+        return block_bundle.read_part_measurements(folder, manifest)
     _, spec = read_spec(folder)
     cells = build_cells(spec, read_places(folder / "public" / "places.parquet", spec))
     pairs = [_read_header(folder / "public", entry) for entry in manifest["headers"]]
@@ -89,7 +89,7 @@ def read_measurements(folder: str | Path) -> Measurements:
     return record
 
 
-def read_counts(folder: Path, cells: Cells) -> dict[Margin, NDArray[np.int64]]:
+def read_released(folder: Path, cells: Cells) -> dict[Margin, NDArray[np.int64]]:
     """Read every released table of a bundle, in the order of its margin's groups."""
     manifest = read_manifest(folder)
     if "counts" not in manifest:
@@ -99,7 +99,7 @@ def read_counts(folder: Path, cells: Cells) -> dict[Margin, NDArray[np.int64]]:
     if manifest.get("layout") == BLOCKS:
         from trueup.io.bundle import read_parts as block_bundle
 
-        return block_bundle.read_counts(folder, manifest, cells)
+        return block_bundle.read_part_counts(folder, manifest, cells)
     tables = {}
     for entry in manifest["counts"]:
         margin = Margin(entry["level"], tuple(entry["attributes"]))
@@ -143,7 +143,7 @@ def read_release(folder: str | Path) -> Release:
     source = Path(folder)
     manifest = read_manifest(source)
     measurements = read_measurements(source)
-    tables = read_counts(source, measurements.cells)
+    tables = read_released(source, measurements.cells)
     return Release(
         measurements,
         tables[measurements.cells.finest],

@@ -22,7 +22,7 @@ LARGEST = 200_000_000
 """More cells than this are not read whole."""
 
 
-def read_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
+def read_part_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
     """Read the measurements of a bundle by blocks.
 
     Their digest is that of their values in this order; the manifest states that of the parts.
@@ -54,7 +54,9 @@ def _values(connection: Any, parts: str, cells: Cells, header: Any) -> NDArray[n
     return connection.execute(f"SELECT unnest(value)::BIGINT AS value {rows}", given).fetchnumpy()["value"]
 
 
-def read_counts(folder: Path, manifest: Mapping[str, Any], cells: Cells) -> dict[Margin, NDArray[np.int64]]:
+def read_part_counts(
+    folder: Path, manifest: Mapping[str, Any], cells: Cells
+) -> dict[Margin, NDArray[np.int64]]:
     """Read the histogram of every level, its zeros filled in."""
     refuse_large(folder, cells)
     with connect(folders=[folder / "public"]) as connection, quiet_duckdb(f"'{folder}'"):

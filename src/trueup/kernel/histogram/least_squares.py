@@ -162,7 +162,7 @@ class Estimates:
 
 
 @dataclass(frozen=True)
-class HistogramTree:
+class HistogramLeastSquares:
     """Weighted least squares prepared for one domain, one tree and one plan of measurements.
 
     Parameters
@@ -184,7 +184,7 @@ class HistogramTree:
     >>> total, detailed = (summed(2),), (identity(2),)
     >>> spine = Spine(np.array([1, 3, 3, 3]))
     >>> plan = [[(total, 0.0)], [(detailed, 1.0)]]
-    >>> tree = HistogramTree.prepare(Domain.of([total, detailed]), spine, plan)
+    >>> tree = HistogramLeastSquares.prepare(Domain.of([total, detailed]), spine, plan)
     >>> fit = tree.fit([[np.array([[8.0]])], [np.array([[1.0, 2.0], [3.0, 1.0]])]])
     >>> fit.values[1].sum().round(12), fit.values[1][0].round(12)
     (np.float64(8.0), array([1.25, 2.25]))
@@ -205,7 +205,7 @@ class HistogramTree:
         *,
         upward: bool = True,
         below: Sequence[np.ndarray] = (),
-    ) -> HistogramTree:
+    ) -> HistogramLeastSquares:
         """Run the covariance recursion; without `upward` every node knows its own measurements only."""
         if not all(variance >= 0 for measured in plan for _, variance in measured):
             raise SpecError(
@@ -225,10 +225,10 @@ class HistogramTree:
             )
         return cls(domain, spine, tuple(tuple(p) for p in plan), tuple(filters), upward)
 
-    def tiled(self, copies: int) -> HistogramTree:
+    def tiled(self, copies: int) -> HistogramLeastSquares:
         """The same problem several times over, for as many rows of answers; see `Spine.tiled`."""
         filters = tuple(tuple(f.tiled(copies) for f in level) for level in self.filters)
-        return HistogramTree(self.domain, self.spine.tiled(copies), self.plan, filters, self.upward)
+        return HistogramLeastSquares(self.domain, self.spine.tiled(copies), self.plan, filters, self.upward)
 
     def fit(self, answers: Sequence[Sequence[np.ndarray]]) -> Estimates:
         """Estimates from the answers: per level and planned marginal, (nodes, cells of the marginal)."""

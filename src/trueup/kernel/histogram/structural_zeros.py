@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import scipy  # its parts load when first used
 
-from trueup.kernel.histogram.least_squares import Estimates, HistogramTree
+from trueup.kernel.histogram.least_squares import Estimates, HistogramLeastSquares
 from trueup.kernel.histogram.spine import Spine
 
 ROUNDING = 1e-13  # of estimates, relative to all of them: less on the zeros is no count
@@ -39,7 +39,7 @@ def close(spine: Spine, zeros: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
 
 
 def restrict(
-    tree: HistogramTree, fit: Estimates, zeros: Sequence[np.ndarray], tolerance: float = 1e-12
+    tree: HistogramLeastSquares, fit: Estimates, zeros: Sequence[np.ndarray], tolerance: float = 1e-12
 ) -> tuple[Estimates, float]:
     """Least-squares estimates with some cells held at zero.
 

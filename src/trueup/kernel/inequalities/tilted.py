@@ -128,7 +128,7 @@ def best_tilt(rows, bounds, problem):
 
 
 @njit(cache=True)
-def log_mass(kind, x, z, scale):
+def tilted_log_mass(kind, x, z, scale):
     """Log mass of a discrete law at `x`, up to a constant."""
     if kind == DISCRETE_GAUSSIAN:
         return -0.5 * ((x - z) / scale) ** 2
@@ -140,16 +140,16 @@ def _table(kind, z, scale, tilt, low, high):
     """Return the first value, running sums and guides of a tilted discrete law."""
     centre = z + tilt * scale * scale if kind == DISCRETE_GAUSSIAN else z
     peak = min(max(np.round(centre), low), high)
-    top = log_mass(kind, peak, z, scale) + tilt * peak
+    top = tilted_log_mass(kind, peak, z, scale) + tilt * peak
     first = last = peak
-    while first > low and log_mass(kind, first - 1, z, scale) + tilt * (first - 1) > top - TABLE_DEPTH:
+    while first > low and tilted_log_mass(kind, first - 1, z, scale) + tilt * (first - 1) > top - TABLE_DEPTH:
         first -= 1
-    while last < high and log_mass(kind, last + 1, z, scale) + tilt * (last + 1) > top - TABLE_DEPTH:
+    while last < high and tilted_log_mass(kind, last + 1, z, scale) + tilt * (last + 1) > top - TABLE_DEPTH:
         last += 1
     running = np.empty(int(last - first) + 1)
     total = 0.0
     for k in range(len(running)):
-        total += math.exp(log_mass(kind, first + k, z, scale) + tilt * (first + k) - top)
+        total += math.exp(tilted_log_mass(kind, first + k, z, scale) + tilt * (first + k) - top)
         running[k] = total
     running /= total
     guides = np.empty(GUIDES, np.int64)

@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from trueup.kernel.lattice_samplers.sums import compose
+from trueup.kernel.lattice_samplers.sums import draw_composition
 from trueup.kernel.lattice_samplers.tape import (
     POSITION,
     RUNNING,
@@ -38,7 +38,7 @@ from trueup.kernel.lattice_samplers.tape import (
 )
 
 
-class Plan(NamedTuple):
+class FreePlan(NamedTuple):
     """Which cells are free and how the others depend on them.
 
     Attributes
@@ -133,6 +133,6 @@ def _split(tape, notes, state, lumps, kind, cells, scratch, v):
             head -= parts[j]
         accepted = head >= 0 and coin(tape, notes, state, lumps.heads, kind, head + 1)
     if state[STATUS] == RUNNING:
-        compose(tape, state, head, 1, scratch, parts)
+        draw_composition(tape, state, head, 1, scratch, parts)
         for j in range(cells.size):
             v[cells[j]] = parts[j]

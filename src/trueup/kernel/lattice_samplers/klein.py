@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from trueup.kernel.lattice_samplers.tape import POSITION, RUNNING, START, STATUS, TRIES, word
 
 
-class Walk(NamedTuple):
+class KleinWalk(NamedTuple):
     """A basis and its Gram-Schmidt form.
 
     Attributes
@@ -38,7 +38,7 @@ class Walk(NamedTuple):
     norms: NDArray[np.float64]
 
     @classmethod
-    def of(cls, basis: NDArray[np.int64]) -> Walk:
+    def of(cls, basis: NDArray[np.int64]) -> KleinWalk:
         """Orthogonalise a basis `(d, n)`."""
         triangle = np.asarray(np.linalg.qr(basis.T.astype(np.float64), mode="r")).T
         norms = np.abs(np.diag(triangle))

@@ -28,7 +28,7 @@ L1, L2, SQUARED = 1, 2, 3
 """Targets `exp(-rate ||v||_1)`, `exp(-rate ||v||_2)`, `exp(-rate ||v||_2^2)`."""
 
 
-class Target(NamedTuple):
+class ChainTarget(NamedTuple):
     """What the chain should converge to.
 
     Attributes
@@ -46,7 +46,7 @@ class Target(NamedTuple):
     rate: float
 
 
-class Certificate(NamedTuple):
+class MixingCertificate(NamedTuple):
     """What coupled chains say about a chain stopped at time t.
 
     Attributes
@@ -68,7 +68,7 @@ class Certificate(NamedTuple):
 
 
 @njit(cache=True)
-def run_chain(rng, target, scale, start, steps, keep):
+def run_lattice_chain(rng, target, scale, start, steps, keep):
     """Run one chain from coefficients `start` `(d,)`; return states `(steps // keep, n)` and the acceptance rate."""
     d, n = target.basis.shape
     u, v = start.copy(), _combine(target.basis, start)
@@ -148,7 +148,7 @@ def total_variation(times: ArrayLike, lag: int, at: ArrayLike) -> NDArray[np.flo
     return np.maximum(late, 0).mean(axis=1)
 
 
-def certify(times: ArrayLike, lag: int, steps: int, epsilon: float) -> Certificate:
+def certify(times: ArrayLike, lag: int, steps: int, epsilon: float) -> MixingCertificate:
     """Say what N coupled pairs certify of a chain stopped after `steps`, for loss `epsilon` of the exact law.
 
     Examples
@@ -161,7 +161,7 @@ def certify(times: ArrayLike, lag: int, steps: int, epsilon: float) -> Certifica
     late = np.maximum(np.ceil((times - lag - steps) / lag), 0)
     limit = eta + 1.645 * late.std() / math.sqrt(len(times))
     upper = min(1.0, max(limit, 3 / len(times)))
-    return Certificate(eta, upper, min(1.0, (1 + math.exp(epsilon)) * upper), len(times))
+    return MixingCertificate(eta, upper, min(1.0, (1 + math.exp(epsilon)) * upper), len(times))
 
 
 def steps_for(times: ArrayLike, lag: int, eta: float) -> int:

@@ -34,12 +34,12 @@ def zero_sum(tape, notes, state, sizes, scratch, out):
     k = invert(tape, notes, state, sizes, 0)
     out[:] = 0
     if state[STATUS] == RUNNING:
-        compose(tape, state, k, 1, scratch, out)
-        compose(tape, state, k, -1, scratch, out)
+        draw_composition(tape, state, k, 1, scratch, out)
+        draw_composition(tape, state, k, -1, scratch, out)
 
 
 @njit(cache=True)
-def compose(tape, state, k, sign, scratch, out):
+def draw_composition(tape, state, k, sign, scratch, out):
     """Add `sign` times a uniform weak composition of `k` to `out`: `n - 1` bars among `k` stars.
 
     Floyd's algorithm marks a uniform subset of places, bars or stars, whichever are fewer; it reads one word for as many

@@ -114,7 +114,7 @@ def _split(tape, notes, state, pairs, above, last):
     end = last.size - 1
     left = 0
     for j in range(end - 1):
-        above[j] = split(tape, notes, state, pairs, last[j])
+        above[j] = split_table(tape, notes, state, pairs, last[j])
         left -= above[j]
     corners = _sorted(0, last[end - 1], left, left - last[end])
     accepted = _accept(tape, notes, state, pairs, corners)
@@ -154,7 +154,7 @@ def _accept(tape, notes, state, pairs, corners):
 def _share(tape, notes, state, pairs, corners):
     """Draw `u` with `P(u) ~ a^(sum of its distances to the corners)`."""
     while state[STATUS] == RUNNING:
-        u = corners[1] + split(tape, notes, state, pairs, corners[2] - corners[1])
+        u = corners[1] + split_table(tape, notes, state, pairs, corners[2] - corners[1])
         beyond = max(corners[0] - u, u - corners[3], 0)
         if coin(tape, notes, state, pairs.fading, CELL, 2 * beyond):
             return u
@@ -162,7 +162,7 @@ def _share(tape, notes, state, pairs, corners):
 
 
 @njit(cache=True)
-def split(tape, notes, state, pairs, total):
+def split_table(tape, notes, state, pairs, total):
     """Draw `u` with `P(u) ~ a^(|u| + |total - u|)`."""
     size = abs(total)
     # Coin `size + 1`, because coin 0 of a family is certain and "inside" is not, even at 0.

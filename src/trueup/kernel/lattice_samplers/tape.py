@@ -27,7 +27,7 @@ LOW = np.uint64(0xFFFFFFFF)
 FIRST_CHUNK, LARGEST_CHUNK = 1 << 10, 1 << 17
 
 
-class Drawn(NamedTuple):
+class TapeDraws(NamedTuple):
     """Vectors drawn, and what they took.
 
     Attributes
@@ -100,7 +100,7 @@ class Coins(NamedTuple):
 
 def run(
     kernel: Callable[..., int], arguments: Sequence[Any], shape: tuple[int, int], words: Words, settle: Settle
-) -> Drawn:
+) -> TapeDraws:
     """Make `shape[0]` draws of `shape[1]` cells with a compiled kernel, feeding it words as it needs them.
 
     Parameters
@@ -134,7 +134,7 @@ def run(
         if state[STATUS] == EXHAUSTED:
             chunk = 2 * chunk if done == before or chunk < LARGEST_CHUNK else chunk
             tape = np.concatenate([tape, np.frombuffer(words(8 * chunk), np.uint64)])
-    return Drawn(out, tries)
+    return TapeDraws(out, tries)
 
 
 @njit(cache=True, inline="always")

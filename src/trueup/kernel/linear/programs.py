@@ -78,7 +78,7 @@ def affine_projection(polyhedron: Polyhedron, y: np.ndarray, variances: np.ndarr
     return Answer(x, status_of(residual, polyhedron), residual, float(step @ step))
 
 
-def least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
+def constrained_least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
     """Minimise the weighted squares of a fit over a polyhedron.
 
     Raises
@@ -90,7 +90,7 @@ def least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
     --------
     >>> p = Polyhedron.of(2, [[1, 1]], [3.0])
     >>> fit = Fit(scipy.sparse.csr_array(np.eye(2)), np.array([5.0, -1.0]), np.ones(2))
-    >>> least_squares(p, fit).x.round(6) + 0.0
+    >>> constrained_least_squares(p, fit).x.round(6) + 0.0
     array([3., 0.])
     """
     fit = fit.relative()
@@ -227,7 +227,7 @@ def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
     vertex, optima = absolute_optima(polyhedron, fit)
     if vertex.status is not Status.SOLVED:
         return vertex
-    even = least_squares(optima, fit)
+    even = constrained_least_squares(optima, fit)
     total = float(fit.weights @ np.abs(fit.matrix @ even.x - fit.values))
     excess = (total - vertex.objective) / max(1.0, abs(vertex.objective))
     if even.status is not Status.SOLVED or not excess <= ACCURACY:
@@ -245,7 +245,7 @@ def absolute_optima(polyhedron: Polyhedron, fit: Fit) -> tuple[Answer, Polyhedro
     found = _absolute_optima(polyhedron, fit, np.zeros(polyhedron.cells))
     if found[0].status is Status.SOLVED:
         return found
-    origin = least_squares(polyhedron, fit).x
+    origin = constrained_least_squares(polyhedron, fit).x
     if not np.isfinite(origin).all():
         return found
     whole = np.floor(origin)  # sums of whole numbers are exact: rows that follow from each other still do

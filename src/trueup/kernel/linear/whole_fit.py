@@ -22,7 +22,7 @@ import scipy  # its parts load when first used
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron, between, box
-from trueup.kernel.linear.programs import Answer, Solve, absolute_optima, least_squares, status_of
+from trueup.kernel.linear.programs import Answer, Solve, absolute_optima, constrained_least_squares, status_of
 from trueup.kernel.status import Status
 
 ROUNDS = 30  # of adding secants
@@ -31,7 +31,7 @@ PROVED = 1e-6  # relative gap that branch and bound leaves by its own tolerances
 
 
 @dataclass(frozen=True)
-class Loss:
+class FitLoss:
     """Convex losses `square (d - at)^2 + absolute |d|` of deviations d (q,); weights at least 0, (q,).
 
     Differences of values are formulas of their own: squares of deviations of a billion leave no digits for them.
@@ -42,12 +42,12 @@ class Loss:
     at: np.ndarray
 
     @classmethod
-    def squares(cls, weights: np.ndarray, at: np.ndarray | float = 0.0) -> Loss:
+    def squares(cls, weights: np.ndarray, at: np.ndarray | float = 0.0) -> FitLoss:
         """Weighted squares of distances from `at`."""
         return cls(weights, np.zeros(weights.size), np.broadcast_to(at, weights.size).astype(float))
 
     @classmethod
-    def absolutes(cls, weights: np.ndarray) -> Loss:
+    def absolutes(cls, weights: np.ndarray) -> FitLoss:
         """Weighted absolute deviations."""
         return cls(np.zeros(weights.size), weights, np.zeros(weights.size))
 
@@ -68,13 +68,13 @@ class _Model:
     Its values are relative to those of the loss at `origin`.
     """
 
-    loss: Loss
+    loss: FitLoss
     origin: np.ndarray  # (q,)
     row: np.ndarray  # ascending
     at: np.ndarray  # ascending within a row
 
     @classmethod
-    def around(cls, loss: Loss, centre: np.ndarray) -> _Model:
+    def around(cls, loss: FitLoss, centre: np.ndarray) -> _Model:
         """Three secants around every deviation, and the two at 0, where losses are least: no model is unbounded."""
         near = np.floor(centre + 1e-7)
         at = np.concatenate([near - 1, near, near + 1, np.full(near.size, -1.0), np.zeros(near.size)])
@@ -163,10 +163,10 @@ class _Pieces:
 def whole_fit(
     polyhedron: Polyhedron,
     fit: Fit,
-    loss: Loss,
+    loss: FitLoss,
     centre: np.ndarray,
     *,
-    limit: tuple[Loss, float] | None = None,
+    limit: tuple[FitLoss, float] | None = None,
     seconds: float = 60.0,
 ) -> Answer:
     """Minimise a convex loss of whole deviations over the whole-number points of a polyhedron.
@@ -191,7 +191,7 @@ def whole_fit(
     --------
     >>> p = Polyhedron.of(3, [[1, 1, 1]], [4.0])
     >>> fit = Fit(scipy.sparse.csr_array(np.eye(3)), np.array([1.0, 1.0, 1.0]), np.ones(3))
-    >>> whole_fit(p, fit, Loss.squares(np.ones(3)), np.full(3, 4 / 3)).objective
+    >>> whole_fit(p, fit, FitLoss.squares(np.ones(3)), np.full(3, 4 / 3)).objective
     1.0
     """
     until = monotonic() + seconds
@@ -299,7 +299,7 @@ def in_any_order(solve: Solve, polyhedron: Polyhedron, fit: Fit, rng: np.random.
 
 def _centre(polyhedron: Polyhedron, fit: Fit, otherwise: np.ndarray) -> np.ndarray:
     """The continuous least squares, if they are found."""
-    x = least_squares(polyhedron, fit).x
+    x = constrained_least_squares(polyhedron, fit).x
     return x if np.isfinite(x).all() else otherwise
 
 
@@ -321,7 +321,7 @@ def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) ->
     vertex, optima = absolute_optima(polyhedron, fit)
     if not np.isfinite(vertex.x).all():
         return vertex
-    absolute, square = Loss.absolutes(fit.weights), Loss.squares(fit.weights)
+    absolute, square = FitLoss.absolutes(fit.weights), FitLoss.squares(fit.weights)
     first = whole_fit(polyhedron, fit, absolute, vertex.x, seconds=seconds)
     if first.status is not Status.SOLVED:
         return first

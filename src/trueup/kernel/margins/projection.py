@@ -57,12 +57,12 @@ def margin_of(table: np.ndarray, margin: Margin) -> np.ndarray:
     return table.sum(axis=tuple(i for i in range(table.ndim) if i not in margin))
 
 
-def lift(values: np.ndarray, margin: Margin, axes: int) -> np.ndarray:
+def broadcast_margin(values: np.ndarray, margin: Margin, axes: int) -> np.ndarray:
     """A margin's values with the dropped axes put back, ready to broadcast.
 
     Examples
     --------
-    >>> lift(np.array([1, 2]), (0,), 2)
+    >>> broadcast_margin(np.array([1, 2]), (0,), 2)
     array([[1],
            [2]])
     """
@@ -124,7 +124,7 @@ def equality(y: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.ndarray
     x = np.array(y, dtype=float)
     for margin, b in zip(margins, sums, strict=True):
         gap = b - margin_of(x, margin)
-        x += lift(gap, margin, x.ndim) / (x.size / gap.size)
+        x += broadcast_margin(gap, margin, x.ndim) / (x.size / gap.size)
     return x
 
 
@@ -195,7 +195,7 @@ class _Dual:
     def lifted(self, u: np.ndarray) -> np.ndarray:
         out = np.zeros(self.y.shape)
         for part, margin in zip(self.split(u), self.margins, strict=True):
-            out += lift(part, margin, out.ndim)
+            out += broadcast_margin(part, margin, out.ndim)
         return out
 
     def margins_of(self, table: np.ndarray) -> np.ndarray:
@@ -241,7 +241,7 @@ class _Dual:
         """One sweep of exact ascent: solve every margin's equations with the others' multipliers held."""
         u = u.copy()
         for part, margin, b in zip(self.split(u), self.margins, self.sums, strict=True):
-            others = self.lifted(u) - lift(part, margin, self.y.ndim)
+            others = self.lifted(u) - broadcast_margin(part, margin, self.y.ndim)
             self._solve_lines(part, others, margin, b)
         return u
 
@@ -249,7 +249,7 @@ class _Dual:
         """Newton on the increasing, convex, piecewise linear `margin of x(u) = b`, all lines at once."""
         base, goal = self.y + self.v * others, 0.0
         for _ in range(LINE_STEPS):
-            x = base + self.v * lift(part, margin, base.ndim)
+            x = base + self.v * broadcast_margin(part, margin, base.ndim)
             if self.nonnegative:
                 np.maximum(x, 0.0, out=x)
             gap, slope = b - margin_of(x, margin), margin_of(self.slope(x), margin)

@@ -20,7 +20,7 @@ import scipy  # its parts load when first used
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron, between, box, margins_polyhedron
 from trueup.kernel.linear.programs import Answer
-from trueup.kernel.linear.whole_fit import Loss, whole_fit
+from trueup.kernel.linear.whole_fit import FitLoss, whole_fit
 from trueup.kernel.margins.projection import Margin, residual
 from trueup.kernel.margins.whole_near import Units, priced
 from trueup.kernel.settling.transport import SNAP, round_children
@@ -122,16 +122,16 @@ def _exact(x, margins, sums, seconds: float, open_cells) -> Answer:
     fit = Fit(scipy.sparse.csr_array(scipy.sparse.eye_array(x.size)), floor, np.ones(x.size))
     polyhedron = margins_polyhedron(x.shape, margins, sums, nonnegative=bool(x.min() >= 0))
     if open_cells is not None:
-        polyhedron = holding(polyhedron, ~open_cells.ravel(), floor)
-    return whole_fit(polyhedron, fit, Loss.squares(fit.weights, cells - floor), cells, seconds=seconds)
+        polyhedron = holding_margins(polyhedron, ~open_cells.ravel(), floor)
+    return whole_fit(polyhedron, fit, FitLoss.squares(fit.weights, cells - floor), cells, seconds=seconds)
 
 
-def holding(polyhedron: Polyhedron, held: np.ndarray, counts: np.ndarray) -> Polyhedron:
+def holding_margins(polyhedron: Polyhedron, held: np.ndarray, counts: np.ndarray) -> Polyhedron:
     """The same with some cells (n,) held at given counts (n,).
 
     Examples
     --------
-    >>> p = holding(Polyhedron.of(2, [[1, 1]], [3.0]), np.array([True, False]), np.zeros(2))
+    >>> p = holding_margins(Polyhedron.of(2, [[1, 1]], [3.0]), np.array([True, False]), np.zeros(2))
     >>> p.residual(np.array([1.0, 2.0]))
     1.0
     """

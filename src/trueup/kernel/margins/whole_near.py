@@ -72,7 +72,7 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Priced:
+class PricedTable:
     """A table seen from prices: `x + P / 2`, and the least squared distance that these prices prove."""
 
     table: np.ndarray
@@ -81,7 +81,7 @@ class Priced:
 
 def priced(
     x: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.ndarray], open_cells: np.ndarray
-) -> Priced:
+) -> PricedTable:
     """Prices for the nearest whole table with given margins, and the bound that they prove.
 
     Parameters
@@ -103,7 +103,7 @@ def priced(
     missing = _flat(sums) - _flat([margin_of(x, m) for m in margins])
     needs = _flat(sums) - _flat([margin_of(np.where(open_cells, 0.0, np.rint(x)), m) for m in margins])
     prices, y = np.zeros(needs.size), x.ravel().copy()
-    best = Priced(x, 0.0)
+    best = PricedTable(x, 0.0)
     for temperature in TEMPERATURES:
         _ascend(y, members, lines.ptr, needs, prices, temperature)
         spread = np.bincount(members, np.repeat(prices, np.diff(lines.ptr)), x.size)
@@ -111,7 +111,7 @@ def priced(
         away = np.maximum(np.rint(y), 0) - x.ravel()
         bound = float(away @ (away - spread) + prices @ missing)
         if bound > best.bound:
-            best = Priced(y.reshape(x.shape).copy(), bound)
+            best = PricedTable(y.reshape(x.shape).copy(), bound)
     return best
 
 
@@ -180,7 +180,7 @@ class Units:
 
     @classmethod
     def near(
-        cls, at: Priced, margins: Sequence[Margin], sums: Sequence[np.ndarray], open_cells: np.ndarray
+        cls, at: PricedTable, margins: Sequence[Margin], sums: Sequence[np.ndarray], open_cells: np.ndarray
     ) -> Units:
         """The two counts around every cell's best; those that are far from a tie are settled."""
         y, may = at.table.ravel(), open_cells.ravel()

@@ -10,7 +10,7 @@ from numba.typed import List
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
-from trueup.kernel.messages.pairs import Plan
+from trueup.kernel.messages.pairs import PairPlan
 from trueup.kernel.messages.pmf import correlate
 from trueup.kernel.messages.upward import (
     DIRECT,
@@ -79,7 +79,7 @@ def products(masses, offset, down, n):
 
 
 def downward(
-    plan: Plan, tilted: Tilted, messages: Messages, roots: Sequence[Reals] = (), direct: int = DIRECT
+    plan: PairPlan, tilted: Tilted, messages: Messages, roots: Sequence[Reals] = (), direct: int = DIRECT
 ) -> List:
     """Return what all nodes outside a subtree give to its root's count, for every node, on its message's window.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 
 
-class Plan(NamedTuple):
+class PairPlan(NamedTuple):
     """A tree whose families are split into pairs: `n` nodes, then auxiliary sums.
 
     `order` lists children before parents; `family[v]:family[v + 1]` are the auxiliary nodes of
@@ -58,4 +58,4 @@ def plan_pairs(child_ptr):
             right[v] = current[1]
         order[position] = v
         position += 1
-    return Plan(left, right, order, family)
+    return PairPlan(left, right, order, family)

@@ -22,7 +22,7 @@ Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-class Cut(NamedTuple):
+class Partition(NamedTuple):
     """Where a tree of `n` nodes is cut.
 
     Attributes
@@ -48,7 +48,7 @@ class Roots(NamedTuple):
     lost: Reals
 
 
-def cut_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Cut | None:
+def partition_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Partition | None:
     """Cut where neither the top nor a subtree is large; None where every cut leaves one nearly whole.
 
     Parameters
@@ -62,7 +62,7 @@ def cut_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Cut | None:
 
     Examples
     --------
-    >>> cut_tree(np.array([1, 3, 5, 7, 7, 7, 7, 7]), np.array([0, 1, 3, 7]), 3)
+    >>> partition_tree(np.array([1, 3, 5, 7, 7, 7, 7, 7]), np.array([0, 1, 3, 7]), 3)
     Cut(top=3, edges=array([1, 2, 3]), leaves=array([3, 5, 7]))
     """
     sizes = [_subtrees(child_ptr, *ends) for ends in pairwise(level_ptr[1:-1])]
@@ -74,7 +74,7 @@ def cut_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Cut | None:
     starts = np.unique(before // most, return_index=True)[1]
     edges = level_ptr[level] + np.append(starts, len(before))
     *_, leaves = _levels(child_ptr, edges)
-    return Cut(int(level_ptr[level + 1]), edges, leaves)
+    return Partition(int(level_ptr[level + 1]), edges, leaves)
 
 
 def subtrees(child_ptr: Integers, first: int, last: int) -> tuple[Integers, Integers]:
@@ -85,7 +85,7 @@ def subtrees(child_ptr: Integers, first: int, last: int) -> tuple[Integers, Inte
     return nodes, np.concatenate([[0], np.cumsum(children)]) + last - first
 
 
-def top_of(child_ptr: Integers, cut: Cut) -> Integers:
+def top_of(child_ptr: Integers, cut: Partition) -> Integers:
     """Return the `child_ptr` of the top tree."""
     return np.minimum(child_ptr[: cut.top + 1], cut.top)
 
@@ -125,12 +125,12 @@ def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
     return Tilted._make((factors, *(np.append(field, end) for field, end in zip(fields, ends))))
 
 
-def spread(start: Integers, sizes: Integers) -> Integers:
+def spread_messages(start: Integers, sizes: Integers) -> Integers:
     """Return the positions `start[i]:start[i] + sizes[i]`, one range after the other.
 
     Examples
     --------
-    >>> spread(np.array([7, 2]), np.array([1, 3])).tolist()
+    >>> spread_messages(np.array([7, 2]), np.array([1, 3])).tolist()
     [7, 2, 3, 4]
     """
     begin = np.cumsum(sizes) - sizes
@@ -151,7 +151,7 @@ def _subtrees(child_ptr: Integers, first: int, last: int) -> Integers:
 
 def _take_factors(factors: Factors, nodes: Integers) -> Factors:
     sizes = np.diff(factors.ptr)[nodes]
-    rows = spread(factors.ptr[nodes], sizes)
+    rows = spread_messages(factors.ptr[nodes], sizes)
     used, table = np.unique(factors.table[rows], return_inverse=True)
     lengths = np.diff(factors.start)[used]
     return Factors(
@@ -159,7 +159,7 @@ def _take_factors(factors: Factors, nodes: Integers) -> Factors:
         factors.base[rows],
         table,
         np.concatenate([[0], np.cumsum(lengths)]),
-        factors.log[spread(factors.start[used], lengths)],
+        factors.log[spread_messages(factors.start[used], lengths)],
         factors.open_ended[used],
         factors.lower[nodes],
         factors.upper[nodes],

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from trueup.kernel.messages.downward import downward, products
 from trueup.kernel.messages.joint import draw_below, draw_root
 from trueup.kernel.messages.max_product import best_counts, narrow
-from trueup.kernel.messages.pairs import Plan, plan_pairs
+from trueup.kernel.messages.pairs import PairPlan, plan_pairs
 from trueup.kernel.messages.pmf import Factors, reach_all
 from trueup.kernel.messages.tilting import bounds, find_tilts, has_factor
 from trueup.kernel.messages.upward import DIRECT, Messages, Tilted, above, empty_messages, upward
@@ -41,7 +41,7 @@ class Solved(NamedTuple):
     `dropped` bounds the posterior mass that windows and rounding may have removed.
     """
 
-    plan: Plan
+    plan: PairPlan
     tilted: Tilted
     messages: Messages
     dropped: float
@@ -75,11 +75,15 @@ def solve(child_ptr: Integers, factors: Factors, tolerance: float = 1e-9) -> Sol
     >>> float(np.round(masses[:start[1]] @ (offset[0] + np.arange(start[1])), 2))
     9.67
     """
-    return settle(plan_pairs(child_ptr), tilt(child_ptr, factors), tolerance)
+    return settle_tilts(plan_pairs(child_ptr), tilt(child_ptr, factors), tolerance)
 
 
-def settle(
-    plan: Plan, tilted: Tilted, tolerance: float, surprise: Reals = NOTHING_ABOVE, lost: Reals | float = 0.0
+def settle_tilts(
+    plan: PairPlan,
+    tilted: Tilted,
+    tolerance: float,
+    surprise: Reals = NOTHING_ABOVE,
+    lost: Reals | float = 0.0,
 ) -> Solved:
     """Pass messages up a tree whose tilts are known, or up a row of trees that are parts of one.
 

@@ -11,7 +11,7 @@ from numba.typed import List
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
-from trueup.kernel.messages.pairs import Plan
+from trueup.kernel.messages.pairs import PairPlan
 from trueup.kernel.messages.pmf import Factors, convolve, log_factor, trim
 
 Reals = NDArray[np.float64]
@@ -171,7 +171,7 @@ def empty_messages(count):
     return Messages(masses, np.zeros(count, np.int64), np.zeros(count), np.zeros(count))
 
 
-def upward(plan: Plan, tilted: Tilted, tolerance: Reals, direct: int = DIRECT) -> Messages:
+def upward(plan: PairPlan, tilted: Tilted, tolerance: Reals, direct: int = DIRECT) -> Messages:
     """Return the messages of all nodes; `tolerance` (nodes,) is the fraction each may leave out."""
     messages = empty_messages(len(plan.left))
     position = 0

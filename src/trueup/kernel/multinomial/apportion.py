@@ -40,7 +40,7 @@ _TABLE = 2**16  # values below it are counted instead of listed; fits the cache
 
 
 @njit(cache=True)
-def mode(weights, trials, weight_sum):
+def apportioned_mode(weights, trials, weight_sum):
     """Apportion distinct small values (each with its number of copies) and single large ones."""
     cells = weights.size
     counts = np.zeros(cells, np.int64)

@@ -19,8 +19,8 @@ from trueup.kernel.multinomial.mode import (
     as_counts,
     as_trials,
     is_uniform,
-    refuse,
-    refuse_contradiction,
+    refuse_contradictory_totals,
+    refuse_groups,
 )
 
 
@@ -116,7 +116,7 @@ def multinomial_draw_tree(
     weights, child_ptr = as_counts(weights, "weights"), np.asarray(child_ptr, np.int64)
     known = np.full(weights.size, -1, np.int64) if exact is None else np.asarray(exact, np.int64)
     least, fixed = np.zeros_like(weights), known >= 0
-    refuse_contradiction(propagate_exact(child_ptr, known, least, fixed), label)
+    refuse_contradictory_totals(propagate_exact(child_ptr, known, least, fixed), label)
     if (least[~fixed] > 0).any():
         raise SpecError(
             "an exact count lies below a count that is drawn, and a multinomial draw could fall under it",
@@ -127,7 +127,7 @@ def multinomial_draw_tree(
     counts[0] = least[0] if fixed[0] else as_trials(total)
     node, status = _draw_tree(child_ptr, weights, least, fixed, is_uniform(empty), rng, counts)
     if status != OK:
-        refuse(status, label(node))
+        refuse_groups(status, label(node))
     return counts
 
 

@@ -16,7 +16,7 @@ from trueup.kernel.multinomial.apportion import (
     EMPTY,
     INFEASIBLE,
     OK,
-    mode,
+    apportioned_mode,
     mode_groups,
     mode_tree,
     propagate_exact,
@@ -65,7 +65,7 @@ def multinomial_mode(weights: ArrayLike, trials: int, *, empty: Empty = "error")
     weights, trials = as_counts(weights, "weights"), as_trials(trials)
     if not weights.any() and trials:
         weights = _weights_when_empty(weights, empty)
-    return mode(weights, trials, _sum(weights))
+    return apportioned_mode(weights, trials, _sum(weights))
 
 
 def multinomial_mode_groups(
@@ -106,7 +106,7 @@ def multinomial_mode_groups(
     starts = np.asarray(starts, np.int64)
     counts = np.empty_like(weights)
     group, status = mode_groups(weights, starts, trials, is_uniform(empty), counts)
-    refuse(status, f"group {group}")
+    refuse_groups(status, f"group {group}")
     return counts
 
 
@@ -166,13 +166,13 @@ def multinomial_mode_tree(
     weights, child_ptr = as_counts(weights, "weights"), np.asarray(child_ptr, np.int64)
     known = np.full(weights.size, -1, np.int64) if exact is None else np.asarray(exact, np.int64)
     least, fixed = np.zeros_like(weights), known >= 0
-    refuse_contradiction(propagate_exact(child_ptr, known, least, fixed), label)
+    refuse_contradictory_totals(propagate_exact(child_ptr, known, least, fixed), label)
     counts = np.empty_like(weights)
     counts[0] = least[0] if fixed[0] else max(as_trials(total), least[0])
     places = np.arange(weights.size) if order is None else np.asarray(order, np.int64)
     node, status = mode_tree(child_ptr, weights, least, fixed, is_uniform(empty), places, counts)
     if status != OK:
-        refuse(status, label(node))
+        refuse_groups(status, label(node))
     return counts
 
 
@@ -211,17 +211,17 @@ def is_uniform(empty: Empty) -> bool:
 def _weights_when_empty(weights: Integers, empty: Empty) -> Integers:
     """Equal weights, if the policy says so."""
     if not weights.size or not is_uniform(empty):
-        refuse(EMPTY, "the group")
+        refuse_groups(EMPTY, "the group")
     return np.ones_like(weights)
 
 
-def refuse_contradiction(node: int, label: Callable[[int], str]) -> None:
+def refuse_contradictory_totals(node: int, label: Callable[[int], str]) -> None:
     """Raise if a node (not -1) has an exact count that its descendants contradict."""
     if node >= 0:
-        refuse(INFEASIBLE, label(node))
+        refuse_groups(INFEASIBLE, label(node))
 
 
-def refuse(status: int, where: str) -> None:
+def refuse_groups(status: int, where: str) -> None:
     """Turn a kernel's status into an error."""
     if status == EMPTY:
         raise InfeasibleError(

@@ -106,7 +106,7 @@ def _gibbs(k, tables, total, scale, burn, uniform, rng, out):
 
 
 @njit(cache=True)
-def window(k, rate):
+def draw_window(k, rate):
     """Where `a^k e^{-rate a}` has its mass, all but about 1e-17 of it."""
     centre, spread = k / rate, np.sqrt(k) / rate
     low = max(int(centre - 9 * spread - 2), 1 if k > 0 else 0)
@@ -141,7 +141,7 @@ def _log_bound(k, tables, u, t):
     """Log of the tilted mass given u."""
     out, tilt = 0.0, tables.tilt[t]
     for r in range(k.size):
-        low, high = window(k[r], u - tilt)
+        low, high = draw_window(k[r], u - tilt)
         mass = 0.0
         for a in range(low, high + 1):
             mass += noisy_mass(tables, t, tables.kind[r], a) * np.exp(_log_weight(k[r], a, u, tilt))
@@ -168,11 +168,11 @@ def _windows(k, tables, t, u):
     tilt = tables.tilt[t]
     starts = np.zeros(k.size + 1, np.int64)
     for r in range(k.size):
-        low, high = window(k[r], u - tilt)
+        low, high = draw_window(k[r], u - tilt)
         starts[r + 1] = starts[r] + high - low + 1
     running = np.empty(starts[-1])
     for r in range(k.size):
-        low, high = window(k[r], u - tilt)
+        low, high = draw_window(k[r], u - tilt)
         mass = 0.0
         for a in range(low, high + 1):
             mass += noisy_mass(tables, t, tables.kind[r], a) * np.exp(_log_weight(k[r], a, u, tilt))
@@ -185,5 +185,5 @@ def _draw_noisy(k, tables, t, u, starts, running, rng, noisy):
     """Draw noisy counts given u."""
     for r in range(k.size):
         mine = running[starts[r] : starts[r + 1]]
-        low, _ = window(k[r], u - tables.tilt[t])
+        low, _ = draw_window(k[r], u - tables.tilt[t])
         noisy[r] = low + np.searchsorted(mine, rng.random() * mine[-1], side="right")

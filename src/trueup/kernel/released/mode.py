@@ -50,7 +50,7 @@ Reals = NDArray[np.float64]
 _BLOCK = 2**12
 
 
-def draw(
+def draw_near_mode(
     k: Integers, tables: Tables, total: Total, events: Events, draws: int, rng: np.random.Generator
 ) -> tuple[Integers, float]:
     """Draw true counts (draws, n), independently; also return the share of proposals accepted.

@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from trueup.kernel.released.draw import window
+from trueup.kernel.released.draw import draw_window
 from trueup.kernel.released.events import interval
 from trueup.kernel.released.mode import share_of_order
 
@@ -125,7 +125,7 @@ def _add_masses(weights, kind, a, worth, base, masses):
 def windows_of(k, nodes, rate, low, high):
     """Windows of the weights of nodes given u, all but about 1e-17 of their mass."""
     for v in nodes:
-        low[v], high[v] = window(k[v], rate[v])
+        low[v], high[v] = draw_window(k[v], rate[v])
 
 
 @njit(cache=True)
@@ -159,7 +159,7 @@ def _draw_rate(weights, nodes, even, k, true, noisy, rate, low, high, rng):
         least += max(k[v], 1)
     u = rate[nodes[0]]
     for v in nodes:
-        first, last = window(k[v], u)
+        first, last = draw_window(k[v], u)
         running = np.empty(last - first + 1)
         total = 0.0
         for a in range(first, last + 1):
@@ -178,7 +178,7 @@ def _draw_rate(weights, nodes, even, k, true, noisy, rate, low, high, rng):
     u = rng.gamma(trials, 1.0) / (least if empty else sum_a)
     for v in nodes:
         rate[v] = u
-        first, last = window(k[v], u)
+        first, last = draw_window(k[v], u)
         low[v], high[v] = (0, 0) if empty else (first, last)
 
 

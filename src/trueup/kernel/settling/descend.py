@@ -22,17 +22,17 @@ import numpy as np
 
 from trueup.kernel.histogram.anova import Component, Marginal, cell_groups, marginalise, refines
 from trueup.kernel.histogram.helmert import sum_rows
-from trueup.kernel.histogram.least_squares import HistogramTree
+from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.settling.lower_bounds import Lower
 from trueup.kernel.settling.nearest import TOLERANCE, Metric, tolerance_for
-from trueup.kernel.settling.refine import Coarse, Stage
-from trueup.kernel.settling.transport import hashed
+from trueup.kernel.settling.refine import Coarse, SettlingStage
+from trueup.kernel.settling.transport import mixed_keys
 from trueup.kernel.status import largest
 
 PIECE = 1_000_000  # cells that are settled together
 
 
-def chain(
+def settling_sequence(
     marginals: Sequence[Marginal], detailed: Marginal, exact: Sequence[Marginal] = ()
 ) -> list[Marginal]:
     """Nested marginals to settle, coarsest first: the exact ones, what fits between them, the detailed one.
@@ -43,7 +43,7 @@ def chain(
     --------
     >>> from trueup.kernel.histogram.anova import identity, shape, summed
     >>> total, rows, columns = (summed(2), summed(3)), (identity(2), summed(3)), (summed(2), identity(3))
-    >>> [shape(m) for m in chain([columns, total, rows], (identity(2), identity(3)))]
+    >>> [shape(m) for m in settling_sequence([columns, total, rows], (identity(2), identity(3)))]
     [(1, 1), (2, 1), (2, 3)]
     """
     chosen: list[Marginal] = []
@@ -73,7 +73,7 @@ class Settled:
 
 
 def settle(
-    tree: HistogramTree,
+    tree: HistogramLeastSquares,
     estimates: Sequence[np.ndarray],
     chains: Sequence[Sequence[Marginal]],
     *,
@@ -157,7 +157,7 @@ def node_keys(seeds: np.ndarray, level: int, nodes: np.ndarray) -> np.ndarray:
     >>> bool(node_keys(seeds, 1, np.arange(3))[4] == node_keys(seeds[1:], 1, np.array([1]))[0])
     True
     """
-    return hashed(hashed(seeds, np.array([level]))[:, None], nodes[None]).ravel()
+    return mixed_keys(mixed_keys(seeds, np.array([level]))[:, None], nodes[None]).ravel()
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class _Level:
     @classmethod
     def of(
         cls,
-        tree: HistogramTree,
+        tree: HistogramLeastSquares,
         estimates: np.ndarray,
         level: int,
         parents: np.ndarray | None,
@@ -278,7 +278,7 @@ class _Level:
             worst, iterations = np.maximum(worst, residual), max(iterations, steps)
         return _Result(x, worst, misplaced, iterations)
 
-    def _stage(self, marginal: Marginal, coarse: Coarse | None, zeros: np.ndarray | None) -> Stage:
+    def _stage(self, marginal: Marginal, coarse: Coarse | None, zeros: np.ndarray | None) -> SettlingStage:
         """The marginal's tables and metric, given the coarser marginal and the parents."""
         domain = self.metric.domain.coarsened(marginal)
         variances = tuple(self._marginal_variance(marginal, c) for c in domain.components)
@@ -290,7 +290,7 @@ class _Level:
         sums = None if self.parents is None else marginalise(self.parents, marginal)
         if sums is not None:
             tables = metric.tie(tables, sums)
-        return Stage(metric, tables, sums, coarse, zeros, self.keys)
+        return SettlingStage(metric, tables, sums, coarse, zeros, self.keys)
 
     def _marginal_variance(self, marginal: Marginal, component: Component) -> np.ndarray:
         """Covariance of a marginal's component: `M V M'` on the same contrasts."""

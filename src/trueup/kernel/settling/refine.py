@@ -51,7 +51,7 @@ class Coarse:
 
 
 @dataclass(frozen=True)
-class Stage:
+class SettlingStage:
     """Tables (rows, m) that obey the sums, and what they must keep.
 
     `sums` (parents, m) are the parents' tables, None at the root; `zeros` cells that are zero by definition; `keys`
@@ -65,7 +65,7 @@ class Stage:
     zeros: np.ndarray | None
     keys: np.ndarray | None
 
-    def above(self, least: np.ndarray) -> Stage:
+    def above(self, least: np.ndarray) -> SettlingStage:
         """The same with bounds (rows, m) taken off the tables and all their sums."""
         sums = None if self.sums is None else self.sums - self.metric.sums(least)
         coarse = self.coarse
@@ -109,11 +109,11 @@ class Stage:
             x[rest], residual[parents], steps = stage._by_size(held[rest], tolerance)
         return x, residual, steps
 
-    def _part(self, metric: Metric, rows: np.ndarray, sums: np.ndarray | None) -> Stage:
+    def _part(self, metric: Metric, rows: np.ndarray, sums: np.ndarray | None) -> SettlingStage:
         coarse = self.coarse and Coarse(self.coarse.marginal, self.coarse.counts[rows])
-        return Stage(metric, self.tables[rows], sums, coarse, None, None)
+        return SettlingStage(metric, self.tables[rows], sums, coarse, None, None)
 
-    def _of_parents(self, keep: np.ndarray) -> tuple[Stage, np.ndarray]:
+    def _of_parents(self, keep: np.ndarray) -> tuple[SettlingStage, np.ndarray]:
         metric, rows = self.metric.of_parents(np.flatnonzero(keep))
         return self._part(metric, rows, None if self.sums is None else self.sums[keep]), rows
 

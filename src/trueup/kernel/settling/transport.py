@@ -14,6 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from trueup.kernel.tree.rounding import hashed
+
 SNAP = 1e-7  # a cell this close below a whole number is that number
 GRAIN = 99_991  # costs are whole multiples of 1 / GRAIN: ties are ties whatever the last digits
 NUDGE = 1e-3  # how much of a multiple breaks ties
@@ -234,13 +236,10 @@ def round_children(
     return out, missing
 
 
-def hashed(keys: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Mix 64-bit keys with indices (SplitMix64, Steele, Lea & Flood 2014): equal keys give equal numbers."""
+def mixed_keys(keys: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Mix 64-bit keys with indices: equal keys give equal numbers."""
     with np.errstate(over="ignore"):
-        z = keys + np.uint64(0x9E3779B97F4A7C15) * (index.astype(np.uint64) + np.uint64(1))
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
+        return hashed.py_func(index.astype(np.uint64) + np.uint64(1), keys)
 
 
 def nudges(keys: np.ndarray, cells: int) -> np.ndarray:
@@ -251,4 +250,4 @@ def nudges(keys: np.ndarray, cells: int) -> np.ndarray:
     >>> nudges(np.array([7], np.uint64), 2).round(3).tolist() == nudges(np.array([7], np.uint64), 3)[:, :2].round(3).tolist()
     True
     """
-    return (hashed(keys[:, None], np.arange(cells)[None]) >> np.uint64(11)) / 2.0**53
+    return (mixed_keys(keys[:, None], np.arange(cells)[None]) >> np.uint64(11)) / 2.0**53

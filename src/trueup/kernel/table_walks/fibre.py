@@ -40,7 +40,7 @@ class Walked(NamedTuple):
     connected: bool
 
 
-def mode(invariants: NDArray[np.int64], noisy: NDArray[np.int64]) -> NDArray[np.int64]:
+def fibre_mode(invariants: NDArray[np.int64], noisy: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return a nonnegative integer `x` with `A x = A z` nearest to `z` in L1: a posterior mode under a flat prior.
 
     The nearest is not unique in general; this is the one that branch and bound finds.
@@ -52,13 +52,15 @@ def mode(invariants: NDArray[np.int64], noisy: NDArray[np.int64]) -> NDArray[np.
 
     Examples
     --------
-    >>> mode(np.array([[1, 1, 1]]), np.array([-2, 5, 9])).sum()
+    >>> fibre_mode(np.array([[1, 1, 1]]), np.array([-2, 5, 9])).sum()
     np.int64(12)
     """
-    return nearest(invariants, invariants @ noisy, noisy)
+    return nearest_table(invariants, invariants @ noisy, noisy)
 
 
-def nearest(invariants: NDArray[np.int64], values: NDArray[np.int64], target: NDArray) -> NDArray[np.int64]:
+def nearest_table(
+    invariants: NDArray[np.int64], values: NDArray[np.int64], target: NDArray
+) -> NDArray[np.int64]:
     """Return a nonnegative integer `x` `(k,)` with `A x = b` nearest in L1 to real or integer counts `target`.
 
     Raises
@@ -68,7 +70,7 @@ def nearest(invariants: NDArray[np.int64], values: NDArray[np.int64], target: ND
 
     Examples
     --------
-    >>> nearest(np.array([[1, 1, 1]]), np.array([4]), np.array([0.3, 1.9, 1.8]))
+    >>> nearest_table(np.array([[1, 1, 1]]), np.array([4]), np.array([0.3, 1.9, 1.8]))
     array([0, 2, 2])
     """
     k = len(target)
@@ -96,7 +98,7 @@ def nearest(invariants: NDArray[np.int64], values: NDArray[np.int64], target: ND
     return x
 
 
-def walk(
+def fibre_walk(
     piece: Any,
     noisy: NDArray[np.int64],
     rate: float,
@@ -124,7 +126,7 @@ def walk(
     kind = kinds[piece.kind]
     listed = np.ascontiguousarray(piece.basis) if kind == LISTED else np.zeros((1, 1), np.int64)
     columns = piece.cells.shape[1] if kind == SWAPS else 1
-    start = mode(piece.invariants, noisy) if len(piece.invariants) else np.maximum(noisy, 0)
+    start = fibre_mode(piece.invariants, noisy) if len(piece.invariants) else np.maximum(noisy, 0)
     scale = max(1.0, 1 / rate if power == 1 else (2 * rate) ** -0.5)
     chains, accepted, heat = [], 0.0, 1 + count * thin // 4
     for _ in range(4):

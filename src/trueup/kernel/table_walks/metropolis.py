@@ -21,7 +21,18 @@ from numba import njit
 from numpy.typing import NDArray
 
 from trueup.kernel.table_walks.proposals import propose
-from trueup.kernel.table_walks.rows import CENTRE, CURVE, HIGH, LOW, REACH, SLOPE, TABLED, U, log_factor, sums
+from trueup.kernel.table_walks.rows import (
+    CENTRE,
+    CURVE,
+    HIGH,
+    LOW,
+    REACH,
+    SLOPE,
+    TABLED,
+    U,
+    row_log_factor,
+    sums,
+)
 
 WINDOW, STRIDE, FRESH = 8, 1.2, 0.25
 BATCH = 256
@@ -60,7 +71,7 @@ class _Paths(NamedTuple):
 
 
 @njit(cache=True)
-def walk(rng, rows, moves, box, tuning, x, count, thin):
+def metropolis_walk(rng, rows, moves, box, tuning, x, count, thin):
     """Run one chain from table `x` `(n,)`, which is overwritten by where it ends.
 
     Parameters
@@ -161,7 +172,7 @@ def _follow(dice, rows, box, batch, paths, x, y, tally):
             if factors[r, U] != 0.0 or factors[r, TABLED] != 0.0:
                 for place in range(WINDOW):
                     if logs[place] > -np.inf:
-                        logs[place] += log_factor(factors, table, r, y[r] + (place - here) * far)
+                        logs[place] += row_log_factor(factors, table, r, y[r] + (place - here) * far)
             else:
                 centre, tilt, curve = factors[r, CENTRE], factors[r, SLOPE], factors[r, CURVE]
                 low = max(factors[r, LOW], centre - factors[r, REACH])

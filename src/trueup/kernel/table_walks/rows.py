@@ -44,7 +44,7 @@ class Rows(NamedTuple):
 
 
 @njit(cache=True, inline="always")
-def log_factor(factors, table, r, y):
+def row_log_factor(factors, table, r, y):
     """Log factor of row r at y."""
     away = abs(y - factors[r, CENTRE])
     value = -np.inf
@@ -64,7 +64,7 @@ def add_factor(factors, table, r, start, jump, first, last, logs):
     """Add the log factor of row r at `start + i jump`, i from first to last, to `logs[i]`."""
     if factors[r, U] != 0.0 or factors[r, TABLED] != 0.0:
         for i in range(first, last + 1):
-            logs[i] += log_factor(factors, table, r, start + i * jump)
+            logs[i] += row_log_factor(factors, table, r, start + i * jump)
     else:
         centre, slope, curve, reach = (
             factors[r, CENTRE],
@@ -94,7 +94,7 @@ def log_levels(rows, y):
     """Log factor of every row at `y` `(r,)`."""
     levels = np.zeros(y.size)
     for r in range(y.size):
-        levels[r] = log_factor(rows.factors, rows.table, r, y[r])
+        levels[r] = row_log_factor(rows.factors, rows.table, r, y[r])
     return levels
 
 

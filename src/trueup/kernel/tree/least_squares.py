@@ -198,7 +198,7 @@ def unidentified(child_ptr, spread):
 
 
 @njit(cache=True)
-def upward(child_ptr, gain, x):
+def sweep_up(child_ptr, gain, x):
     """Replace measurements by their least-squares estimates from each node's subtree, (n,) in place."""
     for v in range(x.size - 1, -1, -1):
         below = x[child_ptr[v] : child_ptr[v + 1]].sum()
@@ -209,7 +209,7 @@ def upward(child_ptr, gain, x):
 
 
 @njit(cache=True)
-def downward(child_ptr, share, x):
+def sweep_down(child_ptr, share, x):
     """Replace subtree estimates by the least-squares solution of the whole tree, (n,) in place."""
     for v in range(x.size):
         a, b = child_ptr[v], child_ptr[v + 1]
@@ -256,8 +256,8 @@ def least_squares(child_ptr: np.ndarray, variance: np.ndarray, values: np.ndarra
 @njit(cache=True)
 def _solve(child_ptr, gain, share, values):
     for i in range(values.shape[0]):
-        upward(child_ptr, gain, values[i])
-        downward(child_ptr, share, values[i])
+        sweep_up(child_ptr, gain, values[i])
+        sweep_down(child_ptr, share, values[i])
 
 
 @njit(cache=True)

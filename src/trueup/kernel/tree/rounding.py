@@ -80,7 +80,7 @@ def _round_rows(child_ptr, weight, values, seeds):
 def _least_costs(child_ptr, weight, values, seed, low, marginal, order):
     """From the leaves up: each node's lower choice and the cost of one more (inf: there is no choice)."""
     for v in range(values.size - 1, -1, -1):
-        low[v], fraction = split(values[v])
+        low[v], fraction = split_total(values[v])
         marginal[v] = weight[v] * (1.0 - 2.0 * fraction) if fraction > 0.0 else np.inf
         a, b = child_ptr[v], child_ptr[v + 1]
         if a == b:
@@ -111,7 +111,7 @@ def _carry_out(child_ptr, seed, chosen, marginal, order):
 
 
 @njit(cache=True)
-def split(value):
+def split_total(value):
     """Split a count into its floor (int64) and its fraction, which is 0 within the tolerance."""
     tolerance = max(RESOLUTION, ROUNDING_ERRORS * abs(value))
     nearest = np.rint(value)

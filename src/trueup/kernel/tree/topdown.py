@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from trueup.kernel.tree.bounds import propagate
-from trueup.kernel.tree.least_squares import messages, most_children, upward
+from trueup.kernel.tree.least_squares import messages, most_children, sweep_up
 from trueup.kernel.tree.simplex import project_part
 
 
@@ -71,7 +71,7 @@ def topdown_rows(child_ptr, exact, gain, spread, lower, upper, values):
         bad = attainable(child_ptr, exact, lower, upper, x, low, high)
         if bad >= 0:
             return bad
-        upward(child_ptr, gain, x)
+        sweep_up(child_ptr, gain, x)
         x[0] = min(max(x[0], low[0]), high[0])
         for v in range(n):
             if child_ptr[v] < child_ptr[v + 1]:

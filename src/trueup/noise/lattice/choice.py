@@ -97,14 +97,14 @@ class BoundSampler:
 
     def draw(self, count: int, words: Words):
         """Draw `count` noise vectors `(count, n)`; pinned cells get zero."""
-        from trueup.kernel.lattice_samplers.tape import Drawn
+        from trueup.kernel.lattice_samplers.tape import TapeDraws
 
         vectors, tries = np.zeros((count, self.n), np.int64), 0
         for cells, choice in self.pieces:
             drawn = choice.draw(count, words)
             vectors[:, cells] = drawn.vectors
             tries += drawn.tries
-        return Drawn(vectors, tries)
+        return TapeDraws(vectors, tries)
 
     def explain(self) -> list[str]:
         """Say, for each kind of piece, how many there are and how they are drawn."""

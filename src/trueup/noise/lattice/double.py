@@ -21,7 +21,7 @@ MOST_KINDS = 500
 """Kinds of cells, each with invariants of its own, up to which a piece's basis is reduced."""
 
 
-def walk(piece: Piece, sigma: float) -> Choice:
+def klein_walk(piece: Piece, sigma: float) -> Choice:
     """Klein's walk: on the path basis for one sum, else on the reduced basis."""
     from trueup.kernel.lattice_samplers import klein
     from trueup.kernel.lattice_samplers.tape import run
@@ -34,13 +34,13 @@ def walk(piece: Piece, sigma: float) -> Choice:
         return Choice("path", "double", tries, tries * n * STEP, path)
     if beyond := unwalkable([piece]):
         return Choice("klein", "double", math.inf, math.inf, _nothing_drawn, beyond=beyond)
-    steps = klein.Walk.of(piece.basis)
+    steps = klein.KleinWalk.of(piece.basis)
     tries = _tries(steps.norms, sigma)
     draw = lambda count, words: run(klein.draw_gaussians, (steps, sigma), (count, n), words, _nothing_open)  # noqa: E731
     return Choice("klein", "double", tries, tries * d * (d * CELL / 8 + STEP), draw)
 
 
-def whole(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
+def whole_noise(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
     """Draw L2-norm Laplace noise: the norm binds all pieces together, so one walk on the whole basis."""
     from trueup.kernel.lattice_samplers import klein
     from trueup.kernel.lattice_samplers.tape import run
@@ -52,7 +52,7 @@ def whole(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
         raise SpecError(given, needed="a smaller table", remedy="use 'lattice-laplace'")
     cells = np.concatenate([piece.cells.ravel() for piece in lattice.pieces])
     blocks: Any = block_diag(*(piece.basis for piece in lattice.pieces))
-    steps = klein.Walk.of(blocks.astype(np.int64))
+    steps = klein.KleinWalk.of(blocks.astype(np.int64))
     epsilon, d = float(law.epsilon), len(blocks)
     mixture = klein.Mixture.of(steps.norms, epsilon)
 

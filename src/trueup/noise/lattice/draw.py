@@ -8,15 +8,15 @@ from fractions import Fraction
 from trueup.errors import SpecError
 from trueup.kernel.lattice.structure import Lattice, Piece
 from trueup.noise.lattice.choice import BoundSampler, Choice
-from trueup.noise.lattice.double import walk, whole
-from trueup.noise.lattice.integer import composition, free, table
+from trueup.noise.lattice.double import klein_walk, whole_noise
+from trueup.noise.lattice.integer import composition, free, integer_table
 from trueup.noise.lattice.markov_chain import markov_chain
 
 SLOWEST = 60.0
 """Expected seconds for one vector beyond which a sampler is refused, unless the caller allows more."""
 
 
-def choose(
+def choose_sampler(
     law,
     lattice: Lattice,
     *,
@@ -48,7 +48,7 @@ def choose(
     if law.name == "lattice-l2-laplace":
         if sampler not in ("auto", "mixture"):
             raise SpecError(f"sampler '{sampler}' for the L2 norm", needed="'mixture', the only one")
-        bound = whole(law, lattice, weights)
+        bound = whole_noise(law, lattice, weights)
         if not (choice := bound.pieces[0][1]).seconds <= slowest:
             raise SpecError(
                 f"noise 'lattice-l2-laplace' on this lattice takes more than {slowest:g} s: {choice.sentence()}",
@@ -105,9 +105,9 @@ def _options(law, piece: Piece, factors: tuple[Fraction, ...]):
     if laplace and alike and piece.kind == "sum":
         yield "composition", lambda: composition(len(factors), only)
     if laplace and alike and piece.kind == "table":
-        yield ("composition" if min(piece.cells.shape) == 2 else "rows"), lambda: table(piece, only)
+        yield ("composition" if min(piece.cells.shape) == 2 else "rows"), lambda: integer_table(piece, only)
     yield "free", lambda: free(piece, factors, "laplace" if laplace else "gaussian")
     if not laplace and alike and piece.kind != "free":
-        yield ("path" if piece.kind == "sum" else "klein"), lambda: walk(piece, float(only) ** 0.5)
+        yield ("path" if piece.kind == "sum" else "klein"), lambda: klein_walk(piece, float(only) ** 0.5)
     if alike:
         yield "markov-chain", lambda: markov_chain(law, piece, only)

@@ -66,7 +66,7 @@ def _wide(n: int, epsilon: Fraction) -> str:
     return too_long(entries)
 
 
-def table(piece: Piece, epsilon: Fraction) -> Choice:
+def integer_table(piece: Piece, epsilon: Fraction) -> Choice:
     """A two-way table: exact outright with two rows, else by rejection on its last two rows."""
     rows, columns = piece.cells.shape
     if min(rows, columns) == 2:
@@ -150,7 +150,7 @@ def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
         decisions = Decisions()
         sorts = sorted({(factors[lump[0]], len(lump)) for lump in dependent}) or [(parameters[0], 1)]
         kinds = [sorts.index((factors[lump[0]], len(lump))) for lump in dependent]
-        layout = plan(matrix, dependent, [parameters.index(f) for f in factors], kinds)
+        layout = integer_plan(matrix, dependent, [parameters.index(f) for f in factors], kinds)
         if laplace:
             return decisions, layout, laplace_steps(decisions, parameters), laplace_lumps(decisions, sorts)
         lumped = gaussian_lumps(decisions, [variance for variance, _ in sorts])
@@ -170,7 +170,7 @@ def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
     if not laplace and max(factors) > WIDEST_TABLE:
         beyond = f"a table of the Gaussian with sigma2 {float(max(factors)):.3g}, at most {WIDEST_TABLE:,}"
     if not beyond and seconds < NEVER:
-        shared = plan(matrix, dependent, [0] * len(factors), [0] * len(dependent)).matrix
+        shared = integer_plan(matrix, dependent, [0] * len(factors), [0] * len(dependent)).matrix
         largest = float(np.abs(shared).sum(axis=1).max(initial=0)) * max(
             reach_of(p, laplace) for p in parameters
         )
@@ -188,9 +188,9 @@ def _lumps(piece: Piece, factors) -> list[list[int]]:
     return full + list(kinds.values())
 
 
-def plan(matrix, dependent, laws, kinds):
+def integer_plan(matrix, dependent, laws, kinds):
     """Lay out which cells are free and how the lumps of others depend on them."""
-    from trueup.kernel.lattice_samplers.free import Plan
+    from trueup.kernel.lattice_samplers.free import FreePlan
 
     cells = [cell for lump in dependent for cell in lump]
     others = np.setdiff1d(np.arange(matrix.shape[1]), cells)
@@ -200,4 +200,4 @@ def plan(matrix, dependent, laws, kinds):
     free, cells, starts, shared, laws, kinds = (
         np.ascontiguousarray(p, np.int64) for p in (others, cells, starts, shared, laws, kinds)
     )
-    return Plan(free, cells, starts, shared, divisor, laws, kinds)
+    return FreePlan(free, cells, starts, shared, divisor, laws, kinds)

@@ -38,11 +38,11 @@ class OnLattice:
 
     def on(self, lattice, **options) -> Self:
         """Return this law bound to a lattice, with its samplers chosen (see `lattice_draw.choose`)."""
-        from trueup.noise.lattice.draw import choose
+        from trueup.noise.lattice.draw import choose_sampler
 
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
-        object.__setattr__(copy, "bound", choose(self, lattice, **options))
+        object.__setattr__(copy, "bound", choose_sampler(self, lattice, **options))
         return copy
 
     def as_asked(self, lattice, options: Mapping[str, Any]) -> Self:

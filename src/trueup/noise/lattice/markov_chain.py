@@ -39,12 +39,12 @@ def markov_chain(law: Any, piece: Piece, parameter: Fraction) -> Choice:
 
     def draw(count: int, words: Words):
         from trueup.kernel.lattice_samplers import markov_chain as chain
-        from trueup.kernel.lattice_samplers.tape import Drawn
+        from trueup.kernel.lattice_samplers.tape import TapeDraws
 
         target = _target(piece.invariants, laplace, rate)
         rng = np.random.Generator(np.random.PCG64(int.from_bytes(words(32), "little")))
         states = [_run(chain, rng, target, scale, steps) for _ in range(count)]
-        return Drawn(np.vstack(states), steps * count)
+        return TapeDraws(np.vstack(states), steps * count)
 
     seconds = steps * (piece.dimension + 1) * 1e-7
     return Choice("markov-chain", "approximate", steps, seconds, draw, distance)
@@ -89,7 +89,7 @@ def _target(invariants: np.ndarray, laplace: bool, rate: float):
     from trueup.kernel.lattice import algebra
     from trueup.kernel.lattice_samplers import markov_chain as chain
 
-    return chain.Target(algebra.smith_basis(invariants), chain.L1 if laplace else chain.SQUARED, rate)
+    return chain.ChainTarget(algebra.smith_basis(invariants), chain.L1 if laplace else chain.SQUARED, rate)
 
 
 def _tuned(chain: Any, rng: np.random.Generator, target: Any) -> float:

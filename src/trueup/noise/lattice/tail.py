@@ -167,9 +167,9 @@ def _share(invariants: NDArray) -> float:
 
 
 def _of_norm(epsilon: float, pieces: tuple[Piece, ...], probability: float) -> Tail:
-    from trueup.kernel.lattice_samplers.klein import Walk
+    from trueup.kernel.lattice_samplers.klein import KleinWalk
 
-    norms = np.concatenate([Walk.of(piece.basis).norms for piece in pieces])
+    norms = np.concatenate([KleinWalk.of(piece.basis).norms for piece in pieces])
     share, d = max(_share(piece.invariants) for piece in pieces), len(norms)
     log_t = np.linspace(math.log(1e-4), math.log((d + 100) ** 2 / epsilon**2), 4000)
     weight = 0.5 * log_t - epsilon**2 * np.exp(log_t) / 2  # the density of log t

@@ -94,7 +94,7 @@ class TruncatedGeometric(IntegerLaw):
     def _excluded(self, moves: range) -> list[Fraction]:
         """Bound `P(X > bound - move)` from above for every move."""
         bits = min(1024, 64 + 2 * int(self.epsilon * (self.bound + 1)))
-        tail = Tail(self.epsilon, self.bound)
+        tail = GeometricTail(self.epsilon, self.bound)
         bounds = [tail.cdf(move - self.bound - 1, bits) for move in moves]
         return [Fraction(bound.hi, 1 << bound.bits) for bound in bounds]
 
@@ -159,7 +159,7 @@ def _rounded_up(value: Fraction) -> Fraction:
     return Fraction(-(-value.numerator * scale // value.denominator), scale)
 
 
-class Tail:
+class GeometricTail:
     """Enclosures of the cdf of the truncated law."""
 
     def __init__(self, epsilon: Fraction, bound: int) -> None:
@@ -186,5 +186,5 @@ def _sampler(epsilon: Fraction, bound: int, word_bits: int = 64) -> Inversion:
     reach = min(bound, int(word_bits / epsilon) + 2)
     lookup_bits = 16 if min(bound, 8 / epsilon) <= 512 else 20
     return Inversion(
-        Tail(epsilon, bound).cdf, range(-reach, reach), lookup_bits=lookup_bits, word_bits=word_bits
+        GeometricTail(epsilon, bound).cdf, range(-reach, reach), lookup_bits=lookup_bits, word_bits=word_bits
     )

@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import isfinite
 from typing import ClassVar
 
-from trueup.reporting.drawing.pictures import Axis
+from trueup.reporting.drawing.pictures import PictureAxis
 
 SERIES = 6
 """Most series that can be told apart."""
@@ -25,7 +25,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnMarks:
     """A point as it is drawn: its place across, its value, the ends of its whisker (percent from the left, top)."""
 
     x: float
@@ -64,12 +64,12 @@ class Chart:
     caption: str
     across: str
     places: tuple[tuple[str, str], ...]
-    axis: Axis
+    axis: PictureAxis
     series: tuple[tuple[str, int, tuple[Point | None, ...]], ...]
     joined: bool = True
     reference: tuple[float, str] | None = None
 
-    def drawn(self, number: int) -> list[Drawn | None]:
+    def drawn(self, number: int) -> list[DrawnMarks | None]:
         """The points of a series as they are drawn, series side by side within a place."""
         shift = _SPREAD * ((number + 0.5) / len(self.series) - 0.5)
         width = 100 / len(self.places)
@@ -78,7 +78,7 @@ class Chart:
             for at, point in enumerate(self.series[number][2])
         ]
 
-    def lines(self, number: int) -> list[tuple[Drawn, Drawn]]:
+    def lines(self, number: int) -> list[tuple[DrawnMarks, DrawnMarks]]:
         """Pairs of neighbouring points of a series that are joined."""
         found = pairwise(self.drawn(number)) if self.joined else []
         return [(a, b) for a, b in found if a is not None and b is not None]
@@ -92,9 +92,9 @@ class Chart:
         """Where a value stands, in percent from the top."""
         return round(100 - self.axis.place(value), 2)
 
-    def _drawn(self, x: float, value: float, error: float) -> Drawn:
+    def _drawn(self, x: float, value: float, error: float) -> DrawnMarks:
         ends = (self.height(value + WHISKER * error), self.height(value - WHISKER * error))
-        return Drawn(round(x, 2), self.height(value), *ends)
+        return DrawnMarks(round(x, 2), self.height(value), *ends)
 
 
 def chart(
@@ -125,4 +125,6 @@ def chart(
     ends += [reference[0]] if reference else []
     styled = tuple((name, style, tuple(row)) for style, (name, row) in enumerate(series.items()))[:SERIES]
     shown = tuple(line for line in styled if any(point is not None for point in line[2]))
-    return Chart(message, caption, across, tuple(places), Axis.around(ends, unit), shown, joined, reference)
+    return Chart(
+        message, caption, across, tuple(places), PictureAxis.around(ends, unit), shown, joined, reference
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import ClassVar, Literal
 
-from trueup.reporting.drawing.pictures import Axis
+from trueup.reporting.drawing.pictures import PictureAxis
 from trueup.reporting.drawing.words import number
 
 Drawn = Literal["line", "steps", "points"]
@@ -103,8 +103,8 @@ class Plot:
     kind: ClassVar[str] = "curves"
     message: str
     caption: str
-    across: Axis | LogAxis
-    up: Axis | LogAxis
+    across: PictureAxis | LogAxis
+    up: PictureAxis | LogAxis
     curves: tuple[Curve, ...]
 
     def path(self, curve: Curve) -> str:
@@ -156,6 +156,6 @@ def plot(
     x = [float(v) for curve in curves for v, _ in curve.corners]
     y = [float(v) for curve in curves for _, v in curve.corners]
     y += [end for c in curves for v, e in zip(c.y, c.error) for end in (v - e, v + e)]
-    horizontal = LogAxis.around(x, across) if log_across else Axis.around(x, across)
-    vertical = LogAxis.around(y, up) if log_up else Axis.around([0.0, *y], up)
+    horizontal = LogAxis.around(x, across) if log_across else PictureAxis.around(x, across)
+    vertical = LogAxis.around(y, up) if log_up else PictureAxis.around([0.0, *y], up)
     return Plot(message, caption, horizontal, vertical, tuple(curves))

@@ -27,12 +27,12 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Axis:
+class PictureAxis:
     """Values from `low` to `high` with their unit.
 
     Examples
     --------
-    >>> axis = Axis.around([0, 47], "persons")
+    >>> axis = PictureAxis.around([0, 47], "persons")
     >>> axis.high, axis.place(25), [text for _, text in axis.ticks]
     (50.0, 50.0, ['0', '10', '20', '30', '40', '50'])
     """
@@ -43,7 +43,7 @@ class Axis:
     step: float
 
     @classmethod
-    def around(cls, values: Sequence[float], title: str) -> Axis:
+    def around(cls, values: Sequence[float], title: str) -> PictureAxis:
         """Span values by round numbers, four to ten steps apart."""
         lowest, highest = min(values), max(values)
         step = _round_step((highest - lowest) or 1.0)
@@ -82,7 +82,7 @@ class Figure:
     kind: ClassVar[str] = "figure"
     message: str
     caption: str
-    axis: Axis
+    axis: PictureAxis
     rows: tuple[tuple[str, tuple[Mark, ...]], ...]
     legend: tuple[tuple[Shape, str], ...] = ()
 
@@ -91,7 +91,7 @@ def bars(values: Mapping[str, tuple[float, str]], unit: str, message: str, capti
     """Draw a bar from zero for each value, with a text at its end."""
     rows = ((name, (Mark("bar", 0, v), Mark("text", v, text=text))) for name, (v, text) in values.items())
     room = 1.15  # for the text at the end of the longest bar
-    axis = Axis.around([0, *(room * v for v, _ in values.values())], unit)
+    axis = PictureAxis.around([0, *(room * v for v, _ in values.values())], unit)
     return Figure(message, caption, axis, tuple(rows))
 
 
@@ -103,14 +103,14 @@ def before_after(
     caption: str,
 ) -> Figure:
     """Draw two joined points for each row, or the second alone."""
-    axis = Axis.around([0, *(v for pair in values.values() for v in pair if v is not None)], unit)
+    axis = PictureAxis.around([0, *(v for pair in values.values() for v in pair if v is not None)], unit)
     rows = tuple((name, _pair(*pair)) for name, pair in values.items())
     return Figure(message, caption, axis, rows, (("diamond", names[0]), ("circle", names[1])))
 
 
 def strips(values: Mapping[str, Sequence[float]], unit: str, message: str, caption: str) -> Figure:
     """Draw for each row its 5, 25, 50, 75 and 95 % quantiles."""
-    axis = Axis.around([0, *(v for row in values.values() for v in row)], unit)
+    axis = PictureAxis.around([0, *(v for row in values.values() for v in row)], unit)
     rows = tuple((name, _strip(*row)) for name, row in values.items())
     return Figure(
         message, caption, axis, rows, (("tick", "median"), ("bar", "middle half"), ("thin", "90 %"))

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.reporting.drawing.pictures import Axis, Mark, Shape
+from trueup.reporting.drawing.pictures import Mark, PictureAxis, Shape
 
 MOST_BINS = 60
 """Steps of a hill; values are gathered until no more are left."""
@@ -55,7 +55,7 @@ class Ridges:
     kind: ClassVar[str] = "ridges"
     message: str
     caption: str
-    axis: Axis
+    axis: PictureAxis
     rows: tuple[Ridge, ...]
     legend: tuple[tuple[Shape, str], ...]
 

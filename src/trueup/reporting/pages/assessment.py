@@ -9,14 +9,14 @@ from trueup.reporting.drawing.charts import SERIES
 from trueup.reporting.drawing.words import number, plain, said
 from trueup.reporting.sections.assessed_claims import coverage, decisions, differences, fairness
 from trueup.reporting.sections.assessed_error import budgets, by_level, by_size, residuals
-from trueup.reporting.sections.assessed_view import View, three_digits
+from trueup.reporting.sections.assessed_view import AssessmentView, three_digits
 from trueup.reporting.sections.origin import Ledger
 from trueup.version import __version__
 
 
 def assessment_page(record: Assessment, spec: Spec, ledger: Ledger) -> Page:
     """Lay out the report of an assessment; nothing was measured for publication, so no ledger is named."""
-    view = View(record, spec)
+    view = AssessmentView(record, spec)
     return Page(
         record.title,
         "Assessment of methods and budgets on simulated noise",
@@ -98,7 +98,7 @@ def _beyond(flag: Flag) -> float:
     return abs(flag.value) - flag.limit if flag.what == "bias" else flag.limit - flag.value
 
 
-def _methods(view: View) -> Section:
+def _methods(view: AssessmentView) -> Section:
     rows = (
         (m.label, f"{m.title[:1].upper()}{m.title[1:]}. {_parameters(m.description)}")
         for m in view.record.methods
@@ -108,7 +108,7 @@ def _methods(view: View) -> Section:
     return Section("methods", "The methods compared", blocks)
 
 
-def _not_drawn(view: View) -> tuple[str, ...]:
+def _not_drawn(view: AssessmentView) -> tuple[str, ...]:
     """Say what is in the tables but in no chart."""
     found = []
     if len(view.names) > SERIES:

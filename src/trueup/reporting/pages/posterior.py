@@ -7,7 +7,7 @@ from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Block, Facts, Page, Section, Text
 from trueup.reporting.drawing.words import number, percent, plain, plural, said
 from trueup.reporting.sections.origin import Ledger
-from trueup.reporting.sections.posterior_pictures import View, intervals, shapes
+from trueup.reporting.sections.posterior_pictures import PosteriorView, intervals, shapes
 from trueup.reporting.sections.posterior_tables import ratios, tables
 from trueup.version import __version__
 
@@ -15,7 +15,7 @@ from trueup.version import __version__
 def posterior_page(posterior: Posterior, spec: Spec, ledger: Ledger) -> Page:
     """Lay out the report of a posterior; it is made from public records, so there is no ledger to name."""
     unit = plural(spec.table.counts)
-    view = View(posterior, unit)
+    view = PosteriorView(posterior, unit)
     return Page(
         spec.title,
         "Posterior of the true counts: what they may be, given everything that was published",

@@ -11,7 +11,7 @@ from trueup.reporting.drawing.charts import Chart, Point, chart
 from trueup.reporting.drawing.words import number, percent, plain, plural
 from trueup.reporting.sections.assessed_view import (
     WHISKERS,
-    View,
+    AssessmentView,
     counts_of,
     extreme,
     named,
@@ -23,7 +23,7 @@ DRAWN = 12
 """Most groups that a dot plot holds."""
 
 
-def coverage(view: View) -> Section | None:
+def coverage(view: AssessmentView) -> Section | None:
     """Show how often intervals hold the true count; None where no rule has any."""
     charts = [
         drawn
@@ -42,7 +42,7 @@ def coverage(view: View) -> Section | None:
     return Section("coverage", "Do intervals hold what they claim?", (text, *charts, _lengths(view)))
 
 
-def _coverage_chart(view: View, rule: str, claim: float, margin: Margin) -> Chart | None:
+def _coverage_chart(view: AssessmentView, rule: str, claim: float, margin: Margin) -> Chart | None:
     classes = view.classes("size", str(margin))
     found = view.points("coverage", by="size", level=str(margin), units=list(classes), about=rule)
     if not any(point for row in found.values() for point in row):
@@ -65,7 +65,7 @@ def _percent(point: Point | None) -> Point | None:
     return None if point is None else (100 * point[0], 100 * point[1])
 
 
-def _lengths(view: View) -> Table:
+def _lengths(view: AssessmentView) -> Table:
     rows = view.record.rows(statistic="length", by="level", budget=view.budget.label)
     return Table(
         f"Average length of the intervals ({view.unit})",
@@ -79,7 +79,7 @@ def _lengths(view: View) -> Table:
     )
 
 
-def fairness(view: View) -> Section | None:
+def fairness(view: AssessmentView) -> Section | None:
     """Compare groups that have the same claim to accuracy; None where there are none."""
     rows = view.record.rows(budget=view.budget.label)
     kinds = dict.fromkeys((str(level), str(by)) for level, by in zip(rows["level"], rows["by"]))
@@ -103,7 +103,7 @@ def fairness(view: View) -> Section | None:
     return Section("fairness", "Fairness between groups", (text, *blocks, _dispersion(view)))
 
 
-def _fairness_charts(view: View, margin: Margin, by: str) -> Iterator[Chart]:
+def _fairness_charts(view: AssessmentView, margin: Margin, by: str) -> Iterator[Chart]:
     classes = view.classes(by, str(margin))
     if not 2 <= len(classes) <= DRAWN:
         return
@@ -123,7 +123,7 @@ def _fairness_charts(view: View, margin: Margin, by: str) -> Iterator[Chart]:
         )
 
 
-def _dispersion(view: View) -> Table:
+def _dispersion(view: AssessmentView) -> Table:
     parts = [
         view.record.rows(statistic=f"dispersion of {of}", budget=view.budget.label)
         for of in ("bias", "variance")
@@ -143,7 +143,7 @@ def _dispersion(view: View) -> Table:
     )
 
 
-def decisions(view: View) -> Section | None:
+def decisions(view: AssessmentView) -> Section | None:
     """Show how often a count is on the wrong side of a threshold, and a rank wrong; None where neither is known."""
     sides = view.record.rows(statistic="wrong side", by="level")
     ranks = view.record.rows(statistic="wrong rank", by="level")
@@ -168,7 +168,7 @@ def _shares(caption: str, rows: Columns, about: str) -> Table:
     return Table(caption, tuple(columns))
 
 
-def differences(view: View) -> Section | None:
+def differences(view: AssessmentView) -> Section | None:
     """Compare every method with the first on the same noise; None where there is one."""
     if len(view.names) < 2:
         return None

@@ -12,7 +12,7 @@ from trueup.reporting.drawing.pictures import strips
 from trueup.reporting.drawing.words import number, table_name
 from trueup.reporting.sections.assessed_view import (
     WHISKERS,
-    View,
+    AssessmentView,
     counts_of,
     extreme,
     named,
@@ -23,7 +23,7 @@ from trueup.reporting.sections.assessed_view import (
 _QUANTILES = tuple(f"quantile {p:g} of the error" for p in (0.05, 0.25, 0.5, 0.75, 0.95))
 
 
-def by_size(view: View) -> Section:
+def by_size(view: AssessmentView) -> Section:
     """Show bias and error by size of the true count, table by table."""
     blocks: list[Block] = [
         Text(
@@ -38,7 +38,7 @@ def by_size(view: View) -> Section:
     return Section("size", "Bias and error by true size", tuple(blocks))
 
 
-def _size_charts(view: View, margin: Margin) -> Iterator[Chart]:
+def _size_charts(view: AssessmentView, margin: Margin) -> Iterator[Chart]:
     classes = view.classes("size", str(margin))
     if len(classes) < 2:
         return
@@ -66,7 +66,7 @@ def _size_charts(view: View, margin: Margin) -> Iterator[Chart]:
     )
 
 
-def by_level(view: View) -> Section:
+def by_level(view: AssessmentView) -> Section:
     """Compare the error of the tables with each other."""
     levels = [str(m) for m in view.drawn]
     found = [view.points("rmse", by="level", level=level, units=["all"]) for level in levels]
@@ -84,7 +84,7 @@ def by_level(view: View) -> Section:
     return Section("levels", "Error of each table", (picture, *_level_tables(view)))
 
 
-def _level_tables(view: View) -> Iterator[Table]:
+def _level_tables(view: AssessmentView) -> Iterator[Table]:
     for margin in view.record.levels:
         rows = []
         for name in view.names:
@@ -112,7 +112,7 @@ def _first(rows: Columns) -> str:
     return with_error(rows)[0] if len(rows["value"]) else "–"
 
 
-def residuals(view: View) -> Section:
+def residuals(view: AssessmentView) -> Section:
     """Show how errors are distributed, table by table."""
     blocks: list[Block] = []
     for margin in reversed(view.drawn):
@@ -135,7 +135,7 @@ def residuals(view: View) -> Section:
     return Section("residuals", "How errors are distributed", tuple(blocks))
 
 
-def budgets(view: View) -> Section | None:
+def budgets(view: AssessmentView) -> Section | None:
     """Show what a larger budget buys; None where there is one budget."""
     budgets = sorted(view.record.budgets, key=lambda b: b.scale)
     if len(budgets) < 2:
@@ -147,7 +147,7 @@ def budgets(view: View) -> Section | None:
 
 
 def _budget_chart(
-    view: View, margin: Margin, budgets: Sequence[Budget], places: Sequence[tuple[str, str]]
+    view: AssessmentView, margin: Margin, budgets: Sequence[Budget], places: Sequence[tuple[str, str]]
 ) -> Chart:
     rows = view.record.rows(statistic="rmse", by="level", level=str(margin))
     held = {

@@ -19,7 +19,7 @@ WHISKERS = (
 """How to read the lines through the marks."""
 
 
-class View:
+class AssessmentView:
     """A record seen at one budget, the one nearest to the spec's own."""
 
     def __init__(self, record: Assessment, spec: Spec) -> None:

@@ -65,7 +65,9 @@ def making(release: Release | ReleaseByBlocks, spec: Spec, unit: str) -> Section
                 *((plain(k).capitalize(), said(v)) for k, v in parameters),
             )
         ),
-        Text(("The rules that the counts had to satisfy: " + "; ".join(rules(spec.constraints)) + ".",)),
+        Text(
+            ("The rules that the counts had to satisfy: " + "; ".join(stated_rules(spec.constraints)) + ".",)
+        ),
         laws(release.measurements if isinstance(release, Release) else release),
         _stats(release, unit),
     )
@@ -91,7 +93,7 @@ def origin(measurements: Measurements | ReleaseByBlocks, spec: Spec, ledger: Led
     return Section("origin", "Where this comes from", (Facts(facts), *_entry(ledger)))
 
 
-def rules(part: ConstraintsPart) -> Iterator[str]:
+def stated_rules(part: ConstraintsPart) -> Iterator[str]:
     """Say every constraint in words."""
     yield "parts add up to their wholes"
     if part.nonnegative:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells
 from trueup.model.records.posterior import Marginals, Posterior
 from trueup.reporting.drawing.blocks import Section, Text
-from trueup.reporting.drawing.pictures import Axis, Figure, Mark, Shape
+from trueup.reporting.drawing.pictures import Figure, Mark, PictureAxis, Shape
 from trueup.reporting.drawing.ridges import BINS_OF_DRAWS, MOST_BINS, Ridge, Ridges, steps
 from trueup.reporting.drawing.words import number, percent
 from trueup.reporting.sections.counts import place_names
@@ -20,7 +20,7 @@ MOST_ROWS = 30
 """Rows of the picture of intervals."""
 
 
-class View:
+class PosteriorView:
     """The finest counts as the pictures need them: their summary, names and what was published of them."""
 
     def __init__(self, posterior: Posterior, unit: str) -> None:
@@ -67,12 +67,12 @@ def cell_name(cells: Cells, cell: int) -> str:
     )
 
 
-def shapes(view: View) -> Section:
+def shapes(view: PosteriorView) -> Section:
     """Hills of the smallest, the largest and the chosen counts."""
     origin, at = view.origin
     rows = tuple(_ridge(view, cell, float(at[cell])) for cell in _shown(view))
     lowest, highest = min(r.edges[0] for r in rows), max(r.edges[-1] for r in rows)
-    axis = Axis.around([lowest, highest, 0.0], f"true count − {origin} ({view.unit})")
+    axis = PictureAxis.around([lowest, highest, 0.0], f"true count − {origin} ({view.unit})")
     rows = tuple(
         Ridge(r.name, r.note, r.edges, r.heights, tuple(m for m in r.marks if axis.low <= m.at <= axis.high))
         for r in rows
@@ -102,7 +102,7 @@ def shapes(view: View) -> Section:
     return Section("shapes", "What the true counts may be", (Text((few,)), picture))
 
 
-def _legend(view: View, noisy: bool) -> tuple[tuple[Shape, str], ...]:
+def _legend(view: PosteriorView, noisy: bool) -> tuple[tuple[Shape, str], ...]:
     shapes: tuple[tuple[Shape, str], ...] = (
         ("thin", f"{percent(view.posterior.level)} interval"),
         ("tick", "median"),
@@ -111,7 +111,7 @@ def _legend(view: View, noisy: bool) -> tuple[tuple[Shape, str], ...]:
     return shapes if noisy else shapes[:2]
 
 
-def _shown(view: View) -> list[int]:
+def _shown(view: PosteriorView) -> list[int]:
     """Cells drawn as hills, from the smallest to the largest."""
     order = view.by_size
     if len(order) <= 2 * EACH + 2:
@@ -122,7 +122,7 @@ def _shown(view: View) -> list[int]:
     return [cell for cell in order.tolist() if cell in some]
 
 
-def _ridge(view: View, cell: int, origin: float) -> Ridge:
+def _ridge(view: PosteriorView, cell: int, origin: float) -> Ridge:
     values, masses = view.masses(cell)
     whole = bool(np.all(values == np.round(values)))
     edges, heights = steps(values - origin, masses, whole, MOST_BINS if view.exact else BINS_OF_DRAWS)
@@ -136,14 +136,14 @@ def _ridge(view: View, cell: int, origin: float) -> Ridge:
     return Ridge(view.name(cell), note, edges, heights, tuple(marks))
 
 
-def intervals(view: View) -> Section | None:
+def intervals(view: PosteriorView) -> Section | None:
     """Intervals of the largest counts against what was published of them."""
     origin, at = view.origin
     if origin == "median":
         return None
     cells = view.by_size[::-1][:MOST_ROWS].tolist()
     rows = tuple((view.name(c), _interval_marks(view, c, float(at[c]))) for c in cells)
-    axis = Axis.around(
+    axis = PictureAxis.around(
         [0.0, *(v for _, marks in rows for m in marks for v in (m.at, m.to))],
         f"true count − {origin} ({view.unit})",
     )
@@ -166,7 +166,7 @@ def intervals(view: View) -> Section | None:
     return Section("intervals", f"Intervals against {origin}s", (Text((said_outside,)), picture))
 
 
-def _interval_marks(view: View, cell: int, origin: float) -> tuple[Mark, ...]:
+def _interval_marks(view: PosteriorView, cell: int, origin: float) -> tuple[Mark, ...]:
     low, median, high = (float(view.table[k][cell]) - origin for k in ("low", "median", "high"))
     marks = [Mark("thin", low, high), Mark("tick", median, median), Mark("circle", 0.0)]
     if view.noisy is not None and view.origin[0] == "released count" and np.isfinite(view.noisy[cell]):
