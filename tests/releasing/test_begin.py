@@ -11,6 +11,7 @@ from tests.releasing.state import write_state
 from trueup.checking.bundle import check_bundle
 from trueup.errors import BudgetError, BundleError
 from trueup.io.bundle.read import read_release
+from trueup.model.problem import Problem
 from trueup.releasing.by_parts import release_by_blocks, resume
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.start import _new, run_path
@@ -136,10 +137,21 @@ def test_an_interruption_says_how_to_go_on(tmp_path, capsys):
     from trueup.cli.release import _by_blocks
 
     paths = write_state(tmp_path)
-    given = paths["spec_path"], str(paths["data"]), tmp_path / "out", paths["geography"], None
+    problem = Problem.of(paths["spec_path"], paths["geography"])
     with (
         patch("trueup.releasing.tasks.draw", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
-        _by_blocks(*given, "local", None, 4 * 10**9, 1, quiet=True, repeated=False)
+        _by_blocks(
+            problem,
+            str(paths["data"]),
+            tmp_path / "out",
+            None,
+            "local",
+            None,
+            4 * 10**9,
+            1,
+            quiet=True,
+            repeated=False,
+        )
     assert f"continue with: trueup release --resume {tmp_path / 'out.run'}" in capsys.readouterr().err
