@@ -14,7 +14,7 @@ import pandas
 import pytest
 
 from tests.reference.lattice import table_margins, three_crossing_sums
-from trueup import release
+from trueup import infer, read_measurements, reconcile, release
 from trueup.checking.bundle import check_bundle
 from trueup.errors import DataError, PrivacyError, SpecError, TrueupError
 from trueup.kernel.lattice.structure import Lattice
@@ -29,6 +29,7 @@ from trueup.noise import DiscreteGaussian, DiscreteLaplace, TruncatedGeometric
 from trueup.noise.lattice import cost, integer
 from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 from trueup.releasing.engine import default_engine
+from trueup.releasing.pipeline import measure_only, reconcile_bundle
 from trueup.releasing.start import plan_of
 
 PLAIN = """
@@ -251,3 +252,36 @@ def test_a_release_is_whole_under_every_lattice_law(kind, invariants, tmp_path):
     assert all(release(spec, data, tmp_path / "out").checks.values())
     assert all(finding.holds for finding in check_bundle(tmp_path / "out"))
     assert "nan%" not in (tmp_path / "out/public/report.html").read_text()
+
+
+ZEROS = GRID.replace('["f", "m"]', '["f", "m", "x"]').replace(
+    "[INVARIANTS] }", "[INVARIANTS], zeros = [{ sex = 'x' }] }"
+)
+
+
+@pytest.mark.parametrize("kind", JOINT, ids=lambda k: k.name)
+@pytest.mark.parametrize("text", [GRID, ZEROS], ids=["full", "zeros"])
+@pytest.mark.parametrize("invariants", [TREE, CROSSING], ids=["tree", "crossing"])
+def test_measurements_read_from_files_are_reconciled_like_those_in_memory(kind, text, invariants, tmp_path):
+    """The L2 norm's law was read without its lattice, so without a variance: the second verb failed after the charge."""
+    spec = tmp_path / "spec.toml"
+    budget = "rho" if kind is LatticeGaussian else "epsilon"
+    spec.write_text(
+        text.replace("NOISE", kind.name).replace("BUDGET", budget).replace("INVARIANTS", invariants)
+    )
+    data = pandas.DataFrame([{"area": a, "sex": s, "n": 30} for a in "abc" for s in "fm"])
+    drawn = measure_only(spec, data, tmp_path / "measured")
+    read = read_measurements(tmp_path / "measured")
+    assert [h.law.variance for h in read.headers] == [h.law.variance for h in drawn.headers]
+    counts = reconcile(drawn).counts
+    for again in (reconcile(read), reconcile_bundle(tmp_path / "measured", tmp_path / "out")):
+        assert (again.counts == counts).all()
+    assert inferred(drawn) == inferred(read)
+
+
+def inferred(measurements):
+    """Draws of the posterior, or the words in which it is refused: the law of the L2 norm is no product over cells."""
+    try:
+        return infer(measurements.spec, measurements, draws=20).draws.tolist()
+    except SpecError as refused:
+        return str(refused)

@@ -46,8 +46,8 @@ class Measured:
     groups: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        # Read from a file, the joint law has no lattice and no variance; it was looked at when it was planned.
-        joint = isinstance(self.law, LatticeL2Laplace) and self.law.bound is None
+        # A manifest holds no lattice, without which this law has no variance; it was looked at when it was planned.
+        joint = isinstance(self.law, LatticeL2Laplace) and self.law.lattice is None
         if not self.exact and not joint and not self.law.variance >= VANISHING:
             raise SpecError(
                 f"query '{self.query}' has so large a budget that its noise vanishes",

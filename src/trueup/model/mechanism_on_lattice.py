@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from trueup.errors import SpecError
 from trueup.kernel.lattice.moves import smallest_moves
 from trueup.kernel.lattice.structure import Lattice
-from trueup.model.cells import Margin
+from trueup.model.build import build_constraints
+from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
 from trueup.model.invariants import invariants_over
 from trueup.model.nested import chain
 from trueup.model.spec import Query, Spec
 from trueup.noise import law_named
 from trueup.noise.cost import Sensitivity
+from trueup.noise.lattice.laws import LatticeL2Laplace
 from trueup.privacy.contribution import Reach
 
 
@@ -42,8 +47,7 @@ def plan_on_lattice(
         The invariants determine every count.
     """
     cells, law = constraints.cells, law_named(query.noise)
-    held = invariants_over(constraints, margin)
-    if not held.shape[0]:
+    if not invariants_over(constraints, margin).shape[0]:
         raise SpecError(
             f"query '{query.name}' asks for noise '{query.noise}' at '{margin}', where no invariant is held",
             needed="an invariant that sums counts of that table",
@@ -56,9 +60,9 @@ def plan_on_lattice(
             remedy="use 'discrete-laplace' and leave the invariants to reconciliation",
         )
     step = reach.sensitivity(spec.privacy.neighbours, cells=cells.size(margin))
+    lattice = _lattice(spec, constraints, margin)
     if spec.format == 1:
-        _refuse_format_1(query, margin, budget, step, Lattice.of(cells.size(margin), held), constraints)
-    lattice = Lattice.of(cells.size(margin), held, constraints.zero_groups(margin))
+        _refuse_format_1(query, margin, budget, step, lattice, constraints)
     bound = law.for_budget(budget, step).as_asked(lattice, query.options)
     if (currency := bound.cost(step).currency) != query.currency:
         raise SpecError(
@@ -66,6 +70,26 @@ def plan_on_lattice(
             remedy=f"write `{currency} = ...`, or choose another noise",
         )
     return LatticePlan(bound, _sentences(query, margin, bound))
+
+
+def with_lattices(spec: Spec, cells: Cells, headers: Sequence[Measured]) -> tuple[Measured, ...]:
+    """Give laws that were read from a file, which holds no lattice, the one that their variance depends on."""
+    if not any(isinstance(header.law, LatticeL2Laplace) for header in headers):
+        return tuple(headers)
+    constraints = build_constraints(spec, cells)
+    return tuple(_with_lattice(spec, constraints, header) for header in headers)
+
+
+def _with_lattice(spec: Spec, constraints: Constraints, header: Measured) -> Measured:
+    if not isinstance(header.law, LatticeL2Laplace):
+        return header
+    return replace(header, law=header.law.over(_lattice(spec, constraints, header.margin)))
+
+
+def _lattice(spec: Spec, constraints: Constraints, margin: Margin) -> Lattice:
+    """The vectors over the groups of a margin that change no invariant; in format 1 structural zeros got noise, too."""
+    zeros = None if spec.format == 1 else constraints.zero_groups(margin)
+    return Lattice.of(constraints.cells.size(margin), invariants_over(constraints, margin), zeros)
 
 
 def _refuse_format_1(

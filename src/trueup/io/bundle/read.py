@@ -23,6 +23,7 @@ from trueup.io.bundle.places import margin_columns, read_places
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
+from trueup.model.mechanism_on_lattice import with_lattices
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.records.release_by_parts import Miss, ReleaseByBlocks
@@ -79,7 +80,7 @@ def read_measurements(folder: str | Path) -> Measurements:
     pairs = [_read_header(folder / "public", entry) for entry in manifest["headers"]]
     record = Measurements(
         cells,
-        tuple(h for h, _ in pairs),
+        with_lattices(spec, cells, [h for h, _ in pairs]),
         tuple(v for _, v in pairs),
         guarantee_in(manifest["guarantee"]),
         spec=spec,

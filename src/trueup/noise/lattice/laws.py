@@ -31,17 +31,24 @@ from trueup.noise.rational import rational
 
 
 class OnLattice:
-    """What the lattice laws share: they are bound to a lattice before they sample."""
+    """What the lattice laws share: they are bound to a lattice, and to its samplers before they sample."""
 
     name: ClassVar[str]
+    lattice: Any = None
     bound: Any = None
 
-    def on(self, lattice, **options) -> Self:
-        """Return this law bound to a lattice, with its samplers chosen (see `lattice_draw.choose`)."""
-        from trueup.noise.lattice.draw import choose_sampler
-
+    def over(self, lattice) -> Self:
+        """Return this law over a lattice, without samplers: all that is needed to know of noise that has been drawn."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
+        object.__setattr__(copy, "lattice", lattice)
+        return copy
+
+    def on(self, lattice, **options) -> Self:
+        """Return this law bound to a lattice, with its samplers chosen (see `trueup.noise.lattice.draw`)."""
+        from trueup.noise.lattice.draw import choose_sampler
+
+        copy = self.over(lattice)
         object.__setattr__(copy, "bound", choose_sampler(self, lattice, **options))
         return copy
 
@@ -222,10 +229,10 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
     @property
     def variance(self) -> float:
         """Mean variance of a cell (counts squared), that of the continuous law on the lattice's span."""
-        if self.bound is None:
+        if self.lattice is None:
             raise _joint("variance")
-        d = self.bound.dimension
-        return float(d * (d + 1) / (self.bound.n * float(self.epsilon) ** 2))
+        d = self.lattice.dimension
+        return float(d * (d + 1) / (self.lattice.n * float(self.epsilon) ** 2))
 
     def logpmf(self, noise: ArrayLike) -> Reals:
         """Refused: the law has no factor for one cell."""
