@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
+from fractions import Fraction
 from itertools import combinations_with_replacement, product
+from math import isqrt
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,8 @@ from trueup.model.mechanism import plan_measurements
 from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec
 from trueup.model.statements import DECLARED
+from trueup.noise.cost import Sensitivity
+from trueup.privacy.contribution import Records
 from trueup.releasing.by_parts import release_by_blocks
 from trueup.releasing.pipeline import release
 from trueup.run.local import LocalPool
@@ -40,10 +44,13 @@ query = [
 ]
 """
 PLACES = pandas.DataFrame({"area": ["a", "b"]})
+GAUSSIAN = SPEC.replace("epsilon = {{", 'noise = "discrete-gaussian", rho = {{')
 LIMITED = parse_spec(SPEC.format(relation="add-remove", records=2))
 CELLS = public_cells(LIMITED, geography=PLACES)
 HELD = [(), *(c for n in (1, 2, 3) for c in combinations_with_replacement((0, 1, 5), n))]
 """All records that one unit may have: up to three, in three of the six cells."""
+KEYS = ["a7", "5e", "11"]
+"""Keys under which each of three records is the one that is dropped, in turn."""
 OTHERS = [(), (0,), (0, 1, 5), (0, 0, 0)]
 """What another unit has meanwhile."""
 
@@ -57,34 +64,56 @@ def counts_of(limit: Limit, database: dict[str, tuple[int, ...]]) -> np.ndarray:
     return counts
 
 
-def largest_distances(records: int, key: str) -> dict[tuple[str, object], int]:
-    """The largest L1 distance of neighbours in every table that the spec measures, by enumeration of all of them."""
+def largest_distances(records: int, key: str) -> dict[tuple[str, object], tuple[int, int]]:
+    """The largest L1 and squared L2 distance of neighbours in every measured table, by enumeration of all of them."""
     limit = Limit("patient", records, key)
     measured = {h.margin for h in plan_measurements(LIMITED, CELLS)[0]}
-    largest: dict[tuple[str, object], int] = Counter()
+    largest: dict[tuple[str, object], tuple[int, int]] = defaultdict(lambda: (0, 0))
     for other in OTHERS:
         tables = {held: counts_of(limit, {"one": held, "other": other}) for held in HELD}
         for (first, one), (second, two) in product(tables.items(), repeat=2):
             steps = ["replace"] + ["add-remove"] * (not first or not second)
             for relation, margin in product(steps, measured):
-                distance = int(np.abs(CELLS.sum(one - two, margin)).sum())
-                largest[relation, margin] = max(largest[relation, margin], distance)
+                moved = CELLS.sum(one - two, margin)
+                l1, l2_squared = largest[relation, margin]
+                largest[relation, margin] = (
+                    max(l1, int(np.abs(moved).sum())),
+                    max(l2_squared, int(moved @ moved)),
+                )
     return largest
 
 
-def understated(records: int, key: str) -> bool:
-    """Whether a stated loss is below the true one, which the law's masses make epsilon times the distance.
+def of_laplace(law, l1: int, l2_squared: int) -> Fraction:
+    """The loss of neighbours at that distance: the largest log ratio of the law's masses."""
+    assert abs(float(law.epsilon * l1) - (law.logpmf(0) - law.logpmf(l1))) < 1e-12
+    return law.epsilon * l1
+
+
+def of_gaussian(law, l1: int, l2_squared: int) -> Fraction:
+    """The loss of neighbours at that distance: the Renyi divergence of every order a is a times this (at order 2, of masses)."""
+    moved, half = isqrt(l2_squared), 20 * int(law.variance**0.5 + 1)
+    k = np.arange(-half, half + 1)
+    if moved**2 == l2_squared:
+        divergence = np.log(np.exp(2 * law.logpmf(k - moved) - law.logpmf(k)).sum())
+        assert abs(divergence - l2_squared / float(law.sigma2)) < 1e-9
+    return Fraction(l2_squared) / (2 * law.sigma2)
+
+
+LOSSES = {"laplace": (SPEC, of_laplace), "gaussian": (GAUSSIAN, of_gaussian)}
+
+
+def understated(noise: str, records: int, key: str) -> bool:
+    """Whether a stated loss is below the true one, which the law's masses give.
 
     Where it is not, it equals it: the neighbours that attain it are among those enumerated.
     """
+    text, loss = LOSSES[noise]
     largest, below = largest_distances(records, key), False
     for relation in ("add-remove", "replace"):
-        spec = parse_spec(SPEC.format(relation=relation, records=records))
+        spec = parse_spec(text.format(relation=relation, records=records))
         headers, guarantee = plan_measurements(spec, CELLS)
         for header, charge in zip(headers, guarantee.charges, strict=True):
-            true = header.law.epsilon * largest[relation, header.margin]
-            ratio = header.law.logpmf(0) - header.law.logpmf(largest[relation, header.margin])
-            assert abs(float(true) - ratio) < 1e-12
+            true = loss(header.law, *largest[relation, header.margin])
             below |= charge.amount < true
             assert below or charge.amount == true
     return below
@@ -99,9 +128,33 @@ def one_database(monkeypatch):
 
 
 @pytest.mark.usefixtures("one_database")
-@pytest.mark.parametrize(("records", "key"), [(1, "00"), (2, "a7"), (3, "3c")])
-def test_the_stated_loss_is_the_true_one_over_all_neighbours(records, key):
-    assert not understated(records, key)
+@pytest.mark.parametrize("noise", LOSSES)
+@pytest.mark.parametrize(("records", "key"), [(1, "00"), *((2, key) for key in KEYS), (3, "3c")])
+def test_the_stated_loss_is_the_true_one_over_all_neighbours(noise, records, key):
+    assert not understated(noise, records, key)
+
+
+@pytest.mark.usefixtures("one_database")
+def test_the_keys_that_are_enumerated_drop_different_records():
+    kept = {tuple(np.flatnonzero(counts_of(Limit("patient", 2, key), {"one": (0, 1, 5)}))) for key in KEYS}
+    assert kept == {(0, 1), (0, 5), (1, 5)}
+
+
+BOUNDS = {
+    "not doubled under replace": lambda n, relation, cells: Sensitivity(Fraction(n), Fraction(n**2)),
+    "R in place of R^2": lambda n, relation, cells: Sensitivity(
+        *[Fraction((1 + (relation == "replace" and cells > 1)) * n)] * 2
+    ),
+}
+
+
+@pytest.mark.usefixtures("one_database")
+@pytest.mark.parametrize("wrong", BOUNDS)
+def test_the_enumeration_sees_a_wrong_bound_of_the_squared_distance(wrong, monkeypatch):
+    monkeypatch.setattr(
+        Records, "sensitivity", lambda self, relation, *, cells: BOUNDS[wrong](self.records, relation, cells)
+    )
+    assert understated("gaussian", 2, "a7")
 
 
 WRONG = {
@@ -117,9 +170,10 @@ WRONG = {
 
 @pytest.mark.usefixtures("one_database")
 @pytest.mark.parametrize("wrong", WRONG)
-def test_the_enumeration_sees_a_limit_that_is_none(wrong, monkeypatch):
+@pytest.mark.parametrize("noise", LOSSES)
+def test_the_enumeration_sees_a_limit_that_is_none(noise, wrong, monkeypatch):
     monkeypatch.setattr(truncate, "kept_sql", WRONG[wrong])
-    assert understated(2, "a7")
+    assert understated(noise, 2, "a7")
 
 
 def twin(limit: Limit, people: pandas.DataFrame) -> list[tuple[int, int]]:
