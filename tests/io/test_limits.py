@@ -12,7 +12,6 @@ from trueup.model.constraints import violations
 from trueup.model.geography import read_tree
 from trueup.model.spec import parse_spec
 from trueup.model.tree import Tree
-from trueup.releasing.start import digest_of
 
 SPEC = """
 format = 1
@@ -88,7 +87,7 @@ def test_limits_survive_files_branches_and_digests(tmp_path):
     assert again.limits[2]["prisons"].tolist() == tree.limits[2]["prisons"].tolist() == [2, -1, 3]
     assert tree.branch(1, 1, 2, 2).limits[1]["prisons"].tolist() == [3]
     other = read_tree(spec, PLACES.assign(prisons=[3, 0, 2]))
-    assert digest_of(tree) == digest_of(again) != digest_of(other)
+    assert tree.digest == again.digest != other.digest
 
 
 def test_limits_below_and_above_may_both_be_columns():
