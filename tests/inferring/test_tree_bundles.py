@@ -28,6 +28,7 @@ from trueup.kernel.messages.solve import marginals, solve
 from trueup.model.prior import NegativeBinomial
 from trueup.run.local import LocalPool
 
+FLAT = TreeExact(prior="flat")
 DEEP = np.array([1, 3, 5, 7, 7, 7, 7, 7])
 """A root, two parts, four leaves."""
 
@@ -62,7 +63,9 @@ def cuts(child_ptr, levels):
 def by_bundles(child_ptr, cut, factors, draws=3, seed=0, workers=None):
     bundles = ByBundles(child_ptr, cut, 1e-9, workers or LocalPool())
     top = bundles.up(factors)
-    return top, *bundles.down(top, draws, np.random.default_rng(seed), lambda done, of: None)
+    return top, *bundles.down(
+        top.bundles, [(1.0, top.solved, draws)], np.random.default_rng(seed), lambda done, of: None
+    )
 
 
 def same(child_ptr, levels, factors):
@@ -103,14 +106,14 @@ def mutant_root_dropped(item):
 
 def mutant_up_dropped(bundle):
     """The message to the top is left out: every count on its window is as likely."""
-    roots = tree_bundles.send_part(bundle)
-    return roots._replace(masses=[np.full(len(m), 1 / len(m)) for m in roots.masses])
+    roots, *rest = tree_bundles.send_part(bundle)
+    return roots._replace(masses=[np.full(len(m), 1 / len(m)) for m in roots.masses]), *rest
 
 
 def mutant_loss_dropped(bundle):
     """What a bundle left out is not reported."""
-    roots = tree_bundles.send_part(bundle)
-    return roots._replace(lost=np.zeros(len(roots.lost)))
+    roots, *rest = tree_bundles.send_part(bundle)
+    return roots._replace(lost=np.zeros(len(roots.lost))), *rest
 
 
 class Wrong(LocalPool):
@@ -212,9 +215,9 @@ def test_results_do_not_depend_on_the_workers(large):
 
 def test_draws_agree_with_the_marginals_of_the_whole(large, monkeypatch):
     cells, measured = large
-    cut = infer(tree_constraints(cells), measured, draws=4000)
+    cut = infer(tree_constraints(cells), measured, FLAT, draws=4000)
     monkeypatch.setattr(tree_exact, "LARGE", 1 << 14)
-    whole = infer(tree_constraints(cells), measured, draws=1)
+    whole = infer(tree_constraints(cells), measured, FLAT, draws=1)
     for margin, exact in whole.drawn.marginals.items():
         assert np.allclose(cut.drawn.marginals[margin].mean, exact.mean, rtol=1e-9)
         table = cut.table(margin)[0]
@@ -223,16 +226,16 @@ def test_draws_agree_with_the_marginals_of_the_whole(large, monkeypatch):
 
 def test_the_mode_is_searched_for_in_the_whole(large):
     cells, measured = large
-    posterior = infer(tree_constraints(cells), measured, TreeExact(mode=True), draws=5)
+    posterior = infer(tree_constraints(cells), measured, TreeExact(prior="flat", mode=True), draws=5)
     assert np.shape(posterior.drawn.mode) == (cells.n,)
 
 
 def test_measurements_far_apart_deepen_the_tables(large, monkeypatch):
     cells, measured = large
     apart = replace(measured, values=(measured.values[0] + 2000, *measured.values[1:]))
-    cut = infer(tree_constraints(cells), apart, draws=1).drawn
+    cut = infer(tree_constraints(cells), apart, FLAT, draws=1).drawn
     monkeypatch.setattr(tree_exact, "LARGE", 1 << 14)
-    whole = infer(tree_constraints(cells), apart, draws=1).drawn
+    whole = infer(tree_constraints(cells), apart, FLAT, draws=1).drawn
     assert cut.stats["table_depth"] == whole.stats["table_depth"] > 60
     for margin, exact in whole.marginals.items():
         assert np.allclose(cut.marginals[margin].mean, exact.mean, rtol=1e-6)

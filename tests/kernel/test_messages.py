@@ -7,9 +7,10 @@ import pytest
 from scipy.stats import chisquare
 
 from tests.reference.posterior import enumerate_tree, marginal
+from trueup.kernel.messages.downward import downward, products
 from trueup.kernel.messages.pmf import OPEN
 from trueup.kernel.messages.solve import joint_draws, marginals, mode, solve
-from trueup.kernel.messages.upward import beyond
+from trueup.kernel.messages.upward import beyond, upward
 from trueup.layouts.factors import FactorTable
 from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson
 from trueup.noise import law_named
@@ -150,8 +151,6 @@ def test_the_bound_on_dropped_mass_holds():
 
 
 def test_fast_convolutions_agree_with_direct_ones(rng):
-    import trueup.kernel.messages.solve as messages
-
     law = law_named("discrete-laplace")("1/50")
     noisy = rng.integers(0, 400, 40)
     child_ptr = np.array([1, *[41] * 41])
@@ -159,9 +158,9 @@ def test_fast_convolutions_agree_with_direct_ones(rng):
     solved = solve(child_ptr, build(child_ptr, measured))
     assert solved.dropped <= 1e-9
     share = np.full(len(solved.plan.left), 1e-18)
-    direct = messages.upward(solved.plan, solved.tilted, share, 1 << 30)
-    down = messages.downward(solved.plan, solved.tilted, direct, direct=1 << 30)
-    by_terms = messages.products(direct.masses, direct.offset, down, 41)
+    direct = upward(solved.plan, solved.tilted, share, 1 << 30)
+    down = downward(solved.plan, solved.tilted, direct, direct=1 << 30)
+    by_terms = products(direct.masses, direct.offset, down, 41)
     start, offset, masses = marginals(solved)
     for v in range(41):
         ours = masses[start[v] : start[v + 1]] @ (offset[v] + np.arange(start[v + 1] - start[v]))

@@ -66,6 +66,12 @@ class InferenceMethod(ABC):
         """
 
 
+def announce(progress: Progress, stage: str) -> None:
+    """Name the stage that begins, where whoever listens to `progress` has a `stage(text)` for it."""
+    if (tell := getattr(progress, "stage", None)) is not None:
+        tell(stage)
+
+
 def in_blocks(
     draw: Callable[[int], NDArray], draws: int, size: int, progress: Progress
 ) -> tuple[NDArray, bool]:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
-from trueup.inferring.method import InferenceMethod, Progress, in_blocks
-from trueup.inferring.tree_parts import ByBundles, Top
-from trueup.kernel.messages.partition import Partition, partition_tree, spread_messages
+from trueup.inferring.hierarchical import Objective, Spread, climb, given, start_of, uncertain
+from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
+from trueup.inferring.tree_parts import ByBundles, Part, Top, drawn_from, rises_of
+from trueup.kernel.messages.mixture import mixed
+from trueup.kernel.messages.partition import Partition, cut_at, partition_tree, spread_messages, untilted
 from trueup.kernel.messages.pmf import OPEN, Factors, reach_all
-from trueup.kernel.messages.solve import Solved, joint_draws, marginals, mode, solve
-from trueup.kernel.messages.tilting import bounds
+from trueup.kernel.messages.solve import Solved, joint_draws, marginals, mode, solve, too_short
+from trueup.kernel.messages.tilting import bounds, inherit, tilts
+from trueup.kernel.messages.upward import Tilted
 from trueup.layouts.factors import FactorTable
+from trueup.layouts.splits import Splits, splits_of
 from trueup.layouts.tree import TreeProblem, tree_problem
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.nested import NestedTree
-from trueup.model.prior import FLAT, AnyPrior, Prior, settle_priors
+from trueup.model.prior import FLAT, PRIORS, AnyPrior, Hierarchical, Prior, settle_priors
 from trueup.model.records.posterior import Drawn, Marginals
 from trueup.noise.lattice.laws import LatticeL2Laplace
 from trueup.run.executor import Executor
@@ -29,12 +34,16 @@ from trueup.run.local import LocalPool
 
 Outcome = TypeVar("Outcome", Solved, Top)
 
-DEPTHS = (60.0, 240.0, 960.0, 3840.0, 15360.0, 61440.0, 245760.0)
-"""Log mass, below its peak, at which a law's table ends; the next is tried when measurements disagree."""
+DEPTHS = np.array([30.0, 50.0, 100.0, 240.0, 960.0, 3840.0, 15360.0, 61440.0, 245760.0])
+"""Log mass, below its peak, at which a law's table ends; nodes where that is too soon go on to the next."""
+WIDE = 4
+"""Position of the least depth of sums that are split: their parts' messages lie at counts far from what was measured."""
+ROUGH = 1e-6
+"""Posterior mass that may be dropped while hyperparameters are sought."""
 
 MOST_ENTRIES = 1 << 28
 BLOCK = 1000
-LARGE = 1 << 14
+LARGE = 1 << 17
 """Nodes of the largest tree that is worked on whole."""
 BUNDLE = 1 << 12
 """Nodes of a bundle of a larger one."""
@@ -50,8 +59,8 @@ class TreeExact(InferenceMethod):
     Attributes
     ----------
     prior
-        Name, or name and parameters, of a prior on the finest cells: flat, bounded, poisson,
-        negative-binomial, masses, or flat-total.
+        Name, or name and parameters: `hierarchical`, whose hyperparameters are estimated from the noisy values;
+        or a prior on the finest cells: flat, bounded, poisson, negative-binomial, masses; or flat-total.
     tolerance
         Largest posterior mass that windows and rounding may drop; exceeded, it refuses.
     mode
@@ -68,7 +77,7 @@ class TreeExact(InferenceMethod):
     parallel: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        settle_priors(self)
+        settle_priors(self, PRIORS)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """The law of each count must be a factor of its own."""
@@ -96,66 +105,81 @@ class TreeExact(InferenceMethod):
         executor: Executor | None = None,
     ) -> Drawn:
         """Draw the counts, and give exact marginals of every margin of the tree."""
+        state.refuse_impossible(values)
+        search = Search(state, values, executor or LocalPool(), self.tolerance)
+        record = {}
+        if isinstance(self.prior, Hierarchical):
+            splits = splits_of(self.prior, state.problem.nested, state.problem.upper)
+            if not self.prior.concentrations:
+                return self._estimated(search, splits, draws, rng, progress)
+            search.splits = splits.parameters(given(self.prior, splits))
+            record = {"prior": {"concentrations": "given"}}
         if state.cut is None or self.mode:  # a most probable vector is searched for in the whole tree
-            return self._whole(state, values, draws, rng, progress)
-        return self._by_bundles(state, state.cut, values, draws, rng, progress, executor or LocalPool())
+            solved = search.whole(self.tolerance)
+            return self._drawn(search, [(1.0, solved, draws)], None, rng, progress, record)
+        top = search.by_parts(state.cut, self.tolerance)
+        return self._drawn(search, [(1.0, top.solved, draws)], (state.cut, top), rng, progress, record)
 
-    def _whole(
-        self, state: _State, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
+    def _estimated(
+        self, search: Search, splits: Splits, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        nested = state.problem.nested
-        leaves = nested.nodes[-1]
-        solved, depth = self._solve(state, values, lambda f: solve(nested.child_ptr, f, self.tolerance))
-        counts, complete = in_blocks(
-            lambda k: np.ascontiguousarray(joint_draws(solved, k, rng)[:, leaves]), draws, BLOCK, progress
+        """Estimate hyperparameters, integrate over those that are uncertain, and draw."""
+        state = search.state
+        estimate = climb(search.objective(splits, progress), *start_of(splits))
+        search.splits = splits.parameters(estimate.theta)
+        level, free = uncertain(splits, estimate, len(state.problem.nested.margins), state.deepest_top)
+        cut = state.cut_below(level) if free.any() else state.cut
+        cut = None if self.mode else cut
+        if cut is None:
+            solved, below = search.whole(self.tolerance), None
+            nodes, lost, factors = len(solved.tilted.low), 0.0, solved.tilted.factors
+            deeper = partial(search.at, splits, self.tolerance)
+        else:
+            top = search.by_parts(cut, self.tolerance)
+            solved, below, nodes, lost = top.solved, (cut, top), int(cut.edges[0]), top.lost
+            tau = inherit(search.child_ptr, tilts(search.child_ptr, top.tilted.slope))
+            deeper, factors = None, untilted(solved.tilted.factors, tau[nodes : cut.edges[-1]])
+        spread = Spread(search.child_ptr, solved, factors, lost, nodes, splits, self.tolerance, deeper)
+        mixture = spread.parts(estimate, free, draws, rng, progress)
+        return self._drawn(
+            search, mixture.parts, below, rng, progress, {"prior": mixture.record(splits, estimate, free)}
         )
+
+    def _drawn(
+        self,
+        search: Search,
+        tops: Sequence[Part],
+        below: tuple[Partition, Top] | None,
+        rng: np.random.Generator,
+        progress: Progress,
+        more: dict,
+    ) -> Drawn:
+        """Marginals and draws of a mixture of solutions, of the whole tree or of its top."""
+        nested, draws = search.state.problem.nested, sum(count for _, _, count in tops)
+        leaves, whole = nested.nodes[-1], True
+        if below is not None:
+            parts = ByBundles(search.child_ptr, below[0], self.tolerance, search.executor)
+            exact, counts = parts.down(below[1].bundles, tops, rng, progress)
+            counts = counts[:, leaves - nested.level_ptr[-2]]
+        else:
+            exact = mixed([marginals(top) for _, top, _ in tops], np.array([w for w, _, _ in tops]))
+            if len(tops) == 1:
+                counts, whole = in_blocks(
+                    lambda k: np.ascontiguousarray(joint_draws(tops[0][1], k, rng)[:, leaves]),
+                    draws,
+                    BLOCK,
+                    progress,
+                )
+            else:
+                counts = np.ascontiguousarray(drawn_from(tops, rng)[:, leaves])
+                progress(draws, draws)
+        dropped = float(sum(w * top.dropped for w, top, _ in tops))
         return Drawn(
             counts[None],
             independent=True,
-            marginals=_by_margin(nested, *marginals(solved)),
-            mode=mode(solved)[leaves] if self.mode else None,
-            stats=_stats(solved.dropped, depth, len(counts), interrupted=not complete),
-        )
-
-    def _by_bundles(
-        self,
-        state: _State,
-        cut: Partition,
-        values: NDArray,
-        draws: int,
-        rng: np.random.Generator,
-        progress: Progress,
-        executor: Executor,
-    ) -> Drawn:
-        nested = state.problem.nested
-        bundles = ByBundles(nested.child_ptr, cut, self.tolerance, executor)
-        top, depth = self._solve(state, values, bundles.up)
-        exact, counts = bundles.down(top, draws, rng, progress)
-        return Drawn(
-            counts[None, :, nested.nodes[-1] - nested.level_ptr[-2]],
-            independent=True,
             marginals=_by_margin(nested, *exact),
-            stats=_stats(top.dropped, depth, draws, interrupted=False),
-        )
-
-    def _solve(
-        self, state: _State, values: NDArray, solve: Callable[[Factors], Outcome]
-    ) -> tuple[Outcome, float]:
-        """Deepen the laws' tables until the dropped mass is within the tolerance."""
-        state.refuse_impossible(values)
-        for depth in DEPTHS:
-            factors = state.factors(values, depth)
-            if factors is None:
-                break
-            solved = solve(factors)
-            if solved.dropped <= self.tolerance:
-                return solved, depth
-            if depth == DEPTHS[0]:
-                state.refuse_contradiction(values)
-        raise ConvergenceError(
-            "the measurements disagree so far with each other, the prior or the bounds that no window of "
-            f"counts holds all but {self.tolerance:g} of the posterior",
-            remedy="check that the laws and values belong to these margins; or raise 'tolerance'",
+            mode=mode(tops[0][1])[leaves] if self.mode else None,
+            stats={**_stats(dropped, search.deepest, len(counts), interrupted=not whole), **more},
         )
 
 
@@ -189,9 +213,8 @@ class _State:
         """Refuse bounds that exclude each other, naming where."""
         self._refuse_empty(*self.hard_bounds(values), "the invariants and bounds")
 
-    def refuse_contradiction(self, values: NDArray) -> None:
+    def refuse_contradiction(self, values: NDArray, factors: Factors) -> None:
         """Refuse bounded noise, bounded priors and rules that allow no counts together, naming where."""
-        factors = self._tables(values, DEPTHS[0])
         ends = factors.start[1:] - factors.start[:-1]
         closed = factors.open_ended[factors.table] == 0
         node = np.repeat(np.arange(len(factors.lower)), np.diff(factors.ptr))[closed]
@@ -208,21 +231,36 @@ class _State:
                 f"{what} at '{label}' and its parts cannot hold together", remedy="correct one of them"
             )
 
-    def factors(self, values: NDArray, depth: float) -> Factors | None:
-        """Tables of every node's likelihood and prior; None where they would not fit in memory."""
-        factors = self._tables(values, depth)
-        low, high = bounds(self.problem.child_ptr, *reach_all(factors))
-        self._refuse_improper(low, high)
-        return factors if self._entries(low, high) <= MOST_ENTRIES else None
+    @property
+    def deepest_top(self) -> int:
+        """The last level that a top may reach: the one above where a large tree is cut."""
+        nested = self.problem.nested
+        if self.cut is None:
+            return len(nested.margins) - 1
+        return int(np.searchsorted(nested.level_ptr, self.cut.edges[0]) - 1)
 
-    def _tables(self, values: NDArray, depth: float) -> Factors:
+    def cut_below(self, level: int) -> Partition | None:
+        """Cut below the leaves of a top that holds the levels up to `level`, and where memory asks for it; None at the last."""
+        nested = self.problem.nested
+        last = len(nested.margins) - 1
+        return cut_at(nested.child_ptr, nested.level_ptr, level, BUNDLE) if 0 < level < last else None
+
+    def factors(
+        self, values: NDArray, depth: NDArray, splits: tuple[NDArray, NDArray] | None
+    ) -> Factors | None:
+        """Tables of every node's likelihood and prior, each to its depth; None where they would not fit in memory."""
         problem = self.problem
         table = FactorTable(*self.hard_bounds(values))
         for header, nodes, part in zip(problem.headers, problem.nodes, self.parts(values)):
             if not header.exact:
-                table.add_law(header.law, nodes, part, depth)
-        table.add_prior(self.prior, problem.nested.nodes[-1], depth)
-        return table.build()
+                table.add_law(header.law, nodes, part, depth[nodes])
+        table.add_prior(self.prior, problem.nested.nodes[-1], float(depth.max()))
+        if splits is not None:
+            table.add_splits(*splits)
+        factors = table.build()
+        low, high = bounds(problem.child_ptr, *reach_all(factors))
+        self._refuse_improper(low, high)
+        return factors if self._entries(low, high) <= MOST_ENTRIES else None
 
     def _entries(self, low: NDArray, high: NDArray) -> int:
         """Most entries of the leaves' tables that are held at once."""
@@ -239,6 +277,112 @@ class _State:
                 needed="a measurement of it or of a sum that holds it, a bound, or a proper prior",
                 remedy='for example [infer] prior = { name = "bounded", upper = 1000 }',
             )
+
+
+@dataclass(eq=False)
+class Search:
+    """One tree that is solved again and again: depths of tables and tilts that served are where the next begins.
+
+    Attributes
+    ----------
+    wanted
+        Largest posterior mass that the method may drop.
+    depth
+        `(nodes,)` position in `DEPTHS` of each node's tables.
+    splits
+        Parameters of the splits, if the prior has any.
+    start
+        The tilts that were found last.
+    """
+
+    state: _State
+    values: NDArray
+    executor: Executor
+    wanted: float = 1e-9
+    splits: tuple[NDArray, NDArray] | None = None
+    start: Tilted | None = None
+
+    def __post_init__(self) -> None:
+        self.depth = np.zeros(len(self.child_ptr) - 1, np.int64)
+
+    @property
+    def child_ptr(self) -> NDArray:
+        return self.state.problem.child_ptr
+
+    @property
+    def deepest(self) -> float:
+        """The deepest table (nats below its peak)."""
+        return float(DEPTHS[self.depth.max()])
+
+    def whole(self, tolerance: float) -> Solved:
+        """Solve the whole tree at once."""
+        return self._deepened(
+            lambda f: solve(self.child_ptr, f, tolerance, self.start),
+            lambda s: too_short(self.child_ptr, s, tolerance),
+            tolerance,
+        )
+
+    def by_parts(self, cut: Partition, tolerance: float) -> Top:
+        """Solve the top of a cut tree, given the messages of its bundles."""
+        parts = ByBundles(self.child_ptr, cut, tolerance, self.executor)
+        return self._deepened(lambda f: parts.up(f, self.start), lambda top: top.short, tolerance)
+
+    def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
+        """Solve the whole tree at some hyperparameters."""
+        self.splits = splits.parameters(theta)
+        return self.whole(tolerance)
+
+    def objective(self, splits: Splits, progress: Progress) -> Objective:
+        """Return the log density of hyperparameters and its gradient, as a function."""
+
+        def density(theta: NDArray) -> tuple[float, NDArray]:
+            announce(progress, "estimating the prior from the noisy values")
+            self.splits = splits.parameters(theta)
+            evidence, rises = self._evidence(ROUGH)
+            value, gradient = splits.log_hyperprior(theta)
+            return evidence + value, gradient + splits.gradient(theta, *rises)
+
+        return density
+
+    def _evidence(self, tolerance: float) -> tuple[float, tuple[NDArray, NDArray]]:
+        if (cut := self.state.cut) is not None:
+            top = self.by_parts(cut, tolerance)
+            return top.evidence, ByBundles(self.child_ptr, cut, tolerance, self.executor).rises(top)
+        solved = self.whole(tolerance)
+        return solved.evidence, rises_of(solved, marginals(solved))
+
+    def _deepened(
+        self,
+        solve: Callable[[Factors], Outcome],
+        short: Callable[[Outcome], NDArray],
+        tolerance: float,
+    ) -> Outcome:
+        """Deepen the tables that end too soon until the dropped mass is within the tolerance."""
+        if self.splits is not None:
+            inner = self.child_ptr[1:] > self.child_ptr[:-1]
+            self.depth[inner] = np.maximum(self.depth[inner], WIDE)
+        if tolerance < ROUGH:
+            self.depth = np.maximum(self.depth, 1)
+        last = len(DEPTHS) - 1
+        while (factors := self.state.factors(self.values, DEPTHS[self.depth], self.splits)) is not None:
+            solved = solve(factors)
+            if solved.dropped <= tolerance:
+                self.start = solved.tilted
+                return solved
+            if self.start is not None:  # tilts that served another problem may be far from this one's
+                self.start = None
+                continue
+            self.state.refuse_contradiction(self.values, factors)
+            deeper = self.depth < last
+            if not deeper.any():
+                break
+            named = short(solved) & deeper
+            self.depth[named if named.any() else deeper] += 1
+        raise ConvergenceError(
+            "the measurements disagree so far with each other, the prior or the bounds that no window of "
+            f"counts holds all but {self.wanted:g} of the posterior",
+            remedy="check that the laws and values belong to these margins; or raise 'tolerance'",
+        )
 
 
 def _stats(dropped: float, depth: float, draws: int, *, interrupted: bool) -> dict:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from trueup.inferring.method import Progress
 from trueup.kernel.messages.downward import downward
+from trueup.kernel.messages.mixture import Exact, mixed, mixed_above
 from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.partition import (
     Partition,
@@ -28,14 +29,23 @@ from trueup.kernel.messages.partition import (
     with_leaves,
 )
 from trueup.kernel.messages.pmf import Factors
-from trueup.kernel.messages.solve import NOTHING_ABOVE, Solved, joint_draws, marginals, settle_tilts, tilt
+from trueup.kernel.messages.solve import (
+    NOTHING_ABOVE,
+    Solved,
+    joint_draws,
+    marginals,
+    settle_tilts,
+    tilt,
+    too_short,
+)
+from trueup.kernel.messages.splits import mean_rises
 from trueup.kernel.messages.upward import Tilted, above
 from trueup.run.executor import Executor, Item, Result
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Exact = tuple[Integers, Integers, Reals]
-"""Marginals as `kernel.messages.marginals` has them."""
+Part = tuple[float, Solved, int]
+"""Weight in a mixture of a solved tree, and how many of the draws come from it."""
 ROUNDS = 2
 """How often windows below are widened to what the top is surprised by."""
 BLOCK = 1000
@@ -80,6 +90,14 @@ class FromAbove(NamedTuple):
     counts: Integers
     seed: np.random.SeedSequence
 
+    def on(self, solved: Solved) -> list[Reals]:
+        """Place the weights on the windows of the roots' messages."""
+        messages = solved.messages
+        return [
+            _on_window(w, int(offset - messages.offset[v]), len(messages.masses[v]))
+            for v, (w, offset) in enumerate(zip(self.weights, self.offset))
+        ]
+
 
 class Below(NamedTuple):
     """Marginals of all nodes of a bundle, and draws `(draws, leaves)` of those of the last level."""
@@ -89,27 +107,46 @@ class Below(NamedTuple):
 
 
 class Top(NamedTuple):
-    """The top tree, solved, with the bundles below it; `dropped` is that of the whole tree."""
+    """The top tree, solved, with the bundles below it; `dropped` is that of the whole tree.
+
+    Attributes
+    ----------
+    tilted
+        The whole tree.
+    lost
+        Fraction of each of the top's nodes that was left out below it.
+    below
+        Log evidence of the bundles.
+    short
+        `(n,)` nodes whose tables end too soon.
+    """
 
     solved: Solved
     bundles: list[SubtreePart]
     dropped: float
+    tilted: Tilted
+    lost: Reals
+    below: float
+    short: NDArray[np.bool_]
+
+    @property
+    def evidence(self) -> float:
+        """Log evidence of the whole tree (nats)."""
+        return self.solved.evidence + self.below
 
 
-def send_part(bundle: SubtreePart) -> Roots:
-    """Return the messages of a bundle's roots."""
-    return roots_of(bundle.solve(), len(bundle.surprise))
+def send_part(bundle: SubtreePart) -> tuple[Roots, float, NDArray[np.bool_]]:
+    """Return the messages of a bundle's roots, its log evidence, and the nodes whose tables end too soon."""
+    solved = bundle.solve()
+    short = too_short(bundle.child_ptr, solved, bundle.tolerance, bundle.surprise)
+    return roots_of(solved, len(bundle.surprise)), solved.evidence, short
 
 
 def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
     """Return what a bundle's counts may be, given what is above its roots."""
     bundle, known = item
     solved, rng = bundle.solve(), np.random.default_rng(known.seed)
-    messages = solved.messages
-    weights = [
-        _on_window(w, int(offset - messages.offset[v]), len(messages.masses[v]))
-        for v, (w, offset) in enumerate(zip(known.weights, known.offset))
-    ]
+    weights = known.on(solved)
     n, draws = len(bundle.tilted.low), known.counts.shape[1]
     counts = np.empty((draws, bundle.leaves), np.int64)
     for first in range(0, draws, BLOCK):
@@ -117,6 +154,29 @@ def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
         given = np.ascontiguousarray(known.counts[:, part])
         counts[part] = joint_draws(solved, given.shape[1], rng, given)[:, n - bundle.leaves :]
     return Below(marginals(solved, weights), counts)
+
+
+def rises(item: tuple[SubtreePart, FromAbove]) -> tuple[Reals, Reals]:
+    """Return what `ByBundles.rises` needs of a bundle's nodes."""
+    bundle, known = item
+    solved = bundle.solve()
+    return rises_of(solved, marginals(solved, known.on(solved)))
+
+
+def rises_of(solved: Solved, exact: Exact) -> tuple[Reals, Reals]:
+    factors = solved.tilted.factors
+    return mean_rises(*exact, factors.alpha), mean_rises(*exact, factors.total)
+
+
+def drawn_from(tops: Sequence[Part], rng: np.random.Generator) -> Integers:
+    """Return joint draws `(draws, n)` of a mixture of solutions, in random order."""
+    if len(tops) == 1:
+        return joint_draws(tops[0][1], tops[0][2], rng)
+    return rng.permutation(np.concatenate([joint_draws(top, count, rng) for _, top, count in tops if count]))
+
+
+def _weights(tops: Sequence[Part]) -> Reals:
+    return np.array([weight for weight, _, _ in tops])
 
 
 def _on_window(weights: Reals, shift: int, size: int) -> Reals:
@@ -145,29 +205,49 @@ class ByBundles:
     tolerance: float
     executor: Executor
 
-    def up(self, factors: Factors) -> Top:
+    def up(self, factors: Factors, start: Tilted | None = None) -> Top:
         """Solve the top given what bundles know; once more, should it find their windows too narrow."""
-        tilted = tilt(self.child_ptr, factors)
+        tilted = tilt(self.child_ptr, factors, start)
         first, last = self.cut.edges[[0, -1]]
         inner, plan = take(tilted, np.arange(first)), plan_pairs(top_of(self.child_ptr, self.cut))
         surprise = np.zeros(last - first)
         for _ in range(ROUNDS):
             bundles = self._bundles(tilted, surprise)
-            roots = _joined_roots(self._in_order(send_part, bundles))
+            answers = self._in_order(send_part, bundles)
+            roots = _joined_roots([answer[0] for answer in answers])
             lost = np.append(np.zeros(first), roots.lost)
             solved = settle_tilts(plan, with_leaves(inner, roots), self.tolerance, lost=lost)
             surprise = above(plan, solved.messages.evidence, NOTHING_ABOVE)[first:last]
             if solved.dropped <= self.tolerance or not np.isfinite(surprise).all():
                 break
-        return Top(solved, bundles, solved.dropped)
+        short = np.zeros(len(tilted.low), bool)
+        short[:last] = too_short(top_of(self.child_ptr, self.cut), solved, self.tolerance)
+        for (begin, end), answer in zip(pairwise(self.cut.edges), answers):
+            short[subtrees(self.child_ptr, begin, end)[0]] |= answer[2]
+        below = sum(answer[1] for answer in answers)
+        return Top(solved, bundles, solved.dropped, tilted, lost, below, short)
+
+    def rises(self, top: Top) -> tuple[Reals, Reals]:
+        """Return the posterior means `(n,)` that the gradient by the parameters of splits needs; see `Splits.gradient`."""
+        items = list(zip(top.bundles, self._from_above([(1.0, top.solved, 0)], np.random.default_rng(0))))
+        out = np.zeros((2, len(self.child_ptr) - 1))
+        first = self.cut.edges[0]
+        out[:, :first] = np.array(rises_of(top.solved, marginals(top.solved)))[:, :first]
+        for at, rose in self.executor.map(rises, items):
+            out[:, subtrees(self.child_ptr, *self.cut.edges[at : at + 2])[0]] = rose
+        return out[0], out[1]
 
     def down(
-        self, top: Top, draws: int, rng: np.random.Generator, progress: Progress
+        self, bundles: list[SubtreePart], tops: Sequence[Part], rng: np.random.Generator, progress: Progress
     ) -> tuple[Exact, Integers]:
-        """Return marginals of all nodes, and draws `(draws, leaves)` of those of the last level."""
-        items = list(zip(top.bundles, self._from_above(top.solved, draws, rng)))
+        """Return marginals of all nodes, and draws `(draws, leaves)` of those of the last level.
+
+        `tops` are the solutions that the top is a mixture of.
+        """
+        draws = sum(count for _, _, count in tops)
+        items = list(zip(bundles, self._from_above(tops, rng)))
         edges, leaves = self.cut.edges, self.cut.leaves - self.cut.leaves[0]
-        parts = [(np.arange(edges[0]), marginals(top.solved))]
+        parts = [(np.arange(edges[0]), mixed([marginals(top) for _, top, _ in tops], _weights(tops)))]
         counts = np.empty((draws, leaves[-1]), np.int64)
         for done, (at, below) in enumerate(self.executor.map(draw_part, items), start=1):
             parts.append((subtrees(self.child_ptr, *edges[at : at + 2])[0], below.marginals))
@@ -175,14 +255,17 @@ class ByBundles:
             progress(draws * done // len(items), draws)
         return _joined(len(self.child_ptr) - 1, parts), counts
 
-    def _from_above(self, top: Solved, draws: int, rng: np.random.Generator) -> Iterator[FromAbove]:
+    def _from_above(self, tops: Sequence[Part], rng: np.random.Generator) -> Iterator[FromAbove]:
         """What the top knows of every bundle's roots."""
-        counts, weights = joint_draws(top, draws, rng).T, downward(*top[:3])
+        counts = drawn_from(tops, rng).T
+        offsets = [top.messages.offset for _, top, _ in tops]
+        above = [downward(*top[:3]) for _, top, _ in tops]
+        roots = slice(*self.cut.edges[[0, -1]])
+        offset, weights = mixed_above(offsets, above, _weights(tops), roots)
         seeds = rng.bit_generator.seed_seq.spawn(len(self.cut.edges) - 1)  # pyright: ignore[reportAttributeAccessIssue]
         for (first, last), seed in zip(pairwise(self.cut.edges), seeds):
-            roots = slice(first, last)
-            known = [weights[v] for v in range(first, last)]
-            yield FromAbove(known, top.messages.offset[roots], counts[roots], seed)
+            own = slice(first - self.cut.edges[0], last - self.cut.edges[0])
+            yield FromAbove(weights[own], offset[own], counts[first:last], seed)
 
     def _bundles(self, tilted: Tilted, surprise: Reals) -> list[SubtreePart]:
         """The bundles of the cut; each may drop the part of the tolerance that its nodes are of all."""

@@ -26,13 +26,13 @@ def warm_up() -> float:
 def warm_up_posterior() -> float:
     """Run every kernel of exact tree posteriors once on a tree of three nodes; return the seconds it took."""
     start = time.perf_counter()
-    from trueup.kernel.messages.pmf import OPEN, Factors
+    from trueup.kernel.messages.pmf import OPEN, Factors, no_splits
     from trueup.kernel.messages.solve import joint_draws, marginals, solve
 
     each = np.array([0, 1, 2, 3])
     log, same = -np.abs(np.arange(-2.0, 3.0)), np.zeros(3, np.int64)
     bounds = np.zeros(3, np.int64), np.full(3, OPEN)
-    factors = Factors(each, same, same, np.array([0, log.size]), log, np.ones(1), *bounds)
+    factors = Factors(each, same, same, np.array([0, log.size]), log, np.ones(1), *bounds, *no_splits(3))
     solved = solve(np.array([1, 3, 3, 3]), factors, 0.5)
     marginals(solved)
     joint_draws(solved, 2, np.random.default_rng(0))

@@ -8,8 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.kernel.messages.pmf import Factors
-from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson, Prior
+from trueup.kernel.messages.pmf import Factors, no_splits
+from trueup.model.prior import (
+    Bounded,
+    Flat,
+    FlatTotal,
+    Hierarchical,
+    Masses,
+    NegativeBinomial,
+    Poisson,
+    Prior,
+)
 from trueup.noise.law import Law
 
 Reals = NDArray[np.float64]
@@ -39,22 +48,24 @@ class FactorTable:
 
     def __init__(self, lower: Integers, upper: Integers) -> None:
         self._lower, self._upper = lower.copy(), upper.copy()
+        self._splits: tuple[Reals, Reals] | None = None
         self._known: dict[Hashable, tuple[int, int]] = {}
         self._logs: list[Reals] = []
         self._open: list[float] = []
         self._rows: list[tuple[Integers, Integers, int]] = []
 
-    def add_law(self, law: Law, nodes: Integers, values: NDArray, depth: float) -> None:
-        """Measure nodes under a law of noise, down to `depth` nats below its peak.
+    def add_law(self, law: Law, nodes: Integers, values: NDArray, depth: float | Reals) -> None:
+        """Measure nodes under a law of noise, down to `depth` nats below its peak: one for all, or each its own.
 
         Values with a fraction, as continuous noise gives them, have a table for each fraction.
         """
         whole = np.floor(values).astype(np.int64)
-        fractions, which = np.unique(values - whole, return_inverse=True)
-        for k, fraction in enumerate(fractions):
-            key, at = (law, float(fraction)), which == k
+        every = np.broadcast_to(depth, nodes.shape)
+        kinds, which = np.unique(np.column_stack([values - whole, every]), axis=0, return_inverse=True)
+        for k, (fraction, one) in enumerate(kinds.tolist()):
+            key, at = (law, fraction, one), which.ravel() == k
             reach = self._table(
-                key, lambda f=fraction: _law_table(law, depth, f), float(np.isinf(_support(law)))
+                key, lambda f=fraction, d=one: _law_table(law, d, f), float(np.isinf(_support(law)))
             )
             self._rows.append((nodes[at], whole[at] - reach, self._known[key][0]))
 
@@ -69,6 +80,8 @@ class FactorTable:
                 self.add_masses("masses", prior.logpmf(np.arange(len(prior.masses))), leaves)
             case FlatTotal():
                 self._add_flat_total(prior, leaves)
+            case Hierarchical():
+                self.add_prior(prior.total, np.zeros(1, np.int64), depth)
             case Poisson() | NegativeBinomial():
                 prior.refuse_other_than(len(leaves))
                 for cell, leaf in enumerate(leaves):
@@ -79,6 +92,10 @@ class FactorTable:
         """Multiply by a table of log masses at 0, 1, ..., and zero elsewhere; equal keys share it."""
         self._table(key, lambda: (log, 0), open_ended=0.0)
         self._rows.append((nodes, np.zeros(len(nodes), np.int64), self._known[key][0]))
+
+    def add_splits(self, alpha: Reals, total: Reals) -> None:
+        """Let every node split its count among its children, as `Factors` has it."""
+        self._splits = alpha, total
 
     def build(self) -> Factors:
         """Return the tables in the kernels' layout."""
@@ -98,6 +115,7 @@ class FactorTable:
             np.array(self._open, dtype=float),
             self._lower,
             self._upper,
+            *(self._splits or no_splits(n)),
         )
 
     def _table(self, key: Hashable, make: Callable[[], tuple[Reals, int]], open_ended: float) -> int:

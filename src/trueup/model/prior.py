@@ -300,11 +300,63 @@ class FlatTotal(_Prior):
         return xlogy(count, share * self.centre) - share * self.centre - gammaln(count + 1.0)
 
 
+@dataclass(frozen=True)
+class Hierarchical(_Prior):
+    """A flat total, and splits of every count among its parts with a concentration for each level.
+
+    Given a count, its `C` parts are Dirichlet-multinomial with parameters `a C m`: the concentration `a` of the
+    parts' level times `C` times their shares `m`. Large `a`: parts are close to their shares; small `a`: few parts hold most.
+
+    Attributes
+    ----------
+    shares
+        `uniform`, or the name of a column of the public list of places, such as housing units, with a
+        number of 0 or more for each place of the last level; or these numbers, one for each of the finest cells.
+    covariates
+        Names of columns (or numbers) `z`: shares are proportional to `exp(z . beta)`, `beta` estimated.
+    concentrations
+        One for each margin below the root. By default they are estimated from the noisy values.
+    total
+        The prior of the root's count.
+
+    Examples
+    --------
+    >>> Hierarchical(concentrations=(1.0, 0.5)).name, Hierarchical(shares="housing_units").columns
+    ('hierarchical', ('housing_units',))
+    """
+
+    shares: str | tuple[float, ...] = "uniform"
+    covariates: tuple[str | tuple[float, ...], ...] = ()
+    concentrations: tuple[float, ...] = ()
+    total: Flat | Bounded | Poisson | NegativeBinomial | Masses = Flat()
+    name: Literal["hierarchical"] = "hierarchical"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "total", read_prior(self.total, COUNT_PRIORS))
+        covariates = tuple(tuple(z) if isinstance(z, list) else z for z in self.covariates)
+        object.__setattr__(self, "covariates", covariates)
+        given = np.asarray(self.concentrations, float)
+        self._require(bool(np.all((given > 0) & np.isfinite(given))), "concentrations", "numbers above 0")
+        self._require(
+            not (given.size and self.covariates), "covariates", "none where concentrations are given"
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the public list of places that it reads."""
+        named = (self.shares, *self.covariates)
+        return tuple(dict.fromkeys(x for x in named if isinstance(x, str) and x != "uniform"))
+
+    def window(self) -> tuple[int, int] | None:
+        """Where the mass of the total is (counts); None if that is everywhere."""
+        return self.total.window()
+
+
 CountPrior = Flat | Bounded | Poisson | NegativeBinomial | Masses
 """A prior on one count."""
-Prior = CountPrior | FlatTotal
-PRIORS: tuple[type, ...] = (Flat, Bounded, Poisson, NegativeBinomial, Masses, FlatTotal)
-COUNT_PRIORS = PRIORS[:-1]
+Prior = CountPrior | FlatTotal | Hierarchical
+PRIORS: tuple[type, ...] = (Flat, Bounded, Poisson, NegativeBinomial, Masses, FlatTotal, Hierarchical)
+COUNT_PRIORS = PRIORS[:-2]
 FLAT = Flat()
 
 
@@ -366,7 +418,7 @@ def _as_mapping(entry: Any) -> dict[str, Any]:
     raise SpecError(f"a prior of type {type(entry).__name__}", needed="a name, or a table with a name")
 
 
-def settle_priors(method: Any, kinds: tuple[type, ...] = PRIORS) -> None:
+def settle_priors(method: Any, kinds: tuple[type, ...] = PRIORS[:-1]) -> None:
     """Read the entries `prior` and `prior_total` of a new method, so that it always holds priors.
 
     Raises
@@ -379,7 +431,9 @@ def settle_priors(method: Any, kinds: tuple[type, ...] = PRIORS) -> None:
             object.__setattr__(method, name, read_prior(getattr(method, name), kinds))
 
 
-AnyPrior = Annotated[Prior, BeforeValidator(read_prior, json_schema_input_type=Literal["flat"] | Prior)]
+AnyPrior = Annotated[
+    Prior, BeforeValidator(read_prior, json_schema_input_type=Literal["flat", "hierarchical"] | Prior)
+]
 """A prior, or how a spec writes it."""
 EachPrior = Annotated[
     CountPrior,

@@ -360,11 +360,25 @@ class Spec(SpecPart):
 
     @property
     def limit_columns(self) -> tuple[tuple[str, ...], ...]:
-        """For each level, the columns of the geography file that hold limits of its places."""
+        """For each level, the columns of the geography file that hold public numbers of its places: limits, shares."""
         held = [(b.level, column) for b in self.constraints.bounds for column in b.columns]
+        held += [(self.levels[-1].name, column) for column in self._prior_columns]
         return tuple(
             tuple(dict.fromkeys(column for at, column in held if at == level.name)) for level in self.levels
         )
+
+    @property
+    def _prior_columns(self) -> tuple[str, ...]:
+        """The columns that the prior of `infer` reads."""
+        prior = self.infer.get("prior")
+        if not isinstance(prior, dict) or prior.get("name") != "hierarchical":
+            return ()
+        covariates = prior.get("covariates", ())
+        named = [
+            prior.get("shares", "uniform"),
+            *(covariates if isinstance(covariates, list | tuple) else ()),
+        ]
+        return tuple(dict.fromkeys(x for x in named if isinstance(x, str) and x != "uniform"))
 
     @model_validator(mode="after")
     def _names_agree(self):
@@ -405,8 +419,10 @@ class Spec(SpecPart):
     def _limits_have_a_file(self) -> None:
         columns = [column for level in self.limit_columns for column in level]
         if columns and (self.table.keys == "public" or len(self.levels) == 1):
+            prior = columns[0] in self._prior_columns
+            reader = "a prior takes its shares" if prior else "a bound takes its limits"
             raise ValueError(
-                f"a bound takes its limits from the column '{columns[0]}' of the public list of places, which is "
+                f"{reader} from the column '{columns[0]}' of the public list of places, which is "
                 "not the confidential table: keep keys confidential, give a geography"
             )
 

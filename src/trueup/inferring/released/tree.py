@@ -184,6 +184,8 @@ class ReleasedTreeChain:
             np.concatenate([known.open_ended, np.zeros(base.size)]),
             known.lower,
             known.upper,
+            known.alpha,
+            known.total,
         )
         solved = solve(self.tree.problem.child_ptr, factors, TOLERANCE)
         if solved.dropped <= TOLERANCE:

@@ -13,6 +13,7 @@ from scipy.signal import fftconvolve
 from trueup.kernel.messages.pairs import PairPlan
 from trueup.kernel.messages.pmf import correlate
 from trueup.kernel.messages.upward import (
+    AT_ONCE,
     DIRECT,
     MASSES,
     Messages,
@@ -36,8 +37,9 @@ def _weights(tilted, v, messages, down):
 
 @njit(cache=True)
 def _sweep_down(position, plan, tilted, messages, down, direct):
-    """Pass messages down until a pair is too wide to work term by term."""
-    for place in range(position, -1, -1):
+    """Pass messages on down, at most until a pair is too wide to work term by term."""
+    end = max(position - AT_ONCE, -1)
+    for place in range(position, end, -1):
         v = plan.order[place]
         a, b = plan.left[v], plan.right[v]
         if a < 0:
@@ -50,11 +52,11 @@ def _sweep_down(position, plan, tilted, messages, down, direct):
             continue
         other = messages.masses[b]
         if min(len(one), len(other)) > direct:
-            return place
+            return place, True
         shift += messages.offset[b]
         down[a] = correlate(weights, other, shift, len(one))
         down[b] = correlate(weights, one, shift, len(other))
-    return -1
+    return end, False
 
 
 @njit(cache=True)
@@ -90,10 +92,10 @@ def downward(
         down[v] = weights
     above_evidence = above(plan, messages.evidence, np.zeros(1))
     position = len(plan.order) - 1
-    while True:
-        position = _sweep_down(position, plan, tilted, messages, down, direct)
-        if position < 0:
-            return down
+    while position >= 0:
+        position, wide = _sweep_down(position, plan, tilted, messages, down, direct)
+        if not wide:
+            continue
         v = plan.order[position]
         a, b = plan.left[v], plan.right[v]
         weights = _weights(tilted, v, messages, down[v])
@@ -103,6 +105,7 @@ def downward(
             down[child], rounding = _correlate_fast(weights, sibling, shift, len(mine))
             messages.lost[child] += rounding * np.exp(above_evidence[child])
         position -= 1
+    return down
 
 
 def _correlate_fast(weights: Reals, other: Reals, shift: int, size: int) -> tuple[Reals, float]:

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+from trueup.kernel.messages.pairs import PairPlan
+from trueup.kernel.messages.upward import Messages
+
+Integers = NDArray[np.int64]
+SPLITS_AT_ONCE = 1 << 20
+"""Splits drawn between two returns to Python, which is where an interruption is heard."""
 
 
 @njit(cache=True)
@@ -57,22 +65,39 @@ def draw_root(messages, draws, rng):
 
 
 @njit(cache=True)
-def draw_below(plan, messages, roots, n, rng):
+def _draw_families(v, plan, messages, out, n, rng):
+    """Draw the children of `v` and of the nodes after it, until `SPLITS_AT_ONCE` are drawn; return the next node."""
+    work = 0
+    while v < n and work < SPLITS_AT_ONCE:
+        if plan.left[v] >= 0:
+            _draw_family(v, plan, messages, out, n, rng)
+            work += out.shape[1] * (1 + plan.family[v + 1] - plan.family[v])
+        v += 1
+    return v
+
+
+@njit(cache=True)
+def _draw_family(v, plan, messages, out, n, rng):
+    first = plan.family[v]
+    inner = np.empty((plan.family[v + 1] - first, out.shape[1]), np.int64)
+    for place in range(len(inner), -1, -1):
+        node = v if place == len(inner) else first + place
+        totals = out[v] if node == v else inner[place]
+        parts = _split_all(plan, node, messages, totals, rng)
+        for child, part in zip((plan.left[node], plan.right[node]), parts):
+            if child >= n:
+                inner[child - first] = part
+            elif child >= 0:
+                out[child] = part
+
+
+def draw_below(
+    plan: PairPlan, messages: Messages, roots: Integers, n: int, rng: np.random.Generator
+) -> Integers:
     """Draw counts of all `n` nodes, `(n, draws)`, given those of the first ones: joint, additive, never negative."""
     out = np.empty((n, roots.shape[1]), np.int64)
     out[: len(roots)] = roots
-    for v in range(n):
-        if plan.left[v] < 0:
-            continue
-        first = plan.family[v]
-        inner = np.empty((plan.family[v + 1] - first, roots.shape[1]), np.int64)
-        for place in range(len(inner), -1, -1):
-            node = v if place == len(inner) else first + place
-            totals = out[v] if node == v else inner[place]
-            parts = _split_all(plan, node, messages, totals, rng)
-            for child, part in zip((plan.left[node], plan.right[node]), parts):
-                if child >= n:
-                    inner[child - first] = part
-                elif child >= 0:
-                    out[child] = part
+    v = 0
+    while v < n:
+        v = _draw_families(v, plan, messages, out, n, rng)
     return out

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.messages.pmf import OPEN, Factors
+from trueup.kernel.messages.pmf import OPEN, Factors, no_splits
 from trueup.kernel.messages.solve import Solved
 from trueup.kernel.messages.upward import Tilted, lost_below
 
@@ -69,8 +69,13 @@ def partition_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Parti
     largest = [max(top, size.max()) for top, size in zip(level_ptr[2:], sizes)]
     if 2 * min(largest, default=len(child_ptr)) > len(child_ptr):
         return None
-    level = int(np.argmin(largest)) + 1
-    before = np.cumsum(sizes[level - 1]) - sizes[level - 1]
+    return cut_at(child_ptr, level_ptr, int(np.argmin(largest)) + 1, most)
+
+
+def cut_at(child_ptr: Integers, level_ptr: Integers, level: int, most: int) -> Partition:
+    """Cut between a level, whose nodes are the leaves of the top and the roots below, and the next."""
+    sizes = _subtrees(child_ptr, *level_ptr[level : level + 2])
+    before = np.cumsum(sizes) - sizes
     starts = np.unique(before // most, return_index=True)[1]
     edges = level_ptr[level] + np.append(starts, len(before))
     *_, leaves = _levels(child_ptr, edges)
@@ -119,10 +124,22 @@ def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
         np.append(own.open_ended, np.zeros(k)),
         np.append(own.lower, np.full(k, -OPEN)),
         np.append(own.upper, np.full(k, OPEN)),
+        *(np.append(field, one) for field, one in zip((own.alpha, own.total), no_splits(k))),
     )
     window = roots.offset, roots.offset + sizes - 1
     ends = (*window, *window, np.zeros(k), np.zeros(k), np.zeros(k, bool))
     return Tilted._make((factors, *(np.append(field, end) for field, end in zip(fields, ends))))
+
+
+def untilted(factors: Factors, tau: Reals) -> Factors:
+    """Return the factors of a top tree whose last leaves, messages from below, have lost the tilts `tau` of their parents."""
+    k = len(tau)
+    log = factors.log.copy()
+    first = len(factors.start) - 1 - k
+    for leaf, slope in enumerate(tau):
+        begin, end = factors.start[first + leaf], factors.start[first + leaf + 1]
+        log[begin:end] -= slope * (factors.base[len(factors.base) - k + leaf] + np.arange(end - begin))
+    return factors._replace(log=log)
 
 
 def spread_messages(start: Integers, sizes: Integers) -> Integers:
@@ -163,4 +180,6 @@ def _take_factors(factors: Factors, nodes: Integers) -> Factors:
         factors.open_ended[used],
         factors.lower[nodes],
         factors.upper[nodes],
+        factors.alpha[nodes],
+        factors.total[nodes],
     )

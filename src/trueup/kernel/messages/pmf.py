@@ -14,6 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from trueup.kernel.messages.splits import add_split
+
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -41,6 +43,9 @@ class Factors(NamedTuple):
         log-concave (a law of noise), the size `r` of a negative binomial below 1, which is not.
     lower, upper
         (n,) bounds that are known for certain (counts); `-OPEN`, `OPEN` where there is none.
+    alpha, total
+        (n,) parameters of the split factor of the note in `trueup.kernel.messages.splits`; equal where
+        there is none.
     """
 
     ptr: Integers
@@ -51,6 +56,13 @@ class Factors(NamedTuple):
     open_ended: Reals
     lower: Integers
     upper: Integers
+    alpha: Reals
+    total: Reals
+
+
+def no_splits(n: int) -> tuple[Reals, Reals]:
+    """Return `alpha`, `total` of `n` nodes whose counts are not split by any law."""
+    return np.ones(n), np.ones(n)
 
 
 @njit(cache=True)
@@ -79,10 +91,20 @@ def log_factor(factors, node, low, size, slope):
         for i in range(size):
             j = i + shift
             out[i] += factors.log[first + j] if 0 <= j < length else -np.inf
+    if factors.alpha[node] != factors.total[node]:
+        add_split(out, low, factors.alpha[node], factors.total[node])
     for i in range(size):
         if low + i < factors.lower[node] or low + i > factors.upper[node]:
             out[i] = -np.inf
     return out
+
+
+@njit(cache=True)
+def split_slope(factors, node, low):
+    """Return the rise of a node's log split factor from `low` to `low + 1`."""
+    if low < 0:
+        return 0.0
+    return math.log((low + factors.alpha[node]) / (low + factors.total[node]))
 
 
 @njit(cache=True)

@@ -27,7 +27,7 @@ from trueup.kernel.messages.joint import draw_below, draw_root
 from trueup.kernel.messages.max_product import best_counts, narrow
 from trueup.kernel.messages.pairs import PairPlan, plan_pairs
 from trueup.kernel.messages.pmf import Factors, reach_all
-from trueup.kernel.messages.tilting import bounds, find_tilts, has_factor
+from trueup.kernel.messages.tilting import bounds, find_tilts, has_factor, limits, tilts
 from trueup.kernel.messages.upward import DIRECT, Messages, Tilted, above, empty_messages, upward
 
 Reals = NDArray[np.float64]
@@ -46,8 +46,15 @@ class Solved(NamedTuple):
     messages: Messages
     dropped: float
 
+    @property
+    def evidence(self) -> float:
+        """Log evidence: of all factors, the sum over all counts (nats)."""
+        return float(self.messages.evidence.sum() + self.tilted.top.sum())
 
-def solve(child_ptr: Integers, factors: Factors, tolerance: float = 1e-9) -> Solved:
+
+def solve(
+    child_ptr: Integers, factors: Factors, tolerance: float = 1e-9, start: Tilted | None = None
+) -> Solved:
     """Pass messages up so that at most `tolerance` of the posterior is left out, if tables allow.
 
     Parameters
@@ -58,24 +65,27 @@ def solve(child_ptr: Integers, factors: Factors, tolerance: float = 1e-9) -> Sol
         Likelihoods, priors and bounds; every window must be finite after `saddle.bounds`.
     tolerance
         Largest posterior mass that may be dropped. When tables of open-ended laws are too short
-        for it, `dropped` comes back larger (1 when the windows exclude each other): deepen them.
+        for it, `dropped` comes back larger (1 when the windows exclude each other): deepen those of
+        the nodes that `too_short` names.
+    start
+        What an earlier call found for the same tree with other tables: its tilts are where this one begins.
 
     Examples
     --------
     One total and two parts, all measured with epsilon = 1:
 
-    >>> from trueup.kernel.messages.pmf import OPEN, Factors
+    >>> from trueup.kernel.messages.pmf import OPEN, Factors, no_splits
     >>> law = -np.abs(np.arange(-60.0, 61.0))
     >>> noisy = np.array([10, 4, 5])
     >>> none = np.full(3, OPEN)
     >>> factors = Factors(np.arange(4), noisy - 60, np.zeros(3, np.int64), np.array([0, 121]), law,
-    ...                   np.ones(1), np.zeros(3, np.int64), none)
+    ...                   np.ones(1), np.zeros(3, np.int64), none, *no_splits(3))
     >>> solved = solve(np.array([1, 3, 3, 3]), factors)
     >>> start, offset, masses = marginals(solved)
     >>> float(np.round(masses[:start[1]] @ (offset[0] + np.arange(start[1])), 2))
     9.67
     """
-    return settle_tilts(plan_pairs(child_ptr), tilt(child_ptr, factors), tolerance)
+    return settle_tilts(plan_pairs(child_ptr), tilt(child_ptr, factors, start), tolerance)
 
 
 def settle_tilts(
@@ -118,20 +128,51 @@ def settle_tilts(
     return Solved(plan, tilted, messages, min(dropped, 1.0))
 
 
-def tilt(child_ptr: Integers, factors: Factors) -> Tilted:
-    """Choose windows and tilts."""
+def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> Tilted:
+    """Choose windows and tilts; those of `start` are where the search begins."""
     n = len(child_ptr) - 1
     lowest, highest = reach_all(factors)
     floor, ceiling = bounds(child_ptr, factors.lower, factors.upper)
     low, high = bounds(child_ptr, lowest, highest)
-    informs = has_factor(child_ptr, factors)
+    windows, informs = (low, high, floor, ceiling), has_factor(child_ptr, factors)
     if np.any(low > high):
-        return Tilted(factors, low, high, floor, ceiling, np.zeros(n), np.zeros(n), informs)
-    tau, parent_tau, top = find_tilts(child_ptr, factors, low, high, 40)
-    leaf = child_ptr[1:] == child_ptr[:-1]
-    return Tilted(
-        factors, low, high, floor, ceiling, np.where(leaf, parent_tau, parent_tau - tau), top, informs
-    )
+        return Tilted(factors, *windows, np.zeros(n), np.zeros(n), informs)
+    state = find_tilts(child_ptr, factors, windows, None if start is None else tilts(child_ptr, start.slope))
+    return Tilted(factors, *windows, state.slope, state.top, informs)
+
+
+def too_short(
+    child_ptr: Integers, solved: Solved, tolerance: float, surprise: Reals = NOTHING_ABOVE
+) -> NDArray[np.bool_]:
+    """Mark the nodes whose tables end too soon for `tolerance`, or exclude those of their parts.
+
+    Of `solved.dropped` it is the part that deeper tables would save: each node may leave out its share.
+    """
+    tilted, messages = solved.tilted, solved.messages
+    n = len(tilted.low)
+    empty = tilted.low > tilted.high
+    if empty.any():
+        return _with_family(child_ptr, empty)
+    least, most = limits(child_ptr, tilted.factors, tilted.low, tilted.high, tilted.floor, tilted.ceiling)
+    held = (tilted.slope >= 0.999 * most) | (tilted.slope <= 0.999 * least)
+    if held.any():  # only wider tables of theirs let them tilt further
+        return held
+    every = above(solved.plan, messages.evidence, surprise)[:n]
+    with np.errstate(over="ignore", invalid="ignore"):
+        short = messages.short[:n] > 0.1 * tolerance / n * np.exp(np.minimum(every, 0.0))
+    impossible = np.isneginf(messages.evidence[:n]) & (child_ptr[1:] > child_ptr[:-1])
+    return short | _with_family(child_ptr, impossible)
+
+
+def _with_family(child_ptr: Integers, nodes: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Add parents, siblings and children."""
+    children = np.diff(child_ptr)
+    parent = np.concatenate([np.arange(child_ptr[0]), np.repeat(np.arange(len(children)), children)])
+    out = nodes | nodes[parent]
+    out[parent[nodes]] = True
+    siblings = np.zeros(len(out), bool)
+    siblings[parent[nodes]] = True
+    return out | siblings[parent]
 
 
 def marginals(solved: Solved, roots: Sequence[Reals] = ()) -> tuple[Integers, Integers, Reals]:

@@ -15,14 +15,26 @@ sweep up and one down. Any tilt gives the same posterior, so a few damped steps 
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from trueup.kernel.messages.pmf import log_factor, moments, uniform_moments
+from trueup.kernel.messages.pmf import log_factor, moments, split_slope, uniform_moments
 
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
 WIDEST_TABLE = 1 << 16
 PIECE = 1 << 22
-"""Entries of tables after which compiled code returns to Python: some tenths of a second."""
+"""Entries of tables between two returns to Python, where an interruption is heard: some tenths of a second."""
+RESTING = 0.01
+"""Standard deviations by which a family's sum may be off before its tilt is moved."""
+STEPS, FEW_STEPS = 200, 10
+"""Newton steps from no tilt, and from one that served a problem near by."""
+GAIN = 1e-4
+"""Gain in Phi (nats) for each node below which tilts are good enough."""
 
 
 @njit(cache=True)
@@ -78,7 +90,8 @@ def _tighten(low, high, v, first, last):
 @njit(cache=True)
 def factor_moments(factors, v, low, high, slope):
     """Return log sum, maximum, mean and variance of a node's tilted factor on `low..high`."""
-    if factors.ptr[v] == factors.ptr[v + 1] and high - low > WIDEST_TABLE:
+    free = factors.ptr[v] == factors.ptr[v + 1] and factors.alpha[v] == factors.total[v]
+    if free and high - low > WIDEST_TABLE:
         return uniform_moments(slope, low, high)
     log_sum, top, mean, variance = moments(log_factor(factors, v, low, high - low + 1, slope))
     return log_sum, top, low + mean, variance
@@ -90,24 +103,88 @@ def has_factor(child_ptr, factors):
     wide = np.int64(1) << 60
     inner = child_ptr[1:] > child_ptr[:-1]
     measured = factors.ptr[1:] > factors.ptr[:-1]
-    return inner & (measured | (factors.lower > -wide) | (factors.upper < wide))
+    split = factors.alpha != factors.total
+    return inner & (measured | split | (factors.lower > -wide) | (factors.upper < wide))
 
 
 @njit(cache=True)
-def _evaluate(child_ptr, factors, informs, low, high, tau, parent_tau, mean, variance, top, begin, end):
-    """Fill moments and maxima of the tilted factors of nodes `begin..end - 1`; return their part of Phi."""
-    phi = 0.0
-    for v in range(begin, end):
-        first, last = child_ptr[v], child_ptr[v + 1]
-        slope = parent_tau[v] if first == last else parent_tau[v] - tau[v]
-        if first == last or informs[v]:
-            log_sum, top[v], mean[v], variance[v] = factor_moments(factors, v, low[v], high[v], slope)
-            phi += log_sum
-    return phi
+def steepest(factors, v, low, high, floor, ceiling):
+    """Return the least and the largest slope at which a node's tilted factor still falls beyond its tables.
+
+    At nine tenths of the slope of an open-ended law at its table's edge, so that what is beyond stays small. The slope
+    of a split's factor does not count: it tends to 0 on the right, and on the left it ends at 0.
+    """
+    least, most = -np.inf, np.inf
+    for k in range(factors.ptr[v], factors.ptr[v + 1]):
+        table, base = factors.table[k], factors.base[k]
+        if factors.open_ended[table] and high > low:
+            end = base + factors.start[table + 1] - factors.start[table] - 1
+            if base == low and low > floor:
+                edge = log_factor(factors, v, low, 2, 0.0)
+                least = max(least, -0.9 * (edge[1] - edge[0] - split_slope(factors, v, low)))
+            if end == high and high < ceiling:
+                edge = log_factor(factors, v, high - 1, 2, 0.0)
+                most = min(most, 0.9 * (edge[0] - edge[1] + split_slope(factors, v, high - 1)))
+    return least, most
+
+
+class State(NamedTuple):
+    """Tilts and the moments of the factors under them, node by node.
+
+    Attributes
+    ----------
+    tau
+        (n,) tilt below each node, and `slope` (n,) of its own factor; NaN while not evaluated.
+    log_sum, top, mean, variance
+        (n,) of the factors under their slopes; 0 for sums without a factor.
+    """
+
+    tau: Reals
+    slope: Reals
+    log_sum: Reals
+    top: Reals
+    mean: Reals
+    variance: Reals
+
+
+def at_rest(n: int, tau: Reals | None = None) -> State:
+    """Return a state that is not evaluated, with these tilts or none."""
+    zeros = [np.zeros(n) for _ in range(4)]
+    return State(np.zeros(n) if tau is None else tau, np.full(n, np.nan), *zeros)
 
 
 @njit(cache=True)
-def _inherit(child_ptr, tau):
+def _evaluate(first_node, end, child_ptr, factors, informs, low, high, parent_tau, state):
+    """Bring the moments of nodes up to date with the tilts; those whose slope is as it was are left alone."""
+    for v in range(first_node, end):
+        leaf = child_ptr[v] == child_ptr[v + 1]
+        slope = parent_tau[v] if leaf else parent_tau[v] - state.tau[v]
+        if slope != state.slope[v]:
+            state.slope[v] = slope
+            if leaf or informs[v]:
+                values = factor_moments(factors, v, low[v], high[v], slope)
+                state.log_sum[v], state.top[v], state.mean[v], state.variance[v] = values
+
+
+def evaluate(child_ptr, factors, informs, low, high, pieces: Integers, state: State) -> float:
+    """Bring a state up to date with its tilts, by runs of nodes; return Phi."""
+    above = inherit(child_ptr, state.tau)
+    for first, end in pairwise(pieces):
+        _evaluate(first, end, child_ptr, factors, informs, low, high, above, state)
+    return float(state.log_sum.sum())
+
+
+def pieces_of(factors, low: Integers, high: Integers) -> Integers:
+    """Return the edges of runs of nodes with no more than `PIECE` entries to evaluate, or a single node's."""
+    entries = (high - low + 1).astype(float)
+    free = (factors.ptr[1:] == factors.ptr[:-1]) & (factors.alpha == factors.total)
+    entries[free] = np.minimum(entries[free], WIDEST_TABLE)  # a sum in closed form beyond
+    cuts = np.flatnonzero(np.diff(np.cumsum(entries) // PIECE)) + 1
+    return np.concatenate([[0], cuts, [len(low)]]).astype(np.int64)
+
+
+@njit(cache=True)
+def inherit(child_ptr, tau):
     """Return, for each node, the tilt of its parent (0 for the root)."""
     parent_tau = np.zeros(len(tau))
     for v in range(len(tau)):
@@ -117,7 +194,29 @@ def _inherit(child_ptr, tau):
 
 
 @njit(cache=True)
-def _newton(child_ptr, informs, tau, parent_tau, mean, variance):
+def tilts(child_ptr, slope):
+    """Return the tilt below every inner node, given the slopes of all nodes' own factors."""
+    tau = np.zeros(len(slope))
+    parent_tau = np.zeros(len(slope))
+    for v in range(len(slope)):
+        if child_ptr[v] < child_ptr[v + 1]:
+            tau[v] = parent_tau[v] - slope[v]
+            for c in range(child_ptr[v], child_ptr[v + 1]):
+                parent_tau[c] = tau[v]
+    return tau
+
+
+@njit(cache=True)
+def limits(child_ptr, factors, low, high, floor, ceiling):
+    """Return `least`, `most` (n,): of a leaf, the tilt above it; of an inner node, its own slope."""
+    least, most = np.empty(len(low)), np.empty(len(low))
+    for v in range(len(low)):
+        least[v], most[v] = steepest(factors, v, low[v], high[v], floor[v], ceiling[v])
+    return least, most
+
+
+@njit(cache=True)
+def _newton(child_ptr, informs, least, most, tau, parent_tau, mean, variance):
     """Solve the tree's least-squares problem for the tilt below every inner node."""
     n = len(tau)
     value, spread = mean.copy(), variance.copy()
@@ -149,53 +248,80 @@ def _newton(child_ptr, informs, tau, parent_tau, mean, variance):
             # nodes a few such steps would shorten the step of all.
             reach = 1.0 / np.sqrt(widest[v])
             fresh[v] = min(max(fresh[v], tau[v] - reach), tau[v] + reach)
+            # Beyond these the tilted law of v, or of a leaf below it, would rise where its table ends.
+            fresh[v] = min(max(fresh[v], parent[v] - most[v]), parent[v] - least[v])
+            for c in range(child_ptr[v], child_ptr[v + 1]):
+                if child_ptr[c] == child_ptr[c + 1]:
+                    fresh[v] = min(max(fresh[v], least[c]), most[c])
+            # A family whose sum is where it should be, to a hundredth of its standard deviation, may rest.
+            if parent[v] == parent_tau[v] and abs(fresh[v] - tau[v]) * np.sqrt(below_var[v]) < RESTING:
+                fresh[v] = tau[v]
         for c in range(child_ptr[v], child_ptr[v + 1]):
             parent[c] = fresh[v]
     return fresh
 
 
-def find_tilts(child_ptr, factors, low, high, steps):
-    """Return each node's tilt below it and above it, and the maxima of the tilted log factors.
-
-    A tree of much work is worked on in pieces between which Python can be interrupted.
-    """
-    work = np.cumsum(np.minimum((high - low + 1).astype(float), WIDEST_TABLE))
-    cuts = np.flatnonzero(np.diff(work // PIECE)) + 1
-    edges = np.concatenate([[0], cuts, [len(low)]]).astype(np.int64)
-    if len(edges) == 2:
-        return _find_tilts(child_ptr, factors, low, high, steps, edges)
-    # The same function as Python runs it: it comes back from each compiled piece.
-    return _find_tilts.py_func(child_ptr, factors, low, high, steps, edges)
-
-
 @njit(cache=True)
-def _find_tilts(child_ptr, factors, low, high, steps, edges):
-    """Damped Newton steps on the convex Phi of the module's note, from no tilt at all."""
-    n = len(low)
+def first_tilts(child_ptr, factors):
+    """Return the tilts at which the parts of each split are negative binomial with the mean that was measured.
+
+    Given its count X, the parts of a node with `total` A are like negative binomials of success X / (X + A). X is the
+    middle of the node's first table, or the sum of its parts'; nodes without a split are not tilted.
+    """
+    n = len(child_ptr) - 1
+    about, tau = np.zeros(n), np.zeros(n)
+    for v in range(n - 1, -1, -1):
+        for c in range(child_ptr[v], child_ptr[v + 1]):
+            about[v] += about[c]
+        if factors.ptr[v] < factors.ptr[v + 1]:
+            k = factors.ptr[v]
+            table = factors.table[k]
+            about[v] = factors.base[k] + (factors.start[table + 1] - factors.start[table]) // 2
+        about[v] = min(max(about[v], factors.lower[v], 0.5), max(float(factors.upper[v]), 0.5))
+        if child_ptr[v] < child_ptr[v + 1] and factors.total[v] != 1.0:
+            tau[v] = np.log(about[v] / (about[v] + factors.total[v]))
+    return tau
+
+
+def find_tilts(child_ptr, factors, windows, tau: Reals | None = None) -> State:
+    """Return tilts near the best ones, with the moments of all factors under them.
+
+    Damped Newton steps on the convex Phi of the module's note, from `tau` or from no tilt at all, until a step gains
+    less than `GAIN` a node. Python is returned to between steps, and within them, so an interruption is heard.
+
+    Parameters
+    ----------
+    windows
+        low, high, floor, ceiling `(n,)` of every node, as `Tilted` has them.
+    """
+    low, high, floor, ceiling = windows
     informs = has_factor(child_ptr, factors)
-    tau, parent_tau, step = np.zeros(n), np.zeros(n), np.zeros(n)
-    mean, variance, top = np.zeros(n), np.zeros(n), np.zeros(n)
-    phi, size, taken, last = np.inf, 1.0, 0, False
-    while True:
-        trial = tau + size * step
-        above = _inherit(child_ptr, trial)
-        fresh = 0.0
-        for k in range(len(edges) - 1):
-            part = (mean, variance, top, edges[k], edges[k + 1])
-            fresh += _evaluate(child_ptr, factors, informs, low, high, trial, above, *part)
-        if last:
+    least, most = limits(child_ptr, factors, low, high, floor, ceiling)
+    pieces = pieces_of(factors, low, high)
+    state = at_rest(len(low), first_tilts(child_ptr, factors) if tau is None else tau)
+    phi = evaluate(child_ptr, factors, informs, low, high, pieces, state)
+    for _ in range(STEPS if tau is None else FEW_STEPS):
+        above = inherit(child_ptr, state.tau)
+        moments_of = state.mean, state.variance
+        step = _newton(child_ptr, informs, least, most, state.tau, above, *moments_of) - state.tau
+        trial, fresh = _shortened(child_ptr, factors, informs, low, high, pieces, state, step, phi)
+        if trial is None:
             break
+        state, gained, phi = trial, phi - fresh, fresh
+        if gained < GAIN * len(low):
+            break
+    return state
+
+
+def _shortened(
+    child_ptr, factors, informs, low, high, pieces, state, step, phi
+) -> tuple[State | None, float]:
+    """Halve a step until Phi falls."""
+    size = 1.0
+    while size > 1e-6 and step.any():
+        trial = State(state.tau + size * step, *(field.copy() for field in state[1:]))
+        fresh = evaluate(child_ptr, factors, informs, low, high, pieces, trial)
         if fresh <= phi:
-            gained = phi - fresh
-            tau, parent_tau, phi = trial, above, fresh
-            if gained < 0.05 or taken == steps:
-                break
-            step, size = _newton(child_ptr, informs, tau, parent_tau, mean, variance) - tau, 1.0
-            taken += 1
-        else:
-            size *= 0.5
-            if (
-                size < 1e-9
-            ):  # no step gains anything: what was filled in belongs to the last trial, so once more
-                size, last = 0.0, True
-    return tau, parent_tau, top
+            return trial, fresh
+        size *= 0.5
+    return None, phi

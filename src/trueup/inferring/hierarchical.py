@@ -1,0 +1,307 @@
+"""Hyperparameters of the hierarchical prior: their mode by exact evidence and gradient, and points to integrate over.
+
+Everything rests on the published noisy values. The log evidence is what messages up the tree come to; its gradient
+costs one pass down (Fisher's identity, `trueup.kernel.messages.splits`). The search is BFGS in the logs of the
+concentrations; each pass starts from the tilts of the last.
+
+Concentrations of levels with few parts are uncertain: those whose posterior standard deviation of the log exceeds
+`PRECISE` are integrated over by importance sampling from a t distribution about the mode, with Pareto's k of the
+weights (Vehtari et al. 2024) in the record. The others stay at the mode: a tenth more or less concentration moves
+an interval by less than it is wide by far (`tests/inferring/test_hierarchical.py` measures it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.inferring.method import Progress, announce
+from trueup.inferring.tree_parts import Part
+from trueup.kernel.messages.pmf import Factors
+from trueup.kernel.messages.solve import Solved, settle_tilts, tilt
+from trueup.layouts.splits import Splits
+from trueup.model.prior import Hierarchical
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Objective = Callable[[Reals], tuple[float, Reals]]
+"""Log posterior density of hyperparameters (up to a constant), and its gradient."""
+
+PRECISE = 0.1
+"""Standard deviation of a log concentration below which it is not integrated over."""
+FEW = 2000
+"""Parts that inform a hyperparameter, up to which its curvature is worked out."""
+STEPS = 30
+SETTLED = 0.05
+"""Standard deviations by which the mode may be off."""
+MOST = 3.0
+"""Longest step in the log of a concentration."""
+POINTS, FEW_POINTS = 64, 16
+"""Points to integrate over, and those where more than `SMALL` nodes are solved at each."""
+SMALL = 1 << 12
+NEGLIGIBLE = 1e-12
+"""Weight below which a point is left out."""
+FREEDOM = 5.0
+"""Degrees of freedom of the t distribution that points are drawn from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Where the log density of `k` hyperparameters is largest, and its curvature there.
+
+    Attributes
+    ----------
+    theta
+        (k,) the mode.
+    covariance
+        (k, k) inverse of the negative curvature.
+    steps
+        Evaluations of evidence and gradient.
+    """
+
+    theta: Reals
+    covariance: Reals
+    steps: int
+
+    @property
+    def sd(self) -> Reals:
+        """Posterior standard deviations (k,), by the curvature at the mode."""
+        return np.sqrt(np.diag(self.covariance))
+
+
+def start_of(splits: Splits) -> tuple[Reals, Reals]:
+    """Return hyperparameters to start from, a guess of their variances, and those that few parts inform.
+
+    The guess is two over the parts that inform each; few are up to `FEW`.
+    """
+    informed = np.concatenate(
+        [splits.families(), np.full(splits.covariates.shape[1], splits.free.sum()), splits.held()]
+    )
+    return np.zeros(len(informed)), 2.0 / (informed + 0.5), np.flatnonzero(informed <= FEW)
+
+
+def climb(objective: Objective, theta: Reals, variances: Reals, few: Integers) -> Estimate:
+    """Find the mode by BFGS with backtracking, then the curvature of the hyperparameters `few` by differences of gradients.
+
+    For the others, which many parts inform, the curvature is the one that BFGS has learnt.
+    """
+    inverse = np.diag(variances)
+    value, gradient = objective(theta)
+    evaluations = 1
+    for _ in range(STEPS):
+        step = inverse @ gradient
+        if gradient @ step < SETTLED**2:
+            break
+        step *= min(1.0, MOST / np.abs(step).max())
+        size = 1.0
+        while True:
+            fresh, slope = objective(theta + size * step)
+            evaluations += 1
+            if fresh >= value + 1e-4 * size * (gradient @ step) or size < 1e-3:
+                break
+            size *= 0.3
+        if fresh <= value:
+            break
+        inverse = _updated(inverse, size * step, gradient - slope)
+        theta, value, gradient = theta + size * step, fresh, slope
+    covariance = np.diag(np.diag(inverse))
+    covariance[np.ix_(few, few)] = _curvature(objective, theta, gradient, few, np.sqrt(np.diag(inverse)))
+    return Estimate(theta, covariance, evaluations + len(few))
+
+
+def _updated(inverse: Reals, moved: Reals, bent: Reals) -> Reals:
+    """Return the BFGS update of an inverse curvature, unless the function is not concave along the step."""
+    product = moved @ bent
+    if product <= 1e-10:
+        return inverse
+    left = np.eye(len(moved)) - np.outer(moved, bent) / product
+    return left @ inverse @ left.T + np.outer(moved, moved) / product
+
+
+def _curvature(objective: Objective, theta: Reals, gradient: Reals, few: Integers, scale: Reals) -> Reals:
+    """Invert the negative second derivatives, found by a step of a third of a standard deviation in each direction."""
+    second = np.empty((len(few), len(few)))
+    for row, i in enumerate(few):
+        width = np.clip(scale[i] / 3, 1e-3, 0.3)
+        second[row] = (gradient - objective(theta + width * np.eye(len(theta))[i])[1])[few] / width
+    values, vectors = np.linalg.eigh((second + second.T) / 2)
+    return (vectors / np.maximum(values, 0.05)) @ vectors.T
+
+
+def points(
+    estimate: Estimate, free: NDArray[np.bool_], count: int, rng: np.random.Generator
+) -> tuple[Reals, Reals]:
+    """Draw hyperparameters `(count, k)` about the mode, in pairs; those that are not free stay there.
+
+    Returns
+    -------
+    points, log_density
+        And the log density that they were drawn with, up to a constant.
+    """
+    precision = np.linalg.inv(estimate.covariance)[np.ix_(free, free)]
+    root = np.linalg.cholesky(np.linalg.inv(precision))
+    half = rng.standard_normal((-(-count // 2), int(free.sum())))
+    half /= np.sqrt(rng.chisquare(FREEDOM, len(half)) / FREEDOM)[:, None]
+    z = np.concatenate([half, -half])[:count]
+    out = np.tile(estimate.theta, (count, 1))
+    out[:, free] += z @ root.T
+    return out, -0.5 * (FREEDOM + z.shape[1]) * np.log1p((z**2).sum(axis=1) / FREEDOM)
+
+
+def given(prior: Hierarchical, splits: Splits) -> Reals:
+    """Return hyperparameters for concentrations that were given; all values of an attribute are as likely."""
+    if len(prior.concentrations) != splits.concentrations:
+        raise SpecError(
+            f"prior 'hierarchical' has {len(prior.concentrations)} concentrations",
+            needed=f"{splits.concentrations}, one for each margin below the root",
+        )
+    theta = np.zeros(len(splits.names))
+    theta[: splits.concentrations] = np.log(prior.concentrations)
+    return theta
+
+
+def uncertain(splits: Splits, estimate: Estimate, levels: int, most: int) -> tuple[int, NDArray[np.bool_]]:
+    """Return the level whose nodes are the leaves of the top that must be solved again, and which hyperparameters vary.
+
+    Parameters
+    ----------
+    levels
+        Of the tree, the root's included.
+    most
+        The last level that the top may reach.
+    """
+    free = (estimate.sd > PRECISE) & (splits.depths <= most)
+    if not free.any():
+        return 1, free
+    deepest = int(splits.depths[free].max())
+    return (levels - 1 if deepest == levels - 1 else deepest + 1), free
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Solutions at several points of the hyperparameters: what the posterior is a mixture of."""
+
+    parts: list[Part]
+    log_weights: Reals
+
+    def record(self, splits: Splits, estimate: Estimate, free: NDArray[np.bool_]) -> dict:
+        """What the record of a posterior says of its prior."""
+        weights = normalised(self.log_weights)
+        integrated = [name for name, is_free in zip(splits.names, free) if is_free and len(weights) > 1]
+        rows = zip(splits.names, estimate.theta, estimate.sd)
+        return {
+            "estimates": {name: {"mode": float(mode), "sd": float(sd)} for name, mode, sd in rows},
+            "evaluations": estimate.steps,
+            "integrated": integrated,
+            "points": len(weights),
+            "effective_points": float(1 / (weights**2).sum()),
+            "pareto_k": pareto_k(self.log_weights) if integrated else None,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """A tree, or its top, that is solved at other hyperparameters.
+
+    Attributes
+    ----------
+    child_ptr
+        The whole tree.
+    solved, factors, lost
+        The solution at the mode, its factors without any tilt, and what was left out below each node.
+    nodes
+        How many of its nodes, the first ones, have splits that vary; the rest stand for what is below.
+    splits, tolerance
+        The prior, and the largest posterior mass that may be dropped.
+    deeper
+        Solves the whole tree with tables as deep as that takes; None for a top, whose leaves are messages.
+    """
+
+    child_ptr: NDArray[np.int64]
+    solved: Solved
+    factors: Factors
+    lost: Reals | float
+    nodes: int
+    splits: Splits
+    tolerance: float
+    deeper: Callable[[Reals], Solved] | None
+
+    def at(self, theta: Reals) -> Solved:
+        """Solve at some hyperparameters."""
+        alpha, total = self.factors.alpha.copy(), self.factors.total.copy()
+        fresh = self.splits.parameters(theta)
+        alpha[: self.nodes], total[: self.nodes] = fresh[0][: self.nodes], fresh[1][: self.nodes]
+        n = len(alpha)
+        factors = self.factors._replace(alpha=alpha, total=total)
+        child_ptr = np.minimum(self.child_ptr[: n + 1], n)
+        for start in (self.solved.tilted, None):
+            tilted = tilt(child_ptr, factors, start)
+            solved = settle_tilts(self.solved.plan, tilted, self.tolerance, lost=self.lost)
+            if solved.dropped <= self.tolerance:
+                return solved
+        return self.deeper(theta) if self.deeper else solved
+
+    def parts(
+        self,
+        estimate: Estimate,
+        free: NDArray[np.bool_],
+        draws: int,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Mixture:
+        """Solve at points about the mode, weighed by posterior density over density of the points."""
+        if not free.any():
+            return Mixture([(1.0, self.solved, draws)], np.zeros(1))
+        count = POINTS if len(self.solved.tilted.low) <= SMALL else FEW_POINTS
+        thetas, log_density = points(estimate, free, count, rng)
+        solutions, log_weights = [], np.empty(count)
+        for i, theta in enumerate(thetas):
+            announce(progress, f"integrating over the prior, {i + 1} of {count} points")
+            solutions.append(self.at(theta))
+            log_weights[i] = solutions[-1].evidence + self.splits.log_hyperprior(theta)[0] - log_density[i]
+        weights = normalised(log_weights)
+        counts = rng.multinomial(draws, weights)
+        if sum(w * s.dropped for w, s in zip(weights, solutions)) > self.tolerance:
+            return Mixture(
+                [(1.0, self.solved, draws)], np.zeros(1)
+            )  # too far from what the messages below reach
+        kept = [(float(w), s, int(c)) for w, s, c in zip(weights, solutions, counts) if w > NEGLIGIBLE or c]
+        return Mixture(kept, log_weights)
+
+
+def normalised(log_weights: Reals) -> Reals:
+    """Return weights that sum to 1."""
+    weights = np.exp(log_weights - log_weights.max())
+    return weights / weights.sum()
+
+
+def pareto_k(log_weights: Reals) -> float:
+    """Shape of the upper tail of importance weights; above .7 they are not to be trusted.
+
+    Zhang and Stephens' (2009) estimate with the prior of Vehtari et al. (2024), as in their appendix.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> pareto_k(rng.exponential(1 / 4, 4000)) < 0.5 < 0.7 < pareto_k(rng.exponential(1.2, 4000))
+    True
+    """
+    count = len(log_weights)
+    tail = int(min(np.ceil(0.2 * count), np.ceil(3 * np.sqrt(count))))
+    weights = np.sort(np.exp(log_weights - log_weights.max()))
+    excess = weights[-tail:] - weights[-tail - 1]
+    if tail < 5 or excess[-1] <= 0 or not excess.any():
+        return -np.inf
+    excess = np.maximum(excess, 1e-300)
+    grid = 30 + int(np.sqrt(tail))
+    quarter = excess[int(tail / 4 + 0.5) - 1]
+    b = 1 / excess[-1] + (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (3 * quarter)
+    k = np.log1p(-b[:, None] * excess).mean(axis=1)
+    log_likelihood = tail * (np.log(-b / k) - k - 1)
+    share = 1 / np.exp(log_likelihood - log_likelihood[:, None]).sum(axis=1)
+    shape = np.log1p(-(b @ share / share.sum()) * excess).mean()
+    return float((tail * shape + 5) / (tail + 10))

@@ -1,0 +1,81 @@
+"""Marginals and messages from above, averaged over several solutions of one tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Exact = tuple[Integers, Integers, Reals]
+"""Marginals as `trueup.kernel.messages.solve.marginals` has them."""
+
+
+def mixed(parts: Sequence[Exact], weights: Reals) -> Exact:
+    """Return the weighted mean of marginals, on windows that hold all of theirs.
+
+    Examples
+    --------
+    >>> one, other = (np.array([0, 1]), np.array([3]), np.ones(1)), (np.array([0, 1]), np.array([5]), np.ones(1))
+    >>> start, offset, masses = mixed([one, other], np.array([0.25, 0.75]))
+    >>> start.tolist(), offset.tolist(), masses.tolist()
+    ([0, 3], [3], [0.25, 0.0, 0.75])
+    """
+    low = np.min([offset for _, offset, _ in parts], axis=0)
+    high = np.max([offset + np.diff(start) for start, offset, _ in parts], axis=0)
+    begin = np.concatenate([[0], np.cumsum(high - low)])
+    out = np.zeros(begin[-1])
+    for (start, offset, masses), weight in zip(parts, weights):
+        _add(begin, low, out, start, offset, masses, weight)
+    return begin, low, out
+
+
+@njit(cache=True)
+def _add(begin, low, out, start, offset, masses, weight):
+    for v in range(len(low)):
+        at = begin[v] + offset[v] - low[v]
+        for i in range(start[v], start[v + 1]):
+            out[at + i - start[v]] += weight * masses[i]
+
+
+def shared(weights: Reals, draws: int, rng: np.random.Generator) -> Integers:
+    """Return how many of some independent draws come from each part of a mixture.
+
+    Examples
+    --------
+    >>> shared(np.array([1.0, 0.0]), 7, np.random.default_rng(0)).tolist()
+    [7, 0]
+    """
+    return rng.multinomial(draws, weights)
+
+
+def mixed_above(
+    offsets: Sequence[Integers], above: Sequence[Sequence[Reals]], weights: Reals, nodes: slice
+) -> tuple[Integers, list[Reals]]:
+    """Return the weighted mean of what is above some nodes gives to their counts.
+
+    Parameters
+    ----------
+    offsets, above
+        Of each solution: the count at which every node's window starts, and its messages down.
+    nodes
+        Which nodes.
+
+    Returns
+    -------
+    offset, above
+        Of these nodes.
+    """
+    at = range(nodes.start, nodes.stop)
+    low = np.min([offset[nodes] for offset in offsets], axis=0)
+    out = []
+    for k, v in enumerate(at):
+        ends = [int(offset[v] - low[k]) + len(down[v]) for offset, down in zip(offsets, above)]
+        total = np.zeros(max(ends))
+        for down, weight, end in zip(above, weights, ends):
+            total[end - len(down[v]) : end] += weight * down[v]
+        out.append(total)
+    return low, out

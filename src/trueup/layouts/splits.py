@@ -1,0 +1,234 @@
+"""The hierarchical prior on a tree: Dirichlet-multinomial splits, whose parameters follow from few hyperparameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.model.nested import NestedTree
+from trueup.model.prior import Hierarchical
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+SLOPE_SD = 2.5
+"""Standard deviation of the normal hyperprior of a covariate's coefficient, per standard deviation of the covariate."""
+FLOOR = 0.5
+"""Least public share, in units of its column: a share of 0 would forbid people where the column counts none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """Parameters `alpha_c = a_l C_v m_c` of every node `c` of a tree with `n` nodes, given `k` hyperparameters.
+
+    `a_l` is the concentration of the node's level, `C_v` the number of its parent's children that may hold units,
+    and the shares `m_c` are proportional to `exp(log_share_c + covariates_c . beta + gamma[category_c])`.
+    The hyperparameters are the logs of the concentrations, then beta, then gamma.
+
+    Attributes
+    ----------
+    child_ptr
+        Children of every node; those of all inner nodes, in order, are the nodes from 1 on.
+    free
+        (n,) whether the node may hold units: structural zeros do not.
+    level
+        (n,) position of the node's concentration among the hyperparameters; -1 at the root.
+    log_share
+        (n,) log of the public shares, up to a constant for each parent.
+    covariates
+        (n, p) public, standardised among the leaves; above them the mean of the parts.
+    category
+        (n,) position of the attribute value that the node adds to its parent, among all such; -1 where it adds none.
+    names, depths
+        (k,) of the hyperparameters: names, and the last level of the tree whose nodes they concern.
+    """
+
+    child_ptr: Integers
+    free: NDArray[np.bool_]
+    level: Integers
+    log_share: Reals
+    covariates: Reals
+    category: Integers
+    names: tuple[str, ...]
+    depths: Integers
+
+    @property
+    def concentrations(self) -> int:
+        """How many of the hyperparameters are logs of concentrations."""
+        return len(self.names) - self.covariates.shape[1] - int(self.category.max(initial=-1) + 1)
+
+    @property
+    def _starts(self) -> Integers:
+        inner = self.child_ptr[1:] > self.child_ptr[:-1]
+        return self.child_ptr[:-1][inner] - 1
+
+    def _by_parent(self, values: Reals) -> Reals:
+        """Sum what every node but the root holds, by parent; give each node its parent's sum, 0 for the root."""
+        sums = np.add.reduceat(values[1:], self._starts)
+        sizes = np.diff(np.append(self._starts, len(values) - 1))
+        return np.concatenate([[0.0], np.repeat(sums, sizes)])
+
+    def shares(self, theta: Reals) -> Reals:
+        """Shares `m` (n,) of every node among its siblings; 0 at the root and where no unit can be."""
+        p = self.concentrations
+        score = self.log_share.copy()
+        if beta := self.covariates.shape[1]:
+            score += self.covariates @ theta[p : p + beta]
+        held = self.category >= 0
+        score[held] += theta[p + beta :][self.category[held]]
+        sizes = np.diff(np.append(self._starts, len(score) - 1))
+        score[1:] -= np.repeat(
+            np.maximum.reduceat(np.where(self.free, score, -np.inf)[1:], self._starts), sizes
+        )
+        weight = np.where(self.free, np.exp(np.where(self.free, score, 0.0)), 0.0)
+        weight[0] = 0.0
+        total = self._by_parent(weight)
+        return np.divide(weight, total, out=np.zeros(len(weight)), where=total > 0)
+
+    def parameters(self, theta: Reals) -> tuple[Reals, Reals]:
+        """Return `alpha` and `total` (n,), as `trueup.kernel.messages.pmf.Factors` has them."""
+        many = self._by_parent(self.free.astype(float))
+        log_a = np.append(theta[: self.concentrations], 0.0)[self.level]
+        alpha = np.exp(log_a) * many * self.shares(theta)
+        total = np.ones(len(alpha))
+        inner = self.child_ptr[1:] > self.child_ptr[:-1]
+        total[inner] = np.add.reduceat(alpha[1:], self._starts)
+        return np.where(alpha > 0, alpha, 1.0), np.where(total > 0, total, 1.0)
+
+    def gradient(self, theta: Reals, rises: Reals, total_rises: Reals) -> Reals:
+        """Return the gradient (k,) of the log evidence by the hyperparameters, by Fisher's identity.
+
+        Parameters
+        ----------
+        rises, total_rises
+            (n,) posterior means of `psi(x + a) - psi(a)` for the parameters `alpha` and `total`.
+        """
+        p, alpha = self.concentrations, self.parameters(theta)[0]
+        parent = np.concatenate([[0], np.repeat(np.arange(len(alpha)), np.diff(self.child_ptr))])
+        part = np.where(self.free, alpha * (rises - total_rises[parent]), 0.0)
+        part[0] = 0.0
+        of_level = np.bincount(self.level[1:], part[1:], minlength=p)[:p]
+        share, family = self.shares(theta), self._by_parent(part)
+        less = part - share * family
+        held = self.category >= 0
+        of_category = np.bincount(
+            self.category[held], less[held], minlength=len(theta) - p - self.covariates.shape[1]
+        )
+        return np.concatenate([of_level, self.covariates.T @ less, of_category])
+
+    def log_hyperprior(self, theta: Reals) -> tuple[float, Reals]:
+        """Return its log density (up to a constant) and gradient.
+
+        Each concentration: `a / (1 + a)` uniform on (0, 1), the uniform shrinkage prior (Christiansen and Morris 1997), so
+        `log a` is standard logistic: proper, whatever the likelihood does at 0 and at infinity, where it tends to
+        constants. Coefficients: normal about 0 with standard deviation `SLOPE_SD`.
+        """
+        p = self.concentrations
+        log_a, rest = theta[:p], theta[p:] / SLOPE_SD
+        value = float((log_a - 2 * np.logaddexp(0, log_a)).sum() - 0.5 * (rest**2).sum())
+        return value, np.concatenate([-np.tanh(log_a / 2), -rest / SLOPE_SD])
+
+    def held(self) -> Integers:
+        """For each attribute value, how many nodes add it."""
+        return np.bincount(self.category[self.category >= 0], minlength=0)
+
+    def families(self) -> Integers:
+        """For each concentration, how many children with siblings inform it."""
+        many = self._by_parent(self.free.astype(float))
+        counted = self.free & (many > 1)
+        return np.bincount(self.level[counted], minlength=self.concentrations)[: self.concentrations]
+
+
+def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
+    """Lay a hierarchical prior on the nodes of nested margins.
+
+    Raises
+    ------
+    SpecError
+        If a column of shares or covariates is missing, negative, empty or all zero, by name.
+    """
+    n = int(nested.level_ptr[-1])
+    leaves = nested.nodes[-1]
+    level = np.repeat(np.arange(-1, len(nested.margins) - 1), np.diff(nested.level_ptr))
+    inner = nested.child_ptr[1:] > nested.child_ptr[:-1]
+    free = np.asarray(upper > 0)
+    for v in np.flatnonzero(inner)[::-1]:
+        free[v] &= free[nested.child_ptr[v] : nested.child_ptr[v + 1]].any()
+    weight = np.ones(n)
+    if prior.shares != "uniform":
+        weight[leaves] = np.maximum(_shares(prior.shares, nested), FLOOR)
+        for v in np.flatnonzero(inner)[::-1]:
+            weight[v] = weight[nested.child_ptr[v] : nested.child_ptr[v + 1]].sum()
+    covariates = np.zeros((n, len(prior.covariates)))
+    for k, given in enumerate(prior.covariates):
+        covariates[leaves, k] = _standardised(_column(given, nested), given)
+    for v in np.flatnonzero(inner)[::-1]:
+        covariates[v] = covariates[nested.child_ptr[v] : nested.child_ptr[v + 1]].mean(axis=0)
+    category, values, levels = _categories(nested)
+    last = len(nested.margins) - 1
+    depths = np.array([*range(1, last + 1), *[last] * len(prior.covariates), *levels], int)
+    names = [f"log concentration of {m}" for m in nested.margins[1:]]
+    names += [f"coefficient of {_name(given)}" for given in prior.covariates]
+    return Splits(
+        nested.child_ptr, free, level, np.log(weight), covariates, category, (*names, *values), depths
+    )
+
+
+def _categories(nested: NestedTree) -> tuple[Integers, list[str], list[int]]:
+    """For each node the attribute values that it adds to its parent's, numbered over all margins that add some."""
+    category, names, levels = np.full(nested.level_ptr[-1], -1), [], []
+    for level, (before, margin) in enumerate(pairwise(nested.margins), start=1):
+        if margin.level == before.level and margin.attributes:
+            places = nested.cells.tree.sizes[nested.cells.tree.level(margin.level)]
+            each = nested.cells.size(margin) // places
+            category[nested.nodes[level]] = len(names) + np.arange(places * each) % each
+            levels += [level] * each
+            names += [f"log weight of {margin} value {k + 1}" for k in range(each)]
+    return category, names, levels
+
+
+def _name(given: str | tuple[float, ...]) -> str:
+    return f"column '{given}'" if isinstance(given, str) else "numbers that were given"
+
+
+def _column(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
+    """A public number for each of the finest cells."""
+    cells = nested.cells
+    if not isinstance(given, str):
+        if len(given) != cells.n:
+            raise SpecError(f"the prior has {len(given)} numbers", needed=f"one for each of {cells.n} cells")
+        return np.asarray(given, float)
+    held = cells.tree.limits[-1] if cells.tree.limits else {}
+    if given not in held:
+        raise SpecError(
+            f"the prior names the column '{given}', which the public list of places was read without",
+            needed="places that were read for this spec, with that column",
+        )
+    if (held[given] < 0).any():
+        raise SpecError(
+            f"the prior's column '{given}' is empty for some places", needed="a number for every place"
+        )
+    return np.repeat(held[given].astype(float), cells.n // len(held[given]))
+
+
+def _shares(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
+    values = _column(given, nested)
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise SpecError(
+            f"the prior's shares, {_name(given)}, hold a negative or missing number", needed="0 or more"
+        )
+    if not values.any():
+        raise SpecError(f"the prior's shares, {_name(given)}, are all 0", needed="some number above 0")
+    return values
+
+
+def _standardised(values: Reals, given: str | tuple[float, ...]) -> Reals:
+    spread = float(np.std(values))
+    if not np.isfinite(values).all() or spread == 0:
+        raise SpecError(
+            f"the covariate, {_name(given)}, is the same everywhere or not finite", needed="numbers that vary"
+        )
+    return (values - values.mean()) / spread
