@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.inferring.calibration import FALSE_ALARM, pit, uniform_p
 from tests.inferring.problems import laplace_tree, noisy, star, states, tree_constraints
-from trueup.errors import SpecError
-from trueup.inferring import infer
-from trueup.inferring.hierarchical import pareto_k
+from trueup.errors import ConvergenceError, SpecError
+from trueup.inferring import infer, tree_exact
+from trueup.inferring.hierarchical import Estimate, Mixture, Spread, pareto_k
 from trueup.inferring.tree_exact import Search, TreeExact
+from trueup.layouts import factors
 from trueup.layouts.splits import splits_of
 from trueup.model.cells import Margin
 from trueup.model.constraints import Bound
@@ -118,6 +121,56 @@ def test_the_record_says_what_was_estimated(rng):
     assert set(record["estimates"]) == {"log concentration of state", "log concentration of county"}
     assert record["points"] > 1
     assert np.isfinite(record["pareto_k"])
+
+
+def test_a_cut_tree_has_the_evidence_of_the_whole(rng, monkeypatch):
+    measured = noisy(CELLS, rng.negative_binomial(0.7, 0.05, CELLS.n), laplace_tree(CELLS, "1/2"), rng)
+    theta, found = rng.normal(0, 0.7, 2), []
+    for largest in (tree_exact.LARGE, 20):
+        monkeypatch.setattr(tree_exact, "LARGE", largest)
+        value, gradient = density(Hierarchical(), CELLS, measured)[0](theta)
+        found.append([value, *gradient])
+    assert np.allclose(*found, rtol=0, atol=1e-5)
+
+
+def test_points_beyond_the_tolerance_fall_back_to_the_mode_and_say_so(rng, monkeypatch):
+    measured = noisy(CELLS, from_the_prior(CELLS, rng), laplace_tree(CELLS), rng)
+    assert "more than the tolerance" not in posterior_of(CELLS, measured).promise
+    at = Spread.at
+    monkeypatch.setattr(Spread, "at", lambda self, theta: at(self, theta)._replace(dropped=1.0))
+    posterior = posterior_of(CELLS, measured)
+    record = posterior.drawn.stats["prior"]
+    assert (record["integrated"], record["points"], record["pareto_k"]) == ([], 1, None)
+    assert any("more than the tolerance" in doubt for doubt in record["doubts"])
+    assert any("log concentration of state" in doubt for doubt in record["doubts"])
+    assert all(doubt in posterior.promise for doubt in record["doubts"])
+
+
+@pytest.mark.parametrize("prior", ["flat", {"name": "hierarchical", "concentrations": [50.0]}])
+def test_tables_that_would_be_too_wide_are_no_fault_of_the_law(prior, rng, monkeypatch):
+    monkeypatch.setattr(factors, "WIDEST", 1 << 10)
+    cells = star(2)
+    measured = noisy(cells, np.array([3, 4]), laplace_tree(cells), rng)
+    apart = replace(measured, values=(measured.values[0] + 20_000, *measured.values[1:]))
+    with pytest.raises(ConvergenceError, match="disagree"):
+        posterior_of(cells, apart, prior)
+
+
+@pytest.mark.parametrize(
+    ("weights", "settled", "word"),
+    [
+        (lambda rng: -2.0 * np.log((np.arange(64) + 0.5) / 64), True, "Pareto's k"),
+        (lambda rng: rng.normal(0, 0.1, 16), True, "too few"),
+        (lambda rng: rng.normal(0, 0.1, 64), False, "settled"),
+        (lambda rng: rng.normal(0, 0.1, 64), True, None),
+    ],
+)
+def test_the_record_says_what_is_doubtful(weights, settled, word, rng):
+    splits = density(Hierarchical(), CELLS, noisy(CELLS, np.ones(CELLS.n, int), laplace_tree(CELLS), rng))[1]
+    estimate = Estimate(np.zeros(2), np.eye(2), 3, settled)
+    doubts = Mixture([], weights(rng)).record(splits, estimate, np.ones(2, bool))["doubts"]
+    assert len(doubts) == (word is not None)
+    assert word is None or word in doubts[0]
 
 
 def test_draws_follow_the_marginals_of_the_mixture(rng):

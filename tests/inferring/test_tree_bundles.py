@@ -28,7 +28,7 @@ from trueup.kernel.messages.solve import marginals, solve
 from trueup.model.prior import NegativeBinomial
 from trueup.run.local import LocalPool
 
-FLAT = TreeExact(prior="flat")
+FLAT = TreeExact()
 DEEP = np.array([1, 3, 5, 7, 7, 7, 7, 7])
 """A root, two parts, four leaves."""
 
@@ -226,7 +226,7 @@ def test_draws_agree_with_the_marginals_of_the_whole(large, monkeypatch):
 
 def test_the_mode_is_searched_for_in_the_whole(large):
     cells, measured = large
-    posterior = infer(tree_constraints(cells), measured, TreeExact(prior="flat", mode=True), draws=5)
+    posterior = infer(tree_constraints(cells), measured, TreeExact(mode=True), draws=5)
     assert np.shape(posterior.drawn.mode) == (cells.n,)
 
 

@@ -110,7 +110,7 @@ def test_alpha_one_everywhere_is_the_flat_prior(rng):
         v: (lambda x, f=f, v=v: f(x) - log_w(x, factors.alpha[v]) + log_w(x, factors.total[v]))
         for v, f in logs.items()
     }
-    plain[0] = lambda x, f=plain[0]: f(x) - log_w(x, 4.0 if below[0] == 4 else below[0])
+    plain[0] = lambda x, f=plain[0], v=0: f(x) - log_w(x, 4.0 if below[0] == 4 else below[0])
     assert distance(child_ptr, flat, plain) < 1e-10
 
 
@@ -119,7 +119,7 @@ def test_evidence_is_the_sum_over_all_counts(rng):
     factors, logs = problem(child_ptr, rng)
     leaves = np.array(list(product(range(14), repeat=len(leaves_of(child_ptr)))))
     nodes = leaves @ leaves_below(child_ptr).T
-    log = sum(f(nodes[:, v]) for v, f in logs.items())
+    log = np.sum([f(nodes[:, v]) for v, f in logs.items()], axis=0)
     wanted = log.max() + np.log(np.exp(log - log.max()).sum())
     assert solve(child_ptr, factors, 1e-12).evidence == pytest.approx(wanted, abs=1e-9)
 

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
 from trueup.inferring.hierarchical import Objective, Spread, climb, given, start_of, uncertain
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.tree_parts import ByBundles, Part, Top, drawn_from, rises_of
@@ -43,7 +43,7 @@ ROUGH = 1e-6
 
 MOST_ENTRIES = 1 << 28
 BLOCK = 1000
-LARGE = 1 << 17
+LARGE = 1 << 14
 """Nodes of the largest tree that is worked on whole."""
 BUNDLE = 1 << 12
 """Nodes of a bundle of a larger one."""
@@ -251,9 +251,16 @@ class _State:
         """Tables of every node's likelihood and prior, each to its depth; None where they would not fit in memory."""
         problem = self.problem
         table = FactorTable(*self.hard_bounds(values))
-        for header, nodes, part in zip(problem.headers, problem.nodes, self.parts(values)):
-            if not header.exact:
-                table.add_law(header.law, nodes, part, depth[nodes])
+        try:
+            for header, nodes, part in zip(problem.headers, problem.nodes, self.parts(values)):
+                if not header.exact:
+                    table.add_law(header.law, nodes, part, depth[nodes])
+        except (
+            DataError
+        ):  # that a law is too wide is to be said of it at the least depth, not after deepening
+            if depth.max() <= DEPTHS[WIDE]:
+                raise
+            return None
         table.add_prior(self.prior, problem.nested.nodes[-1], float(depth.max()))
         if splits is not None:
             table.add_splits(*splits)

@@ -117,7 +117,7 @@ class Splits:
         of_category = np.bincount(
             self.category[held], less[held], minlength=len(theta) - p - self.covariates.shape[1]
         )
-        return np.concatenate([of_level, self.covariates.T @ less, of_category])
+        return np.concatenate([of_level, self.covariates.T @ less, of_category], dtype=np.float64)
 
     def log_hyperprior(self, theta: Reals) -> tuple[float, Reals]:
         """Return its log density (up to a constant) and gradient.

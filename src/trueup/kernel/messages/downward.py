@@ -13,9 +13,9 @@ from scipy.signal import fftconvolve
 from trueup.kernel.messages.pairs import PairPlan
 from trueup.kernel.messages.pmf import correlate
 from trueup.kernel.messages.upward import (
-    AT_ONCE,
     DIRECT,
     MASSES,
+    PIECE,
     Messages,
     Tilted,
     above,
@@ -36,9 +36,8 @@ def _weights(tilted, v, messages, down):
 
 
 @njit(cache=True)
-def _sweep_down(position, plan, tilted, messages, down, direct):
-    """Pass messages on down, at most until a pair is too wide to work term by term."""
-    end = max(position - AT_ONCE, -1)
+def _sweep_down(position, end, plan, tilted, messages, down, direct):
+    """Pass messages down from `position` to above `end` until a pair is too wide for terms; return where, and if so."""
     for place in range(position, end, -1):
         v = plan.order[place]
         a, b = plan.left[v], plan.right[v]
@@ -93,7 +92,8 @@ def downward(
     above_evidence = above(plan, messages.evidence, np.zeros(1))
     position = len(plan.order) - 1
     while position >= 0:
-        position, wide = _sweep_down(position, plan, tilted, messages, down, direct)
+        end = max(position - PIECE, -1)
+        position, wide = _sweep_down(position, end, plan, tilted, messages, down, direct)
         if not wide:
             continue
         v = plan.order[position]

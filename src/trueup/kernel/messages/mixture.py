@@ -41,17 +41,6 @@ def _add(begin, low, out, start, offset, masses, weight):
             out[at + i - start[v]] += weight * masses[i]
 
 
-def shared(weights: Reals, draws: int, rng: np.random.Generator) -> Integers:
-    """Return how many of some independent draws come from each part of a mixture.
-
-    Examples
-    --------
-    >>> shared(np.array([1.0, 0.0]), 7, np.random.default_rng(0)).tolist()
-    [7, 0]
-    """
-    return rng.multinomial(draws, weights)
-
-
 def mixed_above(
     offsets: Sequence[Integers], above: Sequence[Sequence[Reals]], weights: Reals, nodes: slice
 ) -> tuple[Integers, list[Reals]]:

@@ -21,8 +21,8 @@ Integers = NDArray[np.int64]
 DIRECT = 600
 """Windows narrower than this are convolved term by term; wider pairs by FFT."""
 
-AT_ONCE = 512
-"""Nodes between two returns to Python, which is where an interruption is heard."""
+PIECE = 512
+"""Nodes after which compiled code returns to Python, which can then be interrupted."""
 
 MASSES = types.float64[::1]
 
@@ -195,9 +195,8 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages):
 
 
 @njit(cache=True)
-def _sweep_up(position, plan, tilted, tolerance, messages, direct):
-    """Work on through `plan.order`, at most until a pair is too wide to convolve term by term."""
-    end = min(position + AT_ONCE, len(plan.order))
+def _sweep_up(position, end, plan, tilted, tolerance, messages, direct):
+    """Work through `plan.order[position:end]` until a pair is too wide to convolve term by term; return where, and if so."""
     for place in range(position, end):
         v = plan.order[place]
         a, b = plan.left[v], plan.right[v]
@@ -227,7 +226,8 @@ def upward(plan: PairPlan, tilted: Tilted, tolerance: Reals, direct: int = DIREC
     messages = empty_messages(len(plan.left))
     position = 0
     while position < len(plan.order):
-        position, wide = _sweep_up(position, plan, tilted, tolerance, messages, direct)
+        end = min(position + PIECE, len(plan.order))
+        position, wide = _sweep_up(position, end, plan, tilted, tolerance, messages, direct)
         if not wide:
             continue
         v = plan.order[position]

@@ -321,8 +321,17 @@ class Posterior:
         )
         return (
             f"Under {self.prior}{known}, the interval of a count holds the true count with the probability stated beside it, "
-            f"at least {100 * self.level:.3g} %.{checked}"
+            f"at least {100 * self.level:.3g} %.{checked}{self._of_the_prior}"
         )
+
+    @property
+    def _of_the_prior(self) -> str:
+        """What to know of a prior whose parameters were estimated."""
+        known = self.drawn.stats.get("prior", {})
+        if "estimates" not in known:
+            return ""
+        held = " The prior's parameters were estimated from the noisy values; those not integrated over are taken as known."
+        return " ".join([held, *known["doubts"]])
 
     def table(self, margin: Margin) -> NDArray:
         """Draws `(chains, draws, groups)` of a margin."""
