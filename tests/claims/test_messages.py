@@ -13,7 +13,8 @@ import pytest
 from trueup.errors import DataError, InfeasibleError, TrueupError
 from trueup.files.source import open_table
 from trueup.io.microdata.by_parts import tabulate_blocks
-from trueup.measuring import public_cells, read_confidential
+from trueup.measuring import read_confidential
+from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec
 
 SECRET = "123-45-6789"

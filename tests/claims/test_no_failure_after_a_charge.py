@@ -23,7 +23,7 @@ from trueup.measuring.rehearsal import public_words, rehearse
 from trueup.model.cells import Margin
 from trueup.model.header import Measured
 from trueup.model.mechanism import plan_measurements
-from trueup.model.problem import public_cells
+from trueup.model.problem import Problem, public_cells
 from trueup.model.spec import parse_spec
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, TruncatedGeometric
 from trueup.noise.lattice import cost, integer
@@ -198,7 +198,7 @@ constraints = { invariants = [{ level = "area" }] }
     cells = public_cells(spec, pandas.DataFrame({"area": ["a", "b"]}))
     with pytest.raises(SpecError, match="all places together"):
         plan_of(spec, plan_measurements(spec, cells)[0])
-    assert default_engine(spec, cells, 1) == "memory"
+    assert default_engine(Problem(spec, cells), 1) == "memory"
 
 
 def test_counts_leave_room_for_the_noise_before_they_are_charged(tmp_path):

@@ -168,7 +168,7 @@ def test_chains_that_never_move_have_not_converged(rng, monkeypatch):
     def still(rng, rows, moves, box, tuning, x, count, thin):
         return np.tile(np.full(9, 5), (count, 1)), np.ones((3, tuning.chances.size))
 
-    monkeypatch.setattr(walk_module, "walk", still)
+    monkeypatch.setattr(walk_module, "metropolis_walk", still)
     stuck = infer(constraints, record, LatticeMoves(enumerate=0))
     assert "converged" not in stuck.drawn.kind
     assert not stuck.drawn.stats["moves_known_to_connect"]

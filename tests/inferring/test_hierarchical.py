@@ -11,8 +11,8 @@ from tests.inferring.calibration import FALSE_ALARM, pit, uniform_p
 from tests.inferring.problems import laplace_tree, noisy, star, states, tree_constraints
 from trueup.errors import ConvergenceError, SpecError
 from trueup.inferring import infer, tree_exact
-from trueup.inferring.hierarchical import Estimate, Mixture, Spread, pareto_k
-from trueup.inferring.tree_exact import Search, TreeExact
+from trueup.inferring.hierarchical import Estimate, PriorMixture, Spread, pareto_k
+from trueup.inferring.tree_exact import SolutionSearch, TreeExact
 from trueup.layouts import factors
 from trueup.layouts.splits import splits_of
 from trueup.model.cells import Margin
@@ -87,7 +87,7 @@ def density(prior, cells, measured, **constraints):
     built = tree_constraints(cells, **constraints)
     state = TreeExact(prior=prior).prepare(built, measured.headers)
     splits = splits_of(prior, state.problem.nested, state.problem.upper)
-    return Search(state, measured.flat, LocalPool()).objective(splits, lambda done, of: None), splits
+    return SolutionSearch(state, measured.flat, LocalPool()).objective(splits, lambda done, of: None), splits
 
 
 @pytest.mark.parametrize("kind", ["uniform", "shares", "covariates", "zeros"])
@@ -168,7 +168,7 @@ def test_tables_that_would_be_too_wide_are_no_fault_of_the_law(prior, rng, monke
 def test_the_record_says_what_is_doubtful(weights, settled, word, rng):
     splits = density(Hierarchical(), CELLS, noisy(CELLS, np.ones(CELLS.n, int), laplace_tree(CELLS), rng))[1]
     estimate = Estimate(np.zeros(2), np.eye(2), 3, settled)
-    doubts = Mixture([], weights(rng)).record(splits, estimate, np.ones(2, bool))["doubts"]
+    doubts = PriorMixture([], weights(rng)).record(splits, estimate, np.ones(2, bool))["doubts"]
     assert len(doubts) == (word is not None)
     assert word is None or word in doubts[0]
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
-from trueup.inferring import infer
-from trueup.inferring.released_multinomial import ReleasedMultinomial
+from trueup.inferring import infer, released_multinomial
+from trueup.inferring.released_multinomial import LEAST_ESS, ReleasedMultinomial
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Guarantee
@@ -67,9 +67,15 @@ def test_behind_a_draw_chains_are_checked():
     assert posterior.drawn.ess is not None
     assert posterior.drawn.r_hat.max() < 1.01
     assert posterior.drawn.ess.min() > 400
+
+
+def test_chains_that_did_not_mix_are_no_posterior(monkeypatch):
+    constraints, release = released([800, 3, 0], MultinomialSample())
+    few = infer(constraints, release, ReleasedMultinomial(release="sample"), draws=20).drawn
+    assert few.stats["smallest_ess"] >= LEAST_ESS  # the chains are longer than what is asked for
+    monkeypatch.setattr(released_multinomial, "LEAST_ESS", 10**6)
     with pytest.raises(ConvergenceError, match="more draws"):
-        infer(constraints, released([800, 3, 0], MultinomialSample())[1],
-              ReleasedMultinomial(release="sample"), draws=20)  # fmt: skip
+        infer(constraints, release, ReleasedMultinomial(release="sample"), draws=20)
 
 
 def test_an_invariant_total_is_kept():

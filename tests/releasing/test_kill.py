@@ -164,7 +164,7 @@ def test_a_driver_killed_at_a_delicate_point_goes_on(drivers, call):
 
 def test_killed_workers_are_replaced_and_draw_once(tmp_path):
     """Killed while noise is drawn, while it is committed, and while counts are settled."""
-    moments = {"Total": "before", "Measure": "inside", "Up": "inside", "Down": "after"}
+    moments = {"PartTotal": "before", "Measure": "inside", "Up": "inside", "Down": "after"}
     marks = tmp_path / "marks"
     marks.mkdir()
     with KillingPool(2, moments, marks) as pool:

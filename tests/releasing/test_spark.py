@@ -97,7 +97,7 @@ def test_records_are_counted_by_spark_where_they_live(cluster, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("task", ["Total", "Measure", "Up", "Down"])
+@pytest.mark.parametrize("task", ["PartTotal", "Measure", "Up", "Down"])
 def test_drivers_killed_on_a_standalone_cluster_go_on(tmp_path, task):
     url, out = new_ledger(tmp_path), tmp_path / "out"
     paths = {name: str(path) for name, path in write_state(tmp_path).items()}
@@ -113,7 +113,7 @@ def test_drivers_killed_on_a_standalone_cluster_go_on(tmp_path, task):
         )
         assert driver.returncode == -signal.SIGKILL
         drawn = {p.name for p in (run_path(out) / "measured").glob("*.part")}
-        assert bool(drawn) == (task != "Total")
+        assert bool(drawn) == (task != "PartTotal")
         before = {name: (run_path(out) / "measured" / name).read_text() for name in drawn}
         trueup_cli("--resume", str(run_path(out)), "--ledger", url, "--master", spark.url)
     digests = read_manifest(out)["parts"]

@@ -187,7 +187,7 @@ def uncertain(splits: Splits, estimate: Estimate, levels: int, most: int) -> tup
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class PriorMixture:
     """Solutions at several points of the hyperparameters: what the posterior is a mixture of.
 
     Attributes
@@ -298,10 +298,10 @@ class Spread:
         draws: int,
         rng: np.random.Generator,
         progress: Progress,
-    ) -> Mixture:
+    ) -> PriorMixture:
         """Solve at points about the mode, weighed by posterior density over density of the points."""
         if not free.any():
-            return Mixture([(1.0, self.solved, draws)], np.zeros(1))
+            return PriorMixture([(1.0, self.solved, draws)], np.zeros(1))
         count = POINTS if len(self.solved.tilted.low) <= SMALL else FEW_POINTS
         thetas, log_density = points(estimate, free, count, rng)
         solutions, log_weights = [], np.empty(count)
@@ -313,9 +313,9 @@ class Spread:
         counts = rng.multinomial(draws, weights)
         if sum(w * s.dropped for w, s in zip(weights, solutions)) > self.tolerance:
             # too far from what the messages below reach
-            return Mixture([(1.0, self.solved, draws)], np.zeros(1), beyond=True)
+            return PriorMixture([(1.0, self.solved, draws)], np.zeros(1), beyond=True)
         kept = [(float(w), s, int(c)) for w, s, c in zip(weights, solutions, counts) if w > NEGLIGIBLE or c]
-        return Mixture(kept, log_weights)
+        return PriorMixture(kept, log_weights)
 
 
 def normalised(log_weights: Reals) -> Reals:

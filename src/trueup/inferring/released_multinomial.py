@@ -23,7 +23,16 @@ from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
-from trueup.model.prior import FLAT, AnyPrior, Bounded, CountPrior, FlatTotal, Prior, settle_priors
+from trueup.model.prior import (
+    FLAT,
+    AnyPrior,
+    Bounded,
+    CountPrior,
+    FlatTotal,
+    Hierarchical,
+    Prior,
+    settle_priors,
+)
 from trueup.model.records.posterior import Drawn, Marginals
 from trueup.noise.law import Law
 
@@ -240,6 +249,7 @@ class _State:
 def _priors(given: Prior) -> tuple[CountPrior, CountPrior]:
     """Priors on the parts and on the total."""
     given.refuse_varying()
+    assert not isinstance(given, Hierarchical)  # refused when the method was made
     if not isinstance(given, FlatTotal):
         return given, FLAT
     if given.split != "uniform":

@@ -106,7 +106,7 @@ class TreeExact(InferenceMethod):
     ) -> Drawn:
         """Draw the counts, and give exact marginals of every margin of the tree."""
         state.refuse_impossible(values)
-        search = Search(state, values, executor or LocalPool(), self.tolerance)
+        search = SolutionSearch(state, values, executor or LocalPool(), self.tolerance)
         record = {}
         if isinstance(self.prior, Hierarchical):
             splits = splits_of(self.prior, state.problem.nested, state.problem.upper)
@@ -121,7 +121,7 @@ class TreeExact(InferenceMethod):
         return self._drawn(search, [(1.0, top.solved, draws)], (state.cut, top), rng, progress, record)
 
     def _estimated(
-        self, search: Search, splits: Splits, draws: int, rng: np.random.Generator, progress: Progress
+        self, search: SolutionSearch, splits: Splits, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
         """Estimate hyperparameters, integrate over those that are uncertain, and draw."""
         state = search.state
@@ -147,7 +147,7 @@ class TreeExact(InferenceMethod):
 
     def _drawn(
         self,
-        search: Search,
+        search: SolutionSearch,
         tops: Sequence[Part],
         below: tuple[Partition, Top] | None,
         rng: np.random.Generator,
@@ -287,7 +287,7 @@ class _State:
 
 
 @dataclass(eq=False)
-class Search:
+class SolutionSearch:
     """One tree that is solved again and again: depths of tables and tilts that served are where the next begins.
 
     Attributes

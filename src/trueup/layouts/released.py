@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.kernel.released.redrawn import tabulate_redrawn
-from trueup.kernel.released.tables import Tables, Total, tabulate, tilts
+from trueup.kernel.released.tables import Tables, Total, released_tilts, tabulate
 from trueup.model.prior import FLAT, CountPrior, Flat
 from trueup.noise import DiscreteLaplace
 from trueup.noise.sums import MassTable, convolved
@@ -161,7 +161,7 @@ class ReleasedSum:
         slowest = min(
             -(law.logpmf(half_width(law)) - law.logpmf(half_width(law) - 1)) for law in self._slopes()
         )
-        return tilts(self.spread, float(slowest))
+        return released_tilts(self.spread, float(slowest))
 
     def _prior_masses(self) -> tuple[Reals | None, int]:
         """Masses of the prior of each part, None if flat, and the largest weight that can be asked for."""

@@ -27,6 +27,7 @@ from trueup.io.bundle.read import read_published
 from trueup.ledger.account import Account
 from trueup.ledger.request import read_request
 from trueup.ledger.reservation import Reservation
+from trueup.model.problem import Problem
 from trueup.model.records.release_by_parts import ReleaseByBlocks
 from trueup.reconciling.histogram_parts import tie_seed
 from trueup.releasing.data import check_data, contribution_note, refuse_other_data
@@ -40,7 +41,7 @@ from trueup.run.executor import Executor
 
 
 def release_by_blocks(
-    spec_path: str | Path,
+    spec_path: str | Path | Problem,
     data: Any,
     out: str | Path,
     *,

@@ -66,7 +66,7 @@ class Cut:
     >>> cut.stages
     (Stage(top=0, bottom=1, edges=(0, 1)), Stage(top=1, bottom=2, edges=(0, 1, 2)))
     >>> cut.below(PlacePart(0, 0))
-    [Bundle(stage=1, number=0), Bundle(stage=1, number=1)]
+    [PlacePart(stage=1, number=0), PlacePart(stage=1, number=1)]
     """
 
     stages: tuple[Stage, ...]

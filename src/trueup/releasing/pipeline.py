@@ -52,7 +52,7 @@ class Run:
 
 
 def release(
-    spec: Spec | Problem | str | Path,
+    spec_path: str | Path | Problem,
     data: Any,
     out: str | Path,
     *,
@@ -64,7 +64,7 @@ def release(
 
     Parameters
     ----------
-    spec
+    spec_path
         The path of the spec, or a Problem that was read from one.
     data
         The confidential table: a path, a dataframe or a DuckDB relation.
@@ -101,7 +101,7 @@ def release(
     (True, ['internal', 'public'])
     """
     run, out = Run(tell), Path(out)
-    plan = _ready(spec, data, geography, account, out, run)
+    plan = _ready(spec_path, data, geography, account, out, run)
     with claimed(out):
         if account and plan.request and account.holds(plan.request, out):
             return read_release(out)
@@ -113,7 +113,7 @@ def release(
 
 
 def measure_only(
-    spec: Spec | Problem | str | Path,
+    spec_path: str | Path | Problem,
     data: Any,
     out: str | Path,
     *,
@@ -123,7 +123,7 @@ def measure_only(
 ) -> Measurements:
     """Measure and write a bundle of noisy counts, to be reconciled later or by others."""
     run, out = Run(tell), Path(out)
-    plan = _ready(spec, data, geography, account, out, run)
+    plan = _ready(spec_path, data, geography, account, out, run)
     with claimed(out):
         if account and plan.request and account.holds(plan.request, out):
             return read_measurements(out)

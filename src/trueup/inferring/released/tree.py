@@ -13,7 +13,15 @@ from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.messages.pmf import Factors
 from trueup.kernel.messages.solve import joint_draws, solve
 from trueup.kernel.released.events import log_even
-from trueup.kernel.released.tree import DRAWN, SHUFFLED, Splits, Weights, draw_weights, factors_of, windows_of
+from trueup.kernel.released.tree import (
+    DRAWN,
+    SHUFFLED,
+    ReleasedSplits,
+    Weights,
+    draw_weights,
+    factors_of,
+    windows_of,
+)
 from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance
 from trueup.layouts.factors import FactorTable
 from trueup.layouts.released import LARGEST, half_width, redrawn, refuse_laws
@@ -82,7 +90,7 @@ class ReleasedTree:
             kind[at] = i
         return weights_of(laws, kind, self.algorithm)
 
-    def splits(self, settled: NDArray[np.bool_]) -> Splits:
+    def splits(self, settled: NDArray[np.bool_]) -> ReleasedSplits:
         """The splits of a positive count among parts that are not settled."""
         child_ptr, groups, even = self.problem.child_ptr, [], []
         for v in np.flatnonzero(np.diff(child_ptr) > 0):
@@ -93,7 +101,9 @@ class ReleasedTree:
                 even.append(self._even(self.counts[free]))
         sizes = [g.size for g in groups]
         member = np.concatenate(groups) if groups else np.zeros(0, np.int64)
-        return Splits(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), member, np.array(even))
+        return ReleasedSplits(
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), member, np.array(even)
+        )
 
     def _even(self, k: Integers) -> float:
         """Chance of the release if all noisy parts were zero (behind a draw: whether there is one)."""

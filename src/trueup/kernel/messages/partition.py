@@ -63,7 +63,7 @@ def partition_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Parti
     Examples
     --------
     >>> partition_tree(np.array([1, 3, 5, 7, 7, 7, 7, 7]), np.array([0, 1, 3, 7]), 3)
-    Cut(top=3, edges=array([1, 2, 3]), leaves=array([3, 5, 7]))
+    Partition(top=3, edges=array([1, 2, 3]), leaves=array([3, 5, 7]))
     """
     sizes = [_subtrees(child_ptr, *ends) for ends in pairwise(level_ptr[1:-1])]
     largest = [max(top, size.max()) for top, size in zip(level_ptr[2:], sizes)]

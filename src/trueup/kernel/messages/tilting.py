@@ -128,7 +128,7 @@ def steepest(factors, v, low, high, floor, ceiling):
     return least, most
 
 
-class State(NamedTuple):
+class TiltState(NamedTuple):
     """Tilts and the moments of the factors under them, node by node.
 
     Attributes
@@ -147,10 +147,10 @@ class State(NamedTuple):
     variance: Reals
 
 
-def at_rest(n: int, tau: Reals | None = None) -> State:
+def at_rest(n: int, tau: Reals | None = None) -> TiltState:
     """Return a state that is not evaluated, with these tilts or none."""
     zeros = [np.zeros(n) for _ in range(4)]
-    return State(np.zeros(n) if tau is None else tau, np.full(n, np.nan), *zeros)
+    return TiltState(np.zeros(n) if tau is None else tau, np.full(n, np.nan), *zeros)
 
 
 @njit(cache=True)
@@ -166,7 +166,7 @@ def _evaluate(first_node, end, child_ptr, factors, informs, low, high, parent_ta
                 state.log_sum[v], state.top[v], state.mean[v], state.variance[v] = values
 
 
-def evaluate(child_ptr, factors, informs, low, high, pieces: Integers, state: State) -> float:
+def evaluate(child_ptr, factors, informs, low, high, pieces: Integers, state: TiltState) -> float:
     """Bring a state up to date with its tilts, by runs of nodes; return Phi."""
     above = inherit(child_ptr, state.tau)
     for first, end in pairwise(pieces):
@@ -283,7 +283,7 @@ def first_tilts(child_ptr, factors):
     return tau
 
 
-def find_tilts(child_ptr, factors, windows, tau: Reals | None = None) -> State:
+def find_tilts(child_ptr, factors, windows, tau: Reals | None = None) -> TiltState:
     """Return tilts near the best ones, with the moments of all factors under them.
 
     Damped Newton steps on the convex Phi of the module's note, from `tau` or from no tilt at all, until a step gains
@@ -315,11 +315,11 @@ def find_tilts(child_ptr, factors, windows, tau: Reals | None = None) -> State:
 
 def _shortened(
     child_ptr, factors, informs, low, high, pieces, state, step, phi
-) -> tuple[State | None, float]:
+) -> tuple[TiltState | None, float]:
     """Halve a step until Phi falls."""
     size = 1.0
     while size > 1e-6 and step.any():
-        trial = State(state.tau + size * step, *(field.copy() for field in state[1:]))
+        trial = TiltState(state.tau + size * step, *(field.copy() for field in state[1:]))
         fresh = evaluate(child_ptr, factors, informs, low, high, pieces, trial)
         if fresh <= phi:
             return trial, fresh

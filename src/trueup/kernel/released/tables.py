@@ -70,7 +70,7 @@ class Total(NamedTuple):
     low_sum: int = 0
 
 
-def tilts(spread: float, slowest: float) -> Reals:
+def released_tilts(spread: float, slowest: float) -> Reals:
     """Return tilts for a total of standard deviation `spread` and laws that fall at least at `slowest`."""
     largest = min(0.5 * slowest, 8.0 / spread)
     return np.linspace(-largest, largest, 2 * _TILTS + 1)

@@ -55,7 +55,7 @@ class Weights(NamedTuple):
     kind: Integers
 
 
-class Splits(NamedTuple):
+class ReleasedSplits(NamedTuple):
     """The splits that tell something: those of a positive released count.
 
     Attributes

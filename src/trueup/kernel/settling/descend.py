@@ -112,7 +112,7 @@ def settle(
     >>> total, detailed = (summed(2),), (identity(2),)
     >>> spine = Spine(np.array([1, 3, 3, 3]))
     >>> plan = [[(total, 1.0)], [(detailed, 1.0)]]
-    >>> tree = HistogramTree.prepare(Domain.of([total, detailed]), spine, plan)
+    >>> tree = HistogramLeastSquares.prepare(Domain.of([total, detailed]), spine, plan)
     >>> fit = tree.fit([[np.array([[8.0]])], [np.array([[6.0, -1.0], [3.0, 0.0]])]])
     >>> settle(tree, fit.subtree, [[total, detailed]] * 2).values
     (array([[8, 0]]), array([[5, 0],

@@ -52,7 +52,7 @@ def markov_chain(law: Any, piece: Piece, parameter: Fraction) -> Choice:
 
 def _run(chain: Any, rng: np.random.Generator, target: Any, scale: float, steps: int):
     start = chain._start(rng, len(target.basis), _spread(target.rate))
-    return chain.run_chain(rng, target, scale, start, steps, steps)[0]
+    return chain.run_lattice_chain(rng, target, scale, start, steps, steps)[0]
 
 
 @lru_cache(maxsize=32)
@@ -96,7 +96,7 @@ def _tuned(chain: Any, rng: np.random.Generator, target: Any) -> float:
     """Choose jumps that are accepted about a quarter of the time."""
     start = np.zeros(len(target.basis), np.int64)
     scales = [0.2 * 1.5**i for i in range(14)]
-    rates = [chain.run_chain(rng, target, scale, start, _TRIAL, _TRIAL)[1] for scale in scales]
+    rates = [chain.run_lattice_chain(rng, target, scale, start, _TRIAL, _TRIAL)[1] for scale in scales]
     return min(zip(scales, rates), key=lambda pair: abs(math.log((pair[1] + 1e-3) / 0.25)))[0]
 
 
