@@ -1,4 +1,4 @@
-"""Lower bounds on marginals of histograms, level by level, for `kernel.lower`."""
+"""Lower bounds on marginals of histograms, level by level, for `kernel.settling.lower_bounds`."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ Budget = Annotated[
 Name = Annotated[str, Field(pattern=r"\S")]
 """A name that can be seen."""
 _LARGEST = 2**62
-"""What a count may be at most; see `trueup.io.whole`."""
+"""What a count may be at most; see `trueup.files.whole`."""
 Limit = Annotated[int, Field(ge=-_LARGEST, le=_LARGEST)] | Name | None
 """A limit of all groups of a margin, or the name of a public column with one for each place."""
 

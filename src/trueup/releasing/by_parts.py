@@ -57,7 +57,7 @@ def release_by_blocks(
     Parameters
     ----------
     spec_path, data, out, geography, account
-        As for `workflow.release`.
+        As for `trueup.release`.
     executor
         Carries out the bundles' tasks; all its workers see the folder beside `out`.
     memory

@@ -282,7 +282,7 @@ class Domain:
 
     @cached_property
     def layout(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The transform for `kernel.lift`: axes, codes, where atoms start, and where it leaves the coefficients."""
+        """The transform for `kernel.histogram.helmert`: axes, codes, where atoms start, and where it leaves the coefficients."""
         codes = [np.concatenate(axis.members) for axis in self.axes]
         pointers = [np.append(0, np.cumsum([m.size for m in axis.members])) for axis in self.axes]
         starts = [np.append(0, np.cumsum([part.size for part in parts])) for parts in (codes, pointers)]

@@ -103,7 +103,7 @@ def settle(
     keys : per level (nodes,) uint64, which settle ties of rounding (see `node_keys`); without them the lowest
         index goes up
     above : (roots, n) the roots' tables, if these are settled already
-    lower : per level, closed lower bounds whose marginals are in the chains (see `kernel.lower`)
+    lower : per level, closed lower bounds whose marginals are in the chains (see `kernel.settling.lower_bounds`)
 
     Examples
     --------

@@ -114,7 +114,7 @@ def tolerance_for(tables: np.ndarray, tolerance: float = TOLERANCE) -> float:
 
 @njit(cache=True)
 def _weigh(w, v, components, place, result):
-    """Multiply one histogram's coefficients, where `kernel.lift` leaves them, by its covariances (flat, D x D each)."""
+    """Multiply one histogram's coefficients, where `helmert` leaves them, by its covariances (flat, D x D each)."""
     for c in range(components.shape[0]):
         start, dense, columns, at = components[c]
         if dense == 1:

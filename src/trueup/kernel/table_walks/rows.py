@@ -59,26 +59,6 @@ def row_log_factor(factors, table, r, y):
     return value
 
 
-@njit(cache=True, inline="always")
-def add_factor(factors, table, r, start, jump, first, last, logs):
-    """Add the log factor of row r at `start + i jump`, i from first to last, to `logs[i]`."""
-    if factors[r, U] != 0.0 or factors[r, TABLED] != 0.0:
-        for i in range(first, last + 1):
-            logs[i] += row_log_factor(factors, table, r, start + i * jump)
-    else:
-        centre, slope, curve, reach = (
-            factors[r, CENTRE],
-            factors[r, SLOPE],
-            factors[r, CURVE],
-            factors[r, REACH],
-        )
-        low, high = max(factors[r, LOW], centre - reach), min(factors[r, HIGH], centre + reach)
-        for i in range(first, last + 1):
-            value = start + i * jump
-            away = abs(value - centre)
-            logs[i] = logs[i] - (slope + curve * away) * away if low <= value <= high else -np.inf
-
-
 @njit(cache=True)
 def sums(rows, x):
     """All rows of a table `(n,)`: `(r,)`."""

@@ -3,7 +3,7 @@
 Each is the law of independent noise per cell, or of an L2 norm, *given* that the noise lies on L. It
 compares databases with the same invariants only; `Lattice.sensitivity` says how far one smallest
 change that keeps them moves the counts. Source: Dharangutte, Gao, Gong and Yu, "Integer Subspace
-Differential Privacy", definitions 9 and 13; here drawn exactly (see `lattice_draw`).
+Differential Privacy", definitions 9 and 13; here drawn exactly (see `noise.lattice.draw`).
 
 For inference a cell's factor is all that is needed: `p(z | x)` is the product of the factors at `z - x` up to
 a constant that does not depend on x, for all x that share the invariants. So these laws *are* the
