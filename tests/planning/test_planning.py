@@ -17,7 +17,7 @@ from trueup.noise import law_named
 from trueup.planning.allocation import exact_amounts, scaled
 from trueup.planning.margins import margin_ratio, normal_ratio
 from trueup.planning.plan import PlanningTask, plan
-from trueup.planning.planned_spec import planned_spec, spec_text
+from trueup.planning.planned_spec import planned_spec
 from trueup.planning.targets import Target
 
 NOISE = {"rho": "discrete-gaussian", "epsilon": "discrete-laplace"}
@@ -258,7 +258,7 @@ def test_a_laplace_plan_is_as_good_as_a_grid():
 def test_the_planned_spec_runs_and_holds_the_plan(tmp_path):
     spec = spec_of("rho", BUDGETS)
     planned = plan(spec, places(1, 4), targets=["area=10@95%", "block x sex=12@90%"])
-    written = parse_spec(spec_text(planned_spec(spec, planned)))
+    written = parse_spec(planned_spec(spec, planned).text())
     assert all(amount > 0 for query in written.queries for amount in query.budgets.values())
     assert sum(sum(query.budgets.values()) for query in written.queries) == planned.total
     again = plan(written, places(1, 4), targets=["area=10@95%", "block x sex=12@90%"])

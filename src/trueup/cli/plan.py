@@ -60,7 +60,7 @@ def register(app: typer.Typer) -> None:
         from trueup.model.spec import load_spec
         from trueup.noise.rational import rational
         from trueup.planning.plan import plan as plan_spec
-        from trueup.planning.planned_spec import planned_spec, spec_text
+        from trueup.planning.planned_spec import planned_spec
 
         loaded = load_spec(spec)
         planned = plan_spec(
@@ -74,7 +74,7 @@ def register(app: typer.Typer) -> None:
         if out:
             _write(out, _page(planned, loaded), "--out")
         if write:
-            _write(write, spec_text(planned_spec(loaded, planned)), "--write")
+            _write(write, planned_spec(loaded, planned).text(), "--write")
         if as_json:
             print_json(_plain(asdict(planned)))
         else:
@@ -123,7 +123,7 @@ def _plain(value: Any) -> Any:
 
 
 def _show(planned: Any) -> None:
-    from trueup.planning.planned_spec import amount_text
+    from trueup.model.toml import amount_text
 
     rows = zip(
         planned.levels,

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from trueup.errors import DataError, SpecError, TrueupError
+from trueup.errors import DataError, TrueupError
 from trueup.model.build import build_cells, build_constraints
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints
@@ -83,20 +83,8 @@ class Problem:
         return cls(spec, public_cells(spec, data, geography), text)
 
     def written(self) -> str:
-        """Return the TOML text of the spec, which a bundle keeps.
-
-        Raises
-        ------
-        SpecError
-            If the spec was not read from a file.
-        """
-        if self.text is None:
-            raise SpecError(
-                "the spec was not read from a file, and a release keeps the file's text",
-                needed="the path of the spec",
-                remedy="write the spec to a file, and give its path",
-            )
-        return self.text
+        """Return the TOML text of the spec, which a bundle keeps: the file's own, if it was read from one."""
+        return self.spec.text() if self.text is None else self.text
 
     @cached_property
     def constraints(self) -> Constraints:

@@ -15,9 +15,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.json_schema import WithJsonSchema
 
 from trueup.errors import SpecError
+from trueup.files.staging import write_whole
 from trueup.model.faults import fault_text, innermost
 from trueup.model.linear import parse_linear, parse_sum
 from trueup.model.prior import read_prior
+from trueup.model.toml import toml_text
 from trueup.noise import law_named
 from trueup.noise.cost import Currency
 from trueup.noise.rational import rational
@@ -357,6 +359,31 @@ class Spec(SpecPart):
     infer: dict[str, Any] = Field(
         default_factory=dict, description="method, prior, and ratios of the posterior"
     )
+
+    def text(self) -> str:
+        """Return the spec as TOML; reading it gives the same spec.
+
+        Examples
+        --------
+        >>> from trueup.demo.areas import AREAS
+        >>> parse_spec(AREAS.text()) == AREAS
+        True
+        """
+        given = self.model_dump(by_alias=True, exclude_defaults=True, mode="python")
+        for written, query in zip(given["query"], self.queries):
+            amount = query.rho if query.epsilon is None else query.epsilon
+            written[query.currency] = query.budgets if isinstance(amount, dict) else amount
+        return toml_text(given)
+
+    def write(self, path: str | Path) -> None:
+        """Write the spec to a new TOML file.
+
+        Raises
+        ------
+        BundleError
+            If the file exists, or the disk refuses.
+        """
+        write_whole(Path(path), self.text())
 
     @property
     def limit_columns(self) -> tuple[tuple[str, ...], ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from trueup.model.spec import Spec
+from trueup.model.toml import amount_text
 from trueup.planning.allocation import Allocation
 from trueup.planning.margins import normal_ratio
-from trueup.planning.planned_spec import amount_text
 from trueup.reporting.drawing.blocks import Column, Page, Section, Table, Text
 from trueup.reporting.drawing.pictures import Figure, before_after
 from trueup.reporting.drawing.words import number, plural
