@@ -26,8 +26,10 @@ COUNTIES = pandas.read_csv(io.StringIO(TABLE), dtype={"state": str, "county": st
             lambda spec: trueup.reconcile(spec),
             "given a Spec as measurements.*record: Measurements.*read_measurements",
         ),
-        (lambda spec: trueup.infer(spec, 3), "given a int as source.*Measurements or Release"),
-        (lambda spec: trueup.infer(None, None), "given a NoneType as spec.*Spec or Constraints"),
+        (lambda spec: trueup.infer(3), "given a int as source.*Measurements or Release"),
+        (lambda spec: trueup.infer(None), "given a NoneType as source.*Measurements or Release"),
+        (lambda spec: trueup.infer([]), "no measurements are given"),
+        (lambda spec: trueup.infer([3]), "a int stands among several measurements"),
         (lambda spec: trueup.assess({}, None), "given a dict as spec"),
     ],
 )
@@ -36,20 +38,23 @@ def test_what_is_not_the_record_is_refused_by_name(call, said):
         call(trueup.parse_spec(SPEC))
 
 
-def test_verbs_are_functions_that_can_be_pickled_and_read():
-    for verb in (
-        trueup.measure,
-        trueup.reconcile,
-        trueup.infer,
-        trueup.assess,
-        trueup.report,
-        trueup.explain,
-    ):
-        assert pickle.loads(pickle.dumps(verb)) is verb
-        assert inspect.isfunction(verb)
-        assert verb.__doc__
-        assert len(inspect.signature(verb).parameters) > 1
+WITHOUT = {"read_measurements", "read_release"}
+"""Functions whose doctests are still to come."""
+FUNCTIONS = [name for name in trueup.__all__ if inspect.isfunction(getattr(trueup, name))]
+
+
+def test_the_package_names_its_verbs():
+    verbs = {"measure", "reconcile", "infer", "assess", "report", "explain", "plan", "release", "check"}
+    assert verbs <= set(FUNCTIONS)
     assert dir(trueup) == sorted(trueup.__all__)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_can_be_pickled_and_read(name):
+    function = getattr(trueup, name)
+    assert pickle.loads(pickle.dumps(function)) is function
+    assert inspect.signature(function).parameters
+    assert (">>>" in function.__doc__) == (name not in WITHOUT)
 
 
 def test_a_record_knows_its_spec_and_the_old_form_of_a_call_warns():
@@ -59,6 +64,9 @@ def test_a_record_knows_its_spec_and_the_old_form_of_a_call_warns():
     with pytest.warns(DeprecationWarning, match="old form: write trueup.reconcile\\(measurements\\)"):
         old = trueup.reconcile(spec, noisy)
     assert (old.counts == released.counts).all()
+    with pytest.warns(DeprecationWarning, match="old form: write trueup.infer\\(source\\)"):
+        posterior = trueup.infer(spec, noisy, draws=20)
+    assert (posterior.draws == trueup.infer(released, draws=20).draws).all()
     with pytest.raises(SpecError, match="do not know their spec"):
         trueup.reconcile(dataclasses.replace(noisy, spec=None))
 
@@ -70,3 +78,30 @@ def test_a_problem_settles_each_thing_once():
     assert trueup.Problem.of(problem) is problem
     assert len(repr(problem).splitlines()) == 3
     assert "30" not in problem._repr_html_() + repr(problem)  # a count of the table
+
+
+def test_several_measurements_of_the_same_counts_weigh_in_one_posterior():
+    problem = trueup.Problem.of(trueup.parse_spec(SPEC), COUNTIES)
+    several = [trueup.measure(problem, COUNTIES) for _ in range(8)]
+    one, all_of_them = trueup.infer(several[0], draws=20), trueup.infer(several, draws=20)
+    # Eight independent values in place of one: at least half the spread goes, whatever was drawn.
+    assert (all_of_them.summary()["sd"] < 0.6 * one.summary()["sd"]).all()
+    other = trueup.parse_spec(SPEC.replace("county", "district"))
+    with pytest.raises(SpecError, match="not of the same cells"):
+        trueup.infer([several[0], trueup.measure(other, COUNTIES.rename(columns={"county": "district"}))])
+    with pytest.raises(SpecError, match="given twice"):
+        trueup.infer([several[0], several[0]])
+
+
+def test_margins_methods_and_levels_are_accepted_as_text():
+    problem = trueup.Problem.of(trueup.parse_spec(SPEC), COUNTIES)
+    noisy = trueup.measure(problem, COUNTIES)
+    posterior = trueup.infer(noisy, "tree-exact", level="80%", draws=20)
+    by_margin = posterior.summary(trueup.Margin("county"), 0.8)
+    assert all((posterior.summary("county")[name] == by_margin[name]).all() for name in ("low", "high"))
+    with pytest.raises(SpecError, match="no level 'country'"):
+        posterior.summary("country")
+    with pytest.raises(SpecError, match="level 90 is not a probability"):
+        trueup.infer(noisy, level=90)
+    with pytest.raises(SpecError, match="did you mean 'tree-exact'"):
+        trueup.infer(noisy, "tree-exakt")

@@ -153,7 +153,7 @@ def _model_based(law: Law, noisy: Reals, truth: Reals, draws: int) -> Estimates:
     header = Measured("families", cells.finest, law)
     values: Any = (noisy.ravel(),)  # continuous noise: no whole numbers
     measured = Measurements(cells, (header,), values, PUBLISHED, simulation=True)
-    posterior = infer(constraints, measured, draws=draws)
+    posterior = infer(measured, spec=constraints, draws=draws)
     drawn = ratios(posterior.draws[0].reshape(draws, *noisy.shape))
     low, high = np.quantile(drawn, [0.05, 0.95], axis=0)
     true = ratios(truth)

@@ -27,6 +27,7 @@ _HOMES = {
     "Tree": "trueup.model.tree",
     "TrueupError": "trueup.errors",
     "assess": "trueup.assessing",
+    "check": "trueup.checking.bundle:check_bundle",
     "check_bundle": "trueup.checking.bundle",
     "explain": "trueup.releasing.explain",
     "infer": "trueup.inferring",
@@ -43,14 +44,15 @@ _HOMES = {
     "synthesize": "trueup.synth",
     "write_areas": "trueup.io.bundle.areas",
 }
-"""Where each public name lives."""
+"""Where each public name lives; after a colon, what it is called there."""
 
 __all__ = ["__version__", "theory", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        home, _, called = _HOMES[name].partition(":")
+        return getattr(import_module(home), called or name)
     if name == "theory":
         return import_module("trueup.theory")
     raise AttributeError(f"module 'trueup' has no attribute '{name}'")

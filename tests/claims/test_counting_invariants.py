@@ -224,7 +224,7 @@ def test_the_posterior_of_the_papers_example(bundle):
 
     measured = read_measurements(bundle)
     spec = load_spec(EXAMPLES / "crossing-sums.toml")
-    posterior = infer(spec, measured, draws=200)
+    posterior = infer(measured, spec=spec, draws=200)
     rows = invariant_matrix(build_constraints(spec, measured.cells))
     draws = posterior.draws.reshape(-1, measured.cells.n)
     fixed = np.concatenate(measured.values[1:])
@@ -236,7 +236,7 @@ def test_a_posterior_that_is_listed_states_no_table_of_some_units_alone(rng, tmp
     """Its tables are named by level and attributes: a count of some units would stand in the place of the count of all."""
     data = frame(rng).query("c == 'A'").assign(n=3)
     spec = parse_spec(LISTED)
-    posterior = infer(spec, measure(spec, data), LatticeMoves(enumerate=10**6), draws=20)
+    posterior = infer(measure(spec, data), LatticeMoves(enumerate=10**6), spec=spec, draws=20)
     assert posterior.drawn.marginals
     assert not any(margin.where for margin in posterior.drawn.marginals)
 
@@ -261,7 +261,7 @@ def test_methods_that_do_not_know_conditions_refuse_by_name(rng):
         with pytest.raises(SpecError, match="general"):
             reconcile(noisy, method, spec=spec)
     with pytest.raises(SpecError, match="general"):
-        infer(spec, noisy, TreeExact())
+        infer(noisy, TreeExact(), spec=spec)
 
 
 def test_a_release_by_parts_refuses_by_name(rng):

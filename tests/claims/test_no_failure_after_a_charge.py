@@ -282,6 +282,6 @@ def test_measurements_read_from_files_are_reconciled_like_those_in_memory(kind, 
 def inferred(measurements):
     """Draws of the posterior, or the words in which it is refused: the law of the L2 norm is no product over cells."""
     try:
-        return infer(measurements.spec, measurements, draws=20).draws.tolist()
+        return infer(measurements, draws=20).draws.tolist()
     except SpecError as refused:
         return str(refused)

@@ -58,7 +58,7 @@ def enumerated(constraints, record):
 def test_no_part_of_the_posterior_is_missing_where_draws_are_exact(seed):
     """Each place is listed on its own, though the product of both has too many tables."""
     constraints, record = two_places(seed)
-    posterior = infer(constraints, record, draws=4000)
+    posterior = infer(record, spec=constraints, draws=4000)
     weighed = enumerated(constraints, record)
     assert posterior.drawn.kind == "independent draws"
     for one in weighed:
@@ -69,9 +69,9 @@ def test_no_part_of_the_posterior_is_missing_where_draws_are_exact(seed):
 def chains_alone(seed):
     """Chains on one place, though its tables could be listed; and all its tables with their masses."""
     constraints, record = two_places(seed, places=1, mean=0.7)
-    return infer(constraints, record, LatticeMoves(enumerate=0), draws=1000), enumerated(constraints, record)[
-        0
-    ]
+    return infer(record, LatticeMoves(enumerate=0), spec=constraints, draws=1000), enumerated(
+        constraints, record
+    )[0]
 
 
 def leave_a_cell_alone(monkeypatch, seed, *, claimed):
@@ -163,13 +163,13 @@ def test_chains_that_never_move_have_not_converged(rng, monkeypatch):
         cells, np.full(9, 5), {cells.finest: law_named("discrete-laplace")("1/4")}, rng, invariants
     )
     constraints = Constraints(cells, (cells.finest,), invariants=invariants)
-    assert "converged" in infer(constraints, record, LatticeMoves(enumerate=0)).drawn.kind
+    assert "converged" in infer(record, LatticeMoves(enumerate=0), spec=constraints).drawn.kind
 
     def still(rng, rows, moves, box, tuning, x, count, thin):
         return np.tile(np.full(9, 5), (count, 1)), np.ones((3, tuning.chances.size))
 
     monkeypatch.setattr(walk_module, "metropolis_walk", still)
-    stuck = infer(constraints, record, LatticeMoves(enumerate=0))
+    stuck = infer(record, LatticeMoves(enumerate=0), spec=constraints)
     assert "converged" not in stuck.drawn.kind
     assert not stuck.drawn.stats["moves_known_to_connect"]
 
@@ -178,11 +178,11 @@ def test_chains_that_never_move_have_not_converged(rng, monkeypatch):
 def test_a_fraction_is_never_truncated(method, rng):
     cells = star(3)
     record = noisy(cells, np.array([3, 4, 5]), laplace_tree(cells), rng)
-    whole = infer(tree_constraints(cells), record, method).summary()["mean"]
+    whole = infer(record, method, spec=tree_constraints(cells)).summary()["mean"]
     assert np.isfinite(whole).all()
     values = (record.values[0] + 0.7, record.values[1].astype(float))
     with pytest.raises(DataError, match=r"'all' is no whole number.*discrete-laplace"):
-        infer(tree_constraints(cells), Measurements(cells, record.headers, values, PUBLISHED), method)
+        infer(Measurements(cells, record.headers, values, PUBLISHED), method, spec=tree_constraints(cells))
 
 
 def sparse(seed=0):
@@ -198,7 +198,7 @@ def sparse(seed=0):
 def test_a_prior_that_the_measurements_contradict_promises_nothing():
     """Flat on a thousand sparse leaves: intervals of totals that miss the truth, and a page that no longer promises them."""
     constraints, record, truth = sparse()
-    posterior = infer(constraints, record, draws=200)
+    posterior = infer(record, spec=constraints, draws=200)
     nation = posterior.summary(Margin("nation"))
     assert not nation["low"][0] <= truth.sum() <= nation["high"][0]
     assert posterior.conflicts
@@ -215,7 +215,7 @@ def test_a_prior_that_made_the_truth_is_not_contradicted(rng):
     for _ in range(20):
         record = noisy(cells, rng.poisson(3, cells.n), laplace_tree(cells, "1/2"), rng)
         posterior = infer(
-            tree_constraints(cells), record, TreeExact(prior={"name": "poisson", "mean": 3}), draws=20
+            record, TreeExact(prior={"name": "poisson", "mean": 3}), spec=tree_constraints(cells), draws=20
         )
         assert posterior.conflicts == ()
         assert "Under the prior 'poisson' (mean = 3), the interval" in posterior.promise

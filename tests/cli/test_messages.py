@@ -107,4 +107,4 @@ def test_tables_and_draws_that_cannot_be_are_refused_by_name(areas):
         trueup.reconcile(noisy, spec=spec).table(Margin("tract"))
     for draws in (0, -1):
         with pytest.raises(SpecError, match="draws are asked for"):
-            trueup.infer(spec, noisy, draws=draws)
+            trueup.infer(noisy, spec=spec, draws=draws)

@@ -45,7 +45,7 @@ def parts(headers, values, method=None, **constraints):
     """Infer two parts of one total."""
     cells = star(2)
     measured = Measurements(cells, tuple(headers), tuple(map(np.array, values)), PUBLISHED)
-    return infer(tree_constraints(cells, **constraints), measured, method or TreeExact(), draws=10)
+    return infer(measured, method or TreeExact(), spec=tree_constraints(cells, **constraints), draws=10)
 
 
 def rules(*texts, draws=10, method=None):
@@ -53,7 +53,7 @@ def rules(*texts, draws=10, method=None):
     cells = families(1)
     header = Measured("m", cells.finest, DiscreteGaussian(Fraction(400)))
     measured = Measurements(cells, (header,), (np.array([30, 60, 25]),), PUBLISHED)
-    return infer(family_constraints(cells, texts), measured, method or LinearInequalities(), draws=draws)
+    return infer(measured, method or LinearInequalities(), spec=family_constraints(cells, texts), draws=draws)
 
 
 def behind(counts, method, by=None, headers=None):
@@ -64,7 +64,7 @@ def behind(counts, method, by=None, headers=None):
     measured = Measurements(cells, tuple(headers), zeros, PUBLISHED)
     record = describe(by or MultinomialMode())
     release = Release(measured, np.array(counts), record, {}, {}, (cells.finest,))
-    return infer(tree_constraints(cells), release, method, draws=10)
+    return infer(release, method, spec=tree_constraints(cells), draws=10)
 
 
 def behind_tree(counts, method, by=None, *, leave_out=None):
@@ -74,7 +74,7 @@ def behind_tree(counts, method, by=None, *, leave_out=None):
     zeros = tuple(np.zeros(cells.size(h.margin), np.int64) for h in headers)
     release = Release(Measurements(cells, headers, zeros, PUBLISHED), np.array(counts), describe(by or MultinomialMode()),
                       {}, {}, (cells.finest,))  # fmt: skip
-    return infer(tree_constraints(cells), release, method, draws=10)
+    return infer(release, method, spec=tree_constraints(cells), draws=10)
 
 
 def sdhc(old, new):
@@ -99,7 +99,7 @@ BAD = [
     ("an improper posterior", SpecError, "nothing bounds 'p0001'",
      lambda: parts([Measured("total", Margin("part"), ONE, np.array([0]))], [[3]])),
     ("an interval level of 1.5", SpecError, "is not a probability",
-     lambda: infer(tree_constraints(star(2)), Measurements(star(2), (), (), PUBLISHED), level=1.5)),
+     lambda: infer(Measurements(star(2), (), (), PUBLISHED), spec=tree_constraints(star(2)), level=1.5)),
     ("an unknown prior", SpecError, "the prior's name is unknown", lambda: TreeExact(prior="jeffreys")),  # pyright: ignore[reportArgumentType]
     ("an unknown key inside a prior", SpecError, "no parameter 'size'",
      lambda: inference_method("tree-exact", {"prior": {"name": "poisson", "mean": 3, "size": 2}})),

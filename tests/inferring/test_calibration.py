@@ -52,7 +52,7 @@ def replicate(rng, prior, truth_of, laws=None, wrong=None, replicates=300):
         measured = noisy(cells, truth, laws, rng)
         if wrong:
             measured = wrong(measured)
-        posterior = infer(tree_constraints(cells), measured, TreeExact(prior=prior), draws=1)
+        posterior = infer(measured, TreeExact(prior=prior), spec=tree_constraints(cells), draws=1)
         total.append(pit(posterior, 0, root, truth.sum(), rng))
         part.append(pit(posterior, 0, leaf, truth[0], rng))
         table = posterior.summary()
@@ -132,7 +132,7 @@ def family_replicates(rng, law, *, believed=None, rules=FAMILY_RULES, places=600
     bound = (Bound(cells.finest, lower=0, upper=TOP),)
     measured = Measurements(cells, headers, (values,), PUBLISHED)
     constraints = family_constraints(cells, rules, bounds=bound)
-    posterior = infer(constraints, measured, LinearInequalities(), draws=200)
+    posterior = infer(measured, LinearInequalities(), spec=constraints, draws=200)
     draws = posterior.draws[0].reshape(200, places, 3)
     return [[pit_of_draws(draws[:, p, i], truth[p, i], rng) for p in range(places)] for i in range(3)]
 

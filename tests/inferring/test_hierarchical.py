@@ -26,7 +26,7 @@ CELLS = states([3, 6, 4, 5])
 
 def posterior_of(cells, measured, prior=None, draws=1, **constraints):
     method = TreeExact(prior=prior or Hierarchical(total=Bounded(UPPER)))
-    return infer(tree_constraints(cells, **constraints), measured, method, draws=draws)
+    return infer(measured, method, spec=tree_constraints(cells, **constraints), draws=draws)
 
 
 def from_the_prior(cells, rng, times=1.0, shares=None):

@@ -38,12 +38,12 @@ def counties(rng):
 @pytest.fixture
 def posterior(counties):
     cells, _, measured = counties
-    return infer(tree_constraints(cells), measured, draws=4000)
+    return infer(measured, spec=tree_constraints(cells), draws=4000)
 
 
 def test_equal_measurements_give_equal_draws(counties, posterior):
     cells, _, measured = counties
-    again = infer(tree_constraints(cells), measured, draws=4000)
+    again = infer(measured, spec=tree_constraints(cells), draws=4000)
     assert np.array_equal(posterior.draws, again.draws)
 
 
@@ -109,7 +109,7 @@ def test_several_measurements_of_a_node_and_invariants(rng):
     )
     truth = np.array([4, 9, 1])
     values = (np.array([14]), truth + draw(law, 3, rng), truth[[0, 2]] + draw(law, 2, rng))
-    posterior = infer(tree_constraints(cells), Measurements(cells, headers, values, PUBLISHED))
+    posterior = infer(Measurements(cells, headers, values, PUBLISHED), spec=tree_constraints(cells))
     assert (posterior.draws.sum(axis=-1) == 14).all()
     sd = posterior.summary()["sd"]
     assert sd[0] < sd[1]
@@ -117,7 +117,7 @@ def test_several_measurements_of_a_node_and_invariants(rng):
 
 def test_the_mode_adds_up(counties):
     cells, _, measured = counties
-    posterior = infer(tree_constraints(cells), measured, TreeExact(mode=True))
+    posterior = infer(measured, TreeExact(mode=True), spec=tree_constraints(cells))
     assert posterior.drawn.mode is not None
     assert posterior.drawn.mode.shape == (cells.n,)
     assert (posterior.drawn.mode >= 0).all()
@@ -128,8 +128,8 @@ def test_improper_posteriors_are_named():
     header = Measured("total", Margin("part"), law_named("discrete-laplace")("1"), np.array([0, 1]))
     measured = Measurements(cells, (header,), (np.array([3, 4]),), PUBLISHED)
     with pytest.raises(SpecError, match="improper: nothing bounds 'p0002'"):
-        infer(tree_constraints(cells), measured)
-    bounded = infer(tree_constraints(cells), measured, TreeExact(prior={"name": "bounded", "upper": 9}))
+        infer(measured, spec=tree_constraints(cells))
+    bounded = infer(measured, TreeExact(prior={"name": "bounded", "upper": 9}), spec=tree_constraints(cells))
     assert bounded.draws[..., 2].max() == 9
 
 
@@ -139,7 +139,7 @@ def test_contradicting_invariants_and_bounds_are_named(rng):
     measured = Measurements(cells, headers, (np.array([5]),), PUBLISHED)
     bound = Bound(Margin("part"), lower=4)
     with pytest.raises(InfeasibleError, match="at 'all' and its parts cannot hold together"):
-        infer(tree_constraints(cells, bounds=(bound,)), measured)
+        infer(measured, spec=tree_constraints(cells, bounds=(bound,)))
 
 
 def test_measurements_far_apart_are_widened_until_the_bound_holds():
@@ -147,7 +147,7 @@ def test_measurements_far_apart_are_widened_until_the_bound_holds():
     law = law_named("discrete-laplace")("2")
     headers = (Measured("total", Margin("all"), law), Measured("total", Margin("part"), law))
     measured = Measurements(cells, headers, (np.array([3000]), np.array([5, 5])), PUBLISHED)
-    posterior = infer(tree_constraints(cells), measured)
+    posterior = infer(measured, spec=tree_constraints(cells))
     assert posterior.drawn.stats["table_depth"] > 60
     assert posterior.drawn.stats["dropped_mass"] <= 1e-9
 
@@ -159,11 +159,11 @@ def test_methods_and_priors_that_do_not_exist(counties):
     with pytest.raises(SpecError, match="no parameter 'priors'"):
         inference_method("tree-exact", {"priors": "flat"})
     with pytest.raises(SpecError, match="prior's name is unknown"):
-        infer(tree_constraints(cells), measured, TreeExact(prior="jeffreys"))
+        infer(measured, TreeExact(prior="jeffreys"), spec=tree_constraints(cells))
     with pytest.raises(SpecError, match="parameter 'mean' is out of range"):
-        infer(tree_constraints(cells), measured, TreeExact(prior={"name": "poisson", "mean": -1}))
+        infer(measured, TreeExact(prior={"name": "poisson", "mean": -1}), spec=tree_constraints(cells))
     with pytest.raises(SpecError, match="does not fit: it handles general"):
-        infer(tree_constraints(cells), measured, LinearInequalities())
+        infer(measured, LinearInequalities(), spec=tree_constraints(cells))
 
 
 def family_measurements(places, rng, law):
@@ -176,7 +176,7 @@ def family_measurements(places, rng, law):
 
 def test_every_draw_satisfies_the_rules(rng):
     cells, measured = family_measurements(40, rng, law_named("discrete-gaussian")("400"))
-    draws = infer(family_constraints(cells), measured).draws.reshape(-1, 3)
+    draws = infer(measured, spec=family_constraints(cells)).draws.reshape(-1, 3)
     assert (draws[:, 2] >= 1).all()
     assert (draws[:, 0] + draws[:, 1] >= 2 * draws[:, 2]).all()
     assert (draws[:, 0] + draws[:, 1] <= 10 * draws[:, 2]).all()
@@ -186,7 +186,7 @@ def test_infeasible_rules_come_with_a_certificate(rng):
     cells, measured = family_measurements(2, rng, law_named("discrete-gaussian")("400"))
     rules = ("families >= 1", "under18 + over18 >= 3 * families", "under18 + over18 <= 2 * families")
     with pytest.raises(InfeasibleError) as caught:
-        infer(family_constraints(cells, rules), measured)
+        infer(measured, spec=family_constraints(cells, rules))
     for rule in rules:
         assert f"'{rule}'" in str(caught.value)
     assert "lower bound" not in str(caught.value)
@@ -194,8 +194,8 @@ def test_infeasible_rules_come_with_a_certificate(rng):
 
 def test_rules_that_bind_everywhere_fall_back_to_a_flagged_chain(rng):
     cells, measured = family_measurements(2, rng, law_named("discrete-gaussian")("400"))
-    independent = infer(family_constraints(cells), measured, draws=20_000)
-    chained = infer(family_constraints(cells), measured, LinearInequalities(least=1.0), draws=20_000)
+    independent = infer(measured, spec=family_constraints(cells), draws=20_000)
+    chained = infer(measured, LinearInequalities(least=1.0), spec=family_constraints(cells), draws=20_000)
     assert independent.drawn.independent
     assert not chained.drawn.independent
     assert chained.drawn.stats["places_by_chain"]
@@ -210,7 +210,7 @@ def test_chains_that_are_too_short_are_not_called_a_posterior(rng, monkeypatch):
     monkeypatch.setattr(inequalities, "FEWEST", 80)
     cells, measured = family_measurements(1, rng, law_named("discrete-gaussian")("400"))
     with pytest.raises(ConvergenceError, match="R-hat"):
-        infer(family_constraints(cells), measured, LinearInequalities(least=1.0), draws=80)
+        infer(measured, LinearInequalities(least=1.0), spec=family_constraints(cells), draws=80)
 
 
 @pytest.mark.parametrize(
@@ -220,14 +220,14 @@ def test_chains_that_are_too_short_are_not_called_a_posterior(rng, monkeypatch):
 def test_what_it_does_not_handle_is_said(rules, says, rng):
     cells, measured = family_measurements(1, rng, law_named("discrete-gaussian")("4"))
     with pytest.raises(SpecError, match=says):
-        infer(family_constraints(cells, rules), measured, LinearInequalities())
+        infer(measured, LinearInequalities(), spec=family_constraints(cells, rules))
 
 
 def test_a_cell_measured_twice_is_refused(rng):
     cells, measured = family_measurements(1, rng, law_named("discrete-gaussian")("4"))
     twice = Measurements(cells, measured.headers * 2, measured.values * 2, PUBLISHED)
     with pytest.raises(SpecError, match="exactly once"):
-        infer(family_constraints(cells), twice, LinearInequalities())
+        infer(twice, LinearInequalities(), spec=family_constraints(cells))
 
 
 def test_an_interruption_keeps_finished_blocks():

@@ -186,7 +186,7 @@ def test_few_tables_are_enumerated(name, rng):
         rng, constraints.invariants,
     )  # fmt: skip
     tables, masses = brute_force(constraints, record, prior, 3, RULES[name][1])
-    posterior = infer(constraints, record, LatticeMoves(prior=prior), draws=20_000)
+    posterior = infer(record, LatticeMoves(prior=prior), spec=constraints, draws=20_000)
     assert posterior.drawn.independent
     assert posterior.drawn.stats["tables"] == len(tables)
     assert p_value(posterior.draws[0], tables, masses) > FALSE_ALARM
@@ -203,7 +203,7 @@ def test_few_tables_are_enumerated(name, rng):
 def test_few_tables_far_apart_have_draws_but_no_windows(rng, monkeypatch):
     constraints, record = ruled("equality", rng)
     monkeypatch.setattr(listed, "MOST_MASSES", 9)
-    posterior = infer(constraints, record, LatticeMoves(prior={"name": "bounded", "upper": 3}))
+    posterior = infer(record, LatticeMoves(prior={"name": "bounded", "upper": 3}), spec=constraints)
     assert posterior.drawn.independent
     assert not posterior.drawn.marginals.get(constraints.cells.finest)
     assert posterior.summary()["mcse"].any()
@@ -266,7 +266,7 @@ def test_moves_that_do_not_connect_are_refused(rng, monkeypatch):
     invariants = (Margin("all", ("a0",)), Margin("all", ("a1",)))
     record = measured(cells, np.full(36, 20), {cells.finest: law}, rng, invariants)
     constraints = Constraints(cells, (cells.finest,), invariants=invariants)
-    assert infer(constraints, record, draws=200).drawn.stats["moves_known_to_connect"]
+    assert infer(record, spec=constraints, draws=200).drawn.stats["moves_known_to_connect"]
 
     def lame(moves, vectors):
         """One exchange in one corner of the table."""
@@ -277,7 +277,7 @@ def test_moves_that_do_not_connect_are_refused(rng, monkeypatch):
     monkeypatch.setattr(walk_module, "with_vectors", lame)
     monkeypatch.setattr(walk_module, "join", lambda *given: Joined([], [], True, []))
     with pytest.raises(ConvergenceError, match="R-hat"):
-        infer(constraints, record, LatticeMoves(sweeps=4000), draws=200)
+        infer(record, LatticeMoves(sweeps=4000), spec=constraints, draws=200)
 
 
 def test_it_agrees_with_the_exact_tree(rng):
@@ -285,8 +285,8 @@ def test_it_agrees_with_the_exact_tree(rng):
     laws = {Margin("all"): law_named("discrete-gaussian")("1"), Margin("part"): LAWS["discrete-laplace"]}
     record = measured(cells, rng.poisson(4, 6), laws, rng)
     constraints = Constraints(cells, tuple(laws))
-    exact = infer(constraints, record, TreeExact()).summary()
-    chains = infer(constraints, record, LatticeMoves(), draws=4000).summary()
+    exact = infer(record, TreeExact(), spec=constraints).summary()
+    chains = infer(record, LatticeMoves(), spec=constraints, draws=4000).summary()
     assert np.all(np.abs(chains["mean"] - exact["mean"]) < 5.5 * chains["mcse"])
     assert np.all(np.abs(chains["sd"] / exact["sd"] - 1) < 0.25)
 
@@ -303,8 +303,10 @@ def test_relabelled_cells_have_the_same_posterior(rng):
         headers.append(Measured("q", Margin("all", names[header.margin.attributes]), header.law))
         values.append(part[order] if len(part) == 6 else part)
     turned = Measurements(turned_cells, tuple(headers), tuple(values), PUBLISHED, simulation=True)
-    one = infer(Constraints(cells, tuple(laws)), record, draws=4000).summary()
-    other = infer(Constraints(turned_cells, tuple(h.margin for h in headers)), turned, draws=4000).summary()
+    one = infer(record, spec=Constraints(cells, tuple(laws)), draws=4000).summary()
+    other = infer(
+        turned, spec=Constraints(turned_cells, tuple(h.margin for h in headers)), draws=4000
+    ).summary()
     assert np.all(
         np.abs(one["mean"][order] - other["mean"]) < 5.5 * np.hypot(one["mcse"][order], other["mcse"])
     )
@@ -321,21 +323,21 @@ def test_the_record_says_how_it_mixed_and_draws_come_from_the_digest(rng):
     cells, laws, record = histogram(rng)
     constraints = Constraints(cells, tuple(laws))
     told = []
-    posterior = infer(constraints, record, draws=1000, progress=lambda done, of: told.append((done, of)))
+    posterior = infer(record, spec=constraints, draws=1000, progress=lambda done, of: told.append((done, of)))
     stats = posterior.drawn.stats
     assert posterior.method["method"] == "lattice-moves"
     assert stats["moves_known_to_connect"]
     assert stats["largest_r_hat"] <= stats["r_hat_allowed"]
     assert stats["smallest_ess"] >= 400
     assert told[-1] == (1000, 1000)
-    assert np.array_equal(posterior.draws, infer(constraints, record, draws=1000).draws)
+    assert np.array_equal(posterior.draws, infer(record, spec=constraints, draws=1000).draws)
     assert posterior.draws.shape == (4, 250, cells.n)
 
 
 def test_what_has_not_converged_is_refused(rng):
     cells, laws, record = histogram(rng)
     with pytest.raises(ConvergenceError, match="allow more sweeps"):
-        infer(Constraints(cells, tuple(laws)), record, LatticeMoves(sweeps=250))
+        infer(record, LatticeMoves(sweeps=250), spec=Constraints(cells, tuple(laws)))
 
 
 def test_an_interruption_before_convergence_is_no_posterior(rng):
@@ -346,7 +348,7 @@ def test_an_interruption_before_convergence_is_no_posterior(rng):
 
     said = r"interrupted after 25 of 250 draws in each of 4 chains: run it again"
     with pytest.raises(ConvergenceError, match=said):
-        infer(Constraints(cells, tuple(laws)), record, progress=stop)
+        infer(record, spec=Constraints(cells, tuple(laws)), progress=stop)
 
 
 def test_bad_problems_are_named(rng):
@@ -355,23 +357,23 @@ def test_bad_problems_are_named(rng):
     header = Measured("q", Margin("all", ("a0",)), law, np.array([0]))
     record = Measurements(cells, (header,), (np.array([4]),), PUBLISHED)
     with pytest.raises(SpecError, match="improper: nothing bounds 'all, a0=a0v1, a1=a1v0'"):
-        infer(Constraints(cells, (Margin("all", ("a0",)),)), record, LatticeMoves())
+        infer(record, LatticeMoves(), spec=Constraints(cells, (Margin("all", ("a0",)),)))
     rules = tuple(LinearRule(parse_linear(text), "all") for text in ("a0v0 >= a0v1 + 1", "a0v1 >= a0v0"))
     record = measured(cells, np.ones(6, int), {cells.finest: law}, rng)
     with pytest.raises(InfeasibleError, match="cannot hold together"):
-        infer(Constraints(cells, (cells.finest,), linear=rules), record, LatticeMoves())
+        infer(record, LatticeMoves(), spec=Constraints(cells, (cells.finest,), linear=rules))
     wide = law_named("lattice-l2-laplace")("1")
     joint = Measurements(cells, (Measured("q", cells.finest, wide),), record.values, PUBLISHED)
     with pytest.raises(SpecError, match="does not factor"):
-        infer(Constraints(cells, (cells.finest,)), joint, LatticeMoves())
+        infer(joint, LatticeMoves(), spec=Constraints(cells, (cells.finest,)))
     with pytest.raises(SpecError, match="two or more"):
-        infer(Constraints(cells, (cells.finest,)), record, LatticeMoves(chains=1))
+        infer(record, LatticeMoves(chains=1), spec=Constraints(cells, (cells.finest,)))
     narrow = law_named("truncated-geometric")("1", 1)
     invariant = Measured("invariant", Margin("all"), EXACT)
     headers = (Measured("q", cells.finest, narrow), invariant)
     clash = Measurements(cells, headers, (np.zeros(6, int), np.array([9])), PUBLISHED)
     with pytest.raises(InfeasibleError, match="noise's bounds"):
-        infer(Constraints(cells, (cells.finest,), invariants=(Margin("all"),)), clash, LatticeMoves())
+        infer(clash, LatticeMoves(), spec=Constraints(cells, (cells.finest,), invariants=(Margin("all"),)))
 
 
 def test_it_is_the_default_where_margins_cross(rng):

@@ -40,7 +40,7 @@ def released(counts, method=None, total_law=ONE, headers=None):
 
 def test_two_parts_have_exact_marginals():
     constraints, release = released([250, 357])
-    posterior = infer(constraints, release, ReleasedMultinomial(), draws=20_000)
+    posterior = infer(release, ReleasedMultinomial(), spec=constraints, draws=20_000)
     summary, total = posterior.summary(), posterior.summary(Margin("all"))
     assert summary["mcse"].tolist() == [0, 0]
     drawn = posterior.draws[0]
@@ -53,7 +53,7 @@ def test_two_parts_have_exact_marginals():
 def test_many_parts_draw_independently():
     rng = np.random.default_rng(3)
     constraints, release = released(rng.poisson(30, 60))
-    posterior = infer(constraints, release, ReleasedMultinomial(), draws=300)
+    posterior = infer(release, ReleasedMultinomial(), spec=constraints, draws=300)
     assert posterior.draws.shape == (1, 300, 60)
     assert posterior.drawn.stats["dropped_mass"] < 1e-10
     assert np.abs(posterior.draws[0].mean(axis=0) - release.counts).max() < 3
@@ -61,7 +61,7 @@ def test_many_parts_draw_independently():
 
 def test_behind_a_draw_chains_are_checked():
     constraints, release = released([8, 0, 5], MultinomialSample())
-    posterior = infer(constraints, release, ReleasedMultinomial(release="sample"), draws=2000)
+    posterior = infer(release, ReleasedMultinomial(release="sample"), spec=constraints, draws=2000)
     assert not posterior.drawn.independent
     assert posterior.drawn.r_hat is not None
     assert posterior.drawn.ess is not None
@@ -71,24 +71,24 @@ def test_behind_a_draw_chains_are_checked():
 
 def test_chains_that_did_not_mix_are_no_posterior(monkeypatch):
     constraints, release = released([800, 3, 0], MultinomialSample())
-    few = infer(constraints, release, ReleasedMultinomial(release="sample"), draws=20).drawn
+    few = infer(release, ReleasedMultinomial(release="sample"), spec=constraints, draws=20).drawn
     assert few.stats["smallest_ess"] >= LEAST_ESS  # the chains are longer than what is asked for
     monkeypatch.setattr(released_multinomial, "LEAST_ESS", 10**6)
     with pytest.raises(ConvergenceError, match="more draws"):
-        infer(constraints, release, ReleasedMultinomial(release="sample"), draws=20)
+        infer(release, ReleasedMultinomial(release="sample"), spec=constraints, draws=20)
 
 
 def test_an_invariant_total_is_kept():
     constraints, release = released([8, 0, 5], headers=[
         Measured("invariant", Margin("all"), Exact()), Measured("q", Margin("area"), ONE),
     ])  # fmt: skip
-    posterior = infer(constraints, release, ReleasedMultinomial(), draws=500)
+    posterior = infer(release, ReleasedMultinomial(), spec=constraints, draws=500)
     assert (posterior.draws.sum(axis=-1) == 13).all()
 
 
 def test_an_unmeasured_total_is_the_sum_of_noisy_parts():
     constraints, release = released([8, 0, 5], headers=[Measured("q", Margin("area"), ONE)])
-    posterior = infer(constraints, release, ReleasedMultinomial(), draws=500)
+    posterior = infer(release, ReleasedMultinomial(), spec=constraints, draws=500)
     assert 10 < posterior.draws.sum(axis=-1).mean() < 16
     assert posterior.draws.sum(axis=-1).std() > 1.5
 
@@ -99,7 +99,7 @@ def test_priors_are_those_of_the_other_methods():
     for prior in ("flat", {"name": "poisson", "mean": 4.0}, {"name": "bounded", "upper": 6},
                   {"name": "flat-total", "upper": 30}):  # fmt: skip
         name = prior if isinstance(prior, str) else prior["name"]
-        means[name] = infer(constraints, release, ReleasedMultinomial(prior=prior), draws=3000).draws[0]
+        means[name] = infer(release, ReleasedMultinomial(prior=prior), spec=constraints, draws=3000).draws[0]
     assert means["bounded"].max() <= 6
     assert means["flat-total"].sum(axis=1).max() <= 30
     assert means["poisson"].mean(axis=0)[0] < means["flat"].mean(axis=0)[0]
@@ -118,23 +118,23 @@ def test_priors_are_those_of_the_other_methods():
 def test_other_releases_are_refused(method, by, why):
     constraints, release = released([8, 0, 5], by)
     with pytest.raises(SpecError, match=why):
-        infer(constraints, release, method)
+        infer(release, method, spec=constraints)
 
 
 def test_mixed_releases_and_measurements_are_refused():
     constraints, release = released([8, 5])
     with pytest.raises(SpecError, match="a release"):
-        infer(constraints, release.measurements, ReleasedMultinomial())
+        infer(release.measurements, ReleasedMultinomial(), spec=constraints)
     twice = [Measured("q", Margin("all"), ONE), *[Measured("q", Margin("area"), ONE)] * 2]
     constraints, release = released([8, 5], headers=twice)
     with pytest.raises(SpecError, match="mixed"):
-        infer(constraints, release, ReleasedMultinomial())
+        infer(release, ReleasedMultinomial(), spec=constraints)
 
 
 def test_a_release_that_cannot_be_is_refused():
     constraints, release = released([500, 900])
     with pytest.raises(InfeasibleError, match="no noisy counts"):
-        infer(constraints, release, ReleasedMultinomial(prior={"name": "bounded", "upper": 0}))
+        infer(release, ReleasedMultinomial(prior={"name": "bounded", "upper": 0}), spec=constraints)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_release_that_cannot_be_is_refused():
 )
 def test_every_release_of_one_sum_has_a_posterior(method, by):
     constraints, release = released([8, 3, 5], by)
-    posterior = infer(constraints, release, method, draws=2000)
+    posterior = infer(release, method, spec=constraints, draws=2000)
     assert posterior.draws.min() >= 0
     assert 12 < posterior.draws.sum(axis=-1).mean() < 20
 
@@ -156,7 +156,7 @@ def test_every_release_of_one_sum_has_a_posterior(method, by):
 def test_a_total_of_zero_has_an_exact_posterior(release):
     by = MultinomialMode() if release == "mode" else MultinomialSample()
     constraints, zeros = released([0, 0, 0], by)
-    posterior = infer(constraints, zeros, ReleasedMultinomial(release=release), draws=4000)
+    posterior = infer(zeros, ReleasedMultinomial(release=release), spec=constraints, draws=4000)
     q = np.exp(-1.0)
     assert posterior.drawn.independent
     assert posterior.draws.sum(axis=-1).mean() == pytest.approx(3 * q / (1 - q), rel=0.12)
@@ -167,7 +167,7 @@ def test_algorithm_1_may_draw_its_total_given_the_noisy_parts(total_law):
     headers = None if total_law else [Measured("q", Margin("area"), ONE)]
     constraints, release = released([8, 3], MultinomialSample(algorithm=1, total="summed"), headers=headers)
     method = ReleasedMultinomial(release="sample", algorithm=1, total="summed")
-    posterior = infer(constraints, release, method, draws=2000)
+    posterior = infer(release, method, spec=constraints, draws=2000)
     assert posterior.draws.min() >= 0
     assert 8 < posterior.draws.sum(axis=-1).mean() < 16
 
@@ -175,4 +175,4 @@ def test_algorithm_1_may_draw_its_total_given_the_noisy_parts(total_law):
 def test_simulated_laws_of_sums_are_refused():
     constraints, release = released([8, 3], MultinomialMode(total="summed", monte_carlo=10_000))
     with pytest.raises(SpecError, match="monte_carlo = 10000"):
-        infer(constraints, release, ReleasedMultinomial(total="summed"))
+        infer(release, ReleasedMultinomial(total="summed"), spec=constraints)

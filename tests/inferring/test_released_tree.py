@@ -151,7 +151,7 @@ def posterior_of(k, method, by, sizes=(2, 2), draws=400, **laws):
     zeros = tuple(np.zeros(cells.size(h.margin), np.int64) for h in headers)
     measured = Measurements(cells, headers, zeros, PUBLISHED)
     release = Release(measured, np.array(k), describe(by), {}, {})
-    return infer(tree_constraints(cells), release, method, draws=draws)
+    return infer(release, method, spec=tree_constraints(cells), draws=draws)
 
 
 @pytest.mark.parametrize("kind", ["mode", "draw"])

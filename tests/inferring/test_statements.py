@@ -32,12 +32,8 @@ EXACT = law_named("exact")()
 def test_few_draws_are_too_few_to_judge(draws, rng):
     cells = table(2, 2)
     record = measured(cells, np.array([0, 3, 2, 6]), crossing(cells, LAWS["discrete-laplace"]), rng)
-    posterior = infer(
-        Constraints(cells, tuple(h.margin for h in record.headers)),
-        record,
-        LatticeMoves(enumerate=0),
-        draws=draws,
-    )
+    known = Constraints(cells, tuple(h.margin for h in record.headers))
+    posterior = infer(record, LatticeMoves(enumerate=0), spec=known, draws=draws)
     summary = posterior.summary()
     assert posterior.drawn.stats["smallest_ess"] >= 400  # of the run that they were taken from
     assert posterior.draws.shape[:2] == (4, -(-draws // 4))
@@ -50,7 +46,7 @@ def test_few_draws_are_too_few_to_judge(draws, rng):
 @pytest.mark.parametrize("draws", [4, 9])
 def test_few_draws_of_a_place_by_chain(draws, rng):
     cells, record = family_measurements(1, rng, law_named("gaussian")("400"))
-    found = infer(family_constraints(cells), record, LinearInequalities(least=2.0), draws=draws)
+    found = infer(record, LinearInequalities(least=2.0), spec=family_constraints(cells), draws=draws)
     assert found.drawn.stats["smallest_ess"] >= 400
     assert "converged" in found.drawn.kind
     assert found.draws.shape[:2] == (4, -(-draws // 4))
@@ -101,7 +97,7 @@ def test_bounded_priors_need_no_invariants(prior, rng):
     cells = table(2, 2)
     record = measured(cells, np.array([0, 3, 2, 3]), {cells.finest: LAWS["discrete-laplace"]}, rng)
     constraints = Constraints(cells, (cells.finest,))
-    posterior = infer(constraints, record, LatticeMoves(prior=PRIORS[prior]), draws=20_000)
+    posterior = infer(record, LatticeMoves(prior=PRIORS[prior]), spec=constraints, draws=20_000)
     tables, masses = brute_force(constraints, record, PRIORS[prior], 4)
     assert posterior.drawn.stats["independent_parts"] == 4
     assert p_value(posterior.draws[0], tables, masses) > FALSE_ALARM
@@ -118,7 +114,7 @@ def test_marginals_of_sums_of_independent_parts_are_exact(rng):
         cells, rng.poisson(2, cells.n), {cells.finest: LAWS["discrete-laplace"]}, rng, invariants
     )
     constraints = Constraints(cells, (cells.finest,), invariants=invariants)
-    posterior = infer(constraints, record, LatticeMoves(), draws=50_000)
+    posterior = infer(record, LatticeMoves(), spec=constraints, draws=50_000)
     assert posterior.drawn.stats["independent_parts"] == 4
     by_value = posterior.table(Margin("all", ("a0",)))[0]
     place = posterior.drawn.marginals[Margin("place")]
@@ -152,13 +148,15 @@ def test_what_cannot_be_is_infeasible_by_every_method(case, method):
         invariants = (Margin("all"),)
     record = Measurements(cells, tuple(headers), tuple(parts), PUBLISHED)
     with pytest.raises(InfeasibleError):
-        infer(Constraints(cells, (Margin("part"),), invariants=invariants), record, method(prior=prior))
+        infer(record, method(prior=prior), spec=Constraints(cells, (Margin("part"),), invariants=invariants))
 
 
 def test_counts_that_are_all_fixed_have_one_table(rng):
     cells = star(3)
     record = measured(cells, np.array([1, 2, 3]), {}, rng, (Margin("part"),))
-    posterior = infer(Constraints(cells, (), invariants=(Margin("part"),)), record, LatticeMoves(), draws=5)
+    posterior = infer(
+        record, LatticeMoves(), spec=Constraints(cells, (), invariants=(Margin("part"),)), draws=5
+    )
     assert (posterior.draws == [1, 2, 3]).all()
 
 
@@ -168,10 +166,10 @@ def test_values_between_whole_counts_are_read_where_they_are(name, rng):
     law = LAWS[name]
     record = noisy(cells, np.array([3, 6]), {Margin("all"): law, Margin("part"): law}, rng)
     tables, masses = brute_force(tree_constraints(cells), record, "flat", 60)
-    exact = infer(tree_constraints(cells), record, TreeExact()).summary()
+    exact = infer(record, TreeExact(), spec=tree_constraints(cells)).summary()
     assert exact["mean"] == pytest.approx(masses @ tables, abs=1e-6)
     truncated = Measurements(cells, record.headers, tuple(np.trunc(v) for v in record.values), PUBLISHED)
-    cut = infer(tree_constraints(cells), truncated, TreeExact()).summary()
+    cut = infer(truncated, TreeExact(), spec=tree_constraints(cells)).summary()
     assert np.abs(cut["mean"] - masses @ tables).max() > 1e-3
 
 
@@ -182,17 +180,17 @@ def test_the_sentence_names_the_prior(rng):
         ("flat", "the prior 'flat', the"),
         ({"name": "bounded", "upper": 50}, "'bounded' (upper = 50), the"),
     ):
-        assert says in infer(tree_constraints(cells), record, TreeExact(prior=prior)).promise
+        assert says in infer(record, TreeExact(prior=prior), spec=tree_constraints(cells)).promise
 
 
 def test_compiled_code_returns_to_python_between_pieces(rng, monkeypatch):
     """An interruption is heard between pieces: here the third one raises it."""
     cells = states([50] * 4)
     record = noisy(cells, rng.poisson(3, cells.n), laplace_tree(cells, "1/2"), rng)
-    whole = infer(tree_constraints(cells), record, TreeExact(), draws=10)
+    whole = infer(record, TreeExact(), spec=tree_constraints(cells), draws=10)
     monkeypatch.setattr(tilting, "PIECE", 1 << 12)
     monkeypatch.setattr(upward, "PIECE", 16)
-    pieces = infer(tree_constraints(cells), record, TreeExact(), draws=10)
+    pieces = infer(record, TreeExact(), spec=tree_constraints(cells), draws=10)
     assert np.array_equal(whole.draws, pieces.draws)
     evaluate, calls = tilting._evaluate, []
 
@@ -204,5 +202,5 @@ def test_compiled_code_returns_to_python_between_pieces(rng, monkeypatch):
 
     monkeypatch.setattr(tilting, "_evaluate", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        infer(tree_constraints(cells), record, TreeExact(), draws=10)
+        infer(record, TreeExact(), spec=tree_constraints(cells), draws=10)
     assert len(calls) == 3

@@ -204,9 +204,9 @@ def large(monkeypatch, rng):
 
 def test_results_do_not_depend_on_the_workers(large):
     cells, measured = large
-    one = infer(tree_constraints(cells), measured, draws=50)
-    two = infer(tree_constraints(cells), measured, draws=50, workers=2)
-    given = infer(tree_constraints(cells), measured, draws=50, executor=Backwards())
+    one = infer(measured, spec=tree_constraints(cells), draws=50)
+    two = infer(measured, spec=tree_constraints(cells), draws=50, workers=2)
+    given = infer(measured, spec=tree_constraints(cells), draws=50, executor=Backwards())
     for other in (two, given):
         assert np.array_equal(one.draws, other.draws)
         for margin, exact in one.drawn.marginals.items():
@@ -215,9 +215,9 @@ def test_results_do_not_depend_on_the_workers(large):
 
 def test_draws_agree_with_the_marginals_of_the_whole(large, monkeypatch):
     cells, measured = large
-    cut = infer(tree_constraints(cells), measured, FLAT, draws=4000)
+    cut = infer(measured, FLAT, spec=tree_constraints(cells), draws=4000)
     monkeypatch.setattr(tree_exact, "LARGE", 1 << 14)
-    whole = infer(tree_constraints(cells), measured, FLAT, draws=1)
+    whole = infer(measured, FLAT, spec=tree_constraints(cells), draws=1)
     for margin, exact in whole.drawn.marginals.items():
         assert np.allclose(cut.drawn.marginals[margin].mean, exact.mean, rtol=1e-9)
         table = cut.table(margin)[0]
@@ -226,16 +226,16 @@ def test_draws_agree_with_the_marginals_of_the_whole(large, monkeypatch):
 
 def test_the_mode_is_searched_for_in_the_whole(large):
     cells, measured = large
-    posterior = infer(tree_constraints(cells), measured, TreeExact(mode=True), draws=5)
+    posterior = infer(measured, TreeExact(mode=True), spec=tree_constraints(cells), draws=5)
     assert np.shape(posterior.drawn.mode) == (cells.n,)
 
 
 def test_measurements_far_apart_deepen_the_tables(large, monkeypatch):
     cells, measured = large
     apart = replace(measured, values=(measured.values[0] + 2000, *measured.values[1:]))
-    cut = infer(tree_constraints(cells), apart, FLAT, draws=1).drawn
+    cut = infer(apart, FLAT, spec=tree_constraints(cells), draws=1).drawn
     monkeypatch.setattr(tree_exact, "LARGE", 1 << 14)
-    whole = infer(tree_constraints(cells), apart, FLAT, draws=1).drawn
+    whole = infer(apart, FLAT, spec=tree_constraints(cells), draws=1).drawn
     assert cut.stats["table_depth"] == whole.stats["table_depth"] > 60
     for margin, exact in whole.marginals.items():
         assert np.allclose(cut.marginals[margin].mean, exact.mean, rtol=1e-6)
@@ -245,9 +245,9 @@ def test_workers_are_refused_where_there_is_one_process(rng):
     cells = families(2)
     measured = noisy(cells, rng.integers(4, 9, cells.n), {cells.finest: LAWS["discrete-laplace"]}, rng)
     with pytest.raises(SpecError, match="runs in one process"):
-        infer(family_constraints(cells), measured, workers=2)
+        infer(measured, spec=family_constraints(cells), workers=2)
     with pytest.raises(SpecError, match="0 workers"):
-        infer(family_constraints(cells), measured, workers=0)
+        infer(measured, spec=family_constraints(cells), workers=0)
 
 
 def test_the_cut_balances_the_top_and_the_parts():

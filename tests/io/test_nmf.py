@@ -82,7 +82,7 @@ def test_the_layout_is_the_published_one(written):
 
 def test_read_files_give_a_posterior(written):
     root, measured = written
-    posterior = infer(SPEC, read_nmf(SPEC, root), draws=50)
+    posterior = infer(read_nmf(SPEC, root), spec=SPEC, draws=50)
     assert (posterior.table(Margin("State")) == measured.values[-1]).all()
 
 
@@ -159,13 +159,13 @@ def test_bounds_on_group_quarters_come_back(quarters):
 def test_bounds_hold_in_every_draw_and_matter(quarters):
     root, _ = quarters
     read = read_nmf(WITH_QUARTERS, root)
-    draws = infer(WITH_QUARTERS, read, draws=400).draws[0]
+    draws = infer(read, spec=WITH_QUARTERS, draws=400).draws[0]
     assert (draws[:, 1] >= 2).all()
     assert (draws[:, 5] >= 3).all()
     assert (draws[:, [2, 4]] == 0).all()
     assert (draws.reshape(400, 3, 3).sum(axis=2)[:, :2].sum(axis=1) == 50).all()
     unbounded = Measurements(read.cells, read.headers, read.values, PUBLISHED)
-    assert infer(WITH_QUARTERS, unbounded, draws=400).draws[0][:, 1].min() < 2
+    assert infer(unbounded, spec=WITH_QUARTERS, draws=400).draws[0][:, 1].min() < 2
 
 
 def rewrite(root, level, kind, column, change):
@@ -207,4 +207,4 @@ def test_bounds_that_contradict_invariants_are_named(quarters):
     high = Bound(Margin("Block", ("hhgq",)), lower=(30.0,) * 9)
     contradicting = Measurements(measured.cells, measured.headers, measured.values, PUBLISHED, bounds=(high,))
     with pytest.raises(InfeasibleError, match="cannot hold together"):
-        infer(WITH_QUARTERS, contradicting)
+        infer(contradicting, spec=WITH_QUARTERS)

@@ -41,7 +41,7 @@ def made_up(folder, table, rng, law="Discrete Gaussian", variance="144"):
 @pytest.mark.parametrize("table", TABLES)
 def test_every_table_is_a_spec_and_no_code(table, tmp_path, rng):
     spec, paths = made_up(tmp_path, table, rng)
-    posterior = infer(spec, read_sdhc(spec, paths), draws=400)
+    posterior = infer(read_sdhc(spec, paths), spec=spec, draws=400)
     quantities = posterior.ratio_summary()
     assert (quantities["mean"] > 0).all()
     if table in ("PH1", "PH5", "PH8"):

@@ -22,7 +22,7 @@ def intervals(truth, replicates, rng, prior="flat"):
     covered, mass, naive = [], [], []
     for _ in range(replicates):
         measured = noisy(cells, truth, laws, rng)
-        table = infer(constraints, measured, TreeExact(prior=prior), draws=1).summary(level=0.9)
+        table = infer(measured, TreeExact(prior=prior), spec=constraints, draws=1).summary(level=0.9)
         covered.append((table["low"] <= truth) & (truth <= table["high"]))
         mass.append(table["mass"])
         total = max(int(measured.values[0][0]), 0)

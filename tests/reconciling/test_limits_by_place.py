@@ -61,7 +61,7 @@ def test_every_method_that_takes_bounds_keeps_those_by_place(text, people):
 
 def test_the_posterior_is_inside_the_limits():
     spec = parse_spec(TREE)
-    draws = trueup.infer(spec, trueup.measure(spec, PEOPLE, geography=AREAS)).draws
+    draws = trueup.infer(trueup.measure(spec, PEOPLE, geography=AREAS), spec=spec).draws
     assert (draws >= [0, 2, 0, 5]).all()
     assert (draws <= [1, np.inf, 3, 6]).all()
 

@@ -76,7 +76,7 @@ def released(text: str, method=None, **options) -> tuple[Release, Spec]:
 def posterior(text: str, *, of_release: bool = True, ratios: str = "", **options) -> tuple[Posterior, Spec]:
     """Infer the true counts from a release, or from measurements alone."""
     record, spec = released(text + ratios) if of_release else measured(text + ratios)
-    return infer(spec, record, draws=200, **options), spec
+    return infer(record, spec=spec, draws=200, **options), spec
 
 
 RECORDS = {

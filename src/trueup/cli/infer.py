@@ -68,8 +68,8 @@ def register(app: typer.Typer) -> None:
                 compile_first(quiet=as_json, posterior=True)
         with progress(quiet=False) as tell:  # on standard error, whatever goes to standard output
             posterior = run(
-                spec,
                 measurements,
+                spec=spec,
                 draws=draws,
                 level=level,
                 progress=lambda k, of: tell(f"{k:,} of {of:,} draws"),

@@ -5,7 +5,7 @@ A method is a frozen dataclass in a file of its own, listed once in `METHODS`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import fields
 from typing import Any
@@ -19,17 +19,17 @@ from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.method import InferenceMethod, Progress
 from trueup.inferring.released_multinomial import ReleasedMultinomial
+from trueup.inferring.several import read_together, rules_together
 from trueup.inferring.tree_exact import TreeExact
 from trueup.model import registry
-from trueup.model.build import build_constraints
 from trueup.model.constraints import Constraints
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
-from trueup.model.records.posterior import Posterior, Ratio, refuse_level
+from trueup.model.records.posterior import Posterior, Ratio, probability_of
 from trueup.model.records.release import Release
 from trueup.model.registry import describe
 from trueup.model.spec import Spec
-from trueup.model.verb import takes_records
+from trueup.model.verb import record_first
 from trueup.run.executor import Executor
 from trueup.run.local import LocalPool
 
@@ -42,14 +42,14 @@ METHODS: tuple[type[InferenceMethod], ...] = (
 """Every method; the first that fits is the default."""
 
 
-@takes_records
+@record_first
 def infer(
-    spec: Spec | Constraints,
-    source: Measurements | Release,
-    method: InferenceMethod | None = None,
+    source: Measurements | Release | Sequence[Measurements],
+    method: InferenceMethod | str | None = None,
     *,
+    spec: Spec | Constraints | None = None,
     draws: int = 1000,
-    level: float = 0.9,
+    level: float | str = 0.9,
     progress: Progress | None = None,
     workers: int = 1,
     executor: Executor | None = None,
@@ -58,16 +58,17 @@ def infer(
 
     Parameters
     ----------
-    spec
-        Constraints, and with `[infer]` the method, its prior and ratios; or the constraints alone.
     source
-        Measurements, or a Release: its measurements hold all that its counts do.
+        Measurements, several of the same counts, or a Release: its measurements hold all that its counts do.
     method
-        A method with its parameters; by default the spec's, or the first that fits.
+        A method with its parameters, or its name; by default the spec's, or the first that fits.
+    spec
+        Constraints, and with `[infer]` the method, its prior and ratios; or the constraints alone. By default the spec that
+        the source was measured by.
     draws
         Number of draws `d` of the `n` finest cells.
     level
-        Probability of the intervals in the tables.
+        Probability of the intervals in the tables, as a number or as text: `"90%"`.
     progress
         Called as `progress(done, draws)`; an interruption keeps finished blocks of draws.
     workers
@@ -83,7 +84,8 @@ def infer(
     Raises
     ------
     SpecError
-        If the method does not fit, the posterior is improper, the level is no probability, or nothing is to be drawn.
+        If the method does not fit, the posterior is improper, the level is no probability, nothing is to be drawn, or several
+        measurements are not of the same cells.
     DataError
         If a value that only whole numbers can give is none.
     InfeasibleError
@@ -93,30 +95,28 @@ def infer(
 
     Examples
     --------
-    >>> import numpy as np, pandas
-    >>> from trueup.model.problem import public_cells
-    >>> from trueup.measuring import simulate
-    >>> from trueup.model.mechanism import plan_measurements
+    >>> import pandas
     >>> from trueup.demo.areas import AREAS
-    >>> cells = public_cells(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [3, 4]}))
-    >>> plan = plan_measurements(AREAS, cells)
-    >>> noisy = simulate(cells, np.array([3, 4]), *plan, np.random.default_rng(7))
-    >>> posterior = infer(AREAS, noisy)
-    >>> posterior.summary()["mean"].round(1).tolist(), posterior.draws.shape
-    ([2.0, 4.5], (1, 1000, 2))
+    >>> from trueup.measuring import measure
+    >>> noisy = measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))
+    >>> posterior = infer(noisy)
+    >>> posterior.draws.shape, bool(abs(posterior.summary("all")["mean"][0] - 700) < 100)
+    ((1, 1000, 2), True)
     """
-    refuse_level(level)
+    level = probability_of(level)
+    measured, constraints, entry = _given(source, spec)
     _refuse_draws(draws)
-    measured = source.measurements if isinstance(source, Release) else source
     _refuse_fractions(measured)
-    entry = dict(spec.infer) if isinstance(spec, Spec) else {}
-    constraints = build_constraints(spec, measured.cells, measured.bounds) if isinstance(spec, Spec) else spec
     ratios = tuple(_quantity(part) for part in entry.pop("quantity", ()))
-    chosen = method or choose_inference(entry, constraints, measured)
+    chosen = (
+        inference_method(method, {})
+        if isinstance(method, str)
+        else method or choose_inference(entry, constraints, measured)
+    )
     registry.refuse_method(chosen, inference_misfit(chosen, constraints, measured))
     _refuse_workers(chosen, workers, executor)
     state = chosen.prepare(constraints, measured.headers)
-    values, tell = _values(chosen, source), progress or _silent
+    values, tell = _values(chosen, source, measured), progress or _silent
     with nullcontext(executor) if executor else LocalPool(workers) as engine:
         more = {"executor": engine} if chosen.parallel else {}
         drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more)
@@ -170,10 +170,34 @@ def _refuse_workers(method: InferenceMethod, workers: int, executor: Executor | 
         )
 
 
-def _values(method: InferenceMethod, source: Measurements | Release) -> NDArray:
+def _given(
+    source: Measurements | Release | Sequence[Measurements], spec: Spec | Constraints | None
+) -> tuple[Measurements, Constraints, dict[str, Any]]:
+    """All measurements as one record, what binds the true counts, and the spec's entry `[infer]`."""
+    if isinstance(source, Release):
+        source = source.measurements
+    several = (source,) if isinstance(source, Measurements) else tuple(source)
+    measured = read_together(several)
+    if isinstance(spec, Constraints):
+        return measured, spec, {}
+    specs = [spec] if spec else _distinct(each.by(None) for each in several)
+    return measured, rules_together(specs, measured), dict(specs[0].infer)
+
+
+def _distinct(specs: Iterable[Spec]) -> list[Spec]:
+    found: list[Spec] = []
+    for spec in specs:
+        if spec not in found:
+            found.append(spec)
+    return found
+
+
+def _values(
+    method: InferenceMethod, source: Measurements | Release | Sequence[Measurements], measured: Measurements
+) -> NDArray:
     """The values that a method works on: measured ones, or released counts alone."""
     if not method.released:
-        return source.measurements.flat if isinstance(source, Release) else source.flat
+        return measured.flat
     if not isinstance(source, Release):
         raise SpecError(f"method '{method.name}' is given measurements", needed="a release: its counts")
     if why := method.refuses_release(source.method):
@@ -188,7 +212,9 @@ def _finest_values(measured: Measurements) -> tuple[NDArray, NDArray]:
     for header, part in zip(measured.headers, measured.values):
         if canonical(cells, header.margin) == cells.finest:
             at = slice(None) if header.groups is None else header.groups
-            values[at], variances[at] = part, header.law.variance
+            better = ~(variances[at] <= header.law.variance)  # what was measured twice keeps its best value
+            values[at] = np.where(better, part, values[at])
+            variances[at] = np.where(better, header.law.variance, variances[at])
     return values, variances
 
 

@@ -113,7 +113,17 @@ def simulate(
     guarantee: Guarantee,
     rng: np.random.Generator,
 ) -> Measurements:
-    """Do the same with seeded noise, for assessment; the record is marked and never released."""
+    """Do the same with seeded noise, for assessment; the record is marked and never released.
+
+    Examples
+    --------
+    >>> from trueup.demo.areas import AREAS
+    >>> import pandas
+    >>> problem = Problem.of(AREAS, pandas.DataFrame({"area": ["a", "b"]}))
+    >>> counts, rng = np.array([300, 400]), np.random.default_rng(1)
+    >>> simulate(problem.cells, counts, problem.headers, problem.guarantee, rng).simulation
+    True
+    """
     return _noised(cells, counts, headers, guarantee, rng.bytes, simulation=True)
 
 

@@ -166,6 +166,33 @@ class Cells:
         """The margin whose groups are the cells themselves."""
         return Margin(self.tree.levels[-1], tuple(a.name for a in self.attributes))
 
+    def margin(self, given: Margin | str) -> Margin:
+        """Read a margin that is given as text: a level, and attributes or recodes after a cross each.
+
+        Raises
+        ------
+        SpecError
+            If the level or an attribute is not declared, or is named twice.
+
+        Examples
+        --------
+        >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]), (Attribute("sex", ("f", "m")),))
+        >>> cells.margin("area x sex"), cells.margin("area")
+        (Margin(level='area', attributes=('sex',), where=()), Margin(level='area', attributes=(), where=()))
+        """
+        if isinstance(given, str):
+            views = (r.name for a in self.attributes for r in a.views)
+            level, *names = _crossed(given, (*self.tree.levels, *views))
+            given = Margin(level, tuple(names))
+        if not isinstance(given, Margin):
+            raise SpecError(
+                f"a {type(given).__name__} is given as a table",
+                needed=f"its name, such as '{self.finest}' or '{self.tree.levels[-1]}'",
+            )
+        self.tree.level(given.level)
+        self.recodes(given.attributes)
+        return given
+
     @property
     def coarsest(self) -> Margin:
         """The margin that sums as far as sums make sense: one place, partitions summed out."""
@@ -310,6 +337,16 @@ class Cells:
     def label(self, cell: int) -> str:
         """Name one finest cell."""
         return self.margin_label(self.finest, cell)
+
+
+def _crossed(text: str, names: Collection[str]) -> tuple[str, ...]:
+    """Cut a margin's name at its crosses; a declared name may hold a cross itself."""
+    for name in sorted(names, key=len, reverse=True):
+        if text == name:
+            return (name,)
+        if text.startswith(f"{name} x "):
+            return (name, *_crossed(text.removeprefix(f"{name} x "), names))
+    return tuple(text.split(" x "))
 
 
 def detailed(cells: Cells) -> Marginal:

@@ -566,6 +566,12 @@ def parse_spec(text: str) -> Spec:
     ------
     SpecError
         With every mistake and its place in the spec.
+
+    Examples
+    --------
+    >>> parse_spec('format = 2')  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    trueup.errors.SpecError: the spec has mistakes: ...
     """
     document = _read_toml(text)
     try:
@@ -624,6 +630,12 @@ def load_spec(path: str | Path) -> Spec:
     ------
     SpecError
         If the file is missing, not text, or not a valid spec.
+
+    Examples
+    --------
+    >>> from importlib.resources import files
+    >>> load_spec(files("trueup.demo") / "children.toml").table.counts
+    'child'
     """
     return parse_spec(read_spec_text(path))
 

@@ -75,11 +75,16 @@ def record_first(verb: Callable[P, R]) -> Callable[P, R]:
 
 def _refuse_other_kinds(verb: str, name: str, annotation: str, given: Any) -> None:
     """Compare by the names of types, so that none need be loaded."""
-    kinds = annotation.split(" | ")
+    several = "Sequence[Measurements]"
+    kinds = [kind for kind in annotation.split(" | ") if kind not in (several, "None")]
     if not set(kinds) <= set(_SOURCES) or any(kind.__name__ in kinds for kind in type(given).__mro__):
+        return
+    if (given is None and "None" in annotation) or (
+        several in annotation and isinstance(given, list | tuple)
+    ):
         return
     raise TrueupError(
         f"trueup.{verb} was given a {type(given).__name__} as {name}",
-        needed=f"a record: {' or '.join(kinds)}",
+        needed=f"a record: {' or '.join(kinds)}" if name != "spec" else " or ".join(kinds),
         remedy=_SOURCES[kinds[0]],
     )

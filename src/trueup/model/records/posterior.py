@@ -212,7 +212,7 @@ class Quantity:
         """Posterior median."""
         return float(np.quantile(self._known, 0.5, method="inverted_cdf"))
 
-    def interval(self, level: float = 0.9) -> tuple[float, float, float]:
+    def interval(self, level: float | str = 0.9) -> tuple[float, float, float]:
         """Return low, high and the share of draws inside: equal tails, at least `level`."""
         low, high = equal_tails(self._known, level)
         return float(low), float(high), self._share((self._known >= low) & (self._known <= high))
@@ -337,7 +337,7 @@ class Posterior:
         """Draws `(chains, draws, groups)` of a margin."""
         return self.cells.sum(self.draws, margin)
 
-    def summary(self, margin: Margin | None = None, level: float | None = None) -> Columns:
+    def summary(self, margin: Margin | str | None = None, level: float | str | None = None) -> Columns:
         """Describe every count of a margin (by default the finest).
 
         Returns
@@ -346,7 +346,8 @@ class Posterior:
         interval itself, at least the level because counts are whole), `mcse` (Monte Carlo standard
         error of the mean; 0 where masses are exact), `ess`, `r_hat` (NaN: independent draws).
         """
-        margin, level = margin or self.cells.finest, level or self.level
+        margin = self.cells.margin(margin or self.cells.finest)
+        level = probability_of(self.level if level is None else level)
         labels = np.array([self.cells.margin_label(margin, g) for g in range(self.cells.size(margin))])
         if (exact := self.drawn.marginals.get(margin)) is not None:
             return {"label": labels, **_describe_exact(exact, level)}
@@ -449,7 +450,7 @@ class Posterior:
         margins = (self.cells.finest, *self.drawn.marginals, *levels)
         return {self.cells.margin_label(m, g): (m, g) for m in margins for g in range(self.cells.size(m))}
 
-    def ratio_summary(self, level: float | None = None) -> Columns:
+    def ratio_summary(self, level: float | str | None = None) -> Columns:
         """Describe every ratio of the spec at every place: posterior beside noisy ratio and Fieller set.
 
         Returns
@@ -458,7 +459,10 @@ class Posterior:
         `fieller_low`, `fieller_high`, `denominator_zero` (the probability that the ratio is undefined), and those of `summary`,
         given that it is defined.
         """
-        parts = [self._ratio_columns(ratio, level or self.level) for ratio in self.ratios]
+        parts = [
+            self._ratio_columns(ratio, probability_of(self.level if level is None else level))
+            for ratio in self.ratios
+        ]
         if not parts:
             raise SpecError("the spec declares no quantity", remedy="add [[infer.quantity]] to it")
         return {name: np.concatenate([p[name] for p in parts]) for p in parts[:1] for name in p}
@@ -550,7 +554,7 @@ def _short(given: Any) -> str:
     return f"one of {len(given)} values each" if isinstance(given, list | tuple) else str(given)
 
 
-def equal_tails(draws: NDArray, level: float) -> tuple[NDArray, NDArray]:
+def equal_tails(draws: NDArray, level: float | str) -> tuple[NDArray, NDArray]:
     """Return the interval with at most `(1 - level) / 2` of the draws outside on each side.
 
     Parameters
@@ -565,19 +569,36 @@ def equal_tails(draws: NDArray, level: float) -> tuple[NDArray, NDArray]:
     >>> [float(end) for end in equal_tails(np.arange(1, 101), 0.9)]
     [5.0, 95.0]
     """
-    refuse_level(level)
+    level = probability_of(level)
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0, method="inverted_cdf")
     return low, high
 
 
-def refuse_level(level: float) -> None:
-    """Refuse a level that is no probability between 0 and 1."""
-    if not 0 < level < 1:
-        raise SpecError(f"the level {level} is not a probability", needed="a level such as 0.9")
+def probability_of(level: float | str) -> float:
+    """Return the probability of an interval, given as a number or as text.
+
+    Raises
+    ------
+    SpecError
+        If it is no probability between 0 and 1.
+
+    Examples
+    --------
+    >>> probability_of("90%"), probability_of("0.9"), probability_of(0.5)
+    (0.9, 0.9, 0.5)
+    """
+    try:
+        text = str(level).strip()
+        number = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(level)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not 0 < number < 1:
+        shown = level if isinstance(level, str | int | float) else f"a {type(level).__name__}"
+        raise SpecError(f"the level {shown} is not a probability", needed="a level such as 0.9 or '90%'")
+    return number
 
 
 def _describe_exact(exact: Marginals, level: float) -> Columns:
-    refuse_level(level)
     low, high = exact.quantile((1 - level) / 2), exact.quantile((1 + level) / 2)
     return {
         "mean": exact.mean,

@@ -1,0 +1,84 @@
+"""Several releases of the same counts, each with noise of its own: all of their values weigh in one posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+from trueup.errors import SpecError
+from trueup.model.build import build_constraints
+from trueup.model.constraints import Constraints
+from trueup.model.records.measurements import Measurements
+from trueup.model.spec import Spec
+
+
+def read_together(several: Sequence[Measurements]) -> Measurements:
+    """Put measurements of the same counts into one record for inference.
+
+    It states no guarantee: what the releases cost together follows from what each states, and a ledger adds it up.
+
+    Raises
+    ------
+    SpecError
+        If there are none, one is given twice, or they are not of the same public cells.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.measuring import measure
+    >>> twice = [measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})) for _ in range(2)]
+    >>> len(read_together(twice).headers), read_together(twice[:1]) is twice[0]
+    (4, True)
+    """
+    if wrong := next((each for each in several if not isinstance(each, Measurements)), None):
+        raise SpecError(
+            f"a {type(wrong).__name__} stands among several measurements",
+            needed="records that `trueup.measure` or `trueup.read_measurements` returned",
+        )
+    if not several:
+        raise SpecError("no measurements are given", needed="at least one record")
+    first, *others = several
+    if not others:
+        return first
+    if any(_cells_of(each) != _cells_of(first) for each in others):
+        raise SpecError(
+            "the measurements are not of the same cells",
+            needed="the same places, and the same attributes with the same values",
+            remedy="infer from each of them alone",
+        )
+    if len({each.digest for each in several}) < len(several):
+        raise SpecError("the same measurements are given twice", needed="each of them once")
+    return replace(
+        first,
+        headers=tuple(header for each in several for header in each.headers),
+        values=tuple(values for each in several for values in each.values),
+        bounds=tuple(bound for each in several for bound in each.bounds),
+        guarantee=replace(first.guarantee, charges=(), sentences=("Several releases: each states its own.",)),
+        simulation=any(each.simulation for each in several),
+    )
+
+
+def _cells_of(measurements: Measurements) -> tuple:
+    return measurements.cells.tree.digest, measurements.cells.attributes
+
+
+def rules_together(specs: Sequence[Spec], measured: Measurements) -> Constraints:
+    """What binds counts that were measured by several specs: the rules of all, and bounds that came with the values."""
+    every = reduce(_both, (build_constraints(spec, measured.cells) for spec in specs))
+    return replace(every, bounds=(*every.bounds, *measured.bounds))
+
+
+def _both(one: Constraints, other: Constraints) -> Constraints:
+    def merged(name: str) -> tuple[Any, ...]:
+        held = getattr(one, name)
+        return (*held, *(each for each in getattr(other, name) if each not in held))
+
+    return replace(
+        one,
+        **{name: merged(name) for name in ("margins", "invariants", "zeros", "linear")},
+        bounds=(*one.bounds, *other.bounds),
+        nonnegative=one.nonnegative or other.nonnegative,
+    )
