@@ -8,7 +8,8 @@ counts keep. Then noise: two-sided geometric or discrete Gaussian, its widths up
 counts to far above them. One in ten problems is then spoilt: an invariant is off by one, or a bound is above it.
 
 The matrices are written down cell by cell here, apart from those of the package. Clarabel solves the least squares,
-HiGHS (`scipy.optimize.milp`) the least absolute deviations in whole numbers and says whether any counts exist.
+HiGHS (`scipy.optimize.milp`) the least absolute deviations and the nearest point in whole numbers, and says whether any
+counts exist. What HiGHS has found when its time is over refutes a gap too, if it is near enough.
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ def _spoilt(problem: Problem, rng: np.random.Generator) -> Problem:
 
 @dataclass(frozen=True)
 class Rows:
-    """`equal x = sums`, `lower <= ranged x <= upper`, and the measured sums with their variances."""
+    """`equal x = sums`, `lower <= ranged x <= upper`, `x >= least`, and the measured sums with their variances."""
 
     equal: scipy.sparse.csr_array
     sums: NDArray
@@ -211,7 +212,7 @@ class Rows:
     fit: scipy.sparse.csr_array
     measured: NDArray
     variances: NDArray
-    signed: bool
+    least: NDArray
 
     @classmethod
     def of(cls, problem: Problem) -> Rows:
@@ -232,7 +233,19 @@ class Rows:
             scipy.sparse.csr_array(scipy.sparse.vstack([_sums(cells, h.margin) for h, _ in noisy])),
             np.concatenate([p for _, p in noisy]).astype(float),
             np.concatenate([np.full(p.size, float(h.law.variance)) for h, p in noisy]),
-            c.nonnegative,
+            np.full(cells.n, 0.0 if c.nonnegative else -np.inf),
+        )
+
+    def around(self, origin: NDArray) -> Rows:
+        """The same of the change of whole counts (n,): solvers have few digits left for noise beside billions."""
+        held = self.ranged @ origin
+        return replace(
+            self,
+            sums=self.sums - self.equal @ origin,
+            lower=self.lower - held,
+            upper=self.upper - held,
+            measured=self.measured - self.fit @ origin,
+            least=self.least - origin,
         )
 
     def broken(self, x: NDArray, *, signed: bool = True) -> float:
@@ -247,7 +260,7 @@ class Rows:
         return max(
             0.0,
             *(float(g.max(initial=0.0)) for g in gaps),
-            float(-x.min()) if self.signed and signed else 0.0,
+            float((self.least - x).max()) if signed else 0.0,
         )
 
     def exist(self, seconds: float = 20.0) -> bool | None:
@@ -255,43 +268,56 @@ class Rows:
         answer = self._milp(np.zeros(self.equal.shape[1]), self._constraints(0), seconds, self.equal.shape[1])
         return {0: True, 2: False}.get(answer.status)
 
-    def least_absolute(self, weights: NDArray, seconds: float = 20.0) -> float | None:
-        """The least weighted absolute deviations of whole counts (HiGHS); None if it stops early."""
+    def least_absolute(self, weights: NDArray, origin: NDArray, seconds: float) -> float | None:
+        """The least weighted absolute deviations of whole counts that HiGHS finds in time; None if it finds none."""
+        here = self.around(origin)
         n, q = self.equal.shape[1], self.measured.size
         one = scipy.sparse.eye_array(q)
         split = scipy.sparse.hstack([self.fit, -one, one])
         rows = [
-            *self._constraints(2 * q),
-            scipy.optimize.LinearConstraint(split, self.measured, self.measured),
+            *here._constraints(2 * q),
+            scipy.optimize.LinearConstraint(split, here.measured, here.measured),
         ]
-        answer = self._milp(np.concatenate([np.zeros(n), weights, weights]), rows, seconds, n)
-        return float(answer.fun) if answer.status == 0 else None
+        change = here._whole(np.concatenate([np.zeros(n), weights, weights]), rows, seconds)
+        return None if change is None else float(weights @ abs(self.fit @ change - here.measured))
 
-    def least_whole(
-        self, wanted: NDArray, weights: NDArray, reach: int = 6, seconds: float = 20.0
-    ) -> float | None:
-        """The least weighted squares of whole counts around wanted sums, by unit columns `reach` to either side (HiGHS)."""
+    def least_whole(self, centre: NDArray, weights: NDArray, seconds: float, reach: int = 6) -> float | None:
+        """The least weighted squares around a centre's sums of the whole counts that HiGHS finds in time, by unit
+        columns `reach` to either side; None if it finds none."""
+        origin = np.floor(centre)
+        here, wanted = self.around(origin), self.fit @ (centre - origin)
         n, q = self.equal.shape[1], wanted.size
         base = np.floor(wanted) - reach
         steps = base[:, None] + np.arange(2 * reach + 2)
         costs = np.diff(weights[:, None] * (steps - wanted[:, None]) ** 2, axis=1)
         units = scipy.sparse.kron(scipy.sparse.eye_array(q), np.ones((1, costs.shape[1])))
         rows = [
-            *self._constraints(costs.size),
+            *here._constraints(costs.size),
             scipy.optimize.LinearConstraint(scipy.sparse.hstack([self.fit, -units]), base, base),
         ]
         cost = np.concatenate([np.zeros(n), costs.ravel()])
-        answer = self._milp(cost, rows, seconds, n, np.concatenate([np.full(n, np.inf), np.ones(costs.size)]))
-        start = float(weights @ (base - wanted) ** 2)
-        return float(answer.fun) + start if answer.status == 0 else None
+        high = np.concatenate([np.full(n, np.inf), np.ones(costs.size)])
+        change = here._whole(cost, rows, seconds, high)
+        return None if change is None else float(weights @ (self.fit @ change - wanted) ** 2)
 
     def least_squares(self) -> NDArray | None:
-        """The continuous least-squares point, by Clarabel; None if it does not say that it solved."""
+        """The continuous least-squares point, by Clarabel, each time around the whole counts nearest to the last; None
+        if it never says that it solved. Of those that break no rule the nearest counts."""
+        found, origin = [], np.zeros(self.equal.shape[1])
+        for _ in range(4):
+            change = self.around(origin)._least_change()
+            if change is None or not np.isfinite(change).all():
+                break
+            x = np.maximum(origin + change, self.least)
+            found.append((self.broken(x) > 1e-6 + 1e-9 * np.abs(x).sum(), self.squares(x), x))
+            origin = np.rint(x)
+        return min(found, key=lambda f: f[:2])[2] if found else None
+
+    def _least_change(self) -> NDArray | None:
         n, q = self.equal.shape[1], self.measured.size
         unit = max(1.0, float(np.abs(self.measured).max(initial=0)), float(np.abs(self.sums).max(initial=0)))
         weight = self.variances.min(initial=np.inf) / self.variances
-        signed = n if self.signed else 0
-        upper, lower = np.isfinite(self.upper), np.isfinite(self.lower)
+        upper, lower, least = np.isfinite(self.upper), np.isfinite(self.lower), np.isfinite(self.least)
         rows = scipy.sparse.block_array(
             [
                 [self.equal, None],
@@ -299,13 +325,13 @@ class Rows:
                 [self.ranged[upper], scipy.sparse.csr_array((upper.sum(), q))],
                 [-self.ranged[lower], scipy.sparse.csr_array((lower.sum(), q))],
                 [
-                    -scipy.sparse.csr_array(scipy.sparse.eye_array(n))[:signed],
-                    scipy.sparse.csr_array((signed, q)),
+                    -scipy.sparse.csr_array(scipy.sparse.eye_array(n))[least],
+                    scipy.sparse.csr_array((least.sum(), q)),
                 ],
             ],
             format="csc",
         )
-        sides = [self.sums, self.measured, self.upper[upper], -self.lower[lower], np.zeros(signed)]
+        sides = [self.sums, self.measured, self.upper[upper], -self.lower[lower], -self.least[least]]
         settings = clarabel.DefaultSettings()
         settings.verbose, settings.max_threads = False, 1
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
@@ -333,8 +359,15 @@ class Rows:
         pairs = [(self.equal, self.sums, self.sums), (self.ranged, self.lower, self.upper)]
         return [scipy.optimize.LinearConstraint(padded(m), a, b) for m, a, b in pairs if m.shape[0]]
 
+    def _whole(self, cost, rows, seconds: float, high=np.inf) -> NDArray | None:
+        """The whole counts (n,) that HiGHS finds in time, if they obey all rows."""
+        n = self.equal.shape[1]
+        found = self._milp(cost, rows, seconds, n, high).x
+        change = None if found is None else np.rint(found[:n])
+        return change if change is not None and self.broken(change) == 0 else None
+
     def _milp(self, cost, rows, seconds, whole, high=np.inf):
-        low = np.concatenate([np.full(whole, 0.0 if self.signed else -np.inf), np.zeros(cost.size - whole)])
+        low = np.concatenate([self.least, np.zeros(cost.size - whole)])
         integrality = np.concatenate([np.ones(whole), np.zeros(cost.size - whole)])
         return scipy.optimize.milp(
             cost,

@@ -36,7 +36,8 @@ from trueup.reconciling.method import Method, Solution
 from trueup.reconciling.projected_laplace import ProjectedDiscreteLaplace
 
 GAP = "largest relative gap, proved for the whole problem"
-JUDGED_CELLS = 60  # up to which gaps are held against branch and bound
+JUDGED_CELLS = 60  # up to which branch and bound of the judge has 20 seconds,
+SECONDS = 2.0  # above, so many
 
 
 def judge(problem: Problem, method: Method, found: Solution | InfeasibleError) -> str:
@@ -55,40 +56,51 @@ def judge(problem: Problem, method: Method, found: Solution | InfeasibleError) -
 
 
 def _false_gap(problem: Problem, method: Method, found: Solution) -> bool:
-    rows, n = problem.rows, problem.constraints.cells.n
+    """Whether a solver finds something so near that the least is below what the gap allows."""
     if (gap := found.stats.get(GAP)) is None:
         return False
-    if isinstance(method, GeneralProjection):
-        oracle = rows.least_squares()
-        if oracle is None or rows.broken(oracle) > 1e-6 * np.abs(oracle).max(initial=1.0):
-            return False
-        return rows.squares(found.values) > 1e-3 + (1 + 1e-5) * rows.squares(np.maximum(oracle, 0))
-    if n > JUDGED_CELLS:
+    mine, least = _distances(problem, method, found)
+    if least is None:
         return False
-    deviations = rows.fit @ found.values - rows.measured
+    return mine > (1 + gap + 1e-5) * max(least, 1.0) + 1e-3
+
+
+def _distances(problem: Problem, method: Method, found: Solution) -> tuple[float, float | None]:
+    """What a method makes least, at its answer and at the best one of another solver; None if that finds nothing."""
+    rows = problem.rows
+    centre = rows.least_squares()
+    if centre is None or rows.broken(centre) > 1e-6 + 1e-9 * np.abs(centre).sum():
+        return 0.0, None
+    seconds = 20.0 if problem.constraints.cells.n <= JUDGED_CELLS else SECONDS
+    if isinstance(method, GeneralProjection):
+        weight = rows.variances.max(initial=1.0)
+        return weight * rows.squares(found.values), weight * rows.squares(centre)
+    origin = found.values.astype(float)
     if isinstance(method, ProjectedDiscreteLaplace):
-        laws = [h for h in problem.headers if not h.exact]
-        sizes = [problem.constraints.cells.size(h.margin) for h in laws]
-        weights = np.repeat([log_slope(h.law) for h in laws], sizes)
-        weights = weights / weights.min()
-        least = rows.least_absolute(weights)
-        return least is not None and weights @ np.abs(deviations) > (1 + gap + 1e-5) * max(least, 1.0)
-    if isinstance(method, GeneralInteger) and (centre := _projection(problem)) is not None:
-        weights, wanted = rows.variances.max() / rows.variances, rows.fit @ centre
-        least = rows.least_whole(wanted, weights)
-        mine = float(weights @ (rows.fit @ found.values - wanted) ** 2)
-        return least is not None and mine > (1 + gap + 1e-3) * max(least, 1.0)
-    return False
+        weights = _slopes(problem)
+        mine = float(weights @ np.abs(rows.fit @ found.values - rows.measured))
+        return mine, rows.least_absolute(weights, origin, seconds)
+    if isinstance(method, GeneralInteger):
+        centre = _nearer(problem, centre)
+        weights = rows.variances.max() / rows.variances
+        mine = float(weights @ (rows.fit @ (found.values - centre)) ** 2)
+        return mine, rows.least_whole(centre, weights, seconds)
+    return 0.0, None
 
 
-def _projection(problem: Problem) -> NDArray | None:
+def _nearer(problem: Problem, centre: NDArray) -> NDArray:
     """The continuous projection, which `general-integer` aims at, once Clarabel's is no nearer: its own digits are fewer."""
-    found, oracle = answer(problem, GeneralProjection(), 0), problem.rows.least_squares()
-    if oracle is None or isinstance(found, InfeasibleError):
-        return None
-    rows, x = problem.rows, found.values
-    near = rows.squares(x) <= 1e-3 + (1 + 1e-4) * rows.squares(oracle)
-    return x if near and rows.broken(x) <= 1e-6 * max(1.0, np.abs(x).max()) else None
+    found = answer(problem, GeneralProjection(), 0)
+    if isinstance(found, InfeasibleError) or found.status is not Status.SOLVED:
+        return centre
+    return min(centre, found.values, key=problem.rows.squares)
+
+
+def _slopes(problem: Problem) -> NDArray:
+    noisy = [h for h in problem.headers if not h.exact]
+    sizes = [problem.constraints.cells.size(h.margin) for h in noisy]
+    weights = np.repeat([log_slope(h.law) for h in noisy], sizes)
+    return weights / weights.min()
 
 
 def answer(problem: Problem, method: Method, seed: int) -> Solution | InfeasibleError:

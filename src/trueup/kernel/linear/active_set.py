@@ -13,6 +13,10 @@ in which a narrow variance `1 / w` is nearly an equality and does no harm. Rows 
 let go, rows that are crossed are held, until the conditions hold. An interior point touches nearly the right rows, so
 one or two systems do; by itself it stops about the square root of its tolerance short of a limit whose multiplier
 vanishes, and far from the optimum where weights differ by many orders.
+
+What is sought is the change of a whole-number origin near the optimum. All sides of the system are then as small as
+the noise, whatever the size of the counts: sums of whole numbers up to 2^53 are exact, so nothing is lost in moving.
+A point that is found is moved to once more, unless it is near already.
 """
 
 from __future__ import annotations
@@ -24,15 +28,39 @@ import scipy  # its parts load when first used
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
+from trueup.kernel.linear.proof import least_squares_bound
 
 NEAR = 1e-5  # distance from a limit, relative to the largest count, at which an interior point touches it
-CROSSED = 1e-9  # likewise, beyond a limit, at which it is crossed
+CROSSED = (
+    1e-9  # likewise, beyond a limit, at which it is crossed; relative to what is measured around the origin
+)
 SIGN = 1e-12  # multiplier, relative to the largest, that has no sign
 SYSTEMS = 20
+ORIGINS = 4
+CHANGE = 10.0  # counts by which the optimum may differ from its origin
 REGULAR = 1e-11  # added to the diagonal, so that rows may depend on each other; taken out again by refinement
 REFINEMENTS = 30
-REFINED = 1e-13  # last step of the counts, relative to the largest
-HELD = 1e-9  # what a solution may leave of a system, relative to the counts or the multipliers
+REFINED = 1e-13  # last step of the counts, relative to the sides of the system
+HELD = 1e-9  # what a solution may leave of a system, relative to its sides or the multipliers
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """A point (n,), its weighted squares, and a lower bound of those of every point that obeys the limits."""
+
+    x: np.ndarray
+    objective: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class _Face:
+    """The optimum with rows held at their lower (-1) or upper (1) limit; prices `p` (q,), multipliers of all rows."""
+
+    side: np.ndarray
+    x: np.ndarray
+    prices: np.ndarray
+    multipliers: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -54,25 +82,44 @@ class _Limits:
             np.append(upper, np.full(signed, np.inf)),
         )
 
+    def around(self, origin: np.ndarray) -> _Limits:
+        """The same of the change of an origin (n,)."""
+        held = self.rows @ origin
+        return _Limits(self.rows, self.lower - held, self.upper - held)
+
     def excess(self, x: np.ndarray, slack: float = 0.0) -> np.ndarray:
         """How far (counts) every row is above its upper limit, or below its lower one (negative); a slack widens both."""
         value = self.rows @ x
         return np.maximum(value - self.upper - slack, 0.0) - np.maximum(self.lower - slack - value, 0.0)
 
-    def held(self, fit: Fit, side: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """The optimum with rows held at their lower (-1) or upper (1) limit, and every row's multiplier."""
+    def touched(self, x: np.ndarray, near: float) -> np.ndarray:
+        """The side of every row that a point (n,) touches: -1, 0 or 1."""
+        side = np.sign(self.excess(x, -near)).astype(int)
+        side[self.lower == self.upper] = -1
+        return side
+
+    def face(self, fit: Fit, side: np.ndarray) -> _Face | None:
+        """The optimum on a face; None where the system has no solution."""
         at = side != 0
         solved = _on_face(fit, self.rows[at], np.where(side < 0, self.lower, self.upper)[at])
         if solved is None:
             return None
+        x, prices, held = solved
         multipliers = np.zeros(side.size)
-        multipliers[at] = solved[1]
-        return solved[0], multipliers
+        multipliers[at] = held
+        return _Face(side, x, prices, multipliers)
+
+    def bound(self, fit: Fit, face: _Face) -> float:
+        """What a face's prices and multipliers prove, multipliers of the wrong sign left out."""
+        right = (self.lower == self.upper) | (face.side * face.multipliers > 0)
+        multipliers = np.where(right, face.multipliers, 0.0)
+        limits = np.where(multipliers > 0, self.upper, self.lower)
+        return least_squares_bound(fit, self.rows, limits, face.prices, multipliers, fit.objective(face.x))
 
 
 def optimum_near(
     polyhedron: Polyhedron, fit: Fit, x: np.ndarray, near: float | None = None
-) -> np.ndarray | None:
+) -> Optimum | None:
     """The optimum, if a point leads to it.
 
     Parameters
@@ -83,39 +130,48 @@ def optimum_near(
 
     Returns
     -------
-    (n,) a point at which the conditions of optimality were found to hold; None if no such point was found
+    A point at which the conditions of optimality were found to hold, with what its multipliers prove; None if no such
+    point was found
 
     Examples
     --------
     >>> p = Polyhedron.of(2, [[1, 1]], [3.0])
     >>> fit = Fit(scipy.sparse.csr_array(np.eye(2)), np.array([5.0, -1.0]), np.ones(2))
-    >>> optimum_near(p, fit, np.array([2.9, 0.1])).round(12) + 0.0
-    array([3., 0.])
+    >>> found = optimum_near(p, fit, np.array([2.9, 0.1]))
+    >>> found.x.round(12) + 0.0, round(found.objective, 6), round(found.bound, 6)
+    (array([3., 0.]), 5.0, 5.0)
     """
     limits = _Limits.of(polyhedron)
     size = max(1.0, float(np.abs(x).max(initial=0.0)))
-    touched = np.sign(limits.excess(x, -(NEAR * size if near is None else near))).astype(int)
-    touched[limits.lower == limits.upper] = -1
-    hasty = _search(limits, fit, touched, size, most=touched.size)
-    return hasty if hasty is not None else _search(limits, fit, touched, size, most=1)
+    side = limits.touched(x, NEAR * size if near is None else near)
+    origin = np.floor(np.maximum(x, 0.0) if polyhedron.nonnegative else x)
+    for _ in range(ORIGINS):
+        moved, rest = limits.around(origin), fit.around(origin)
+        face = _search(moved, rest, side, most=side.size) or _search(moved, rest, side, most=1)
+        if face is None:
+            return None
+        if np.abs(face.x).max(initial=0.0) <= CHANGE:
+            return Optimum(origin + face.x, rest.objective(face.x), moved.bound(rest, face))
+        origin, side = origin + np.floor(face.x), face.side
+    return None
 
 
-def _search(limits: _Limits, fit: Fit, side: np.ndarray, size: float, most: int) -> np.ndarray | None:
+def _search(limits: _Limits, fit: Fit, side: np.ndarray, most: int) -> _Face | None:
     """Hold and let go of rows, so many at once, until the conditions of optimality hold.
 
     All at once is quick, but it may cycle, or hold rows that exclude each other.
     """
     fixed = limits.lower == limits.upper
     for system in range(SYSTEMS):
-        if (solved := limits.held(fit, side)) is None:
+        if (face := limits.face(fit, side)) is None:
             return None
-        x, multipliers = solved
-        over = np.where(side == 0, limits.excess(x), 0.0)
-        pull = np.where(fixed, 0.0, -side * multipliers)
+        size = max(1.0, np.abs(face.x).max(initial=0.0), np.abs(fit.values).max(initial=0.0))
+        over = np.where(side == 0, limits.excess(face.x), 0.0)
+        pull = np.where(fixed, 0.0, -side * face.multipliers)
         crossed = np.abs(over) > CROSSED * size
-        wrong = pull > SIGN * (1 + np.abs(multipliers).max(initial=0.0))
+        wrong = pull > SIGN * (1 + np.abs(face.multipliers).max(initial=0.0))
         if not crossed.any() and not wrong.any():
-            return x
+            return face
         if crossed.any() and (system % 2 == 0 or not wrong.any()):
             side = np.where(_worst(crossed, np.abs(over), most), np.sign(over).astype(int), side)
         else:
@@ -132,8 +188,8 @@ def _worst(chosen: np.ndarray, amount: np.ndarray, most: int) -> np.ndarray:
 
 def _on_face(
     fit: Fit, rows: scipy.sparse.csr_array, limits: np.ndarray
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Least squares of a fit on `rows x = limits`, and the multipliers; None where the system has no solution."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Least squares of a fit on `rows x = limits`, prices and multipliers; None where the system has no solution."""
     n, q, m = rows.shape[1], fit.values.size, limits.size
     variance = scipy.sparse.diags_array(1 / fit.weights)
     system = scipy.sparse.block_array(
@@ -150,9 +206,10 @@ def _on_face(
     if point is None:
         return None
     left = np.abs(right - system @ point)
-    sizes = np.abs(point[:n]).max(initial=1.0), np.abs(point[n:]).max(initial=1.0)
-    holds = left[:n].max(initial=0.0) <= HELD * sizes[1] and left[n:].max(initial=0.0) <= HELD * sizes[0]
-    return (point[:n], point[n + q :]) if holds else None
+    counts = max(np.abs(right).max(initial=1.0), np.abs(point[:n]).max(initial=1.0))
+    multipliers = np.abs(point[n:]).max(initial=1.0)
+    holds = left[:n].max(initial=0.0) <= HELD * multipliers and left[n:].max(initial=0.0) <= HELD * counts
+    return (point[:n], point[n : n + q], point[n + q :]) if holds else None
 
 
 def _refined(system, regular, right: np.ndarray, n: int) -> np.ndarray | None:
@@ -164,12 +221,12 @@ def _refined(system, regular, right: np.ndarray, n: int) -> np.ndarray | None:
         factor = scipy.sparse.linalg.splu(scipy.sparse.csc_matrix(system + regular))
     except RuntimeError:
         return None
-    point = np.zeros(right.size)
+    point, sides = np.zeros(right.size), np.abs(right).max(initial=1.0)
     for _ in range(REFINEMENTS):
         step = factor.solve(right - system @ point)
         point += step
         if not np.isfinite(point).all():
             return None
-        if np.abs(step[:n]).max(initial=0.0) <= REFINED * np.abs(point[:n]).max(initial=1.0):
+        if np.abs(step[:n]).max(initial=0.0) <= REFINED * max(sides, np.abs(point[:n]).max(initial=0.0)):
             return point
     return None

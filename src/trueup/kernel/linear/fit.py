@@ -20,6 +20,10 @@ class Fit:
         """Weighted sum of squared deviations."""
         return float(self.weights @ (self.matrix @ x - self.values) ** 2)
 
+    def around(self, origin: np.ndarray) -> Fit:
+        """The same of the change of an origin (n,): what is measured beyond its sums."""
+        return Fit(self.matrix, self.values - self.matrix @ origin, self.weights)
+
     def relative(self) -> Fit:
         """The same with the least weight 1: solvers' tolerances are absolute, and a common factor changes no optimum.
 

@@ -19,13 +19,14 @@ import numpy as np
 import scipy  # its parts load when first used
 
 from trueup.errors import TrueupError
-from trueup.kernel.linear.active_set import NEAR, optimum_near
+from trueup.kernel.linear.active_set import NEAR, Optimum, optimum_near
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.status import Status
 
 PIQP_VARIABLES = 10_000
 PASSES = 3  # of an interior-point solver, each from the point of the one before
+PROVED = 1e-6  # relative gap that the tolerances of solvers leave, reported as none
 ACCURACY = 1e-6  # violation, relative to the right-hand sides, above which a solution is not called solved
 
 
@@ -102,18 +103,29 @@ def constrained_least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
             if not np.isfinite(near).all():
                 break
             best = optimum_near(polyhedron, fit, near, NEAR * unit)
-            if best is not None:
-                return Answer(best, Status.SOLVED, polyhedron.residual(best), fit.objective(best))
-            residual = polyhedron.residual(near)
-            status = status_of(residual, polyhedron) if ended else Status.UNSOLVED
-            objective = fit.objective(near)
-            if (status is not Status.SOLVED, objective) < (
-                answer.status is not Status.SOLVED,
-                answer.objective,
-            ):
-                answer = Answer(near, status, residual, objective, None)
+            if best is not None and (found := _proved(polyhedron, best)).gap == 0.0:
+                return found
+            answer = min(answer, found if best else _unproved(polyhedron, fit, near, ended), key=_rank)
             origin = np.floor(np.maximum(near, 0.0) if polyhedron.nonnegative else near)
     return answer
+
+
+def _proved(polyhedron: Polyhedron, best: Optimum) -> Answer:
+    x = np.maximum(best.x, 0.0) if polyhedron.nonnegative else best.x
+    residual, gap = polyhedron.residual(x), relative_gap(best.objective, best.bound)
+    return Answer(x, status_of(residual, polyhedron), residual, best.objective, gap)
+
+
+def _unproved(polyhedron: Polyhedron, fit: Fit, near: np.ndarray, ended: bool) -> Answer:
+    x = np.maximum(near, 0.0) if polyhedron.nonnegative else near
+    residual = polyhedron.residual(x)
+    status = status_of(residual, polyhedron) if ended else Status.UNSOLVED
+    return Answer(x, status, residual, fit.objective(x), None)
+
+
+def _rank(answer: Answer) -> tuple:
+    """What is solved comes first, then what is proved, then the nearest."""
+    return answer.status is not Status.SOLVED, answer.gap is None, answer.objective
 
 
 def _by(solve, polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tuple[np.ndarray, float, bool]:
@@ -141,6 +153,15 @@ def _by(solve, polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tuple[np
     lower, upper = (polyhedron.lower - moved) / unit, (polyhedron.upper - moved) / unit
     point, ended = solve(cost, equal, right, ranged, lower, upper, floor)
     return origin + point[:n] * unit, unit, ended
+
+
+def relative_gap(total: float, bound: float) -> float | None:
+    """How far a loss may be above its lower bound, relative to it or to 1, solvers' tolerances aside; None without one."""
+    if not np.isfinite(bound):
+        return None
+    bound = max(bound, 0.0)  # no loss is negative
+    gap = (total - bound) / max(1.0, bound)
+    return gap if gap > PROVED else 0.0
 
 
 def status_of(residual: float, polyhedron: Polyhedron) -> Status:

@@ -22,12 +22,18 @@ import scipy  # its parts load when first used
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron, between, box
-from trueup.kernel.linear.programs import Answer, Solve, absolute_optima, constrained_least_squares, status_of
+from trueup.kernel.linear.programs import (
+    Answer,
+    Solve,
+    absolute_optima,
+    constrained_least_squares,
+    relative_gap,
+    status_of,
+)
 from trueup.kernel.status import Status
 
 ROUNDS = 30  # of adding secants
 AGREE = 1e-9  # by how much a model may be below a loss, relative to the loss, to be called equal to it
-PROVED = 1e-6  # relative gap that branch and bound leaves by its own tolerances, reported as none
 
 
 @dataclass(frozen=True)
@@ -214,15 +220,15 @@ def whole_fit(
         within = limit is None or limit[0].total(deviations) <= _slack(limit[1])
         if within and (cost := loss.total(deviations)) < total:
             best, total = base + change, cost
-        if not ended or all(m is None for m in finer) or _gap(total, bound) == 0.0:
+        if not ended or all(m is None for m in finer) or relative_gap(total, bound) == 0.0:
             break
         models = [new or old for new, old in zip(finer, models, strict=True)]
     if total == none:
         return Answer(best, Status.UNSOLVED, np.inf, np.inf, None)
-    residual, gap = polyhedron.residual(best), _gap(total, bound)
+    residual, gap = polyhedron.residual(best), relative_gap(total, bound)
     stopped = not ended or monotonic() > until
-    status = Status.UNSOLVED if stopped and gap else status_of(residual, polyhedron)
-    return Answer(best, status, residual, total, gap if np.isfinite(gap) else None)
+    status = Status.UNSOLVED if stopped and gap != 0.0 else status_of(residual, polyhedron)
+    return Answer(best, status, residual, total, gap)
 
 
 def _slack(most: float) -> float:
@@ -272,12 +278,6 @@ def _solve_model(polyhedron, fit, models, base, offset, limit, seconds):
     return np.rint(answer.x[:n]), bound, answer.status == 0
 
 
-def _gap(total: float, bound: float) -> float:
-    """How far a loss may be above its lower bound, relative to it or to a loss of 1; solvers' tolerances aside."""
-    gap = (total - bound) / max(1.0, abs(bound)) if np.isfinite(bound) else np.inf
-    return gap if gap > PROVED else 0.0
-
-
 def in_any_order(solve: Solve, polyhedron: Polyhedron, fit: Fit, rng: np.random.Generator) -> Answer:
     """Solve a program whose cells and rows come in an order drawn at random; the answer is in the order given.
 
@@ -325,7 +325,9 @@ def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) ->
     first = whole_fit(polyhedron, fit, absolute, vertex.x, seconds=seconds)
     if first.status is not Status.SOLVED:
         return first
-    if _gap(first.objective, vertex.objective) == 0.0:  # then all whole optima are among the optima in reals
+    if (
+        relative_gap(first.objective, vertex.objective) == 0.0
+    ):  # then all whole optima are among the optima in reals
         even = whole_fit(optima, fit, square, _centre(optima, fit, first.x), seconds=seconds)
     else:
         limit = (absolute, first.objective)
