@@ -6,7 +6,9 @@ confidential data), what is needed, and what to do.
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 
 class TrueupError(ValueError):
@@ -69,6 +71,28 @@ class BundleError(TrueupError):
 
 class ConvergenceError(TrueupError):
     """A solver or a chain stopped before its answer could be called an answer."""
+
+
+def load_extra(module: str, extra: str) -> Any:
+    """Import a package that an extra installs.
+
+    Raises
+    ------
+    TrueupError
+        If it is not installed; it names the extra.
+
+    Examples
+    --------
+    >>> load_extra("no_such_package", "excel")
+    Traceback (most recent call last):
+    trueup.errors.TrueupError: the package 'no_such_package' is not installed. To do: pip install 'trueup[excel]'.
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        raise TrueupError(
+            f"the package '{module}' is not installed", remedy=f"pip install 'trueup[{extra}]'"
+        ) from None
 
 
 def place_of(error: BaseException) -> str:

@@ -104,7 +104,7 @@ def test_tables_and_draws_that_cannot_be_are_refused_by_name(areas):
     cells = public_cells(spec, areas[1])
     noisy = simulate(cells, np.zeros(3, np.int64), *plan_measurements(spec, cells), np.random.default_rng(0))
     with pytest.raises(SpecError, match="no level 'tract'"):
-        trueup.reconcile(noisy, spec=spec).table(Margin("tract"))
+        trueup.reconcile(noisy, spec=spec).sums(Margin("tract"))
     for draws in (0, -1):
         with pytest.raises(SpecError, match="draws are asked for"):
             trueup.infer(noisy, spec=spec, draws=draws)

@@ -49,7 +49,7 @@ def test_equal_measurements_give_equal_draws(counties, posterior):
 
 def test_draws_agree_with_exact_marginals_at_every_level(posterior):
     for margin, exact in posterior.drawn.marginals.items():
-        table = posterior.table(margin)[0]
+        table = posterior.sums(margin)[0]
         z = (table.mean(axis=0) - exact.mean) / (exact.sd / np.sqrt(len(table)))
         assert np.abs(z).max() < 5.5
 

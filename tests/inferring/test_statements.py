@@ -116,7 +116,7 @@ def test_marginals_of_sums_of_independent_parts_are_exact(rng):
     constraints = Constraints(cells, (cells.finest,), invariants=invariants)
     posterior = infer(record, LatticeMoves(), spec=constraints, draws=50_000)
     assert posterior.drawn.stats["independent_parts"] == 4
-    by_value = posterior.table(Margin("all", ("a0",)))[0]
+    by_value = posterior.sums(Margin("all", ("a0",)))[0]
     place = posterior.drawn.marginals[Margin("place")]
     assert place.mean == pytest.approx(record.values[1])
     assert place.sd == pytest.approx(np.zeros(4), abs=1e-9)

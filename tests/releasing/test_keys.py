@@ -80,7 +80,7 @@ def assert_as_enumerated(out, keys):
     assert [check for check in check_bundle(out) if not check.holds] == []
     released = trueup.read_release(out)
     county = released.cells.tree.keys[-1]
-    found = dict(zip(zip(county["state"], county["county"]), released.table(Margin("county"))))
+    found = dict(zip(zip(county["state"], county["county"]), released.sums(Margin("county"))))
     assert found == {key: i + 1 for i, key in enumerate(keys)}
 
 

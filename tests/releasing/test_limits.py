@@ -46,14 +46,14 @@ def test_limits_hold_and_bind(released):
     folder, homes = released
     assert all(check.holds for check in check_bundle(folder))
     release = trueup.read_release(folder)
-    counts = release.table(Margin("block", ("race",))).reshape(-1, 3)[:, 0]
+    counts = release.sums(Margin("block", ("race",))).reshape(-1, 3)[:, 0]
     assert (counts >= homes).all()
     spec = read_spec(folder)[1]
     free = trueup.parse_spec(spec_without_limits())
     assert len(free.constraints.bounds) == len(spec.constraints.bounds) - 1
     unbound = (
         trueup.reconcile(release.measurements, spec=free)
-        .table(Margin("block", ("race",)))
+        .sums(Margin("block", ("race",)))
         .reshape(-1, 3)[:, 0]
     )
     assert (unbound < homes).any()
@@ -78,7 +78,7 @@ def test_a_table_below_the_limits_is_found_from_the_files(released, tmp_path):
     folder = shutil.copytree(released[0], tmp_path / "out")
     places = folder / "public" / "places.parquet"
     at = int(np.argmax(released[1]))
-    counts = trueup.read_release(folder).table(Margin("block", ("race",))).reshape(-1, 3)[at, 0]
+    counts = trueup.read_release(folder).sums(Margin("block", ("race",))).reshape(-1, 3)[at, 0]
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t AS SELECT * FROM '{places}'")
         connection.execute(
@@ -98,7 +98,7 @@ def test_releases_in_memory_keep_limits_on_disk(tmp_path):
     trueup.release(paths["spec_path"], paths["data"], out, geography=paths["geography"])
     assert all(check.holds for check in check_bundle(out))
     release = trueup.read_release(out)
-    assert (release.table(Margin("block", ("race",))).reshape(-1, 3)[:, 0] >= homes).all()
+    assert (release.sums(Margin("block", ("race",))).reshape(-1, 3)[:, 0] >= homes).all()
 
 
 def test_a_run_goes_on_with_the_limits_that_it_began_with(tmp_path):

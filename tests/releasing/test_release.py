@@ -53,7 +53,7 @@ def test_the_integers_are_those_of_the_whole_tree_from_the_same_measurements(rel
     whole = method.apply(state, release.measurements.flat, rng)
     assert np.array_equal(whole.values, release.counts)
     for margin, counts in read_released(released, release.cells).items():
-        assert np.array_equal(release.table(margin), counts)
+        assert np.array_equal(release.sums(margin), counts)
 
 
 def test_noise_is_that_of_the_laws(released):

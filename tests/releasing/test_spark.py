@@ -91,7 +91,7 @@ def test_records_are_counted_by_spark_where_they_live(cluster, tmp_path):
     given = {**paths, "data": (tmp_path / "people").as_uri()}  # an address: the driver could not read it
     released = release_by_blocks(**given, out=tmp_path / "out", executor=cluster, places=MOST)
     assert all(check.holds for check in check_bundle(tmp_path / "out"))
-    (state,) = trueup.read_release(released.folder).table(Margin("state"))
+    (state,) = trueup.read_release(released.folder).sums(Margin("state"))
     assert state == len(people), "the invariant is the number of records"
 
 

@@ -66,7 +66,7 @@ def test_released_and_noisy_counts_and_their_margins_are_shown():
     release, spec = released(PLAIN)
     rows = table_of(Reader(report(release, spec)), "Released counts: block group")
     margin = Margin("block_group")
-    counts, noisy = release.table(margin), release.measurements.values[2]
+    counts, noisy = release.sums(margin), release.measurements.values[2]
     signed = [row[1:] for row in rows[1:]]
     shown = [[float(cell.replace("−", "-").replace(",", "")) for cell in row] for row in signed]
     np.testing.assert_array_equal(np.array(shown)[:, :4].T, [counts, noisy, [5] * 6, counts - noisy])

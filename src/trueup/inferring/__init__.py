@@ -25,10 +25,11 @@ from trueup.model import registry
 from trueup.model.constraints import Constraints
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
-from trueup.model.records.posterior import Posterior, Ratio, probability_of
+from trueup.model.records.posterior import Posterior, Ratio
 from trueup.model.records.release import Release
 from trueup.model.registry import describe
 from trueup.model.spec import Spec
+from trueup.model.tables import probability_of
 from trueup.model.verb import record_first
 from trueup.run.executor import Executor
 from trueup.run.local import LocalPool
@@ -135,6 +136,7 @@ def infer(
         noisy,
         released,
         conflicts=checked,
+        frame=measured.frame,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
+from trueup.files.frames import frame_library
 from trueup.files.whole import MAX_COUNT
 from trueup.io.microdata.tabulate import read_counts, refuse_overflow
 from trueup.io.microdata.truncate import Limit
@@ -60,7 +61,8 @@ def measure(spec: Spec | Problem | str | Path, data: Any, geography: Any = None)
     problem = Problem.of(spec, geography, data=data)
     rehearse(problem.headers)
     counts = read_confidential(problem.spec, problem.cells, data, constraints=problem.constraints)
-    return replace(draw(problem.cells, counts, problem.headers, problem.guarantee), spec=problem.spec)
+    drawn = draw(problem.cells, counts, problem.headers, problem.guarantee)
+    return replace(drawn, spec=problem.spec, frame=frame_library(data))
 
 
 def limit_of(spec: Spec) -> Limit | None:

@@ -191,6 +191,8 @@ class Cells:
             )
         self.tree.level(given.level)
         self.recodes(given.attributes)
+        if len(set(given.attributes)) < len(given.attributes):
+            raise SpecError(f"the table '{given}' names an attribute twice", needed="each of them once")
         return given
 
     @property

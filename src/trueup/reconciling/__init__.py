@@ -139,7 +139,7 @@ def reconcile(
     >>> from trueup.measuring import measure
     >>> from trueup.demo.areas import AREAS
     >>> released = reconcile(measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [3, 4]})))
-    >>> int(released.counts.sum()) == int(released.table(Margin("all"))[0]), bool((released.counts >= 0).all())
+    >>> int(released.counts.sum()) == int(released.sums("all")[0]), bool((released.counts >= 0).all())
     (True, True)
     """
     stated = measurements.by(spec)

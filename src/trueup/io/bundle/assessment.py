@@ -23,10 +23,10 @@ from trueup.files.columns import write_parquet
 from trueup.files.source import connect, open_table, quoted
 from trueup.files.staging import staged
 from trueup.io.bundle.manifest import slug
-from trueup.io.bundle.places import margin_columns
 from trueup.model.cells import Margin
 from trueup.model.records.assessment import FIELDS, Assessed, Assessment, Budget, Columns, Flag
 from trueup.model.spec import Spec, parse_spec
+from trueup.model.tables import margin_columns
 from trueup.version import __version__
 
 FORMAT = 1

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from trueup.errors import BundleError
 from trueup.files.columns import write_parquet
 from trueup.files.source import connect, parquet, quoted
-from trueup.io.bundle.places import place_keys
 from trueup.model.cells import Cells
 from trueup.model.header import Measured
+from trueup.model.tables import place_keys
 from trueup.model.tree import Tree
 
 

@@ -1,4 +1,4 @@
-"""The public places of a bundle, and the columns that identify the groups of a margin."""
+"""The public places of a bundle."""
 
 from __future__ import annotations
 
@@ -12,28 +12,9 @@ from numpy.typing import NDArray
 from trueup.files.columns import write_parquet
 from trueup.files.source import open_table
 from trueup.files.whole import whole_limits
-from trueup.model.cells import Cells, Margin
+from trueup.model.cells import Cells
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
-
-
-def margin_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
-    """Key and attribute columns of every group of a margin."""
-    places, *sizes = cells.margin_shape(margin)
-    per_place = int(np.prod(sizes, dtype=np.int64))
-    level = cells.tree.level(margin.level)
-    columns = {name: np.repeat(col, per_place) for name, col in place_keys(cells.tree, level).items()}
-    grid = np.indices(sizes).reshape(len(sizes), -1) if sizes else []
-    for recode, index in zip(cells.kept(margin), grid):
-        columns[recode.name] = np.tile(np.array(recode.values)[index], places)
-    return columns
-
-
-def place_keys(tree: Tree, level: int) -> dict[str, NDArray]:
-    """Key columns of the places of a level, as published tables name them."""
-    if tree.keys and tree.keys[level]:
-        return tree.keys[level]
-    return {tree.levels[level]: np.arange(tree.sizes[level]).astype(str)}
 
 
 def write_places(path: Path, cells: Cells, connection: Any = None) -> None:

@@ -18,9 +18,9 @@ import numpy as np
 from trueup.files.columns import write_csv, write_parquet
 from trueup.files.staging import staged
 from trueup.io.bundle.manifest import slug
-from trueup.io.bundle.places import margin_columns
 from trueup.model.cells import Margin
 from trueup.model.records.posterior import Posterior
+from trueup.model.tables import margin_columns
 from trueup.version import __version__
 
 

@@ -19,7 +19,7 @@ from trueup.io.bundle.manifest import (
     read_spec,
     refuse_altered,
 )
-from trueup.io.bundle.places import margin_columns, read_places
+from trueup.io.bundle.places import read_places
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
@@ -27,6 +27,7 @@ from trueup.model.mechanism_on_lattice import with_lattices
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.records.release_by_parts import Miss, ReleaseByBlocks
+from trueup.model.tables import margin_columns
 
 
 def read_published(out: Path) -> ReleaseByBlocks:

@@ -13,10 +13,11 @@ from trueup.errors import BundleError
 from trueup.files.source import connect, parquet, quiet_duckdb, quoted
 from trueup.io.bundle.manifest import guarantee_in, header_in, read_spec
 from trueup.io.bundle.part_tables import labels, query_label
-from trueup.io.bundle.places import place_keys, read_places
+from trueup.io.bundle.places import read_places
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.records.measurements import Measurements
+from trueup.model.tables import place_keys
 
 LARGEST = 200_000_000
 """More cells than this are not read whole."""

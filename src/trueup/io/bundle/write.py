@@ -12,11 +12,12 @@ from trueup.errors import PrivacyError
 from trueup.files.columns import write_parquet
 from trueup.files.source import connect
 from trueup.io.bundle.manifest import FORMAT, guarantee_out, header_out, margin_out, slug
-from trueup.io.bundle.places import margin_columns, write_places
+from trueup.io.bundle.places import write_places
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
+from trueup.model.tables import margin_columns
 from trueup.version import __version__
 
 
@@ -61,7 +62,7 @@ def write_release(folder: Path, release: Release) -> dict[str, Any]:
     cells = release.cells
     with connect(folders=[tables]) as connection:
         for margin in release.published:
-            columns = margin_columns(cells, margin) | {"count": release.table(margin)}
+            columns = margin_columns(cells, margin) | {"count": release.sums(margin)}
             if (errors := release.errors.get(margin)) is not None:
                 columns["standard_error"] = errors
             write_parquet(tables / f"{slug(margin)}.parquet", columns, connection)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import PrivacyError, SpecError
+from trueup.files.frames import as_frame
 from trueup.model.cells import Cells, Margin
 
 Columns = dict[str, NDArray]
@@ -172,6 +173,17 @@ class Assessment:
         for name, value in wanted.items():
             held &= self.summary[name] == value
         return {name: column[held] for name, column in self.summary.items()}
+
+    def table(self, level: str | None = None, *, backend: str | None = None, **wanted: str) -> Any:
+        """Return rows of the long table as a dataframe: those of a table by its name, or all; see `rows`.
+
+        It holds functions of the true counts: it is confidential unless the truth is public.
+
+        Examples
+        --------
+        `assessment.table("county", statistic="bias", by="level")`
+        """
+        return as_frame(self.rows(**wanted, **({} if level is None else {"level": level})), backend)
 
     def figure(self, statistic: str, level: str, **wanted: str) -> tuple[float, float]:
         """Return one figure of the long table and its Monte Carlo error, by default of a whole level.

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.model.cells import Cells
+from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
+from trueup.model.nested import canonical
 from trueup.model.spec import Spec
+from trueup.model.tables import margin_asked, probability_of, table_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +41,8 @@ class Measurements:
         True if the noise came from a seeded generator; such a record is never released.
     spec
         The spec that it was measured by, where that is known; verbs that take the record need no other.
+    frame
+        The library of the dataframe that was measured; None for a file. Tables are made in it.
     """
 
     cells: Cells
@@ -46,6 +52,7 @@ class Measurements:
     bounds: tuple[Bound, ...] = field(default=(), kw_only=True)
     simulation: bool = field(default=False, kw_only=True)
     spec: Spec | None = field(default=None, kw_only=True)
+    frame: str | None = field(default=None, kw_only=True)
 
     @cached_property
     def flat(self) -> NDArray[np.int64]:
@@ -65,6 +72,76 @@ class Measurements:
         for bound in self.bounds:
             whole.update(f"{bound.margin}|{bound.lower}|{bound.upper}|{bound.where}\n".encode())
         return whole.hexdigest()
+
+    def table(
+        self,
+        table: Margin | str,
+        by: str | Sequence[str] = (),
+        *,
+        wide: str | None = None,
+        level: float | str = "90%",
+        backend: str | None = None,
+    ) -> Any:
+        """Return the noisy counts of a table as a dataframe.
+
+        Parameters
+        ----------
+        table, by
+            Its name, such as `"county"` or `"county x sex"`, and attributes that it is to be by as well.
+        wide
+            The attribute whose values become columns.
+        level
+            Probability with which the noise is no larger than its margin of error.
+        backend
+            `"pandas"`, `"polars"` or `"pyarrow"`; by default that of the table that was measured, or the first installed.
+
+        Returns
+        -------
+        A dataframe with the columns: keys, readable names, attributes, `noisy` (`exact` for an invariant), and
+        `margin of error` (counts).
+
+        Raises
+        ------
+        SpecError
+            If the table is not declared, or was not measured.
+
+        Examples
+        --------
+        >>> import pandas
+        >>> from trueup.demo.areas import AREAS
+        >>> from trueup.measuring import measure
+        >>> noisy = measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))
+        >>> noisy.table("area").columns.tolist()
+        ['area', 'noisy', 'margin of error']
+        """
+        margin = margin_asked(self.cells, table, by)
+        values, reach, exact = self._best(margin, probability_of(level))
+        if np.ma.getmaskarray(values).all():
+            measured = dict.fromkeys(str(h.margin) for h in self.headers)
+            raise SpecError(f"the table '{margin}' was not measured", needed=f"one of {', '.join(measured)}")
+        figures = {"exact" if exact.all() else "noisy": values, "margin of error": reach}
+        return table_of(self.cells, margin, figures, wide=wide, backend=backend, known=self.frame)
+
+    def noisy(self, margin: Margin) -> NDArray:
+        """Return the noisy counts `(groups,)` of a margin, each the one of least variance; masked where there is none."""
+        values, _, exact = self._best(margin, 0.5)
+        return np.ma.masked_where(exact, values)
+
+    def _best(self, margin: Margin, level: float) -> tuple[NDArray, NDArray, NDArray[np.bool_]]:
+        """The value of least variance of every group, its margin of error, and whether it is exact; masked without one."""
+        margin, size = canonical(self.cells, margin), self.cells.size(margin)
+        kind = np.result_type(np.int64, *(part.dtype for part in self.values))
+        values, reach = (np.ma.array(np.zeros(size, t), mask=True) for t in (kind, np.int64))
+        exact, least = np.zeros(size, bool), np.full(size, np.inf)
+        for header, part in zip(self.headers, self.values):
+            if canonical(self.cells, header.margin) != margin:
+                continue
+            at = np.arange(size) if header.groups is None else header.groups
+            better = header.law.variance < least[at]
+            at, part = at[better], part[better]
+            least[at], exact[at], values[at] = header.law.variance, header.exact, part
+            reach[at] = header.law.tail(1 - level).counts
+        return values, reach, exact
 
     def by(self, spec: Spec | None) -> Spec:
         """Return the given spec, or else the record's own.

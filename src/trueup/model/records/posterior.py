@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
+from warnings import warn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.errors import SpecError
+from trueup.errors import SpecError, load_extra
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear, parse_sum
+from trueup.model.tables import margin_asked, probability_of, table_of
 
 Reals = NDArray[np.float64]
 Columns = dict[str, NDArray]
@@ -264,6 +266,8 @@ class Posterior:
         Labels of counts that its report shows beside the largest and the smallest.
     conflicts
         What was measured and the posterior contradicts; None where no noisy value is known, so that this was not checked.
+    frame
+        The library of dataframes in which its tables are made; None for the first that is installed.
 
     Examples
     --------
@@ -285,6 +289,7 @@ class Posterior:
     released: NDArray | None = None
     chosen: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] | None = None
+    frame: str | None = None
 
     @property
     def draws(self) -> NDArray:
@@ -333,9 +338,113 @@ class Posterior:
         held = " The prior's parameters were estimated from the noisy values; those not integrated over are taken as known."
         return " ".join([held, *known["doubts"]])
 
-    def table(self, margin: Margin) -> NDArray:
+    def sums(self, margin: Margin | str) -> NDArray:
         """Draws `(chains, draws, groups)` of a margin."""
-        return self.cells.sum(self.draws, margin)
+        return self.cells.sum(self.draws, self.cells.margin(margin))
+
+    def table(
+        self,
+        table: Margin | str,
+        by: str | Sequence[str] = (),
+        *,
+        level: float | str | None = None,
+        wide: str | None = None,
+        figure: str = "mean",
+        backend: str | None = None,
+    ) -> Any:
+        """Return what is known of every count of a table as a dataframe.
+
+        Parameters
+        ----------
+        table, by
+            Its name, such as `"county"` or `"county x sex"`, and attributes that it is to be by as well.
+        level
+            Probability of the intervals; by default the record's own.
+        wide, figure
+            The attribute whose values become columns, and the figure that these hold.
+        backend
+            `"pandas"`, `"polars"` or `"pyarrow"`; by default that of the table that was measured, or the first installed.
+
+        Returns
+        -------
+        A dataframe with the columns: keys, readable names, attributes, and those of `summary` but its labels.
+
+        Raises
+        ------
+        TrueupError
+            If the table or an attribute is not declared, or no library of dataframes is installed.
+
+        Examples
+        --------
+        >>> from trueup.model.tree import Tree
+        >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+        >>> drawn = Drawn(np.array([[[3, 4], [5, 4], [4, 4], [4, 6]]]), True)
+        >>> table = Posterior(cells, drawn, {"method": "demo"}, "").table("area", level="50%", backend="pandas")
+        >>> table[["area", "mean", "low", "high"]].values.tolist()
+        [['a', 4.0, 3, 4], ['b', 4.5, 4, 4]]
+        """
+        if isinstance(table, Margin):
+            warn(
+                "posterior.table(Margin(...)) for draws is the old form: write posterior.sums(...), or "
+                "posterior.table('NAME') for a dataframe",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return self.sums(table)
+        margin = margin_asked(self.cells, table, by)
+        figures = {name: column for name, column in self.summary(margin, level).items() if name != "label"}
+        return table_of(
+            self.cells, margin, figures, wide=wide, figure=figure, backend=backend, known=self.frame
+        )
+
+    def area(self, places: Mapping[str, str | Sequence[str]]) -> Quantity:
+        """Return draws of the sum over an area: places by their level.
+
+        Raises
+        ------
+        SpecError
+            If a place is unknown, or lies within another one of the area.
+
+        Examples
+        --------
+        >>> from trueup.model.tree import Tree
+        >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b", "c"]}]))
+        >>> posterior = Posterior(cells, Drawn(np.array([[[3, 4, 9], [5, 4, 9]]]), True), {"method": "demo"}, "")
+        >>> posterior.area({"area": ["a", "b"]}).mean
+        8.0
+        """
+        if not isinstance(places, Mapping):
+            raise SpecError(
+                f"a {type(places).__name__} is given as an area",
+                needed=f"places by their level, such as {{'{self.cells.tree.levels[-1]}': [...]}}",
+            )
+        if overlapping := [a.name for a in self.cells.attributes if not a.partition]:
+            raise SpecError(
+                f"the values of '{overlapping[0]}' overlap, so that places have no single count",
+                needed="a sum of labelled counts: `posterior.quantity`",
+            )
+        listed = [(lv, p) for lv, of in places.items() for p in ((of,) if isinstance(of, str) else of)]
+        if not listed:
+            raise SpecError("the area holds no place", needed="at least one")
+        tree, last = self.cells.tree, len(self.cells.tree.levels) - 1
+        times = np.zeros(tree.sizes[-1], np.int64)
+        for name, place in listed:
+            times += tree.ancestors(last, tree.level(name)) == self._place(name, place)
+        if times.max() > 1:
+            twice = tree.label(tree.levels[-1], int(times.argmax()))
+            raise SpecError(f"the area holds '{twice}' more than once", needed="places that do not overlap")
+        draws = self.draws.reshape(*self.draws.shape[:2], len(times), -1)
+        return Quantity(", ".join(str(place) for _, place in listed), draws[:, :, times > 0].sum(axis=(2, 3)))
+
+    def _place(self, level: str, label: str) -> int:
+        tree, at = self.cells.tree, self.cells.tree.level(level)
+        found = [place for place in range(tree.sizes[at]) if tree.label(level, place) == str(label)]
+        if not found:
+            raise SpecError(
+                f"level '{level}' has no place '{label}'",
+                needed=f"a key such as '{tree.label(level, 0)}'",
+            )
+        return found[0]
 
     def summary(self, margin: Margin | str | None = None, level: float | str | None = None) -> Columns:
         """Describe every count of a margin (by default the finest).
@@ -351,7 +460,7 @@ class Posterior:
         labels = np.array([self.cells.margin_label(margin, g) for g in range(self.cells.size(margin))])
         if (exact := self.drawn.marginals.get(margin)) is not None:
             return {"label": labels, **_describe_exact(exact, level)}
-        return {"label": labels, **self._describe(self.table(margin), level)}
+        return {"label": labels, **self._describe(self.sums(margin), level)}
 
     def _describe(self, draws: NDArray, level: float) -> Columns:
         flat = draws.reshape(-1, draws.shape[-1])
@@ -416,10 +525,11 @@ class Posterior:
         """Return draws of a place's rank within its level: 1 is the largest; ties share the best rank."""
         margin = Margin(level, self.cells.coarsest.attributes)
         group = self._group(margin, label)
-        table = self.table(margin)
+        table = self.sums(margin)
         return Quantity(f"rank of {label}", 1 + (table > table[..., [group]]).sum(axis=-1))
 
     def _group(self, margin: Margin, label: str) -> int:
+        self.cells.tree.level(margin.level)
         if (found := self._places.get(label)) is None or found[0] != margin:
             raise SpecError(f"level '{margin.level}' has no place '{label}'", needed="a label of its summary")
         return found[1]
@@ -441,7 +551,7 @@ class Posterior:
         margin, group = self._places[name]
         if margin == self.cells.finest:
             return self.draws[..., group]
-        return self.table(margin)[..., group]
+        return self.sums(margin)[..., group]
 
     @cached_property
     def _places(self) -> dict[str, tuple[Margin, int]]:
@@ -521,7 +631,7 @@ class Posterior:
 
     def to_xarray(self):
         """Return an `xarray.Dataset` with dims (chain, draw, cell); needs the extra `posterior`."""
-        import xarray
+        xarray = load_extra("xarray", "posterior")
 
         names = np.array([self.cells.label(cell) for cell in range(self.cells.n)])
         data = {"count": (("chain", "draw", "cell"), self.draws)}
@@ -536,7 +646,7 @@ class Posterior:
 
     def to_arviz(self):
         """Return draws as ArviZ takes them (a DataTree or InferenceData); needs the extra `arviz`."""
-        import arviz
+        arviz = load_extra("arviz", "arviz")
 
         names = [self.cells.label(cell) for cell in range(self.cells.n)]
         labels: dict[str, Any] = {"coords": {"cell": names}, "dims": {"count": ["cell"]}}
@@ -572,30 +682,6 @@ def equal_tails(draws: NDArray, level: float | str) -> tuple[NDArray, NDArray]:
     level = probability_of(level)
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0, method="inverted_cdf")
     return low, high
-
-
-def probability_of(level: float | str) -> float:
-    """Return the probability of an interval, given as a number or as text.
-
-    Raises
-    ------
-    SpecError
-        If it is no probability between 0 and 1.
-
-    Examples
-    --------
-    >>> probability_of("90%"), probability_of("0.9"), probability_of(0.5)
-    (0.9, 0.9, 0.5)
-    """
-    try:
-        text = str(level).strip()
-        number = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(level)
-    except (TypeError, ValueError):
-        number = float("nan")
-    if not 0 < number < 1:
-        shown = level if isinstance(level, str | int | float) else f"a {type(level).__name__}"
-        raise SpecError(f"the level {shown} is not a probability", needed="a level such as 0.9 or '90%'")
-    return number
 
 
 def _describe_exact(exact: Marginals, level: float) -> Columns:

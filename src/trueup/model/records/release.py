@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any
+from warnings import warn
 
+import numpy as np
 from numpy.typing import NDArray
 
 from trueup.model.cells import Cells, Margin
+from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
+from trueup.model.tables import dataset_of, margin_asked, probability_of, table_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,21 +53,110 @@ class Release:
         """The finest cells."""
         return self.measurements.cells
 
-    def table(self, margin: Margin) -> NDArray:
-        """Released counts of a margin, summed from the finest cells.
+    def sums(self, margin: Margin | str) -> NDArray:
+        """Released counts `(groups,)` of a margin, summed from the finest cells, as an array.
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from fractions import Fraction
-        >>> from trueup.model.guarantee import Guarantee
-        >>> from trueup.model.tree import Tree
-        >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
-        >>> none = Guarantee("dp", "person", "add-remove", "epsilon", Fraction(0), Fraction(0), (), ())
-        >>> Release(Measurements(cells, (), (), none), np.array([3, 4]), {}, {}, {}).table(Margin("all"))
-        array([7])
+        >>> import pandas
+        >>> from trueup.demo.areas import AREAS
+        >>> from trueup.measuring import measure
+        >>> from trueup.reconciling import reconcile
+        >>> release = reconcile(measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})))
+        >>> bool(release.sums("all")[0] == release.sums("area").sum())
+        True
         """
-        return self.cells.sum(self.counts, margin)
+        return self.cells.sum(self.counts, self.cells.margin(margin))
+
+    def table(
+        self,
+        table: Margin | str,
+        by: str | Sequence[str] = (),
+        *,
+        wide: str | None = None,
+        figure: str = "released",
+        level: float | str = "90%",
+        backend: str | None = None,
+    ) -> Any:
+        """Return a table as a dataframe.
+
+        Parameters
+        ----------
+        table, by
+            Its name, such as `"county"` or `"county x sex"`, and attributes that it is to be by as well. Any margin will
+            do, published or not: it is a sum of released counts.
+        wide, figure
+            The attribute whose values become columns, and what these hold: `"released"`, `"noisy"` or `"margin of error"`.
+        level
+            Probability with which the error is no larger than the margin of error.
+        backend
+            `"pandas"`, `"polars"` or `"pyarrow"`; by default that of the table that was measured, or the first installed.
+
+        Returns
+        -------
+        A dataframe with the columns: keys, readable names, attributes, `released`, `noisy` and `margin of error` (counts);
+        the last two are missing where nothing was measured or no margin is known.
+
+        Raises
+        ------
+        TrueupError
+            If the table or an attribute is not declared, or no library of dataframes is installed.
+
+        Examples
+        --------
+        >>> import pandas
+        >>> from trueup.demo.areas import AREAS
+        >>> from trueup.measuring import measure
+        >>> from trueup.reconciling import reconcile
+        >>> release = reconcile(measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})))
+        >>> release.table("area").columns.tolist()
+        ['area', 'released', 'noisy', 'margin of error']
+        """
+        if isinstance(table, Margin):
+            warn(
+                "release.table(Margin(...)) for an array is the old form: write release.sums(...), or "
+                "release.table('NAME') for a dataframe",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return self.sums(table)
+        margin = margin_asked(self.cells, table, by)
+        figures = self.figures(margin, level)
+        known = self.measurements.frame
+        return table_of(self.cells, margin, figures, wide=wide, figure=figure, backend=backend, known=known)
+
+    def to_xarray(self, table: str | None = None, by: str | Sequence[str] = (), level: float | str = "90%"):
+        """Return a table (by default the finest) as an `xarray.Dataset`, a dimension each for places and attributes.
+
+        Needs the extra `posterior`.
+        """
+        margin = margin_asked(self.cells, table or self.cells.finest, by)
+        about = {
+            "method": str(self.method.get("method", "")),
+            "guarantee": self.measurements.guarantee.sentences[0],
+        }
+        return dataset_of(self.cells, margin, self.figures(margin, level), about)
+
+    def figures(self, margin: Margin, level: float | str = "90%") -> dict[str, NDArray]:
+        """What is known of every group of a margin: `released`, `noisy`, `margin of error` (counts); masked without one."""
+        none = np.ma.masked_all(self.cells.size(margin))
+        error = self.margin_of_error(margin, level)
+        return {
+            "released": self.sums(margin),
+            "noisy": self.measurements.noisy(margin),
+            "margin of error": none if error is None else error,
+        }
+
+    def margin_of_error(self, margin: Margin | str, level: float | str = "90%") -> NDArray | None:
+        """Return what the error of each count exceeds with at most the probability that is left; None if not known.
+
+        It is that of the least-squares estimate, before nonnegativity and rounding: its standard error times the normal
+        quantile, which holds approximately.
+        """
+        margin = canonical(self.cells, self.cells.margin(margin))
+        if margin not in self.errors:
+            return None
+        return NormalDist().inv_cdf(0.5 + probability_of(level) / 2) * self.errors[margin]
 
     def adjustments(self) -> dict[str, NDArray]:
         """Released minus noisy count, for every noisy margin."""

@@ -77,7 +77,7 @@ def enumerated(measurements: Measurements) -> Section:
 
 
 def _released(release: Release, margin: Margin, unit: str) -> Table:
-    counts = release.table(margin)
+    counts = release.sums(margin)
 
     def columns(at: slice) -> list[Column]:
         found = [Column(f"Released count ({unit})", numbers(counts[at]), numeric=True)]

@@ -1,0 +1,76 @@
+"""Columns as a dataframe of the library that a user works with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import TrueupError, load_extra
+
+LIBRARIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "arrow"}
+"""Libraries that hold tables, and the extra that installs each."""
+
+
+def frame_library(data: Any) -> str | None:
+    """Name the library of a dataframe; None for what is none of theirs, such as a path.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> frame_library(pandas.DataFrame()), frame_library("people.csv")
+    ('pandas', None)
+    """
+    name = type(data).__module__.partition(".")[0]
+    return name if name in LIBRARIES else None
+
+
+def as_frame(columns: Mapping[str, NDArray], library: str | None = None, *, known: str | None = None) -> Any:
+    """Return equally long columns as a dataframe; masked entries are missing values.
+
+    Parameters
+    ----------
+    columns
+        Names and values.
+    library
+        `"pandas"`, `"polars"` or `"pyarrow"` (also `"arrow"`).
+    known
+        Where none is named: the library of the table that the numbers come from. By default the first one installed.
+
+    Raises
+    ------
+    TrueupError
+        If no such library is known or installed.
+
+    Examples
+    --------
+    >>> as_frame({"area": np.array(["a", "b"]), "released": np.array([3, 4])}, "polars").to_dicts()
+    [{'area': 'a', 'released': 3}, {'area': 'b', 'released': 4}]
+    """
+    name = _library(library, known)
+    load_extra(name, LIBRARIES[name])
+    import narwhals
+
+    backend: Any = name
+    return narwhals.from_dict({k: _entries(c) for k, c in columns.items()}, backend=backend).to_native()
+
+
+def _library(wanted: str | None, known: str | None) -> str:
+    if wanted is not None:
+        name = "pyarrow" if wanted == "arrow" else wanted
+        if name not in LIBRARIES:
+            raise TrueupError(
+                f"a table is asked for as '{wanted}'", needed=f"one of {', '.join(map(repr, LIBRARIES))}"
+            )
+        return name
+    return known or next((name for name in LIBRARIES if find_spec(name)), "pandas")
+
+
+def _entries(column: NDArray) -> list[Any]:
+    """What a column holds, as Python's own values: None where there is nothing."""
+    if column.dtype.kind != "f":
+        return column.tolist()
+    return [None if x is None or x != x else x for x in np.ma.asarray(column).tolist()]

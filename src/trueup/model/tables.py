@@ -1,0 +1,205 @@
+"""Tables of a margin's counts: keys of places, readable names and attribute values beside the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError, load_extra
+from trueup.files.frames import as_frame
+from trueup.model.cells import Cells, Margin
+from trueup.model.tree import Tree
+
+Figures = Mapping[str, NDArray]
+"""Columns of one number for each group of a margin, by what they are; masked where there is none."""
+
+
+def margin_asked(cells: Cells, table: Margin | str, by: str | Sequence[str] = ()) -> Margin:
+    """Read which margin is meant: a table by its name, and attributes that it is to be by as well.
+
+    Raises
+    ------
+    SpecError
+        If a level or an attribute is not declared, or an attribute is named twice.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Attribute
+    >>> tree = Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}])
+    >>> str(margin_asked(Cells(tree, (Attribute("sex", ("f", "m")),)), "area", by="sex"))
+    'area x sex'
+    """
+    margin = cells.margin(table)
+    added = (by,) if isinstance(by, str) else tuple(by)
+    if twice := next((name for name in added if name in margin.attributes), None):
+        raise SpecError(f"'{twice}' is named twice", needed=f"'{margin}' alone")
+    names = tuple(r.name for r in cells.recodes((*margin.attributes, *added)) if r.name)
+    return Margin(margin.level, names, margin.where)
+
+
+def table_of(
+    cells: Cells,
+    margin: Margin,
+    figures: Figures,
+    *,
+    wide: str | None = None,
+    figure: str | None = None,
+    backend: str | None = None,
+    known: str | None = None,
+) -> Any:
+    """Return the figures of a margin as a dataframe: a row for each group, or, wide, a column for each attribute value.
+
+    Parameters
+    ----------
+    figures
+        `(groups,)` each.
+    wide, figure
+        The attribute whose values become columns, and the figure that these hold; by default the first.
+    backend, known
+        The library of the dataframe; see `trueup.files.frames.as_frame`.
+
+    Raises
+    ------
+    TrueupError
+        If the margin is not by that attribute, the figure is unknown, or no such library is installed.
+    """
+    if wide is None:
+        return as_frame(named_columns(cells, margin) | dict(figures), backend, known=known)
+    wanted = figure or next(iter(figures))
+    if wanted not in figures:
+        raise SpecError(f"there is no figure '{wanted}'", needed=f"one of {', '.join(figures)}")
+    return as_frame(spread(cells, margin, figures[wanted], wide), backend, known=known)
+
+
+def dataset_of(cells: Cells, margin: Margin, figures: Figures, attributes: Mapping[str, str]) -> Any:
+    """Return the figures of a margin as an `xarray.Dataset` with a dimension for its places and for each attribute."""
+    xarray = load_extra("xarray", "posterior")
+    tree, level = cells.tree, cells.tree.level(margin.level)
+    kept, shape = cells.kept(margin), cells.margin_shape(margin)
+    dims = (margin.level, *(recode.name for recode in kept))
+    coordinates: dict[str, Any] = {
+        margin.level: [tree.label(margin.level, place) for place in range(shape[0])],
+        **{recode.name: list(recode.values) for recode in kept},
+    }
+    for name, column in (place_keys(tree, level) | place_names(tree, level)).items():
+        coordinates.setdefault(f"{name} key" if name == margin.level else name, (margin.level, column))
+    held = {name: (dims, _filled(column).reshape(shape)) for name, column in figures.items()}
+    return xarray.Dataset(held, coordinates, dict(attributes))
+
+
+def _filled(figure: NDArray) -> NDArray:
+    return np.ma.asarray(figure, float).filled(np.nan) if np.ma.is_masked(figure) else np.asarray(figure)
+
+
+def margin_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
+    """Key and attribute columns of every group of a margin.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Attribute
+    >>> tree = Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}])
+    >>> columns = margin_columns(Cells(tree, (Attribute("sex", ("f", "m")),)), Margin("area", ("sex",)))
+    >>> {name: column.tolist() for name, column in columns.items()}
+    {'area': ['a', 'a', 'b', 'b'], 'sex': ['f', 'm', 'f', 'm']}
+    """
+    keys = place_keys(cells.tree, cells.tree.level(margin.level))
+    return _of_places(cells, margin, keys) | _attributes(cells, margin)
+
+
+def named_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
+    """Do the same with the readable names of places, where there are any, after their keys: `county name`."""
+    tree, level = cells.tree, cells.tree.level(margin.level)
+    keys, names = place_keys(tree, level), place_names(tree, level)
+    return _of_places(cells, margin, keys | names) | _attributes(cells, margin)
+
+
+def place_keys(tree: Tree, level: int) -> dict[str, NDArray]:
+    """Key columns of the places of a level, as published tables name them."""
+    if tree.keys and tree.keys[level]:
+        return tree.keys[level]
+    return {tree.levels[level]: np.arange(tree.sizes[level]).astype(str)}
+
+
+def place_names(tree: Tree, level: int) -> dict[str, NDArray]:
+    """Readable names of the places of a level and of those that hold them, by `LEVEL name`."""
+    held = enumerate(tree.names[: level + 1])
+    return {
+        f"{tree.levels[at]} name": column[tree.ancestors(level, at)]
+        for at, column in held
+        if column is not None
+    }
+
+
+def spread(cells: Cells, margin: Margin, figure: NDArray, attribute: str) -> dict[str, NDArray]:
+    """Lay out the figures `(groups,)` of a margin with one column for each value of an attribute.
+
+    Raises
+    ------
+    SpecError
+        If the margin is not by that attribute.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Attribute
+    >>> tree = Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}])
+    >>> cells, margin = Cells(tree, (Attribute("sex", ("f", "m")),)), Margin("area", ("sex",))
+    >>> {name: column.tolist() for name, column in spread(cells, margin, np.arange(4), "sex").items()}
+    {'area': ['a', 'b'], 'f': [0, 2], 'm': [1, 3]}
+    """
+    kept = cells.kept(margin)
+    at = next((i for i, recode in enumerate(kept) if recode.name == attribute), None)
+    if at is None:
+        raise SpecError(
+            f"the table '{margin}' is not by '{attribute}'",
+            needed=f"one of {', '.join(r.name for r in kept)}" if kept else f"'{margin} x {attribute}'",
+        )
+    rows = Margin(margin.level, tuple(r.name for r in kept if r.name != attribute))
+    columns = named_columns(cells, rows)
+    if clash := next((value for value in kept[at].values if value in columns), None):
+        raise SpecError(f"'{clash}' is a value of '{attribute}' and a key column", needed="the long table")
+    laid = np.ma.reshape(figure, cells.margin_shape(margin))
+    laid = np.moveaxis(laid, at + 1, -1).reshape(-1, kept[at].size)
+    return columns | {value: laid[:, i] for i, value in enumerate(kept[at].values)}
+
+
+def _of_places(cells: Cells, margin: Margin, columns: Figures) -> dict[str, NDArray]:
+    """Repeat each place for all attribute values of the margin."""
+    _, *sizes = cells.margin_shape(margin)
+    per_place = int(np.prod(sizes, dtype=np.int64))
+    return {name: np.repeat(column, per_place) for name, column in columns.items()}
+
+
+def _attributes(cells: Cells, margin: Margin) -> dict[str, NDArray]:
+    places, *sizes = cells.margin_shape(margin)
+    grid = np.indices(sizes).reshape(len(sizes), -1) if sizes else []
+    return {
+        recode.name: np.tile(np.array(recode.values)[index], places)
+        for recode, index in zip(cells.kept(margin), grid)
+    }
+
+
+def probability_of(level: float | str) -> float:
+    """Return the probability of an interval, given as a number or as text.
+
+    Raises
+    ------
+    SpecError
+        If it is no probability between 0 and 1.
+
+    Examples
+    --------
+    >>> probability_of("90%"), probability_of("0.9"), probability_of(0.5)
+    (0.9, 0.9, 0.5)
+    """
+    try:
+        text = str(level).strip()
+        number = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(level)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not 0 < number < 1:
+        shown = level if isinstance(level, str | int | float) else f"a {type(level).__name__}"
+        raise SpecError(f"the level {shown} is not a probability", needed="a level such as 0.9 or '90%'")
+    return number
