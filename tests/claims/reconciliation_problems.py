@@ -221,7 +221,9 @@ class Rows:
         parts = np.split(problem.values, np.cumsum(sizes)[:-1])
         none = scipy.sparse.csr_array((0, cells.n))
         held = _zero_rows(c)
-        exact = [(_sums(cells, h.margin), p) for h, p in zip(problem.headers, parts, strict=True) if h.exact]
+        exact = [
+            (sums_of(cells, h.margin), p) for h, p in zip(problem.headers, parts, strict=True) if h.exact
+        ]
         noisy = [(h, p) for h, p in zip(problem.headers, parts, strict=True) if not h.exact]
         limits = [_limits(cells, b) for b in c.bounds] + [_rule(cells, r) for r in c.linear]
         return cls(
@@ -230,7 +232,7 @@ class Rows:
             scipy.sparse.csr_array(scipy.sparse.vstack([none, *(m for m, _, _ in limits)])),
             np.concatenate([np.zeros(0), *(low for _, low, _ in limits)]),
             np.concatenate([np.zeros(0), *(high for _, _, high in limits)]),
-            scipy.sparse.csr_array(scipy.sparse.vstack([_sums(cells, h.margin) for h, _ in noisy])),
+            scipy.sparse.csr_array(scipy.sparse.vstack([sums_of(cells, h.margin) for h, _ in noisy])),
             np.concatenate([p for _, p in noisy]).astype(float),
             np.concatenate([np.full(p.size, float(h.law.variance)) for h, p in noisy]),
             np.full(cells.n, 0.0 if c.nonnegative else -np.inf),
@@ -378,7 +380,7 @@ class Rows:
         )
 
 
-def _sums(cells: Cells, margin: Margin) -> scipy.sparse.csr_array:
+def sums_of(cells: Cells, margin: Margin) -> scipy.sparse.csr_array:
     """The 0/1 matrix of a margin, from the place and the codes of every cell."""
     place, *codes = np.unravel_index(np.arange(cells.n), cells.shape)
     level = cells.tree.level(margin.level)
@@ -408,7 +410,7 @@ def _limits(cells: Cells, bound: Bound):
     size = cells.size(bound.margin)
     low = np.full(size, -np.inf) if bound.lower is None else np.broadcast_to(bound.lower, size)
     high = np.full(size, np.inf) if bound.upper is None else np.broadcast_to(bound.upper, size)
-    return _sums(cells, bound.margin), low, high
+    return sums_of(cells, bound.margin), low, high
 
 
 def _rule(cells: Cells, rule: LinearRule):
@@ -419,5 +421,5 @@ def _rule(cells: Cells, rule: LinearRule):
         for code, attribute in zip(codes, cells.attributes, strict=True):
             if name in attribute.values:
                 weight += float(coefficient) * (code == attribute.values.index(name))
-    matrix = scipy.sparse.csr_array(_sums(cells, Margin(rule.level)).multiply(weight[None]))
+    matrix = scipy.sparse.csr_array(sums_of(cells, Margin(rule.level)).multiply(weight[None]))
     return matrix, np.full(matrix.shape[0], -np.inf), np.full(matrix.shape[0], float(rule.linear.bound))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy
 from scipy.optimize import nnls
 from scipy.sparse import csr_array
 
@@ -115,6 +117,24 @@ def test_least_absolute_is_optimal_and_spreads_evenly():
     answer = least_absolute(p, identity_fit(np.array([1.0, 2, 3, 0])))
     np.testing.assert_allclose(answer.x, [2, 3, 4, 1], atol=1e-6)
     assert answer.objective == pytest.approx(4)
+
+
+def test_least_absolute_is_proved_and_lying_prices_prove_nothing(rng, monkeypatch):
+    solve, told = scipy.optimize.linprog, []
+    for lie in (1.0, 0.5, -1.0):
+
+        def lying(*given, lie=lie, **more):
+            answer = solve(*given, **more)
+            answer.eqlin.marginals = lie * answer.eqlin.marginals
+            return answer
+
+        monkeypatch.setattr(scipy.optimize, "linprog", lying)
+        for size in (1, 10**9):
+            _, y, p = overlapping(rng)
+            moved = replace(p, **{side: size * getattr(p, side) for side in ("sums", "lower", "upper")})
+            answer = least_absolute(moved, identity_fit(size * y + rng.integers(0, 3, 8)))
+            told.append((lie == 1.0, answer.gap == 0.0))
+    assert all(honest == proved for honest, proved in told)
 
 
 def test_conflict_is_irreducible_and_empty_when_there_is_none(rng):

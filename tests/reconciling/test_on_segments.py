@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from tests.conformance.structures import STRUCTURES
-from trueup.errors import InfeasibleError, SpecError
+from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Bound, Constraints, violations
 from trueup.model.header import Measured, split
@@ -286,7 +287,17 @@ def test_what_segments_cannot_keep_is_refused_in_words(rng):
 def test_contradictory_invariants_are_found_on_the_way_up(rng):
     constraints, headers, values = deep_problem(rng, {"invariants": (Margin("l1"), Margin("l3"))})
     values[-1] += 1
-    with pytest.raises(InfeasibleError, match="level 'l1' and of levels below"):
+    for cuts in ([2], [], [1, 2, 3]):
+        with pytest.raises(InfeasibleError, match="of level 'l1' and of level 'l3'"):
+            by_segments(constraints, headers, values, seed(3), cuts, 1)
+
+
+def test_what_the_arithmetic_cannot_tell_blames_no_invariant(rng, monkeypatch):
+    """A residual of the least squares, however large, proves nothing of invariants whose sums agree."""
+    constraints, headers, values = deep_problem(rng, {"invariants": (Margin("l1"), Margin("l3"))})
+    solve = HistogramLeastSquares.up
+    monkeypatch.setattr(HistogramLeastSquares, "up", lambda *given: (solve(*given)[0], (1e9, 0, 0)))
+    with pytest.raises(ConvergenceError, match="nothing says that the rules exclude each other"):
         by_segments(constraints, headers, values, seed(3), [2], 1)
 
 

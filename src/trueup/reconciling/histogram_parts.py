@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.kernel.histogram.anova import Domain, Marginal, cell_groups
 from trueup.kernel.histogram.fuse_zeros import Fold
-from trueup.kernel.histogram.least_squares import ROUNDING, HistogramLeastSquares
+from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.settling.descend import node_keys, settle, settling_sequence
 from trueup.kernel.settling.lower_bounds import Lower, close_bounds
@@ -54,6 +54,7 @@ from trueup.layouts.histogram_bounds import bounded_marginals, level_bounds, ref
 from trueup.model.cells import detailed
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
+from trueup.reconciling.known_sums import Exact, summed_up
 
 Answers = Sequence[Sequence[NDArray]]
 """Per level of `Segment.measured` and per header of that level, in the headers' order: `(places, groups)` counts."""
@@ -99,6 +100,11 @@ class SegmentPlan:
     def cells(self) -> int:
         """Number of cells of a histogram, structural zeros included."""
         return int(np.prod(self.fold.sizes))
+
+    def exact(self, level: int) -> list[Exact]:
+        """The invariants of a level and of those below it."""
+        levels = range(level, len(self.levels))
+        return [(at, m) for at in levels for m, variance in self.measured[at] if variance == 0]
 
     def bounds(self, constraints: Constraints) -> Bounds:
         """Lower bounds on the places of constraints, whose tree may be a branch of the whole one."""
@@ -197,11 +203,15 @@ class Summary:
         Per component, `(places, D, D)`.
     bounds
         Per bounded marginal, `(places, groups)` the least that the bounds of a place and of those below allow.
+    known
+        Per invariant of a place's level and of those below, `(places, groups)` its sums, in the order of
+        `SegmentPlan.exact`.
     """
 
     estimates: NDArray[np.float64]
     covariances: tuple[NDArray[np.float64], ...]
     bounds: tuple[NDArray[np.int64], ...] = ()
+    known: tuple[NDArray[np.int64], ...] = ()
 
     @classmethod
     def join(cls, parts: Sequence[Summary]) -> Summary:
@@ -220,6 +230,7 @@ class Summary:
             "estimates": self.estimates,
             **covariances,
             **{f"bound_{i}": b for i, b in enumerate(self.bounds)},
+            **{f"known_{i}": k for i, k in enumerate(self.known)},
         }
 
     @classmethod
@@ -228,7 +239,8 @@ class Summary:
         parts = _numbered(arrays, "covariance")
         sides = [int(np.sqrt(p.shape[1])) for p in parts]
         squares = (p.reshape(len(p), d, d) for p, d in zip(parts, sides, strict=True))
-        return cls(arrays["estimates"], tuple(squares), tuple(_numbered(arrays, "bound")))
+        whole = (tuple(_numbered(arrays, name)) for name in ("bound", "known"))
+        return cls(arrays["estimates"], tuple(squares), *whole)
 
 
 def _numbered(arrays: Mapping[str, NDArray], name: str) -> list[NDArray]:
@@ -329,7 +341,8 @@ def up(segment: Segment, answers: Answers, below: Summary | None = None) -> Summ
     covariances = (np.broadcast_to(f.variance, s) for f, s in zip(tree.filters[0], shapes, strict=True))
     lower = _lower(segment, below)
     bounds = lower[0].tables if lower else ()
-    return Summary(estimates, tuple(np.ascontiguousarray(c) for c in covariances), bounds)
+    known = tuple(table for _, table in _known(segment, answers, below))
+    return Summary(estimates, tuple(np.ascontiguousarray(c) for c in covariances), bounds, known)
 
 
 def down(
@@ -410,23 +423,35 @@ def _lower(segment: Segment, below: Summary | None) -> tuple[Lower, ...]:
 def _estimates(
     segment: Segment, tree: HistogramLeastSquares, answers: Answers, below: Summary | None
 ) -> list[NDArray[np.float64]]:
+    _known(segment, answers, below)
     folded = [
         _folded(segment, level, tables) for level, tables in zip(segment.measured, answers, strict=True)
     ]
-    z, (miss, level, _) = tree.up(folded, None if below is None else below.estimates)
+    z, (miss, _, _) = tree.up(folded, None if below is None else below.estimates)
     largest = max((float(np.abs(t).max(initial=0)) for tables in answers for t in tables), default=0.0)
-    if miss > CONFLICT * max(1.0, largest):
-        # Sums of whole numbers that are known differ by a count or not at all. Taken for known is what has a variance
-        # below the rounding of wider noise: only where that is no count, a miss of half a count is a contradiction.
-        widest = max(float(np.abs(f.updated).max(initial=0.0)) for own in tree.filters for f in own)
-        if miss < 0.5 or ROUNDING * widest > 0.01:
-            raise ConvergenceError(Status.UNSOLVED)
-        name = segment.plan.levels[segment.top + level]
-        raise InfeasibleError(
-            f"invariants of level '{name}' and of levels below it contradict each other",
-            remedy="correct one of them",
-        )
+    if miss > CONFLICT * max(
+        1.0, largest
+    ):  # the invariants hold together, so it is the arithmetic that broke down
+        raise ConvergenceError(Status.UNSOLVED)
     return z
+
+
+def _known(
+    segment: Segment, answers: Answers, below: Summary | None
+) -> list[tuple[Exact, NDArray[np.int64]]]:
+    """The invariants of a segment and of what is below it, at its top places, held against each other."""
+    plan, own = segment.plan, []
+    for level, tables in zip(segment.measured, answers, strict=True):
+        parts = zip(tables, plan.measured[level], plan.columns[level], strict=True)
+        own.append(
+            [
+                ((level, marginal), np.asarray(table, np.int64)[:, columns])
+                for table, (marginal, variance), (columns, _) in parts
+                if variance == 0
+            ]
+        )
+    known = () if below is None else zip(plan.exact(segment.bottom), below.known, strict=True)
+    return summed_up(segment.spine, plan.levels, own, list(known))
 
 
 def _folded(segment: Segment, level: int, tables: Sequence[NDArray]) -> list[NDArray[np.float64]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +38,12 @@ class LinearMethod(Method):
         status = Status.worst(a.status for a in answers)
         x = np.stack([a.x for a in answers]).reshape(*values.shape[:-1], state.cells.n)
         x = np.maximum(x, state.lowest)
-        stats = {
+        stats: dict[str, Any] = {
             "largest residual (counts)": largest(a.residual for a in answers),
             "largest relative gap, proved for the whole problem": largest_gap(answers),
         }
+        if not all(a.even for a in answers):
+            stats["among equally near points"] = "one that is not proved to have the least squares"
         whole = self.integer and status is Status.SOLVED
         return Solution(np.rint(x).astype(np.int64) if whole else x, status, stats)
 

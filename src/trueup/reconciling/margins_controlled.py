@@ -25,6 +25,7 @@ from trueup.reconciling.margins_projection import MarginsProjection, exact_margi
 from trueup.reconciling.method import Solution
 
 Axes = tuple[int, ...]
+ROUNDING_GAP = "relative gap of the rounding, proved for all whole tables with the sums it keeps"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class MarginsControlled(MarginsProjection):
     A two-way table rounds its total, then each margin, then the cells given both margins: every cell, row and column
     is then a floor or a ceiling, by a transportation problem that is solved exactly. Beyond two axes exact margins
     are kept by an integer program up to 1,000 cells; above, one or two of them exactly, more of them nearly, and how
-    nearly is proved and reported.
+    nearly is proved and reported: against all whole tables with the sums that the rounding keeps, which are the rows and
+    columns of a two-way table, rounded before, and beyond two axes the exact margins, or the total if there are none.
 
     Attributes
     ----------
@@ -56,15 +58,17 @@ class MarginsControlled(MarginsProjection):
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
         """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of two-way rounding."""
         done = [self._row(state, row, rng) for row in np.atleast_2d(values)]
-        tables = np.stack([a.x.ravel() for _, a in done]).reshape(*values.shape[:-1], state.cells.n)
+        tables = np.stack([a.x.ravel() for _, a, _ in done]).reshape(*values.shape[:-1], state.cells.n)
         stats = {
-            "largest residual of the projection (counts)": largest(residual for residual, _ in done),
-            "relative gap of the rounding, proved for all whole tables": largest_gap([a for _, a in done]),
+            "largest residual of the projection (counts)": largest(residual for residual, _, _ in done),
+            ROUNDING_GAP: largest_gap([a for _, a, _ in done]),
+            "tables handed to a general program": sum(handed for *_, handed in done),
         }
-        status = Status.worst(a.status for _, a in done)
+        status = Status.worst(a.status for _, a, _ in done)
         return Solution(tables.astype(np.int64) if status is Status.SOLVED else tables, status, stats)
 
     def _row(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator):
+        """The residual of the projection, the whole table, and whether a general program found it."""
         projection = project_on_margins(state, values)
         if projection.status is Status.SOLVED:
             margins, sums = exact_margins(state, values)
@@ -79,10 +83,10 @@ class MarginsControlled(MarginsProjection):
             kept = invariants_kept(state.cells, state.headers, values[None], whole).all()
             kept &= not violations(state.constraints, whole[0])
             if answer.status is Status.SOLVED and kept:
-                return projection.residual, answer
+                return projection.residual, answer, False
         more = {"whole": True, "seconds": self.seconds}
         answer = at_once(state.constraints, state.headers, values, rng, **more)
-        return answer.residual, answer
+        return answer.residual, answer, True
 
 
 def _round_two_way(

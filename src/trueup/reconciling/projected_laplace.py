@@ -30,7 +30,8 @@ class ProjectedDiscreteLaplace(LinearMethod):
     Attributes
     ----------
     seconds
-        Time limit of branch and bound.
+        Time limit of branch and bound. Least squares among equally near points have ten of these seconds at most; where
+        they are not found in time one of the nearest points is returned, and the certificate says so.
     """
 
     seconds: float = 60.0

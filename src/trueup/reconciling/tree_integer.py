@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.kernel.tree.integer import best_move, integer_optimum
+from trueup.kernel.status import Status
+from trueup.kernel.tree.integer import ROUNDING, best_move, integer_optimum
 from trueup.kernel.tree.topdown import attainable, topdown
+from trueup.layouts.linear import log_slope
 from trueup.layouts.tree import (
     TreeProblem,
     inverse_variance,
@@ -30,14 +32,15 @@ class TreeInteger(Method):
     """Find the additive integers within bounds that are nearest to the measurements.
 
     With `loss = "absolute"` and discrete Laplace noise it is the maximum-likelihood table: the differences
-    are weighted by epsilon up to the discreteness of the law. Being a mode, it says little about totals:
+    are weighted by the slope of the law's log mass, epsilon. Being a mode, it says little about totals:
     where 900 parts are measured as 0 and their total, as precisely as all parts together, as 450, the
     continuous total is 225 and the nearest integers are all 0. Use it where the mode is what is asked for.
 
     Attributes
     ----------
     loss
-        `squares`: sum of (X - y)^2 / variance. `absolute`: sum of |X - y| sqrt(2 / variance).
+        `squares`: sum of (X - y)^2 / variance. `absolute`: sum of |X - y| times the slope of the law's log mass,
+        1 / scale under discrete Laplace noise (`trueup.layouts.linear.log_slope`).
 
     References
     ----------
@@ -69,22 +72,36 @@ class TreeInteger(Method):
         rows = np.atleast_2d(nodes)
         start = topdown(state.child_ptr, state.variance, state.lower, state.upper, rows)[0]
         seeds = rng.integers(2**63, size=len(rows), dtype=np.uint64)
-        solved = [self._solve(state, y, x, seed) for y, x, seed in zip(rows, start, seeds)]
-        counts = np.reshape([counts for counts, _, _ in solved], nodes.shape)
+        done = [self._solve(state, y, x, seed) for y, x, seed in zip(rows, start, seeds)]
+        counts = np.reshape([counts for counts, *_ in done], nodes.shape)
         stats = {
             "largest adjustment": largest_adjustment(state, nodes, counts),
-            "rounds": max((rounds for _, rounds, _ in solved), default=0),
-            "best remaining move": max((move for _, _, move in solved), default=0.0),
+            "rounds": max((rounds for _, rounds, _, _ in done), default=0),
+            "best remaining move": max((move for _, _, move, _ in done), default=0.0),
         }
-        return Solution(state.finest(counts), stats=stats)
+        optimal = all(move <= ROUNDING * size for _, _, move, size in done)
+        return Solution(state.finest(counts), Status.SOLVED if optimal else Status.UNSOLVED, stats)
 
     def _solve(self, state: TreeProblem, y: NDArray, start: NDArray, seed: np.uint64):
-        weight, none = inverse_variance(state), np.zeros(len(y))
-        loss = (weight, none) if self.loss == "squares" else (none, np.sqrt(2 * weight))
+        """Counts, rounds, what the best single move would still gain, and the largest change of cost of any."""
+        none = np.zeros(len(y))
+        square, absolute = (
+            (inverse_variance(state), none) if self.loss == "squares" else (none, _slopes(state))
+        )
         low, high = np.empty(len(y)), np.empty(len(y))
         attainable(state.child_ptr, state.variance == 0, state.lower, state.upper, y, low, high)
-        counts, rounds = integer_optimum(state.child_ptr, *loss, y, low, high, start, int(seed))
-        return counts, rounds, best_move(state.child_ptr, *loss, y, low, high, counts)
+        counts, rounds = integer_optimum(state.child_ptr, square, absolute, y, low, high, start, int(seed))
+        size = float((square * (2 * np.abs(counts - y) + 1) + absolute).max(initial=0.0))
+        return counts, rounds, best_move(state.child_ptr, square, absolute, y, low, high, counts), size
+
+
+def _slopes(problem: TreeProblem) -> NDArray:
+    """Weight of the absolute difference at every node, 0 where nothing noisy was measured."""
+    weights = np.zeros(len(problem.variance))
+    for header, at in zip(problem.headers, problem.nodes, strict=True):
+        if not header.exact:
+            weights[at] = np.where(problem.variance[at] > 0, log_slope(header.law), 0.0)
+    return weights
 
 
 def _refuse_twice_measured(problem: TreeProblem) -> None:

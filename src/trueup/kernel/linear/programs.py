@@ -13,7 +13,7 @@ are finished by `active_set`, which proves the optimum.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy  # its parts load when first used
@@ -22,6 +22,7 @@ from trueup.errors import TrueupError
 from trueup.kernel.linear.active_set import NEAR, Optimum, optimum_near
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
+from trueup.kernel.linear.proof import least_absolute_bound
 from trueup.kernel.status import Status
 
 PIQP_VARIABLES = 10_000
@@ -36,7 +37,8 @@ class Answer:
 
     `gap` is the relative distance from a lower bound proved for the whole program, relative to that bound or to 1 if it
     is less (0 where the point is the optimum, None where nothing was proved); `objective` is the program's value at
-    the point, with weights relative to the least.
+    the point, with weights relative to the least. `even` is whether, where several points are optimal, it is the one
+    that was asked for.
     """
 
     x: np.ndarray
@@ -44,6 +46,7 @@ class Answer:
     residual: float
     objective: float
     gap: float | None = 0.0
+    even: bool = True
 
 
 Solve = Callable[[Polyhedron, Fit], Answer]
@@ -252,9 +255,9 @@ def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
     total = float(fit.weights @ np.abs(fit.matrix @ even.x - fit.values))
     excess = (total - vertex.objective) / max(1.0, abs(vertex.objective))
     if even.status is not Status.SOLVED or not excess <= ACCURACY:
-        return vertex
+        return replace(vertex, even=False)
     residual = polyhedron.residual(even.x)
-    return Answer(even.x, status_of(residual, polyhedron), residual, total)
+    return Answer(even.x, status_of(residual, polyhedron), residual, total, vertex.gap)
 
 
 def absolute_optima(polyhedron: Polyhedron, fit: Fit) -> tuple[Answer, Polyhedron]:
@@ -298,10 +301,28 @@ def _absolute_optima(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tu
     if answer.x is None:
         return Answer(np.full(n, np.nan), Status.UNSOLVED, np.inf, np.inf, None), polyhedron
     x = origin + answer.x[:n] * unit
-    residual = polyhedron.residual(x)
+    residual, total = polyhedron.residual(x), float(answer.fun) * unit
     status = status_of(residual, polyhedron) if answer.status == 0 else Status.UNSOLVED
-    vertex = Answer(x, status, residual, float(answer.fun) * unit, 0.0 if answer.status == 0 else None)
-    return vertex, _optima(polyhedron, fit, answer, below, above)
+    bound = _priced(polyhedron, fit.around(origin), origin, answer, below, above, total)
+    return Answer(x, status, residual, total, relative_gap(total, bound)), _optima(
+        polyhedron, fit, answer, below, above
+    )
+
+
+def _priced(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray, answer, below, above, most: float) -> float:
+    """What the prices of a linear program prove, signs that contradict a limit left out."""
+    m = polyhedron.sums.size
+    multipliers = -np.concatenate([answer.eqlin.marginals[:m], np.zeros(polyhedron.lower.size)])
+    multipliers[m:][above] = np.maximum(-answer.ineqlin.marginals[: above.sum()], 0.0)
+    multipliers[m:][below] += np.minimum(answer.ineqlin.marginals[above.sum() :], 0.0)
+    rows, held = polyhedron.matrix, np.where(multipliers > 0, polyhedron.bounds[1], polyhedron.bounds[0])
+    limits = held - rows @ origin
+    if polyhedron.nonnegative:
+        one = scipy.sparse.csr_array(scipy.sparse.eye_array(polyhedron.cells))
+        rows = scipy.sparse.csr_array(scipy.sparse.vstack([rows, one]))
+        limits = np.append(limits, -origin)
+        multipliers = np.append(multipliers, np.minimum(-answer.lower.marginals[: polyhedron.cells], 0.0))
+    return least_absolute_bound(fit, rows, limits, -answer.eqlin.marginals[m:], multipliers, most)
 
 
 def _optima(polyhedron: Polyhedron, fit: Fit, answer, below: np.ndarray, above: np.ndarray) -> Polyhedron:

@@ -8,10 +8,10 @@ where it has a lower one only,
               >=  s'x - p'y - sum p_i^2 / (2 w_i) - sum l_i limit_i,      s = M'p + C'l
 
 where `limit_i` is the upper one for positive `l_i` and the lower one for negative. At the optimum `s = 0` and the
-bound is attained (Dorn 1960); here `s` is what rounding leaves of it. Points that matter are at least as good as
-the one in hand, `F(x) <= F`, so a count that is measured by itself differs from its measurement by
-`sqrt(F / w_j)` at most; over that interval `s_j x_j` is least at one of its ends. So the bound needs no solver's word,
-and what rounding may have changed in its own evaluation is taken off too.
+bound is attained (Dorn 1960; for absolute deviations it is the duality of linear programs); here `s` is what rounding
+leaves of it. Points that matter are at least as good as the one in hand, `F(x) <= F`, so a count that is measured by
+itself differs from its measurement by `sqrt(F / w_j)` at most; over that interval `s_j x_j` is least at one of its
+ends. So the bound needs no solver's word, and what rounding may have changed in its own evaluation is taken off too.
 """
 
 from __future__ import annotations
@@ -55,27 +55,50 @@ def least_squares_bound(
     >>> round(least_squares_bound(fit, rows, limits, np.array([-2.0, 1.0]), np.array([2.0, -3.0]), 6.0), 9)
     5.0
     """
+    reach = np.sqrt(most / fit.weights)
+    tangents = -0.5 * prices**2 / fit.weights
+    return min(most, 2 * _least_slope(fit, rows, limits, prices, multipliers, reach, tangents))
+
+
+def least_absolute_bound(
+    fit: Fit,
+    rows: scipy.sparse.csr_array,
+    limits: np.ndarray,
+    prices: np.ndarray,
+    multipliers: np.ndarray,
+    most: float,
+) -> float:
+    """The same for weighted absolute deviations: `w |d|` lies above `p d` for prices up to `w`, and others are cut off.
+
+    Examples
+    --------
+    >>> fit = Fit(scipy.sparse.csr_array(np.eye(2)), np.array([5.0, -1.0]), np.ones(2))
+    >>> rows, limits = scipy.sparse.csr_array([[1.0, 1.0], [0.0, 1.0]]), np.array([3.0, 0.0])
+    >>> round(least_absolute_bound(fit, rows, limits, np.array([-1.0, 1.0]), np.array([1.0, -2.0]), 4.0), 9)
+    3.0
+    """
+    cut = np.clip(prices, -fit.weights, fit.weights)
+    return min(most, _least_slope(fit, rows, limits, cut, multipliers, most / fit.weights, np.zeros(0)))
+
+
+def _least_slope(fit: Fit, rows, limits, prices, multipliers, reach, constants) -> float:
+    """The least of `s'x - p'y - l'limits` plus constants, over counts within reach of their own measurements."""
     held = np.flatnonzero(multipliers)
     slope = fit.matrix.T @ prices + rows.T @ multipliers
-    blur = (
-        _longest(fit.matrix, rows)
-        * EPSILON
-        * (abs(fit.matrix).T @ abs(prices) + abs(rows).T @ abs(multipliers))
-    )
-    low, high = _reach(fit, most)
+    size = abs(fit.matrix).T @ abs(prices) + abs(rows).T @ abs(multipliers)
+    blur = _longest(fit.matrix, rows) * EPSILON * size
+    low, high = _reach(fit, reach)
     left, spent = slope != 0, blur != 0
     terms = np.concatenate(
         [
-            -0.5 * prices**2 / fit.weights,
+            constants,
             -prices * fit.values,
             -multipliers[held] * limits[held],
             slope[left] * np.where(slope > 0, low, high)[left],
             -blur[spent] * np.maximum(abs(low), abs(high))[spent],
         ]
     )
-    if not np.isfinite(terms).all():
-        return -np.inf
-    return min(most, 2 * (fsum(terms) - 4 * EPSILON * fsum(abs(terms))))
+    return fsum(terms) - 4 * EPSILON * fsum(abs(terms)) if np.isfinite(terms).all() else -np.inf
 
 
 def _longest(*matrices: scipy.sparse.csr_array) -> int:
@@ -83,15 +106,14 @@ def _longest(*matrices: scipy.sparse.csr_array) -> int:
     return sum(int(np.bincount(m.indices, minlength=1).max()) for m in matrices) + 2
 
 
-def _reach(fit: Fit, most: float) -> tuple[np.ndarray, np.ndarray]:
-    """The interval (n,), (n,) of every count at points with squares up to `most`, from its own measurements."""
+def _reach(fit: Fit, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The interval (n,), (n,) of every count whose own measurement is off by up to a radius (q,)."""
     n = fit.matrix.shape[1]
     low, high = np.full(n, -np.inf), np.full(n, np.inf)
-    lengths = np.diff(fit.matrix.indptr)
-    alone = np.flatnonzero(lengths == 1)
-    cell, factor = fit.matrix.indices[fit.matrix.indptr[alone]], fit.matrix.data[fit.matrix.indptr[alone]]
-    radius = np.sqrt(most / fit.weights[alone]) * (1 + 1e-9)
-    ends = (fit.values[alone] + radius * [[-1.0], [1.0]]) / factor
+    alone = np.flatnonzero(np.diff(fit.matrix.indptr) == 1)
+    at = fit.matrix.indptr[alone]
+    cell, factor = fit.matrix.indices[at], fit.matrix.data[at]
+    ends = (fit.values[alone] + radius[alone] * (1 + 1e-9) * [[-1.0], [1.0]]) / factor
     np.maximum.at(low, cell, ends.min(axis=0))
     np.minimum.at(high, cell, ends.max(axis=0))
     return low, high

@@ -33,6 +33,7 @@ from trueup.kernel.linear.programs import (
 from trueup.kernel.status import Status
 
 ROUNDS = 30  # of adding secants
+EVEN = 10.0  # seconds at most for the least squares among points that are equally near
 AGREE = 1e-9  # by how much a model may be below a loss, relative to the loss, to be called equal to it
 
 
@@ -308,7 +309,8 @@ def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) ->
 
     The projected discrete Laplace mechanism of Dharangutte, Gao, Gong & Yu: noise first, then the L1-nearest point
     that obeys the constraints, in whole numbers. L1 leaves many optima; the least squares pick the one that spreads a
-    gap as evenly as it can be spread.
+    gap as evenly as it can be spread. That takes a second branch and bound, which has `EVEN` seconds of those left: where
+    it does not end in time the answer's `even` is false.
 
     Examples
     --------
@@ -322,18 +324,18 @@ def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) ->
     if not np.isfinite(vertex.x).all():
         return vertex
     absolute, square = FitLoss.absolutes(fit.weights), FitLoss.squares(fit.weights)
-    first = whole_fit(polyhedron, fit, absolute, vertex.x, seconds=seconds)
+    until = monotonic() + seconds
+    first = replace(whole_fit(polyhedron, fit, absolute, vertex.x, seconds=seconds), even=False)
     if first.status is not Status.SOLVED:
         return first
-    if (
-        relative_gap(first.objective, vertex.objective) == 0.0
-    ):  # then all whole optima are among the optima in reals
-        even = whole_fit(optima, fit, square, _centre(optima, fit, first.x), seconds=seconds)
+    left = min(EVEN, until - monotonic())
+    tight = relative_gap(first.objective, vertex.objective) == 0.0
+    if tight:  # then all whole optima are among the optima in reals
+        even = whole_fit(optima, fit, square, _centre(optima, fit, first.x), seconds=left)
     else:
         limit = (absolute, first.objective)
-        even = whole_fit(polyhedron, fit, square, first.x, limit=limit, seconds=seconds)
-    if even.status is not Status.SOLVED or absolute.total(fit.matrix @ even.x - fit.values) > _slack(
-        first.objective
-    ):
+        even = whole_fit(polyhedron, fit, square, first.x, limit=limit, seconds=left)
+    total = absolute.total(fit.matrix @ even.x - fit.values)
+    if even.status is not Status.SOLVED or total > _slack(first.objective):
         return first
     return replace(even, objective=first.objective, gap=first.gap, residual=polyhedron.residual(even.x))
