@@ -15,7 +15,7 @@ import numpy as np
 from trueup.assessing.flags import find_flags
 from trueup.assessing.replicate import Done, ReplicateBlock, Simulation
 from trueup.assessing.scenarios import Compared, compare
-from trueup.assessing.strata import SIZES, Strata, stratify
+from trueup.assessing.strata import Strata, stratify
 from trueup.assessing.summary import rows, single_counts
 from trueup.assessing.tally import RANKED
 from trueup.assessing.truth import Truth, read_truth
@@ -25,6 +25,7 @@ from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.records.assessment import FIELDS, Assessment
+from trueup.model.records.expected_errors import SIZES
 from trueup.model.spec import Spec
 from trueup.model.verb import takes_records
 from trueup.reconciling import published

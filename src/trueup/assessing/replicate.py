@@ -14,8 +14,7 @@ from trueup.assessing.strata import Strata
 from trueup.assessing.tally import ERROR, SQUARE, Key, Tally, tally
 from trueup.kernel.statistics.streaming import Scatter
 from trueup.model.cells import Cells, Margin
-from trueup.model.header import Measured
-from trueup.noise import JOINT_LAWS
+from trueup.model.header import Measured, simulate_many
 
 
 @dataclass(frozen=True)
@@ -122,28 +121,6 @@ class Simulation:
             )
             for strata in self.strata
         }
-
-
-def simulate_many(
-    cells: Cells,
-    counts: NDArray[np.int64],
-    headers: Sequence[Measured],
-    rng: np.random.Generator,
-    replicates: int,
-) -> NDArray[np.int64]:
-    """Measure `b` times with seeded noise: all `q` values of each replicate, `(b, q)`."""
-    return np.concatenate([_many(cells, counts, header, rng, replicates) for header in headers], axis=1)
-
-
-def _many(
-    cells: Cells, counts: NDArray[np.int64], header: Measured, rng: np.random.Generator, replicates: int
-) -> NDArray[np.int64]:
-    true = header.sums(cells, counts)
-    if header.exact:
-        return np.broadcast_to(true, (replicates, true.size))
-    if isinstance(header.law, JOINT_LAWS):  # drawn as whole vectors
-        return true + np.stack([header.law.sample(true.size, rng.bytes) for _ in range(replicates)])
-    return true + header.law.sample(replicates * true.size, rng.bytes).reshape(replicates, -1)
 
 
 def _compare(means: Mapping[Key, NDArray], first: Mapping[Key, NDArray]) -> dict[Key, Scatter]:

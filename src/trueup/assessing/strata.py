@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from trueup.model.cells import Cells, Margin
 
-SIZES = tuple(10**k for k in range(10))
-"""Lower ends of the size classes after the class of zero: 1, 10, 100, .."""
 SIBLINGS = (1, 2, 5, 10, 20, 50, 100, 200)
 """Lower ends of the classes of the number of places under one parent."""
 LEVEL, SIZE, SIBLING = "level", "size", "siblings"

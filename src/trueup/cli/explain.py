@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
-from trueup.cli.console import AsJson, GeographyPath, Memory, SpecPath, print_json, print_table
+from trueup.cli.console import AsJson, GeographyPath, Memory, SpecPath, print_json, print_table, progress
 from trueup.cli.reconcile import MethodName
+
+Persons = Annotated[
+    int | None,
+    typer.Option("--persons", min=1, help="Units of the made-up population that errors are simulated on."),
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Simulate no errors: closed forms alone.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -19,6 +26,8 @@ def register(app: typer.Typer) -> None:
         geography: GeographyPath = None,
         method: MethodName = None,
         memory: Memory = "4GB",
+        persons: Persons = None,
+        quick: Quick = False,
         as_json: AsJson = False,
     ) -> None:
         """Show cost, structure, method and expected error, from the spec and the public places."""
@@ -26,7 +35,16 @@ def register(app: typer.Typer) -> None:
         from trueup.model.spec import load_spec
         from trueup.releasing.explain import explain as explain_spec
 
-        plan = explain_spec(load_spec(spec), geography, method=method, memory=parse_memory(memory))
+        with progress(quiet=as_json) as tell:
+            plan = explain_spec(
+                load_spec(spec),
+                geography,
+                method=method,
+                memory=parse_memory(memory),
+                persons=persons,
+                simulate=not quick,
+                progress=lambda done, of: tell(f"simulating errors: {done} of {of} replicates"),
+            )
         if as_json:
             print_json(asdict(plan))
         else:
@@ -34,6 +52,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _show(plan) -> None:
+    from trueup.model.records.expected_errors import CONFIDENCES
     from trueup.releasing.explain import EXCEEDED
 
     print(plan.title)
@@ -61,6 +80,17 @@ def _show(plan) -> None:
         ["table", "counts", "noise", "error, least", "error, most"],
         rows,
     )
+    if plan.classes:
+        print_table(
+            "Errors to expect by size of the released count (counts)",
+            ["table", "released", "bias", "root mean square", *(f"{p} % margin" for p in CONFIDENCES)],
+            [_by_size(row, label) for row, label in plan.classes.labelled()],
+        )
+        print(plan.classes.note)
+
+
+def _by_size(row, label: str) -> list[str]:
+    return [str(row.table), label, f"{row.bias:+.2f}", f"{row.rmse:.2f}", *(f"{m:g}" for m in row.margins)]
 
 
 def _counts(value: float | None) -> str:

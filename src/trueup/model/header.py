@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.model.cells import Cells, Margin
+from trueup.noise import JOINT_LAWS
 from trueup.noise.lattice.laws import LatticeL2Laplace
 from trueup.noise.law import Law
 from trueup.noise.laws.exact import Exact
@@ -94,3 +95,25 @@ def split(values: NDArray, headers: Sequence[Measured], cells: Cells) -> list[ND
     """
     sizes = [cells.size(h.margin) if h.groups is None else len(h.groups) for h in headers]
     return np.split(values, np.cumsum(sizes)[:-1], axis=-1)
+
+
+def simulate_many(
+    cells: Cells,
+    counts: NDArray[np.int64],
+    headers: Sequence[Measured],
+    rng: np.random.Generator,
+    replicates: int,
+) -> NDArray[np.int64]:
+    """Measure `b` times with seeded noise: all `q` values of each replicate, `(b, q)`."""
+    return np.concatenate([_many(cells, counts, header, rng, replicates) for header in headers], axis=1)
+
+
+def _many(
+    cells: Cells, counts: NDArray[np.int64], header: Measured, rng: np.random.Generator, replicates: int
+) -> NDArray[np.int64]:
+    true = header.sums(cells, counts)
+    if header.exact:
+        return np.broadcast_to(true, (replicates, true.size))
+    if isinstance(header.law, JOINT_LAWS):  # drawn as whole vectors
+        return true + np.stack([header.law.sample(true.size, rng.bytes) for _ in range(replicates)])
+    return true + header.law.sample(replicates * true.size, rng.bytes).reshape(replicates, -1)

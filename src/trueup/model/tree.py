@@ -232,6 +232,37 @@ class Tree:
             tuple({k: col[s] for k, col in held.items()} for held, s in zip(self.limits[top:], within)),
         )
 
+    def only(self, level: int, places: NDArray[np.int64]) -> tuple[Tree, NDArray[np.int64]]:
+        """Keep some places of a level, what is below them and what is above; and say which leaves are kept.
+
+        Examples
+        --------
+        >>> tree = Tree.from_columns(["all", "area", "block"],
+        ...     [{}, {"area": ["a", "a", "b", "b"]}, {"block": ["1", "2", "1", "2"]}])
+        >>> kept, leaves = tree.only(1, np.array([1]))
+        >>> kept.sizes, kept.label("block", 0), leaves
+        ((1, 1, 2), 'b/1', array([2, 3]))
+        """
+        last = len(self.levels) - 1
+        above = (np.unique(self.ancestors(level, up)[places]) for up in range(level))
+        below = (
+            np.flatnonzero(np.isin(self.ancestors(down, level), places)) for down in range(level, last + 1)
+        )
+        kept = [*above, *below]
+        counts = [
+            np.bincount(self.ancestors(up + 1, up)[kept[up + 1]], minlength=self.sizes[up])[kept[up]]
+            for up in range(last)
+        ]
+        counts.append(np.zeros(kept[-1].size, dtype=np.int64))
+        return Tree(
+            self.levels,
+            kept[0].size + np.append(0, np.cumsum(np.concatenate(counts))),
+            np.append(0, np.cumsum([k.size for k in kept])),
+            tuple(_at(keys, k) for keys, k in zip(self.keys, kept)),
+            tuple(None if col is None else col[k] for col, k in zip(self.names, kept)),
+            tuple(_at(held, k) for held, k in zip(self.limits, kept)),
+        ), kept[-1]
+
     def _children(self, level: int) -> NDArray[np.int64]:
         """How many children each place of a level has."""
         return np.diff(self.child_ptr[self.level_ptr[level] : self.level_ptr[level + 1] + 1])

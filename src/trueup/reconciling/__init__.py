@@ -26,6 +26,7 @@ from trueup.model.records.release import Release
 from trueup.model.registry import describe
 from trueup.model.spec import Spec
 from trueup.model.verb import record_first
+from trueup.reconciling.expected_errors import ErrorSimulation
 from trueup.reconciling.general_integer import GeneralInteger
 from trueup.reconciling.general_projection import GeneralProjection
 from trueup.reconciling.histogram_tree import HistogramTree
@@ -91,14 +92,16 @@ class Prepared:
         checks = check(self.constraints, measurements, solution)
         if self.method.integer and (broken := [rule for rule, holds in checks.items() if not holds]):
             raise unsolved(name, f"its counts break {', '.join(broken)}, which is a defect of the method")
+        tables = published(self.constraints)
         return Release(
             measurements,
             solution.values,
             describe(self.method),
             checks,
             solution.stats,
-            published=published(self.constraints),
+            published=tables,
             errors=self.method.errors(self.state),
+            expects=ErrorSimulation(self.method, self.constraints, tables),
         )
 
 

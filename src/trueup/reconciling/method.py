@@ -27,12 +27,15 @@ class Method(ABC):
         Structures of constraints it handles; see `Constraints.structure`.
     random
         Whether it adds randomness of its own, so that even counts that add up do not come back.
+    replicates
+        How often it is tried at most when the errors to expect of it are simulated: fewer where one answer takes long.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     structures: ClassVar[frozenset[str]]
     random: ClassVar[bool] = False
+    replicates: ClassVar[int] = 400
 
     @property
     def integer(self) -> bool:

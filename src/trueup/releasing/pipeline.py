@@ -288,6 +288,8 @@ def _released(
 ) -> Release:
     with run.stage("reconciling"):
         released = prepared.reconcile(measurements)
+    with run.stage("simulating the errors to expect"):
+        _ = released.expected
     with run.stage("writing the tables"):
         manifest = {**draft, **write_release(folder, released)}
     with run.stage("writing the report"):

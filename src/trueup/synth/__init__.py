@@ -92,7 +92,8 @@ def synthesize(
     [('Idaho', 360), ('Utah', 640)]
     """
     spec, out = load_spec(spec_path), Path(out)
-    _refuse_rules(spec)
+    refuse_rules(spec)
+    _refuse_wide(spec)
     made = _regions(
         spec, chosen(stated(totals, year), regions), persons, places, bool(regions) or totals is not None
     )
@@ -107,14 +108,18 @@ def synthesize(
     return made
 
 
-def _refuse_rules(spec: Spec) -> None:
-    """Refuse what drawn counts would break, and sums of columns that cannot be solved."""
+def refuse_rules(spec: Spec) -> None:
+    """Refuse what drawn counts would break."""
     rules = spec.constraints
     if rules.bounds or rules.linear:
         raise SpecError(
             f"the spec declares {'bounds' if rules.bounds else 'linear rules'}, which drawn counts would break",
             needed="a spec whose constraints are invariants and structural zeros, for synthetic data",
         )
+
+
+def _refuse_wide(spec: Spec) -> None:
+    """Refuse sums of columns that cannot be solved."""
     task = WriteRegion(spec, (), Path(), 0)
     if task.domain and spec.table.cells:
         WideTable.of(spec, task.cells)

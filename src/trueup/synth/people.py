@@ -21,8 +21,11 @@ KNOWN = {
     "votingage": (0.221, 0.779),
     "hispanic": (0.813, 0.187),
     "cenrace": (0.616, 0.124, 0.011, 0.060, 0.002, 0.084),
+    "race": (0.637, 0.122, 0.163, 0.007, 0.047, 0.002, 0.002, 0.020),
+    "sex": (0.509, 0.491),
 }
-"""Rough shares of the United States in 2020; what they leave, further values share by `1 / rank`."""
+"""Rough shares of the United States in 2020 (`race`, with Hispanics as one: 2010); what they leave, further values share by
+`1 / rank`."""
 STEADY_REGION, STEADY, STEADY_LAST = 1000.0, 80.0, 8.0
 """Concentrations of the Dirichlet laws of a region's shares about the nation's, of a place's about its parent's."""
 IN_QUARTERS = 0.9

@@ -88,7 +88,7 @@ def grow(sizes: Sequence[int], most: Sequence[int], rng: np.random.Generator) ->
         spread = SPREAD_LAST if last else SPREAD_TOP if at == 0 else SPREAD
         weights = (weights / children)[parent] * rng.lognormal(0, spread, size)
         parents.append(parent)
-    return PlaceBranch(tuple(parents), _some_empty(weights, rng) if sizes else weights)
+    return PlaceBranch(tuple(parents), some_empty(weights, rng) if sizes else weights)
 
 
 def _children(total: int, weights: NDArray, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -101,7 +101,8 @@ def _children(total: int, weights: NDArray, most: int, rng: np.random.Generator)
     return counts
 
 
-def _some_empty(weights: NDArray, rng: np.random.Generator) -> NDArray[np.float64]:
+def some_empty(weights: NDArray, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Leave a share of the places empty, never all."""
     lived_in = rng.random(weights.size) >= EMPTY
     lived_in[rng.integers(weights.size)] = True
     return weights * lived_in

@@ -24,6 +24,7 @@ from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
 from trueup.model.mechanism_on_lattice import with_lattices
+from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.records.release_by_parts import Miss, ReleaseByBlocks
@@ -154,4 +155,5 @@ def read_release(folder: str | Path) -> Release:
         manifest["stats"],
         published=tuple(tables),
         errors=read_errors(source, measurements.cells),
+        expects=ExpectedErrors.read(written) if (written := manifest.get("expected errors")) else None,
     )

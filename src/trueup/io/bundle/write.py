@@ -71,6 +71,7 @@ def write_release(folder: Path, release: Release) -> dict[str, Any]:
         "method": dict(release.method),
         "checks": dict(release.checks),
         "stats": dict(release.stats),
+        "expected errors": release.expected.written() if release.expected else None,
         "counts": [{"file": f"counts/{slug(m)}.parquet", **margin_out(m)} for m in release.published],
     }
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 from warnings import warn
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
+from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.records.measurements import Measurements
 from trueup.model.tables import dataset_of, margin_asked, probability_of, table_of
 
@@ -38,6 +40,8 @@ class Release:
     errors
         For margins where it is known in closed form, the standard error `(groups,)` of the
         least-squares estimate (counts), before nonnegativity and rounding.
+    expects
+        The errors to expect by size of the released count, or what simulates them when they are first asked for.
     """
 
     measurements: Measurements
@@ -47,6 +51,12 @@ class Release:
     stats: Mapping[str, Any]
     published: tuple[Margin, ...] = ()
     errors: Mapping[Margin, NDArray] = field(default_factory=dict)
+    expects: ExpectedErrors | Callable[[Release], ExpectedErrors] | None = field(default=None, kw_only=True)
+
+    @cached_property
+    def expected(self) -> ExpectedErrors | None:
+        """The errors to expect, from public things alone; None where nothing says how to find them."""
+        return self.expects(self) if callable(self.expects) else self.expects
 
     @property
     def cells(self) -> Cells:
@@ -148,12 +158,19 @@ class Release:
         }
 
     def margin_of_error(self, margin: Margin | str, level: float | str = "90%") -> NDArray | None:
-        """Return what the error of each count exceeds with at most the probability that is left; None if not known.
+        """Return within which distance (counts) of every released count the true one lies, with the given probability.
 
-        It is that of the least-squares estimate, before nonnegativity and rounding: its standard error times the normal
-        quantile, which holds approximately.
+        It is looked up by the size of the released count where errors were simulated; for tables that are not
+        published it is that of least squares (its standard error times the normal quantile), and None without one.
+
+        Raises
+        ------
+        SpecError
+            If the level is none of 50%, 80%, 90%, 95% and 99%, and errors were simulated.
         """
         margin = canonical(self.cells, self.cells.margin(margin))
+        if self.expected and margin in self.expected.tables:
+            return self.expected.margin_of_error(margin, self.sums(margin), level)
         if margin not in self.errors:
             return None
         return NormalDist().inv_cdf(0.5 + probability_of(level) / 2) * self.errors[margin]

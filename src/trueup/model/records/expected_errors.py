@@ -1,0 +1,247 @@
+"""The errors to expect of released counts, by table and size of the released count, and margins of error from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.model.cells import Margin
+
+SIZES = tuple(10**k for k in range(10))
+"""Lower ends of the size classes after the class of zero: 1, 10, 100, .."""
+CONFIDENCES = (50, 80, 90, 95, 99)
+"""Percentages at which margins of error are kept."""
+FEWEST = 100
+"""Simulated errors that a class needs; with fewer it is joined with its neighbour."""
+COARSE = 5
+"""Margins below are the least whole ones that reach their percentage: one count less would fall far short."""
+
+
+@dataclass(frozen=True)
+class ErrorClass:
+    """The errors of the counts of a table that are released within a range.
+
+    Attributes
+    ----------
+    table
+        The table.
+    lowest
+        Least released count; the range ends where the table's next class begins.
+    simulated
+        How many simulated errors this rests on.
+    bias, rmse
+        Mean and root mean square of released minus true count (counts).
+    margins
+        Margin of error (counts) at each of `CONFIDENCES`.
+    """
+
+    table: Margin
+    lowest: int
+    simulated: int
+    bias: float
+    rmse: float
+    margins: tuple[float, ...]
+
+    @classmethod
+    def of(cls, table: Margin, lowest: int, errors: NDArray, *, whole: bool) -> ErrorClass:
+        """Describe simulated errors (e,); `whole` where released counts are whole numbers.
+
+        Examples
+        --------
+        >>> ErrorClass.of(Margin("county"), 10, np.array([0, 0, 1, -2]), whole=True).margins
+        (0, 2, 2, 2, 2)
+        """
+        size = np.sort(np.abs(errors))
+        margin = whole_margin if whole else reached_margin
+        return cls(
+            table,
+            lowest,
+            len(errors),
+            float(errors.mean()),
+            float(np.sqrt(np.square(errors, dtype=np.float64).mean())),
+            tuple(margin(size, percent / 100) for percent in CONFIDENCES),
+        )
+
+    def margin(self, confidence: float) -> float:
+        """The margin of error (counts) at one of `CONFIDENCES`."""
+        return self.margins[CONFIDENCES.index(confidence)]
+
+
+def reached_margin(size: NDArray, share: float) -> float:
+    """Least of the ordered absolute errors (e,) that a share of them does not exceed."""
+    return float(size[max(int(np.ceil(share * len(size) - 1e-9)), 1) - 1])
+
+
+def whole_margin(size: NDArray, share: float) -> int:
+    """The margin of ordered absolute whole errors (e,).
+
+    The least that reaches the share; from `COARSE` on the one below it where that is nearer to the share and misses
+    it by at most a fifth of the remainder (88 % for 90 %).
+
+    Examples
+    --------
+    >>> size = np.repeat([0, 6, 7, 20], [500, 394, 60, 46])
+    >>> whole_margin(size, 0.9), whole_margin(size, 0.95)
+    (6, 7)
+    """
+    least = int(reached_margin(size, share))
+    if least <= COARSE:
+        return least
+    below, at = (np.searchsorted(size, m, side="right") / len(size) for m in (least - 1, least))
+    return least - int(share - below < min(at - share, (1 - share) / 5))
+
+
+@dataclass(frozen=True)
+class ExpectedErrors:
+    """Errors to expect of released counts, simulated from public things alone.
+
+    Attributes
+    ----------
+    classes
+        Every table's classes, in the order of size; none where nothing could be simulated.
+    note
+        What was simulated, or why nothing was.
+
+    Examples
+    --------
+    >>> rows = [ErrorClass(Margin("county"), low, 500, 0.0, 1.0, (1, 2, m, 4, 6)) for low, m in ((0, 2), (100, 3))]
+    >>> ExpectedErrors(tuple(rows), "").margin_of_error(Margin("county"), np.array([0, 99, 100, 5000]))
+    array([2., 2., 3., 3.])
+    """
+
+    classes: tuple[ErrorClass, ...]
+    note: str
+
+    @cached_property
+    def tables(self) -> dict[Margin, tuple[ErrorClass, ...]]:
+        """The classes of each table."""
+        return {table: tuple(c for c in self.classes if c.table == table) for table in self._names}
+
+    @property
+    def _names(self) -> list[Margin]:
+        return list(dict.fromkeys(c.table for c in self.classes))
+
+    def labelled(self) -> list[tuple[ErrorClass, str]]:
+        """Every class with the range of its released counts in words.
+
+        Examples
+        --------
+        >>> rows = [ErrorClass(Margin("county"), low, 500, 0.0, 1.0, (1, 2, 2, 4, 6)) for low in (0, 1, 100)]
+        >>> [label for _, label in ExpectedErrors(tuple(rows), "").labelled()]
+        ['0', '1-99', '100 and more']
+        """
+        found = []
+        for classes in self.tables.values():
+            ends = [*(c.lowest for c in classes[1:]), None]
+            found += [(c, _range(c.lowest, end)) for c, end in zip(classes, ends)]
+        return found
+
+    def margin_of_error(self, table: Margin, counts: NDArray, level: str | float = "90%") -> NDArray | None:
+        """Look the margin of error (counts) of released counts (groups,) up; None for a table without figures.
+
+        Raises
+        ------
+        SpecError
+            If the level is none of the percentages that are kept.
+        """
+        confidence = read_confidence(level)
+        if not (classes := self.tables.get(table)):
+            return None
+        ends = [c.lowest for c in classes]
+        at = np.maximum(np.searchsorted(ends, np.maximum(counts, 0), side="right") - 1, 0)
+        return np.array([c.margin(confidence) for c in classes], dtype=np.float64)[at]
+
+    def written(self) -> dict[str, Any]:
+        """As plain numbers and text, for a manifest."""
+        rows = [asdict(c) | {"table": _margin_out(c.table)} for c in self.classes]
+        return {"note": self.note, "confidences": list(CONFIDENCES), "classes": rows}
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any]) -> ExpectedErrors:
+        """Read what `written` gave.
+
+        Examples
+        --------
+        >>> row = ErrorClass(Margin("county", ("sex",)), 0, 500, 0.0, 1.0, (1, 2, 2, 4, 6))
+        >>> ExpectedErrors.read(ExpectedErrors((row,), "").written()) == ExpectedErrors((row,), "")
+        True
+        """
+        at = [written["confidences"].index(percent) for percent in CONFIDENCES]
+        rows = (
+            ErrorClass(
+                **{
+                    **row,
+                    "table": Margin(row["table"]["level"], tuple(row["table"]["attributes"])),
+                    "margins": tuple(row["margins"][i] for i in at),
+                }
+            )
+            for row in written["classes"]
+        )
+        return cls(tuple(rows), written["note"])
+
+
+def _range(low: int, end: int | None) -> str:
+    if end is None:
+        return f"{low:,} and more" if low else "any"
+    return f"{low:,}" if end == low + 1 else f"{low:,}-{end - 1:,}"
+
+
+def _margin_out(table: Margin) -> dict[str, Any]:
+    return {"level": table.level, "attributes": list(table.attributes)}
+
+
+def read_confidence(level: str | float) -> int:
+    """Read a percentage, as `"90%"` or 0.9.
+
+    Raises
+    ------
+    SpecError
+        If it is none of `CONFIDENCES`.
+
+    Examples
+    --------
+    >>> read_confidence("95%"), read_confidence(0.9)
+    (95, 90)
+    """
+    known = {f"{percent}%": percent for percent in CONFIDENCES} | {p / 100: p for p in CONFIDENCES}
+    if level not in known:
+        raise SpecError(
+            f"margins of error are not kept at the level '{level}'",
+            needed=f"one of: {', '.join(f'{percent}%' for percent in CONFIDENCES)}",
+        )
+    return known[level]
+
+
+def error_classes(table: Margin, released: NDArray, errors: NDArray, *, whole: bool) -> list[ErrorClass]:
+    """Sort simulated errors (e,) by the size of the released counts (e,); small classes are joined.
+
+    Examples
+    --------
+    >>> released = np.repeat([0, 5, 50, 500], [200, 50, 60, 10])
+    >>> [(c.lowest, c.simulated) for c in error_classes(Margin("county"), released, np.ones(320), whole=True)]
+    [(0, 200), (1, 120)]
+    """
+    at = np.searchsorted(SIZES, released, side="right")
+    classes = _joined(np.bincount(at, minlength=len(SIZES) + 1))
+    lowest = (0, *SIZES)
+    held = [(lowest[first], errors[(at >= first) & (at < last)]) for first, last in classes]
+    return [ErrorClass.of(table, low, some, whole=whole) for low, some in held]
+
+
+def _joined(counts: Sequence[int] | NDArray) -> list[tuple[int, int]]:
+    """Ranges of size classes, from the smallest, that each hold enough; what is left joins the last."""
+    ranges, first, held = [], 0, 0
+    for k, count in enumerate(counts):
+        first, held = (k, count) if not held else (first, held + count)
+        if held >= FEWEST:
+            ranges.append((first, k + 1))
+            held = 0
+    if held and ranges:
+        return [*ranges[:-1], (ranges[-1][0], len(counts))]
+    return [(first, len(counts))] if held else ranges

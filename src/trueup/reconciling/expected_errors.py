@@ -1,0 +1,196 @@
+"""The errors that a method makes, found by measuring and reconciling a population that stands in for the true one.
+
+A population x* is measured under the laws of the release and reconciled as it was, again and again; the errors are
+sorted by the size of the count that came out. After a release x* are the released counts themselves (a parametric
+bootstrap, Efron 1982, chapter 5: they are public, obey every rule, and are nearest to the truth of all that is known);
+before one it is a made-up population. Confidential counts are never read, and no entropy is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import TrueupError
+from trueup.kernel.status import Status
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured, simulate_many
+from trueup.model.problem import Problem
+from trueup.model.records.expected_errors import ErrorClass, ExpectedErrors, error_classes
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.release import Release
+from trueup.reconciling.method import Method
+
+WORK = 2**19
+"""Cells that are reconciled in all, replicates times cells."""
+FEWEST = 8
+"""Fewest replicates: a problem too large for so many is represented by some of its places."""
+TOGETHER = 2**20
+"""Most measured values and cells of replicates that are worked on at once."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorSimulation:
+    """What is needed to simulate the errors of a release; called with the release, it returns them.
+
+    Attributes
+    ----------
+    method, constraints
+        How it was reconciled.
+    published
+        The tables whose errors are wanted.
+    """
+
+    method: Method
+    constraints: Constraints
+    published: tuple[Margin, ...]
+
+    def __call__(self, release: Release) -> ExpectedErrors:
+        """Take the released counts for the population."""
+        noisy = release.measurements
+        rng = np.random.default_rng([int(noisy.digest, 16), 1])
+        population = np.maximum(np.rint(release.counts), 0).astype(np.int64)
+        whole = Sample(release.cells, population, self.constraints, noisy.headers)
+        some = self._some(whole, noisy, rng)
+        return expected_errors(
+            self.method, some, self.published, rng, said=f"the released counts of {some.of(whole.cells)}"
+        )
+
+    def _some(self, whole: Sample, noisy: Measurements, rng: np.random.Generator) -> Sample:
+        """Some of the places, unless all fit or rules name places that were not chosen."""
+        if noisy.spec is None or noisy.bounds or any(h.groups is not None for h in noisy.headers):
+            return whole
+        cells, leaves = some_places(whole.cells, WORK, rng)
+        try:
+            local = Problem(noisy.spec, cells)
+            population = whole.population.reshape(whole.cells.shape[0], -1)[leaves].ravel()
+            return Sample(cells, population, local.constraints, local.headers)
+        except TrueupError:
+            return whole
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A population on some places, with what is measured of it and what it obeys."""
+
+    cells: Cells
+    population: NDArray[np.int64]
+    constraints: Constraints
+    headers: Sequence[Measured]
+
+    def of(self, whole: Cells) -> str:
+        """How many places of how many, in words."""
+        return f"{self.cells.shape[0]:,} of {whole.shape[0]:,} places"
+
+
+def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cells, NDArray[np.int64]]:
+    """Choose places at random, with all below them, so that `FEWEST` replicates fit into the work; and their leaves.
+
+    The level they are chosen from is the coarsest of which eight fit.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> columns = [{}, {"area": np.repeat(np.arange(50), 20)}, {"block": np.arange(1000)}]
+    >>> cells = Cells(Tree.from_columns(["all", "area", "block"], columns))
+    >>> some, leaves = some_places(cells, 2400, np.random.default_rng(1))
+    >>> some.tree.sizes, len(leaves)
+    ((1, 15, 300), 300)
+    """
+    most, tree = work // FEWEST, cells.tree
+    if cells.n <= most:
+        return cells, np.arange(cells.shape[0])
+    sizes = [cells.n // size for size in tree.sizes]
+    level = next((i for i, size in enumerate(sizes) if 8 * size <= most), max(len(sizes) - 2, 0))
+    chosen = rng.permutation(tree.sizes[level])[: max(1, most // sizes[level])]
+    kept, leaves = tree.only(level, np.sort(chosen))
+    return Cells(kept, cells.attributes), leaves
+
+
+def expected_errors(
+    method: Method,
+    sample: Sample,
+    published: Sequence[Margin],
+    rng: np.random.Generator,
+    *,
+    said: str,
+    work: int = WORK,
+    progress: Progress = lambda done, of: None,
+) -> ExpectedErrors:
+    """Simulate the errors of a method on a population, by table and by size of the released count.
+
+    Parameters
+    ----------
+    method
+        Any method of reconciliation.
+    sample
+        The population with what is measured of it.
+    published
+        The tables.
+    said
+        What the population is, for the note.
+    work
+        Cells that are reconciled in all.
+    progress
+        Called as `progress(done, replicates)`.
+
+    Examples
+    --------
+    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.model.tree import Tree
+    >>> from trueup.reconciling import choose
+    >>> problem = Problem.of(AREAS, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> sample = Sample(problem.cells, np.array([300, 400]), problem.constraints, problem.headers)
+    >>> method, rng = choose({}, problem.constraints), np.random.default_rng(1)
+    >>> found = expected_errors(method, sample, [Margin("area")], rng, said="two areas")
+    >>> found.classes[0].lowest, found.classes[0].simulated, 1.5 < found.classes[0].rmse < 3
+    (100, 800, True)
+    """
+    replicates = int(np.clip(work // sample.cells.n, FEWEST, method.replicates))
+    try:
+        batches = list(_replicates(method, sample, published, replicates, rng, progress))
+    except TrueupError as error:
+        return ExpectedErrors((), f"Errors could not be simulated: {error}")
+    classes = [c for margin in published for c in _classes(margin, batches, whole=method.integer)]
+    note = f"Simulated: {replicates} replicates of measuring and reconciling {said}."
+    return ExpectedErrors(tuple(classes), note)
+
+
+Errors = dict[Margin, tuple[NDArray, NDArray]]
+"""Released counts and their errors, by table."""
+
+
+def _replicates(
+    method: Method,
+    sample: Sample,
+    published: Sequence[Margin],
+    replicates: int,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Iterator[Errors]:
+    """Released counts and errors of every table, batch by batch."""
+    cells, headers = sample.cells, sample.headers
+    state = method.prepare(sample.constraints, headers)
+    truth = {margin: cells.sum(sample.population, margin) for margin in published}
+    values = sum(h.sums(cells, sample.population).size for h in headers)
+    size = max(1, TOGETHER // max(values, cells.n))
+    for start in range(0, replicates, size):
+        count = min(size, replicates - start)
+        progress(start, replicates)
+        solution = method.apply(state, simulate_many(cells, sample.population, headers, rng, count), rng)
+        if solution.status is not Status.SOLVED:
+            raise TrueupError(f"method '{method.name}' has no answer for a replicate: {solution.status}")
+        released = {margin: cells.sum(solution.values, margin) for margin in published}
+        yield {margin: (table, table - truth[margin]) for margin, table in released.items()}
+    progress(replicates, replicates)
+
+
+def _classes(margin: Margin, batches: Sequence[Errors], *, whole: bool) -> list[ErrorClass]:
+    released, errors = (np.concatenate([b[margin][i].ravel() for b in batches]) for i in (0, 1))
+    return error_classes(margin, released, errors, whole=whole)

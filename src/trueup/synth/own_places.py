@@ -1,0 +1,60 @@
+"""A made-up population on the public places of a spec: what a spec's errors can be tried on before anything is measured."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.problem import Problem
+from trueup.model.tree import Tree
+from trueup.synth import refuse_rules
+from trueup.synth.people import PeopleDomain, populate
+from trueup.synth.places import SPREAD, SPREAD_LAST, SPREAD_TOP, PlaceBranch, some_empty
+from trueup.synth.totals import PERSONS_PER_BLOCK, PERSONS_PER_PLACE
+
+
+def made_up_counts(
+    problem: Problem, rng: np.random.Generator, persons: int | None = None
+) -> NDArray[np.int64]:
+    """Draw counts of all n cells on the places of a problem, as `synthesize` does on places of its own.
+
+    Parameters
+    ----------
+    problem
+        The spec and its places; structural zeros are kept.
+    persons
+        Units in all; by default so many a place as places of its last level have in the United States.
+
+    Raises
+    ------
+    SpecError
+        If the spec has bounds or linear rules, which drawn counts would break.
+
+    Examples
+    --------
+    >>> from trueup.demo.areas import AREAS
+    >>> problem = Problem.of(AREAS, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> counts = made_up_counts(problem, np.random.default_rng(1), persons=700)
+    >>> counts.shape, int(counts.sum())
+    ((2,), 700)
+    """
+    refuse_rules(problem.spec)
+    cells, tree = problem.cells, problem.cells.tree
+    each = PERSONS_PER_PLACE.get(tree.levels[-1].casefold(), PERSONS_PER_BLOCK)
+    domain = PeopleDomain.of(cells, problem.spec.constraints.zeros)
+    counts = np.zeros((cells.shape[0], cells.n // cells.shape[0]), np.int64)
+    branch = _branch(tree, rng, empty=each == PERSONS_PER_BLOCK)
+    for part in populate(domain, branch, persons or each * tree.sizes[-1], rng):
+        np.add.at(counts, (part.leaf, part.cell), part.count)
+    return counts.ravel()
+
+
+def _branch(tree: Tree, rng: np.random.Generator, *, empty: bool) -> PlaceBranch:
+    """The tree's places, populous where there are many below; they spread as those do that `grow` draws."""
+    last = len(tree.levels) - 1
+    parents, weights = [], np.ones(tree.sizes[0])
+    for level in range(1, last + 1):
+        parents.append(tree.ancestors(level, level - 1))
+        spread = SPREAD_LAST if level == last else SPREAD_TOP if level == 1 else SPREAD
+        weights = weights[parents[-1]] * rng.lognormal(0, spread, parents[-1].size)
+    return PlaceBranch(tuple(parents), some_empty(weights, rng) if empty and parents else weights)
