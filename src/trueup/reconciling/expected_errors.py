@@ -26,9 +26,9 @@ from trueup.model.records.release import Release
 from trueup.reconciling.method import Method
 
 WORK = 2**19
-"""Cells that are reconciled in all, replicates times cells."""
-FEWEST = 8
-"""Fewest replicates: a problem too large for so many is represented by some of its places."""
+"""Cells that are reconciled in all, replicates times cells, by a method of effort 1."""
+FEWEST, MOST = 8, 400
+"""Fewest replicates (a problem too large for so many is represented by some of its places), and most."""
 TOGETHER = 2**20
 """Most measured values and cells of replicates that are worked on at once."""
 
@@ -66,7 +66,7 @@ class ErrorSimulation:
         """Some of the places, unless all fit or rules name places that were not chosen."""
         if noisy.spec is None or noisy.bounds or any(h.groups is not None for h in noisy.headers):
             return whole
-        cells, leaves = some_places(whole.cells, WORK, rng)
+        cells, leaves = some_places(whole.cells, WORK // self.method.effort, rng)
         try:
             local = Problem(noisy.spec, cells)
             population = whole.population.reshape(whole.cells.shape[0], -1)[leaves].ravel()
@@ -136,7 +136,7 @@ def expected_errors(
     said
         What the population is, for the note.
     work
-        Cells that are reconciled in all.
+        Cells that are reconciled in all, divided by the method's effort.
     progress
         Called as `progress(done, replicates)`.
 
@@ -152,7 +152,7 @@ def expected_errors(
     >>> found.classes[0].lowest, found.classes[0].simulated, 1.5 < found.classes[0].rmse < 3
     (100, 800, True)
     """
-    replicates = int(np.clip(work // sample.cells.n, FEWEST, method.replicates))
+    replicates = int(np.clip(work // (sample.cells.n * method.effort), FEWEST, MOST))
     try:
         batches = list(_replicates(method, sample, published, replicates, rng, progress))
     except TrueupError as error:

@@ -68,6 +68,7 @@ class LatticePosterior(Method):
         "nonnegative counts from noise that keeps the invariants: posterior mean, mode or one draw"
     )
     structures: ClassVar[frozenset[str]] = frozenset(STRUCTURES)
+    effort: ClassVar[int] = 1000
     random: ClassVar[bool] = True
 
     def refuses(self, constraints: Constraints) -> str | None:

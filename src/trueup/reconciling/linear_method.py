@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from trueup.reconciling.method import Method, Solution
 
 class LinearMethod(Method):
     """A method that needs no structure: one program a row of values."""
+
+    effort: ClassVar[int] = 500
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> LinearProblem:
         """Write everything as rows."""

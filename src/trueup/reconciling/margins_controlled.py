@@ -49,6 +49,7 @@ class MarginsControlled(MarginsProjection):
     name: ClassVar[str] = "margins-controlled"
     title: ClassVar[str] = "projection of a table onto its margins, then controlled rounding"
     structures: ClassVar[frozenset[str]] = frozenset({"margins"})
+    effort: ClassVar[int] = 500
 
     @property
     def integer(self) -> bool:

@@ -39,6 +39,7 @@ class ProjectedDiscreteLaplace(LinearMethod):
     name: ClassVar[str] = "projected-discrete-laplace"
     title: ClassVar[str] = "L1 projection in whole numbers (projected discrete Laplace mechanism)"
     structures: ClassVar[frozenset[str]] = frozenset(STRUCTURES)
+    effort: ClassVar[int] = 2000
 
     def project(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Answer:
         """L1-nearest whole point for one row of values."""

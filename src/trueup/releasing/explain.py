@@ -186,7 +186,7 @@ def explain(
 def _simulated(problem: Problem, method: Method, persons: int | None, progress: Progress) -> ExpectedErrors:
     """The errors of a method on a made-up population of the problem's places."""
     rng = np.random.default_rng(0)
-    cells, _ = some_places(problem.cells, WORK, rng)
+    cells, _ = some_places(problem.cells, WORK // method.effort, rng)
     local = Problem(problem.spec, cells)
     share = cells.shape[0] / problem.cells.shape[0]
     try:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trueup.model.cells import Margin
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
+from trueup.model.records.expected_errors import CONFIDENCES, ExpectedErrors
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.noise.lattice.laws import LatticeL2Laplace
@@ -70,7 +71,48 @@ def noise_error(measurements: Measurements, unit: str) -> Section:
 
 
 def release_error(release: Release, unit: str) -> Section:
-    """Show the expected error of every published table, in closed form where there is one."""
+    """Show the expected error of every published table: by size of the count, and in closed form where there is one."""
+    section = _closed_form(release, unit)
+    return Section(section.id, section.heading, (*expected_blocks(release.expected, unit), *section.blocks))
+
+
+def expected_blocks(expected: ExpectedErrors | None, unit: str) -> tuple[Text | Table, ...]:
+    """The errors to expect by table and size of the released count; nothing where they were not simulated."""
+    if expected is None:
+        return ()
+    if not expected.classes:
+        return (Text((expected.note,)),)
+    rows = expected.labelled()
+    margins = [
+        Column(
+            f"{percent} % margin (±\N{NO-BREAK SPACE}{unit})",
+            [f"{row.margin(percent):,g}" for row, _ in rows],
+            numeric=True,
+        )
+        for percent in CONFIDENCES
+    ]
+    columns = (
+        Column("Published table", [table_name(row.table) for row, _ in rows]),
+        Column("Released count", [label for _, label in rows]),
+        Column(f"Mean error ({unit})", numbers(np.array([row.bias for row, _ in rows])), numeric=True),
+        Column(
+            f"Root mean square error ({unit})", numbers(np.array([row.rmse for row, _ in rows])), numeric=True
+        ),
+        *margins,
+    )
+    text = Text(
+        (
+            "What errors released counts have, by the size of the released count. The 90 % margin is the distance "
+            "within which about 90 % of the counts of that size lie from the true ones (between 88 and 92 % from 6 "
+            "on; below, the least whole distance that holds at least 90 %). It was found by simulation from public "
+            f"values alone: no confidential count was used. {expected.note}",
+        )
+    )
+    return (text, Table("Errors to expect, by size of the released count", columns))
+
+
+def _closed_form(release: Release, unit: str) -> Section:
+    """The error of weighted least squares, or else the noise alone."""
     if not release.errors:
         section = noise_error(release.measurements, unit)
         text = Text(

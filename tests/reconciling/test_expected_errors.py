@@ -1,0 +1,105 @@
+"""Simulated errors: every method has them, they are reproducible, and margins follow their definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.conformance.test_methods import FITTING
+from trueup.errors import SpecError
+from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.records.expected_errors import (
+    COARSE,
+    CONFIDENCES,
+    ErrorClass,
+    ExpectedErrors,
+    error_classes,
+    whole_margin,
+)
+from trueup.model.tree import Tree
+from trueup.reconciling import published
+from trueup.reconciling.expected_errors import FEWEST, Sample, expected_errors, some_places
+
+
+def _simulated(kind, structure, population, seed=1):
+    tables = published(structure.constraints)
+    sample = Sample(structure.constraints.cells, population, structure.constraints, structure.headers)
+    return expected_errors(kind(), sample, tables, np.random.default_rng(seed), said="a test", work=1), tables
+
+
+@pytest.mark.parametrize(("kind", "structure"), FITTING)
+def test_every_method_has_errors_for_every_table(kind, structure, rng):
+    found, tables = _simulated(kind, structure, structure.true_counts(rng))
+    assert tuple(found.tables) == tables, found.note
+    fixed = [
+        c
+        for c in found.classes
+        if any(structure.constraints.cells.contains(c.table, i) for i in structure.constraints.invariants)
+    ]
+    assert all(c.rmse <= 1e-6 and max(c.margins) <= 1e-6 for c in fixed)
+    for row in found.classes:
+        assert list(row.margins) == sorted(row.margins)
+        assert abs(row.bias) <= row.rmse + 1e-12
+
+
+@pytest.mark.parametrize(("kind", "structure"), FITTING[::9])
+def test_the_same_seed_gives_the_same_errors(kind, structure, rng):
+    population = structure.true_counts(rng)
+    assert _simulated(kind, structure, population)[0] == _simulated(kind, structure, population)[0]
+
+
+@pytest.mark.parametrize("share", [percent / 100 for percent in CONFIDENCES])
+def test_whole_margins_are_the_least_that_reach_their_share_unless_one_less_is_nearer(share, rng):
+    for scale in (0.5, 2.0, 5.0, 40.0):
+        size = np.sort(np.abs(np.rint(rng.normal(0, scale, 2000))).astype(np.int64))
+        margin = whole_margin(size, share)
+        covered, less = ((size <= m).mean() for m in (margin, margin - 1))
+        if margin < COARSE:
+            assert covered >= share > less
+        else:
+            assert covered >= share - (1 - share) / 5
+            assert abs(covered - share) <= abs(less - share) + 1e-12 or less < share - (1 - share) / 5
+
+
+def test_margins_are_looked_up_by_the_released_count():
+    table = Margin("area", ("sex",))
+    rows = tuple(ErrorClass(table, low, 500, 0.0, 1.0, (m,) * 5) for low, m in ((1, 3), (10, 5), (100, 8)))
+    found = ExpectedErrors(rows, "").margin_of_error(table, np.array([-2, 0, 9, 10, 99, 100, 10**6]), "95%")
+    assert found is not None
+    assert found.tolist() == [3, 3, 3, 5, 5, 8, 8]
+    assert ExpectedErrors(rows, "").margin_of_error(Margin("area"), np.array([1])) is None
+
+
+@pytest.mark.parametrize("level", ["91%", 0.85, "90", 90])
+def test_other_levels_are_refused(level):
+    with pytest.raises(SpecError, match="90%"):
+        ExpectedErrors((), "").margin_of_error(Margin("area"), np.array([1]), level)
+
+
+def test_classes_hold_every_error_once(rng):
+    released, errors = rng.integers(0, 500, 3000), rng.integers(-9, 9, 3000)
+    classes = error_classes(Margin("area"), released, errors, whole=True)
+    assert sum(c.simulated for c in classes) == 3000
+    assert sum(c.simulated * c.bias for c in classes) == pytest.approx(errors.sum())
+    assert sum(c.simulated * c.rmse**2 for c in classes) == pytest.approx((errors**2).sum())
+
+
+@pytest.mark.parametrize("work", [100, 3000, 10**5, 10**7])
+def test_a_sample_of_places_is_whole_below_the_chosen_ones(work, rng):
+    areas = np.repeat(np.arange(60), rng.integers(1, 40, 60))
+    columns = [{}, {"region": areas // 7}, {"area": areas}, {"block": np.arange(areas.size)}]
+    cells = Cells(
+        Tree.from_columns(["all", "region", "area", "block"], columns), (Attribute("sex", ("f", "m")),)
+    )
+    some, leaves = some_places(cells, work, np.random.default_rng(2))
+    tree, whole = some.tree, cells.tree
+    assert some.n <= max(2 * work // FEWEST, 3 * cells.n // 60)
+    assert (some.n == cells.n) == (work >= FEWEST * cells.n)
+    for level in range(4):
+        for name, column in tree.keys[level].items():
+            at = whole.ancestors(3, level)[leaves]
+            np.testing.assert_array_equal(column[tree.ancestors(3, level)], whole.keys[level][name][at])
+    if work >= 1000:
+        children = np.diff(whole.leaf_ptr(2))
+        kept = np.unique(whole.ancestors(3, 2)[leaves])
+        np.testing.assert_array_equal(np.diff(tree.leaf_ptr(2)), children[kept])
