@@ -197,13 +197,17 @@ def pictures(harness: Harness) -> Iterator[Picture]:
         "bar",
     ]
     for title, wanted in {
-        "Tables of the last level": lambda c: c.table.split(" x ")[0] in ("block", "district"),
-        "Other classes that miss the bar": lambda c: c.verdict in ("low", "high"),
+        "Tables of the last level": _is_last,
+        "Other classes that miss the bar": lambda c: not _is_last(c) and c.verdict in ("low", "high"),
     }.items():
-        rows = [
-            [when, c.world, c.table, c.by, c.size, f"{c.share:.3f}", f"{c.margin:.1f}", f"{c.covered:.3f}", f"{c.rmse:.2f}", f"{c.promised:.2f}", c.verdict]
-            for when, found in _FOUND
-            for c in found
-            if wanted(c) and (title[0] == "T" or c.table.split(" x ")[0] not in ("block", "district"))
-        ]  # fmt: skip
+        rows = [[when, *_text(c)] for when, found in _FOUND for c in found if wanted(c)]
         yield Picture(title=title, columns=columns, rows=rows)
+
+
+def _is_last(row: Covered) -> bool:
+    return row.table.split(" x ")[0] in ("block", "district")
+
+
+def _text(c: Covered) -> list[str]:
+    figures = (f"{c.share:.3f}", f"{c.margin:.1f}", f"{c.covered:.3f}", f"{c.rmse:.2f}", f"{c.promised:.2f}")
+    return [c.world, c.table, c.by, c.size, *figures, c.verdict]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.model.cells import Margin
+from trueup.model.tables import probability_of
 
 SIZES = tuple(10**k for k in range(10))
 """Lower ends of the size classes after the class of zero: 1, 10, 100, .."""
@@ -209,13 +210,13 @@ def read_confidence(level: str | float) -> int:
     >>> read_confidence("95%"), read_confidence(0.9)
     (95, 90)
     """
-    known = {f"{percent}%": percent for percent in CONFIDENCES} | {p / 100: p for p in CONFIDENCES}
-    if level not in known:
-        raise SpecError(
-            f"margins of error are not kept at the level '{level}'",
-            needed=f"one of: {', '.join(f'{percent}%' for percent in CONFIDENCES)}",
-        )
-    return known[level]
+    percent = 100 * probability_of(level)
+    if (nearest := round(percent)) in CONFIDENCES and abs(percent - nearest) < 1e-9:
+        return nearest
+    raise SpecError(
+        f"margins of error are not kept at the level {level}",
+        needed=f"one of: {', '.join(f'{percent}%' for percent in CONFIDENCES)}",
+    )
 
 
 def error_classes(table: Margin, released: NDArray, errors: NDArray, *, whole: bool) -> list[ErrorClass]:
