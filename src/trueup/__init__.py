@@ -30,6 +30,7 @@ _HOMES = {
     "check": "trueup.checking.bundle:check_bundle",
     "check_bundle": "trueup.checking.bundle",
     "explain": "trueup.releasing.explain",
+    "export": "trueup.io.export",
     "infer": "trueup.inferring",
     "load_spec": "trueup.model.spec",
     "measure": "trueup.measuring",

@@ -50,6 +50,8 @@ Resume = Annotated[
     Path | None,
     typer.Option(help="Continue the interrupted run of this folder, OUT.run.", show_default=False),
 ]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Also write the tables as CSV, OUT/tables.")]
+AsXlsx = Annotated[bool, typer.Option("--xlsx", help="Also write the tables as Excel, OUT/tables.xlsx.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -69,15 +71,21 @@ def register(app: typer.Typer) -> None:
         memory: Memory = "4GB",
         workers: Workers = 1,
         resume: Resume = None,
+        as_csv: AsCsv = False,
+        as_xlsx: AsXlsx = False,
         as_json: AsJson = False,
     ) -> None:
         """Measure with exact noise, reconcile and report: one command, one folder."""
+        from trueup.cli.export import write_tables
         from trueup.files.memory import parse_memory
+        from trueup.io.export import refuse_unwritable
         from trueup.ledger.account import Account
         from trueup.model.problem import Problem
         from trueup.releasing.engine import default_engine
 
         _refuse_lost_master(engine, master)
+        if as_xlsx:
+            refuse_unwritable("xlsx")
         account = Account.open(ledger, analyst, key)
         repeated = account is not None and account.repeats
         size = parse_memory(memory)
@@ -89,10 +97,12 @@ def register(app: typer.Typer) -> None:
         if absent := next((name for name, value in missing.items() if value is None), None):
             raise SpecError(f"{absent} is missing", remedy="trueup release SPEC --data FILE --out FOLDER")
         assert spec is not None
+        assert out is not None
         problem = Problem.of(spec, geography, data=data)
         chosen = engine or default_engine(problem, size)
         if chosen == "memory":
             _in_memory(problem, data, out, account, quiet=as_json, repeated=repeated)
+            write_tables(out, as_csv=as_csv, as_xlsx=as_xlsx)
             return
         if engine is None and not as_json:
             print(f"The problem is larger than {memory} of memory holds at once: it is released by blocks.")
@@ -108,6 +118,7 @@ def register(app: typer.Typer) -> None:
             quiet=as_json,
             repeated=repeated,
         )
+        write_tables(out, as_csv=as_csv, as_xlsx=as_xlsx)
 
 
 def _refuse_lost_master(engine: str | None, master: str | None) -> None:

@@ -252,7 +252,7 @@ def publish(folder: Path, target: Path, *, mode: int = 0o755) -> None:
     to_disk(target.absolute().parent)
 
 
-def write_whole(path: Path, text: str, *, private: bool = False) -> None:
+def write_whole(path: Path, held: str | bytes, *, private: bool = False) -> None:
     """Write one new file whole or not at all; a private one can be read by its owner alone.
 
     Raises
@@ -269,16 +269,16 @@ def write_whole(path: Path, text: str, *, private: bool = False) -> None:
     """
     if path.exists():
         raise BundleError(f"'{path}' exists", remedy="choose another --out")
-    replace_whole(path, text, private=private)
+    replace_whole(path, held, private=private)
 
 
-def replace_whole(path: Path, text: str, *, private: bool = False) -> None:
+def replace_whole(path: Path, held: str | bytes, *, private: bool = False) -> None:
     """Write one file, or replace one, whole or not at all; BundleError if the disk refuses."""
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
         with writing(path):
             part.touch(mode=0o600 if private else 0o666)
-            part.write_text(text, encoding="utf-8")
+            part.write_bytes(held.encode() if isinstance(held, str) else held)
             to_disk(part)
             part.replace(path)
             to_disk(path.absolute().parent)

@@ -115,12 +115,26 @@ class Measurements:
         ['area', 'noisy', 'margin of error']
         """
         margin = margin_asked(self.cells, table, by)
+        figures = self.figures(margin, level)
+        return table_of(self.cells, margin, figures, wide=wide, backend=backend, known=self.frame)
+
+    def figures(self, margin: Margin, level: float | str = "90%") -> dict[str, NDArray]:
+        """What is known of every group of a margin: `noisy` (`exact` for an invariant) and `margin of error` (counts).
+
+        Raises
+        ------
+        SpecError
+            If the margin was not measured.
+        """
         values, reach, exact = self._best(margin, probability_of(level))
         if np.ma.getmaskarray(values).all():
             measured = dict.fromkeys(str(h.margin) for h in self.headers)
             raise SpecError(f"the table '{margin}' was not measured", needed=f"one of {', '.join(measured)}")
-        figures = {"exact" if exact.all() else "noisy": values, "margin of error": reach}
-        return table_of(self.cells, margin, figures, wide=wide, backend=backend, known=self.frame)
+        return {"exact" if exact.all() else "noisy": values, "margin of error": reach}
+
+    def exact(self, margin: Margin) -> NDArray[np.bool_]:
+        """Which groups of a margin are published as enumerated."""
+        return self._best(margin, 0.5)[2]
 
     def noisy(self, margin: Margin) -> NDArray:
         """Return the noisy counts `(groups,)` of a margin, each the one of least variance; masked where there is none."""

@@ -392,10 +392,14 @@ class Posterior:
             )
             return self.sums(table)
         margin = margin_asked(self.cells, table, by)
-        figures = {name: column for name, column in self.summary(margin, level).items() if name != "label"}
+        figures = self.figures(margin, level)
         return table_of(
             self.cells, margin, figures, wide=wide, figure=figure, backend=backend, known=self.frame
         )
+
+    def figures(self, margin: Margin, level: float | str | None = None) -> Columns:
+        """Return the columns of `summary` but its labels."""
+        return {name: column for name, column in self.summary(margin, level).items() if name != "label"}
 
     def area(self, places: Mapping[str, str | Sequence[str]]) -> Quantity:
         """Return draws of the sum over an area: places by their level.

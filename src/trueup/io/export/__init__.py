@@ -1,0 +1,112 @@
+"""export: the tables of a record as files that others work with: CSV, Excel, Parquet, SDMX-CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from trueup.errors import SpecError, TrueupError, load_extra
+from trueup.files.staging import refuse_occupied, staged, write_whole
+from trueup.io.export.content import Exported, Record, content
+from trueup.io.export.excel import workbook
+from trueup.io.export.sdmx import write_sdmx_folder
+from trueup.io.export.text import write_csv_folder, write_parquet_folder
+
+FORMATS = ("csv", "xlsx", "parquet", "sdmx-csv")
+"""What tables are exported to: a folder with a file for each; one file for `xlsx`."""
+
+
+def export(
+    record: Record | str | Path,
+    out: str | Path,
+    to: str | None = None,
+    *,
+    tables: str | Sequence[str] = (),
+    wide: str | None = None,
+    level: float | str = "90%",
+    for_spreadsheets: bool = False,
+    agency: str = "TRUEUP",
+) -> Path:
+    """Write the tables of a record as files that others work with.
+
+    Parameters
+    ----------
+    record
+        A Release, Measurements or a Posterior; or the folder of a bundle.
+    out
+        A new folder; for `xlsx` a new file.
+    to
+        `"csv"`, `"xlsx"`, `"parquet"` or `"sdmx-csv"`; by default what the name of `out` ends in, else `"csv"`.
+    tables
+        Names such as `"county"` or `"county x sex"`; by default every table that the record holds.
+    wide
+        The attribute whose values become columns. These hold released counts, noisy counts or posterior means.
+    level
+        Probability with which an error is no larger than its margin.
+    for_spreadsheets
+        In CSV, whether labels that a spreadsheet would run as formulas are guarded; otherwise labels stay as they are.
+    agency
+        Who maintains the structures of SDMX.
+
+    Returns
+    -------
+    Path
+        What was written.
+
+    Raises
+    ------
+    TrueupError
+        If the format or a table is unknown, a package is missing, or a table is too long for a sheet.
+    BundleError
+        If `out` exists, or the disk refuses.
+
+    Examples
+    --------
+    >>> import pandas, tempfile
+    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.measuring import measure
+    >>> noisy = measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))
+    >>> out = export(noisy, Path(tempfile.mkdtemp()) / "tables", "csv")
+    >>> sorted(path.name for path in out.iterdir()), (out / "area.csv").read_text().splitlines()[0]
+    (['about.csv', 'all.csv', 'area.csv'], 'area,noisy,margin of error')
+    """
+    out = Path(out)
+    wanted = to or (out.suffix[1:] if out.suffix[1:] in FORMATS else "csv")
+    refuse_unwritable(wanted)
+    if isinstance(record, str | Path):
+        record = _read(Path(record))
+    named = (tables,) if isinstance(tables, str) else tuple(tables)
+    held = content(record, named, wide=wide, level=level)
+    if wanted == "xlsx":
+        write_whole(out, workbook(held))
+        return out
+    refuse_occupied(out)
+    with staged(out) as folder:
+        _write(folder, held, wanted, for_spreadsheets, agency)
+    return out
+
+
+def refuse_unwritable(to: str) -> None:
+    """Refuse a format that is unknown, or whose package is missing: before anything else is done."""
+    if to not in FORMATS:
+        raise SpecError(f"there is no format '{to}'", needed=f"one of {', '.join(FORMATS)}")
+    if to == "xlsx":
+        load_extra("openpyxl", "excel")
+
+
+def _write(folder: Path, held: Exported, to: str, for_spreadsheets: bool, agency: str) -> None:
+    if to == "csv":
+        write_csv_folder(folder, held, for_spreadsheets=for_spreadsheets)
+    elif to == "parquet":
+        write_parquet_folder(folder, held)
+    else:
+        write_sdmx_folder(folder, held, agency=agency)
+
+
+def _read(folder: Path) -> Record:
+    from trueup.io.bundle.manifest import read_manifest
+    from trueup.io.bundle.read import read_measurements, read_release
+
+    if not folder.is_dir():
+        raise TrueupError(f"there is no folder '{folder}'", needed="a bundle", remedy="run `trueup release`")
+    return read_release(folder) if "counts" in read_manifest(folder) else read_measurements(folder)
