@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from fractions import Fraction
+from functools import cache
 from itertools import combinations_with_replacement, product
 from math import isqrt
 from pathlib import Path
@@ -132,6 +133,44 @@ def one_database(monkeypatch):
 @pytest.mark.parametrize(("records", "key"), [(1, "00"), *((2, key) for key in KEYS), (3, "3c")])
 def test_the_stated_loss_is_the_true_one_over_all_neighbours(noise, records, key):
     assert not understated(noise, records, key)
+
+
+def joint_loss(spec, loss, key: str) -> Fraction:
+    """The largest loss of neighbours over all queries together, by enumeration, each with what it moves in each of them."""
+    limit, worst = Limit("patient", spec.privacy.contribution.records, key), Fraction(0)
+    headers, loss = plan_measurements(spec, CELLS)[0], cache(loss)
+    tables = [(held, counts_of(limit, {"one": held})) for held in HELD]
+    for (first, one), (second, two) in product(tables, repeat=2):
+        if spec.privacy.neighbours == "replace" or not first or not second:
+            moved = [CELLS.sum(one - two, h.margin) for h in headers]
+            pairs = [(h.law, int(abs(m).sum()), int(m @ m)) for h, m in zip(headers, moved, strict=True)]
+            worst = max(worst, sum((loss(*pair) for pair in pairs), Fraction(0)))
+    return worst
+
+
+QUERIES = {
+    "all of them": lambda text: text,
+    "no single total": lambda text: text.replace('all = "1/2", ', ""),
+    "the total alone": lambda text: text.replace(', area = "1/3"', "").replace(
+        text[text.index('  {{ name = "wards"') :], "]\n"
+    ),
+}
+
+
+@pytest.mark.usefixtures("one_database")
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("queries", QUERIES)
+@pytest.mark.parametrize("noise", LOSSES)
+def test_it_says_exactly_where_all_queries_together_lose_that_much(noise, queries, relation):
+    """Under `replace` nobody moves a total and a table as far as each alone can be moved: then it says at most."""
+    text, loss = QUERIES[queries](LOSSES[noise][0]), LOSSES[noise][1]
+    for records in (1, 2, 3):
+        spec = parse_spec(text.format(relation=relation, records=records))
+        guarantee = plan_measurements(spec, CELLS)[1]
+        worst, said = joint_loss(spec, loss, "a7"), "costs exactly" in guarantee.sentences[0]
+        assert worst <= guarantee.amount
+        assert said == (worst == guarantee.amount)
+        assert said == (relation == "add-remove" or queries != "all of them")
 
 
 @pytest.mark.usefixtures("one_database")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from trueup.errors import PrivacyError, SpecError
@@ -17,8 +17,8 @@ from trueup.model.nested import canonical
 from trueup.model.spec import Query, Spec
 from trueup.model.statements import known, statements
 from trueup.noise import JOINT_LAWS, law_named
-from trueup.noise.cost import Cost
-from trueup.privacy.accountant import compose
+from trueup.noise.cost import Cost, Currency, Sensitivity
+from trueup.privacy.accountant import Loss, compose
 from trueup.privacy.contribution import RELATIONS, Contribution, Reach, Records, Relation
 
 
@@ -69,9 +69,19 @@ def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], G
             reaches.append(reach)
     measured = tuple(headers)
     invariants = (Measured.enumerated(cells, margin) for margin in constraints.invariants)
-    change = _change(spec, constraints, shared, measured, all(reach.exact for reach in reaches))
+    change = _change(spec, constraints, shared, measured, reaches)
     told += known(shared[False], measured) if constraints.invariants else ()
-    return (*measured, *invariants), _guarantee(spec, constraints, tuple(charges), change, tuple(told))
+    if isinstance(change, Change):
+        attained = change.attains(_amount(charges))
+    else:
+        attained = all(isinstance(reach, Records) for reach in reaches) and _by_records(
+            spec, shared, measured
+        )
+    free = not (
+        constraints.invariants or constraints.bounds or constraints.linear
+    )  # else some steps are ruled out
+    given = (spec, constraints, tuple(charges), change, free and attained, tuple(told))
+    return (*measured, *invariants), _guarantee(*given)
 
 
 def contribution(spec: Spec, query: Query) -> Reach:
@@ -125,10 +135,10 @@ def _change(
     constraints: Constraints,
     shared: Mapping[bool, Kept],
     measured: Sequence[Measured],
-    once: bool,
+    reaches: Sequence[Reach],
 ) -> Change | str:
     """The smallest change of the hardest cell, or why it is not stated."""
-    if not once:
+    if not all(reach.exact for reach in reaches):
         return f"a {spec.privacy.unit} does not count exactly once in every query"
     relation = spec.privacy.neighbours
     kept = shared[relation == "replace"]
@@ -138,6 +148,24 @@ def _change(
     if not kept.fixed(constraints.cells.finest).free:
         return "they determine every count"
     return "it was not found within the steps of the search"
+
+
+def _by_records(spec: Spec, shared: Mapping[bool, Kept], measured: Sequence[Measured]) -> bool:
+    """Whether units of several records lose exactly what is charged: see `Records` for who attains it in one query.
+
+    One unit whose records all lie in one cell, added or removed, does in every query at once. Under `replace` all
+    records move to a cell that differs in every query, if there is one; where every query has one count, they
+    leave; one query of one count beside others of more is never moved by the same unit as far as these.
+    """
+    laws = [(h.margin, h.law) for h in measured]
+    once = [law.cost(Sensitivity(Fraction(2), Fraction(2))) for _, law in laws]
+    if any(cost.delta for cost in once) or len({cost.currency for cost in once}) > 1:
+        return False
+    counts = {shared[False].fixed(margin).free for margin, _ in laws}
+    if spec.privacy.neighbours == "add-remove" or counts == {1}:
+        return 0 not in counts
+    apart = Changes(shared[True], "replace", tuple(laws)).hardest() if not counts & {0, 1} else None
+    return apart is not None and apart.attains(_amount(once))
 
 
 def _refuse_fixed(query: Query, margin: Margin, constraints: Constraints) -> None:
@@ -175,10 +203,10 @@ def _guarantee(
     constraints: Constraints,
     charges: tuple[Charge, ...],
     change: Change | str,
+    attained: bool,
     told: tuple[str, ...],
 ) -> Guarantee:
-    loss = compose(Cost(c.currency, c.amount, c.delta) for c in charges)
-    currency = "rho" if any(c.currency == "rho" for c in charges) else "epsilon"
+    loss, currency = _composed(charges)
     invariant = bool(constraints.invariants)
     return Guarantee(
         "invariant" if invariant else "dp",
@@ -188,6 +216,17 @@ def _guarantee(
         loss.zcdp if currency == "rho" else loss.epsilon,
         loss.delta,
         charges,
-        (*statements(spec, constraints, loss, currency, change), *told),
+        (*statements(spec, constraints, loss, currency, change, attained=attained), *told),
         change if invariant and isinstance(change, Change) else None,
     )
+
+
+def _composed(costs: Iterable[Charge | Cost]) -> tuple[Loss, Currency]:
+    """Losses together, and the currency in which they are stated: rho as soon as one of them is."""
+    costs = [Cost(c.currency, c.amount, c.delta) for c in costs]
+    return compose(costs), "rho" if any(c.currency == "rho" for c in costs) else "epsilon"
+
+
+def _amount(costs: Iterable[Charge | Cost]) -> Fraction:
+    loss, currency = _composed(costs)
+    return loss.zcdp if currency == "rho" else loss.epsilon

@@ -22,14 +22,15 @@ SHOWN = 20
 
 
 def statements(
-    spec: Spec, constraints: Constraints, loss: Loss, currency: Currency, change: Change | str
+    spec: Spec,
+    constraints: Constraints,
+    loss: Loss,
+    currency: Currency,
+    change: Change | str,
+    *,
+    attained: bool,
 ) -> tuple[str, ...]:
     """Say what one step costs, what is compared, and under which conditions; `change` may be why it is not stated."""
-    amount = loss.zcdp if currency == "rho" else loss.epsilon
-    free = not (
-        constraints.invariants or constraints.bounds or constraints.linear
-    )  # else some steps are ruled out
-    attained = free and isinstance(change, Change) and change.attains(amount)
     shared = _shared(spec, constraints, change, currency) if constraints.invariants else ()
     return (*_step(spec, loss, currency, attained), *shared, *_conditions(spec, constraints))
 
