@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import combinations_with_replacement
+
 import numpy as np
 import pytest
 
@@ -204,3 +207,41 @@ def test_compiled_code_returns_to_python_between_pieces(rng, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         infer(record, TreeExact(), spec=tree_constraints(cells), draws=10)
     assert len(calls) == 3
+
+
+def test_sums_between_the_holes_of_a_prior_are_refused_and_no_others(rng):
+    """Three parts under two places under a total: by enumeration of all counts that the prior allows."""
+    cells = states([2, 3])
+    laws = {**laplace_tree(cells, "1/2"), Margin("nation"): EXACT}
+    refused = 0
+    for _ in range(60):
+        allowed = np.flatnonzero(rng.random(9) < 0.3)
+        allowed = allowed if allowed.size else np.array([4])
+        truth = np.maximum(rng.choice(allowed, cells.n) + rng.integers(-1, 2) * (np.arange(cells.n) == 0), 0)
+        record = noisy(cells, truth, laws, rng)
+        possible = truth.sum() in {sum(c) for c in combinations_with_replacement(allowed.tolist(), cells.n)}
+        prior = {"name": "masses", "masses": np.isin(np.arange(9), allowed).astype(float).tolist()}
+        if possible:
+            infer(record, TreeExact(prior=prior), spec=tree_constraints(cells), draws=5)
+            continue
+        refused += 1
+        with pytest.raises(
+            InfeasibleError, match=r"cannot hold together|no counts to which 'masses' gives mass"
+        ):
+            infer(record, TreeExact(prior=prior), spec=tree_constraints(cells), draws=5)
+    assert 3 < refused < 57
+
+
+@pytest.mark.parametrize("law", ["lattice-laplace", "discrete-laplace"])
+def test_noise_on_a_lattice_is_not_held_against_the_law_of_one_count(law, rng):
+    """What is drawn is that law given that no invariant changes: nothing is said of how far it may be from the prior."""
+    cells = star(40)
+    record = noisy(
+        cells, np.full(40, 3), {Margin("part"): LAWS["discrete-laplace"], Margin("all"): EXACT}, rng
+    )
+    headers = tuple(h if h.exact else replace(h, law=LAWS[law]) for h in record.headers)
+    measured_again = Measurements(cells, headers, record.values, PUBLISHED)
+    given = {"name": "poisson", "mean": 300}
+    posterior = infer(measured_again, TreeExact(prior=given), spec=tree_constraints(cells), draws=20)
+    assert (posterior.conflicts is None) == (law == "lattice-laplace")
+    assert ("could not be checked" in posterior.promise) == (law == "lattice-laplace")

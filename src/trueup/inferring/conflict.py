@@ -27,6 +27,7 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Conflict, Drawn
+from trueup.noise import JOINT_LAWS
 from trueup.noise.law import Law
 
 Reals = NDArray[np.float64]
@@ -34,10 +35,13 @@ LIMIT = 1e-3
 """Probability of an alarm where the truth follows the prior, at most, over all levels and statistics together."""
 REACH, POINTS = 60.0, 4000
 """Standard deviations up to which a law is tabulated, and about how many points."""
+UNCHECKED = JOINT_LAWS
+"""Noise on a lattice has the law of one count given that no invariant changes; a bound of that law alone is none of it."""
 
 
-def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...]:
-    """Return the noisy queries whose values the posterior contradicts, with bounds of how improbable that is.
+def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | None:
+    """Return the noisy queries whose values the posterior contradicts, with bounds of how improbable that is; None if
+    no query has noise whose bounds are known.
 
     Parameters
     ----------
@@ -46,7 +50,10 @@ def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...]:
     drawn
         The posterior made from it.
     """
-    noisy = [(h, np.asarray(v, float)) for h, v in zip(measured.headers, measured.values) if not h.exact]
+    pairs = zip(measured.headers, measured.values)
+    noisy = [(h, np.asarray(v, float)) for h, v in pairs if not h.exact and not isinstance(h.law, UNCHECKED)]
+    if not noisy:
+        return None
     limit = np.log(LIMIT / max(3 * len(noisy), 1))
     found = []
     for header, values in noisy:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
+from trueup.inferring.attainable import nothing_attained
 from trueup.inferring.hierarchical import Objective, Spread, climb, given, start_of, uncertain
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.tree_parts import ByBundles, Part, Top, drawn_from, rises_of
@@ -222,6 +223,28 @@ class _State:
         np.maximum.at(low, node, factors.base[closed])
         np.minimum.at(high, node, (factors.base + ends[factors.table] - 1)[closed])
         self._refuse_empty(low, high, "the invariants and bounds, and what the prior and the noise allow,")
+        self._refuse_holes(factors, node, np.flatnonzero(closed), low, high)
+
+    def _refuse_holes(
+        self, factors: Factors, node: NDArray, row: NDArray, lower: NDArray, upper: NDArray
+    ) -> None:
+        """Refuse sums that counts between the holes of a prior do not make."""
+        allowed: dict[int, NDArray] = {}
+        for v, i in zip(node.tolist(), row.tolist(), strict=True):
+            log = factors.log[factors.start[factors.table[i]] : factors.start[factors.table[i] + 1]]
+            counts = factors.base[i] + np.flatnonzero(np.isfinite(log))
+            allowed[v] = np.intersect1d(allowed.get(v, counts), counts[counts >= 0])
+        child_ptr = self.problem.child_ptr
+        low, high = bounds(child_ptr, lower, upper)
+        leaves = np.flatnonzero(child_ptr[1:] == child_ptr[:-1])
+        if not all(int(v) in allowed for v in leaves):
+            return
+        if (at := nothing_attained(child_ptr, low, high, allowed)) is not None:
+            raise InfeasibleError(
+                f"no counts to which {self.prior.name!r} gives mass add up to what is fixed at "
+                f"'{self.problem.nested.label(at)}'",
+                remedy="give mass to the counts between, or correct the prior",
+            )
 
     def _refuse_empty(self, lower: NDArray, upper: NDArray, what: str) -> None:
         low, high = bounds(self.problem.child_ptr, lower, upper)

@@ -265,7 +265,8 @@ class Posterior:
     chosen
         Labels of counts that its report shows beside the largest and the smallest.
     conflicts
-        What was measured and the posterior contradicts; None where no noisy value is known, so that this was not checked.
+        What was measured and the posterior contradicts; None where no noisy value with a law of its own is
+        known (releases, noise on a lattice), so that this was not checked.
     frame
         The library of dataframes in which its tables are made; None for the first that is installed.
 
@@ -320,7 +321,7 @@ class Posterior:
             else " and if the Markov chains reached every possible table"
         )
         checked = (
-            " No noisy value is known here, so the prior could not be checked against any."
+            " No noisy value with a law of its own is known here, so the prior could not be checked against any."
             if self.conflicts is None
             else ""
         )
