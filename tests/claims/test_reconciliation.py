@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tests.claims.reconciliation_problems import MOST_CELLS, Problem, Rows, draw, sums_of
 from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.linear import whole_fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.margins.whole import EXACT_CELLS
 from trueup.kernel.status import Status, largest
@@ -31,15 +32,17 @@ from trueup.model.header import Measured
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteGaussian, DiscreteLaplace
 from trueup.noise.laws.exact import Exact
-from trueup.reconciling import METHODS, misfit, projected_laplace, tree_integer
+from trueup.reconciling import METHODS, misfit, projected_laplace, tree_integer, tree_nonnegative
 from trueup.reconciling.general_integer import GeneralInteger
 from trueup.reconciling.general_projection import GeneralProjection
 from trueup.reconciling.histogram_tree import HistogramTree
+from trueup.reconciling.linear_method import OPEN_TIES
 from trueup.reconciling.margins_controlled import ROUNDING_GAP, MarginsControlled
 from trueup.reconciling.margins_projection import MarginsProjection
 from trueup.reconciling.method import Method, Solution
 from trueup.reconciling.projected_laplace import ProjectedDiscreteLaplace
 from trueup.reconciling.tree_integer import TreeInteger
+from trueup.reconciling.tree_nonnegative import TreeNonnegative
 
 GAP = "largest relative gap, proved for the whole problem"
 JUDGED_CELLS = 60  # up to which branch and bound of the judge has 20 seconds,
@@ -386,6 +389,40 @@ def test_weights_by_the_variance_or_its_root_miss_the_mode(weight, monkeypatch):
     for module in (projected_laplace, tree_integer):
         monkeypatch.setattr(module, "log_slope", weight)
     assert all(misses(method, *CLOSE) > 0 for method in MODES)
+
+
+def test_points_that_are_not_optimal_are_not_called_solved(monkeypatch):
+    """What a kernel returns is held against the conditions of optimality; here one count is exchanged between two parts."""
+    cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    headers = tuple(Measured("q", Margin(level), DiscreteLaplace(Fraction(1))) for level in ("all", "area"))
+    constraints = Constraints(cells, (Margin("all"), Margin("area")))
+    problem = Problem("tree", constraints, headers, np.array([30, 9, 20]), None)
+    methods = [TreeNonnegative(), TreeNonnegative("none"), TreeInteger(), TreeInteger("absolute")]
+    assert [answer(problem, m, 0).status for m in methods] == 4 * [Status.SOLVED]
+    for module, name in ((tree_nonnegative, "nonnegative"), (tree_integer, "integer_optimum")):
+        right = getattr(module, name)
+
+        def wrong(*given, right=right):
+            x, passes = right(*given)
+            return x + np.array([0, 9, -9]), passes
+
+        monkeypatch.setattr(module, name, wrong)
+    assert [answer(problem, m, 0).status for m in methods] == 4 * [Status.UNSOLVED]
+
+
+def test_ties_that_were_not_settled_in_time_are_said_to_be_open(monkeypatch):
+    cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b", "c", "d"]}]))
+    noisy = Measured("q", Margin("area"), DiscreteLaplace(Fraction(1)))
+    fixed = Measured("i", Margin("all"), Exact())
+    constraints = Constraints(cells, (Margin("area"),), invariants=(Margin("all"),))
+    problem = Problem("tree", constraints, (noisy, fixed), np.array([7, 7, 7, 7, 40]), None)
+    spread = answer(problem, ProjectedDiscreteLaplace(), 0)
+    assert spread.values.tolist() == [10, 10, 10, 10]
+    assert OPEN_TIES not in spread.stats
+    monkeypatch.setattr(whole_fit, "EVEN", 0.0)
+    found = answer(problem, ProjectedDiscreteLaplace(), 0)
+    assert (found.status, found.stats[GAP], np.abs(found.values - 7).sum()) == (Status.SOLVED, 0.0, 12)
+    assert "not proved" in found.stats[OPEN_TIES]
 
 
 @pytest.mark.parametrize("far", [10**3, 10**6, 10**9])

@@ -16,7 +16,6 @@ from trueup.kernel.linear import programs
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import (
     Fit,
-    affine_projection,
     constrained_least_squares,
     least_absolute,
 )
@@ -36,24 +35,6 @@ def overlapping(rng, n=8, nonnegative=True):
     r = (rng.random((2, n)) < 0.5).astype(float)
     p = Polyhedron.of(n, a, a @ truth, r, r @ truth - 1, [np.inf, r[1] @ truth + 1], nonnegative=nonnegative)
     return truth, truth + rng.integers(-3, 4, n), p
-
-
-def test_affine_projection_is_the_dense_one(rng):
-    truth, y, p = overlapping(rng, 12)
-    v = rng.uniform(0, 3, 12)
-    v[:2] = 0
-    y[:2] = truth[:2]
-    a = p.equal.toarray()
-    dense = y + v * (a.T @ np.linalg.pinv(a * v @ a.T) @ (p.sums - a @ y))
-    answer = affine_projection(p, y, v)
-    np.testing.assert_allclose(answer.x, dense, atol=1e-8)
-    assert answer.status == "solved"
-
-
-def test_an_inconsistent_system_is_not_called_solved():
-    p = Polyhedron.of(2, [[1, 1], [1, 1]], [1.0, 3.0])
-    assert affine_projection(p, np.zeros(2), np.ones(2)).status != "solved"
-    assert p.conflict() == [0, 1]
 
 
 def conditions(p, fit, x):

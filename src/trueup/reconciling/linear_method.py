@@ -17,6 +17,8 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.reconciling.method import Method, Solution
 
+OPEN_TIES = "among equally near points"
+
 
 class LinearMethod(Method):
     """A method that needs no structure: one program a row of values."""
@@ -45,7 +47,7 @@ class LinearMethod(Method):
             "largest relative gap, proved for the whole problem": largest_gap(answers),
         }
         if not all(a.even for a in answers):
-            stats["among equally near points"] = "one that is not proved to have the least squares"
+            stats[OPEN_TIES] = "one that is not proved to have the least squares"
         whole = self.integer and status is Status.SOLVED
         return Solution(np.rint(x).astype(np.int64) if whole else x, status, stats)
 

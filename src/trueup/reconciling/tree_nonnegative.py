@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel.status import Status
 from trueup.kernel.tree.nonnegative import nonnegative, optimality_gap
 from trueup.layouts.tree import (
     TreeProblem,
@@ -23,6 +24,9 @@ from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.reconciling.method import Method, Solution
+
+OPTIMAL = 1e-6
+"""Standard deviations by which prices that should agree may differ."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +72,25 @@ class TreeNonnegative(Method):
         nodes = state.values(values)
         refuse_conflicts(state, nodes)
         x, passes = nonnegative(state.child_ptr, state.variance, nodes)
+        gap = _largest_gap(state, nodes, x)
         stats = {
             "largest adjustment": largest_adjustment(state, nodes, x),
             "passes": int(passes.max(initial=0)),
-            "optimality gap": _largest_gap(state, nodes, x),
+            "optimality gap": gap,
         }
-        return Solution(state.finest(whole_values(state, x, rng) if self.integer else x), stats=stats)
+        status = Status.SOLVED if gap <= _tolerance(state, nodes) else Status.UNSOLVED
+        return Solution(state.finest(whole_values(state, x, rng) if self.integer else x), status, stats)
 
     def errors(self, state: TreeProblem) -> dict[Margin, NDArray]:
         """Standard errors of every margin of the chain."""
         return tree_standard_errors(state)
+
+
+def _tolerance(state: TreeProblem, nodes: NDArray) -> float:
+    """What rounding may leave of the conditions of optimality: prices are differences of counts over a variance."""
+    noisy = state.variance[(state.variance > 0) & np.isfinite(state.variance)]
+    narrowest = float(np.sqrt(noisy.min(initial=np.inf)))
+    return OPTIMAL + 100 * np.finfo(float).eps * float(np.abs(nodes).max(initial=0.0)) / narrowest
 
 
 def _largest_gap(state: TreeProblem, nodes: NDArray, x: NDArray) -> float:

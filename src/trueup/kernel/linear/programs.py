@@ -53,35 +53,6 @@ Solve = Callable[[Polyhedron, Fit], Answer]
 """What solves a program."""
 
 
-def affine_projection(polyhedron: Polyhedron, y: np.ndarray, variances: np.ndarray) -> Answer:
-    """Nearest point with `A x = b` alone: the least-norm correction, by LSMR.
-
-    Program P of Zhu, Van Hentenryck & Fioretto (2021). Redundant rows do no harm.
-
-    Parameters
-    ----------
-    polyhedron : its equalities; everything else is ignored
-    y : (n,) measured counts
-    variances : (n,) counts squared; a cell of variance 0 does not move
-
-    Examples
-    --------
-    >>> p = Polyhedron.of(3, [[1, 1, 1]], [9.0], nonnegative=False)
-    >>> affine_projection(p, np.array([1.0, 2.0, 3.0]), np.ones(3)).x.round(12)
-    array([2., 3., 4.])
-    """
-    deviation = np.sqrt(variances)
-    rows = polyhedron.equal
-    scaled = scipy.sparse.csr_array(rows @ scipy.sparse.diags_array(deviation))
-    gap = polyhedron.sums - rows @ y
-    step = scipy.sparse.linalg.lsmr(
-        scaled, gap, atol=1e-15, btol=1e-15, conlim=0, maxiter=20 * (polyhedron.sums.size + y.size)
-    )[0]
-    x = y + deviation * step
-    residual = float(np.abs(rows @ x - polyhedron.sums).max(initial=0.0))
-    return Answer(x, status_of(residual, polyhedron), residual, float(step @ step))
-
-
 def constrained_least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
     """Minimise the weighted squares of a fit over a polyhedron.
 
