@@ -1,4 +1,4 @@
-"""``python -m benchmarks NAME [--json] [--full]``; without a name, the list of benchmarks."""
+"""``python -m benchmarks NAME [--json] [--full] [--previous FOLDER]``; without a name, the list of benchmarks."""
 
 from __future__ import annotations
 
@@ -57,6 +57,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("name", nargs="?", choices=names(), metavar="NAME", help=", ".join(names()))
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--full", action="store_true", help="large sizes and slow peers as well")
+    parser.add_argument(
+        "--previous",
+        type=Path,
+        metavar="FOLDER",
+        help="a checkout of a previous version, or a folder it was installed to",
+    )
     options = parser.parse_args(arguments)
     if options.name is None:
         for name in names():
@@ -68,6 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
         full=options.full,
         seconds=40.0 if options.full else 10.0,
         progress=lambda line: progress.print(f"  {line}", style="dim"),
+        previous=options.previous,
     )
     cases = list(module.cases(harness))
     pictures = list(module.pictures(harness)) if hasattr(module, "pictures") else []

@@ -41,6 +41,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from math import isfinite
+from pathlib import Path
 from statistics import median
 from typing import Any, TypedDict
 
@@ -108,12 +109,14 @@ def _return_free_memory() -> None:
 
 @dataclass
 class Harness:
-    """Measures cases; ``full`` asks for the large sizes and the slow peers as well."""
+    """Measures cases; ``full`` asks for the large sizes and the slow peers as well, ``previous`` is where a version is
+    that benchmarks of whole commands run beside ours."""
 
     full: bool = False
     repeats: int = 5
     seconds: float = 10.0
     progress: Callable[[str], None] = field(default=lambda line: None)
+    previous: Path | None = None
 
     def compare(
         self,
@@ -123,6 +126,7 @@ class Harness:
         *,
         difference: Callable[[Any, Any], float] = largest_difference,
         memory: bool = True,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> Iterator[Case]:
         """Yield one case per peer: medians of interleaved runs, memory, difference."""
         self.progress(case)
@@ -130,7 +134,7 @@ class Harness:
         runs = {name: peer for name, peer in peers.items() if callable(peer)}
         answer = ours()
         peak = peak_memory(ours) if memory else None  # before the peers leave their own memory behind
-        times, answers = self._interleave({"": ours, **runs})
+        times, answers = self._interleave({"": ours, **runs}, clock)
         ours_s = median(times[""])
         if not peers:
             yield _case(case, ours_s, peak)
@@ -141,15 +145,17 @@ class Harness:
             else:
                 yield _case(case, ours_s, peak, f"{name} ({peer})")
 
-    def _interleave(self, runs: dict[str, Run]) -> tuple[dict[str, list[float]], dict[str, Any]]:
+    def _interleave(
+        self, runs: dict[str, Run], clock: Callable[[], float]
+    ) -> tuple[dict[str, list[float]], dict[str, Any]]:
         times: dict[str, list[float]] = {name: [] for name in runs}
         answers: dict[str, Any] = {}
         start = time.perf_counter()
         for _ in range(self.repeats):
             for name, run in runs.items():
-                begin = time.perf_counter()
+                begin = clock()
                 result = run()
-                times[name].append(time.perf_counter() - begin)
+                times[name].append(clock() - begin)
                 answers.setdefault(name, result)
             if time.perf_counter() - start > self.seconds:
                 break

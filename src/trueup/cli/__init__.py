@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from trueup.cli import (
     areas,
     assess,
@@ -49,6 +51,9 @@ COMMANDS = (
 
 def main() -> None:
     """Run the command line; exit code 0 for success, 2 for bad input, 1 for failure."""
+    gc.set_threshold(
+        100_000, 50, 50
+    )  # by default a tenth of a short command goes to searching modules for garbage
     app = new_app()
     for command in COMMANDS:
         command.register(app)

@@ -119,8 +119,8 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArr
     given = _last_key(spec, rows, keys)
     for name, column in given.items():
         refuse_missing(column, name, where)
-    known = {key: i for i, key in enumerate(zip(*(column.tolist() for column in keys.values())))}
-    found = np.array([known.get(key, -1) for key in zip(*(c.astype(str).tolist() for c in given.values()))])
+    known = {key: i for i, key in enumerate(_rows(keys))}
+    found = np.array([known.get(key, -1) for key in _rows(given)])
     if (lost := np.flatnonzero(found < 0)).size:
         columns = " and ".join(f"'{name}'" for name in dict.fromkeys(_key_columns(spec)))
         raise DataError(
@@ -128,6 +128,12 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArr
             remedy="correct or remove the row, or add the place: counts stand at the last level alone",
         )
     return found.astype(np.int64)
+
+
+def _rows(columns: Columns) -> Iterable:
+    """What stands in every row: a text, or texts side by side."""
+    texts = [column.astype(str).tolist() for column in columns.values()]
+    return texts[0] if len(texts) == 1 else zip(*texts)
 
 
 def _last_key(spec: Spec, rows: Columns, names: Iterable[str]) -> Columns:

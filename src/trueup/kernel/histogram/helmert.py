@@ -11,7 +11,8 @@ whatever company it comes.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from trueup.kernel.compiled import njit
 
 
 @njit(cache=True)

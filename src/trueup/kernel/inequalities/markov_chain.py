@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.inequalities.tilted import DISCRETE_GAUSSIAN, GAUSSIAN
 
 Reals = NDArray[np.float64]

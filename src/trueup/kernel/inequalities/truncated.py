@@ -12,7 +12,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, vectorize
+from numba import vectorize
+
+from trueup.kernel.compiled import njit
 
 REACH = 40.0
 """Integrals stop where the density is exp(-40) of its largest value."""

@@ -18,9 +18,9 @@ chapter 3.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.algebra import Matrix
 

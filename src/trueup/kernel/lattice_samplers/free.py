@@ -21,9 +21,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.lattice_samplers.sums import draw_composition
 from trueup.kernel.lattice_samplers.tape import (
     POSITION,

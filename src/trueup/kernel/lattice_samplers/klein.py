@@ -14,9 +14,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.lattice_samplers.tape import POSITION, RUNNING, START, STATUS, TRIES, word
 
 

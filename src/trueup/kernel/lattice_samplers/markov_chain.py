@@ -19,10 +19,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import ConvergenceError
+from trueup.kernel.compiled import njit
 
 L1, L2, SQUARED = 1, 2, 3
 """Targets `exp(-rate ||v||_1)`, `exp(-rate ||v||_2)`, `exp(-rate ||v||_2^2)`."""

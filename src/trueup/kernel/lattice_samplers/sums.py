@@ -10,8 +10,8 @@ K into n parts, every such pair has probability `1 / C(n+k-1, k)^2` given `K = k
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.lattice_samplers.tape import LOW, POSITION, RUNNING, START, STATUS, TRIES, digits, invert
 
 

@@ -28,8 +28,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.lattice_samplers.sums import zero_sum
 from trueup.kernel.lattice_samplers.tape import (
     POSITION,

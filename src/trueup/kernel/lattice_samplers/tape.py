@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from trueup.kernel.compiled import njit
 
 Words = Callable[[int], bytes]
 Settle = Callable[[int, int, int, int, Words], int]

@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.margins.projection import Margin, margin_of
 
 TEMPERATURES = (0.1, 0.03, 0.01, 0.003)  # squared counts

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numba.typed import List
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.messages.pairs import PairPlan
 from trueup.kernel.messages.pmf import correlate
 from trueup.kernel.messages.upward import (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.messages.pairs import PairPlan
 from trueup.kernel.messages.upward import Messages
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.typed import List
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.messages.pmf import trim
 from trueup.kernel.messages.upward import MASSES, scaled_factor
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from trueup.kernel.compiled import njit
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from trueup.kernel.compiled import njit
 
 Integers = NDArray[np.int64]
 

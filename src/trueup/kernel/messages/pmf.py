@@ -11,9 +11,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.messages.splits import add_split
 
 Reals = NDArray[np.float64]

@@ -22,7 +22,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from trueup.kernel.compiled import njit
 
 
 @njit(cache=True)

@@ -19,9 +19,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.messages.pmf import log_factor, moments, split_slope, uniform_moments
 
 Reals = NDArray[np.float64]

@@ -6,11 +6,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.typed import List
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.messages.pairs import PairPlan
 from trueup.kernel.messages.pmf import Factors, convolve, log_factor, split_slope, trim
 from trueup.kernel.messages.splits import log_ratio

@@ -27,8 +27,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.multinomial.int128 import product_exceeds, scaled_floor
 
 OK, EMPTY, INFEASIBLE = 0, 1, 2

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 
 from trueup.errors import SpecError
+from trueup.kernel.compiled import njit
 from trueup.kernel.multinomial.apportion import EMPTY, INFEASIBLE, OK, propagate_exact
 from trueup.kernel.multinomial.mode import (
     Empty,

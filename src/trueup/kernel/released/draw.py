@@ -23,10 +23,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
+from trueup.kernel.compiled import njit
 from trueup.kernel.released.tables import Tables, Total, log_total, noisy_mass
 from trueup.kernel.released.true_counts import draw_true
 

@@ -10,10 +10,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError
+from trueup.kernel.compiled import njit
 from trueup.kernel.multinomial.mode import multinomial_mode
 from trueup.kernel.released.tables import Tables, Total, mass_between
 

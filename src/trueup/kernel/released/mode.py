@@ -35,10 +35,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
+from trueup.kernel.compiled import njit
 from trueup.kernel.multinomial.int128 import product_exceeds, products_equal
 from trueup.kernel.released.events import Events, interval, log_choose
 from trueup.kernel.released.tables import Tables, Total, log_total, mass_between, noisy_mass

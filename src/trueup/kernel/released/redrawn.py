@@ -14,9 +14,9 @@ sums apart, and G holds them together.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.released.tables import Tables, Total, prior_mass
 
 Integers = NDArray[np.int64]

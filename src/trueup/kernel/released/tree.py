@@ -21,9 +21,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.released.draw import draw_window
 from trueup.kernel.released.events import interval
 from trueup.kernel.released.mode import share_of_order

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.helmert import backward, forward
 from trueup.kernel.histogram.least_squares import product, pseudo_inverse

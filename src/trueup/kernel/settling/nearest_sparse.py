@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.least_squares import product
 from trueup.kernel.settling.nearest import Metric, flat, tolerance_for

@@ -12,8 +12,8 @@ rounding refines an earlier one: the earlier, coarser table gives the row sums.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.tree.rounding import hashed
 
 SNAP = 1e-7  # a cell this close below a whole number is that number

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # its parts load when first used
-from numba import njit
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
+from trueup.kernel.compiled import njit
 
 SINGLES, PAIRS, SWAPS, LISTED = range(4)
 """Kinds of moves: one cell; one cell to another; 2 x 2 swaps of a table; a list of vectors."""

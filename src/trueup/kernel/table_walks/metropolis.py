@@ -17,9 +17,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.proposals import propose
 from trueup.kernel.table_walks.rows import (
     CENTRE,

@@ -16,8 +16,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from trueup.kernel.compiled import njit
 
 Reals = NDArray[np.float64]
 CENTRE, SLOPE, CURVE, REACH, LOW, HIGH, U, V, W, T, TABLED = range(11)

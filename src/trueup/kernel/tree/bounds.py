@@ -9,7 +9,8 @@ exact node is one whose lower bound equals its upper bound.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from trueup.kernel.compiled import njit
 
 # Sums of up to millions of doubles differ by rounding: bounds that cross by less than this part of their
 # size are equal, but never those of whole numbers, whose sums are exact.

@@ -22,8 +22,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.tree.least_squares import aggregate, leaf_ranges
 from trueup.kernel.tree.rounding import controlled_rounding, hashed
 from trueup.kernel.tree.topdown import topdown

@@ -29,7 +29,8 @@ One child of infinite variance is determined by its parent and siblings; two are
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from trueup.kernel.compiled import njit
 
 
 def aggregate(child_ptr: np.ndarray, values: np.ndarray) -> np.ndarray:

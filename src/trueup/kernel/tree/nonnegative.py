@@ -20,8 +20,8 @@ up the rest). An exact node settles the price of its subtree by itself.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.tree.least_squares import fuse, leaf_ranges
 
 PASSES = 60  # then breakpoints find the zeros; realistic tables take 4 to 10 passes

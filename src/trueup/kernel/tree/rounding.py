@@ -17,8 +17,8 @@ settled by a hash of the node number and a seed.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.tree.least_squares import most_children
 
 # Fractions are read to 2**-30 (an exact multiple, so equal ones compare equal), or to the rounding error

@@ -9,8 +9,8 @@ small price in the least-squares objective.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.tree.bounds import propagate
 from trueup.kernel.tree.least_squares import messages, most_children, sweep_up
 from trueup.kernel.tree.simplex import project_part

@@ -1,0 +1,55 @@
+"""The command as a whole process: processor seconds of this checkout's, and of a previous version's beside it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks.harness import Case, Harness, Run
+
+HERE = Path(__file__).parents[1]
+
+
+def program(root: Path, *arguments: object) -> Run:
+    """Return what runs Python with the trueup of a checkout, or of a folder that it was installed to."""
+    folder = root / "src" if (root / "src" / "trueup").is_dir() else root
+    if not (folder / "trueup").is_dir():
+        raise SystemExit(
+            f"there is no trueup in '{root}': give a checkout, or a folder made by pip install --target"
+        )
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    command = [sys.executable, *map(str, arguments)]
+
+    def run() -> float:
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+        return 0.0  # nothing to compare: what it prints is fixed, or holds fresh noise
+
+    return run
+
+
+def processor_seconds() -> float:
+    """Processor time of all child processes so far, of the user and of the system."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def compare_programs(
+    harness: Harness, case: str, arguments: Callable[[], list[object]], others: dict[str, Run] | None = None
+) -> Iterator[Case]:
+    """Compare processor seconds with the previous version's and with other programs'.
+
+    `arguments` gives those of one run.
+    """
+    previous = harness.previous
+    peers: dict[str, Run | str] = {**(others or {})}
+    peers["the previous version"] = (
+        (lambda: program(previous, *arguments())()) if previous else "name it by --previous"
+    )
+    for peer in filter(callable, peers.values()):
+        peer()  # compiled code is kept from here on
+    ours: Run = lambda: program(HERE, *arguments())()  # noqa: E731
+    yield from harness.compare(case, ours, peers, memory=False, clock=processor_seconds)

@@ -1,0 +1,151 @@
+"""`njit` for kernels: compiled code that is kept, found again in little time, and never taken for another's.
+
+numba keeps the machine code of a function beside its file, and takes it for good while that file stays as it is. But the
+code holds that of the functions it calls, from other files, too, which an edit or a new version may have changed; and
+what an older version kept may name a class that is gone, which raises AttributeError for ever after. So here the stamp of
+kept code covers the version of the package and all that was compiled into it, and what cannot be read is compiled anew.
+
+Before numba reads kept code, it fills the tables by which it compiles (all of Python, NumPy and SciPy's linear algebra:
+.3 s of processor time, a third of a small release). Kept code needs none of them; here they wait until something is
+compiled, which fills them anyway.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from pickle import Unpickler
+from pkgutil import get_data
+from types import CodeType, FunctionType
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.caching import FunctionCache
+from numba.core.environment import Environment
+from numba.core.runtime.nrt import rtsys
+
+from trueup.version import __version__
+
+
+def njit(*, cache: bool, **options: Any) -> Callable[[Callable], Any]:
+    """Compile a function as `numba.njit` does, and keep its code as this module says.
+
+    Parameters
+    ----------
+    cache
+        Whether to keep the code on disk.
+    options
+        Further options of `numba.njit`.
+
+    Examples
+    --------
+    >>> @njit(cache=False)
+    ... def twice(x):
+    ...     return 2 * x
+    >>> twice(1.5)
+    3.0
+    """
+
+    def compiled(function: Callable) -> Any:
+        dispatcher: Any = numba.njit(**options)(function)
+        if cache:
+            dispatcher._cache = KeptCode(function)
+        return dispatcher
+
+    return compiled
+
+
+class KeptCode(FunctionCache):
+    """The code that is kept of one function: none, unless it is what would be compiled now."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the code kept for a signature, or None."""
+        # numba reads the version first of all, and where it differs, nothing more of the file.
+        self._cache_file._version = f"numba {numba.__version__}, trueup {__version__}, {stamp(self._py_func)}"
+        rtsys.initialize(target_context)  # the counting of references, which kept code calls
+        try:
+            return self._load_overload(sig, target_context)
+        except Exception:  # whatever a file raises that is damaged, or names what is gone
+            self.flush()
+            return None
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        name = self._cache_file._load_index().get(self._index_key(sig, target_context.codegen()))
+        if name is None or not self._enabled:
+            return None
+        with Path(self._cache_file._data_path(name)).open("rb") as file:
+            return self._impl.rebuild(target_context, _CodeReader(file).load())
+
+
+class _CodeReader(Unpickler):
+    """Reads kept code without importing the modules of numba that it was compiled from."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("numba.core.environment", "_rebuild_env"):
+            return _environment
+        return super().find_class(module, name)
+
+
+def _environment(module: str, constants: list, name: str) -> Environment:
+    """What compiled code knows of its module: Python objects among its constants (globals serve object mode alone)."""
+    found = Environment._memo.get(name)
+    if found is None:
+        held = vars(sys.modules[module]) if module in sys.modules else {"__name__": module}
+        found = Environment._memo[name] = Environment(held)
+        found.consts[:], found.env_name = constants, name
+    return found
+
+
+def stamp(function: Callable) -> str:
+    """Return a digest of what the compiled code of a function is made of.
+
+    It covers the files of the function, of all that it calls and of the classes it names, as far as they are of its own
+    package, and the values of the constants that they read.
+
+    Examples
+    --------
+    >>> from trueup.kernel.tree.least_squares import aggregate
+    >>> len(stamp(aggregate))
+    64
+    """
+    package = function.__module__.partition(".")[0]
+    return sha256("\0".join(sorted(set(_made_of(function, package, set())))).encode()).hexdigest()
+
+
+def _made_of(value: Any, package: str, seen: set[int]) -> Iterator[str]:
+    value = getattr(
+        value, "py_func", getattr(value, "_defn", value)
+    )  # of a compiled function, of an intrinsic
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, FunctionType | type) and value.__module__.partition(".")[0] == package:
+        yield _file_digest(value.__module__)
+        for name, called in _read_by(value):
+            if isinstance(called, int | float | complex | str | tuple | np.ndarray | np.generic):
+                yield f"{name} = {called.tolist() if isinstance(called, np.ndarray) else called!r}"
+            yield from _made_of(called, package, seen)
+
+
+def _read_by(value: Any) -> Iterator[tuple[str, Any]]:
+    """The module's names that a function reads, with their values."""
+    if isinstance(value, FunctionType):
+        for name in _names(value.__code__):
+            yield name, value.__globals__.get(name)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names(inner)
+
+
+@cache
+def _file_digest(module: str) -> str:
+    text = get_data(module, Path(str(sys.modules[module].__file__)).name)
+    return sha256(text or b"").hexdigest()

@@ -1,0 +1,124 @@
+"""Compiled code is kept while all it was compiled from stays, and no longer; what cannot be read is compiled anew."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trueup.kernel import compiled
+
+CALLED = (
+    "from trueup.kernel.compiled import njit\n@njit(cache=True)\ndef called(x):\n    return x + {added}\n"
+)
+CONSTANT = "STEP = {added}\n"
+CLASS = "from typing import NamedTuple\nclass Pair(NamedTuple):\n    x: int\n    y: int = {added}\n"
+
+CALLS = """
+from trueup.kernel.compiled import njit
+from kept.other import {name}
+@njit(cache=True)
+def calls(x):
+    return {body}
+"""
+
+
+class Package:
+    """A package `kept` of two files, whose function `calls` is compiled from both; loading it again is a new process."""
+
+    def __init__(self, folder, monkeypatch):
+        self.folder, self.monkeypatch = folder, monkeypatch
+
+    def load(self, other: str, calls: str):
+        compiled._file_digest.cache_clear()
+        for name, text in {"": "", "other": other, "calls": calls}.items():
+            path = self.folder / f"{name or '__init__'}.py"
+            path.write_text(text)
+            spec = spec_from_file_location(f"kept.{name}".rstrip("."), path)
+            module = module_from_spec(spec)
+            self.monkeypatch.setitem(sys.modules, spec.name, module)
+            exec(compile(text, path, "exec"), vars(module))  # never an older .pyc
+        return module.calls
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    return Package(tmp_path, monkeypatch)
+
+
+def hits(function) -> int:
+    return sum(function.stats.cache_hits.values())
+
+
+@pytest.mark.parametrize(
+    ("other", "name", "body"), [(CALLED, "called", "called(x)"), (CONSTANT, "STEP", "x + STEP")]
+)
+def test_kept_code_is_that_of_all_files_it_was_compiled_from(package, other, name, body):
+    calls = CALLS.format(name=name, body=body)
+    first = package.load(other.format(added=1), calls)
+    assert (first(2), hits(first)) == (3, 0)
+    again = package.load(other.format(added=1), calls)
+    assert (again(2), hits(again)) == (3, 1)
+    changed = package.load(other.format(added=5), calls)
+    assert (changed(2), hits(changed)) == (7, 0)
+
+
+def test_the_version_of_the_package_is_part_of_the_stamp(package, monkeypatch):
+    calls = CALLS.format(name="STEP", body="x + STEP")
+    package.load("STEP = 1", calls)(2)
+    monkeypatch.setattr(compiled, "__version__", "0.0.0")
+    newer = package.load("STEP = 1", calls)
+    assert (newer(2), hits(newer)) == (3, 0)
+
+
+def test_an_index_that_names_a_class_that_is_gone_is_not_read(package):
+    calls = CALLS.format(name="Pair", body="x.x + x.y")
+    old = package.load(CLASS.format(added=1), calls)
+    assert old(sys.modules["kept.other"].Pair(2)) == 3
+    new = package.load(CLASS.format(added=1).replace("Pair", "Two"), calls.replace("Pair", "Two"))
+    assert (new(sys.modules["kept.other"].Two(2)), hits(new)) == (3, 0)
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_damaged_files_are_compiled_anew_and_replaced(package, ending):
+    calls = CALLS.format(name="STEP", body="x + STEP")
+    package.load("STEP = 1", calls)(2)
+    (damaged,) = package.folder.rglob(f"*.{ending}")
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    function = package.load("STEP = 1", calls)
+    assert (function(2), hits(function)) == (3, 0)
+    function = package.load("STEP = 1", calls)
+    assert (function(2), hits(function)) == (3, 1)
+
+
+def test_kept_code_is_loaded_without_the_tables_for_compiling():
+    code = """if True:
+        import sys
+        import numpy as np
+        from trueup.kernel.tree.topdown import topdown
+        tree, q = np.array([1, 3, 3, 3]), np.array([2.0, 1.0, 1.0])
+        print(topdown(tree, q, np.zeros(3), np.full(3, np.inf), np.array([6.0, 8.0, -4.0])), "numba.np.linalg" in sys.modules)
+    """
+    for _ in range(2):  # the first may have to compile
+        said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["(array([5.,", "5.,", "0.]),", "-1)", "False"]
+
+
+def test_arrays_that_are_constants_are_part_of_the_stamp(package):
+    calls = CALLS.format(name="STEPS", body="x + STEPS.sum()")
+    text = "import numpy as np\nSTEPS = np.array([{}])"
+    assert package.load(text.format("1.0, 2.0"), calls)(np.float64(2)) == 5
+    assert package.load(text.format("1.0, 4.0"), calls)(np.float64(2)) == 7
+
+
+def test_every_kernel_is_kept_so():
+    source = Path(compiled.__file__).parents[1]
+    others = [
+        p for p in source.rglob("*.py") if re.search(r"from numba import .*njit|numba\.jit", p.read_text())
+    ]
+    assert not others
