@@ -49,9 +49,9 @@ def ball_probability(law: Law, n: int, radius: float) -> float:
     Notes
     -----
     Lemma 8: for Laplace noise of scale `s` the probability is `1 - exp(-r/s) sum_{i<n} (r/s)^i / i!`. That is
-    the regularised incomplete gamma function P(n, r/s), since |noise| is exponential; the printed sum
-    overflows near n = 170 and cancels. For noise with P(k) ~ a^|k| the printed polynomials h_i are convolutions
-    of convolutions. But |k| is the sum of a Bernoulli variable of probability `a / (1 + a)` and of a geometric
+    the regularised incomplete gamma function P(n, r/s), since the absolute noise is exponential; the printed sum
+    overflows near n = 170 and cancels. For noise with `P(k) ~ a^|k|` the printed polynomials h_i are convolutions
+    of convolutions. But `|k|` is the sum of a Bernoulli variable of probability `a / (1 + a)` and of a geometric
     one of ratio `a`, because the generating functions multiply to the right one,
 
         (1 - a) / (1 + a) (1 + 2 sum_k a^k z^k) = (1 + a z) / (1 + a) (1 - a) / (1 - a z),

@@ -1,0 +1,62 @@
+"""The documentation: tutorials run from top to bottom, references name everything, links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import trueup
+from tests.cli.test_commands import run
+from tests.docs.pages import run_page
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def succeeds(*words: str) -> None:
+    done = run(*words)
+    assert done.returncode == 0, f"trueup {' '.join(words)}: {done.stderr}"
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run_page(page, tmp_path, succeeds) >= 4
+
+
+def test_a_tutorial_that_does_not_run_is_seen(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    for text in ("```sh\ntrueup explain missing.toml\n```\n", "```python\n>>> 1 + 1\n3\n\n```\n", "```sh\nls\n```\n"):
+        page.write_text(text)
+        with pytest.raises(AssertionError):
+            run_page(page, tmp_path, succeeds)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_links_lead_to_files(page):
+    targets = [link for link in LINK.findall(page.read_text()) if "://" not in link]
+    assert [link for link in targets if not (page.parent / link).exists()] == []
+
+
+def test_every_page_is_in_the_table_of_contents():
+    listed = set(re.findall(r"^([\w/-]+)$", (DOCS / "index.md").read_text(), re.MULTILINE))
+    assert {str(page.relative_to(DOCS).with_suffix("")) for page in PAGES} - {"index"} == listed
+
+
+def test_every_public_name_is_documented():
+    text = (DOCS / "python.md").read_text()
+    named = set(re.findall(r"auto(?:function|class|exception|module):: (?:trueup\.)?(\w+)", text)) - {"errors"}
+    assert named == set(trueup.__all__) - {"__version__"}
+
+
+def test_the_command_reference_is_current():
+    written = subprocess.run([sys.executable, DOCS / "commands.py"], capture_output=True, text=True, check=True)
+    assert written.stdout == (DOCS / "commands.md").read_text(), "run: python docs/commands.py > docs/commands.md"
