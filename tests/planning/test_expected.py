@@ -15,6 +15,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteGaussian
+from trueup.planning.areas import AreaTable
 from trueup.planning.expected import Expected
 from trueup.planning.targets import Target
 
@@ -90,3 +91,44 @@ def test_counts_that_nothing_determines_are_refused():
 
 def test_what_determines_the_cells_is_found():
     assert Expected.of(cells_of((1, 2)), MARGINS).needed.tolist() == [False] * 6 + [True]
+
+
+@pytest.mark.parametrize("counts", [(2, 2, 2), (1, 3, 2, 3)], ids=["uniform", "ragged"])
+@pytest.mark.parametrize("exact", [None, 0])
+def test_errors_of_areas_and_their_slopes_are_those_of_dense_least_squares(counts, exact, rng):
+    cells = cells_of(counts)
+    sizes = np.array(cells.tree.sizes)
+    members = [np.sort(rng.choice(sizes[-1], n, replace=False)) for n in (1, 2, 4, sizes[-1] - 1)]
+    table = AreaTable(
+        "area",
+        tuple(f"area {i}" for i in range(len(members))),
+        np.repeat(np.arange(len(members)), [len(m) for m in members]),
+        np.concatenate(members),
+    )
+    asked = [Margin("area"), Margin("area", ("adult",)), Margin("area", ("sex", "age"))]
+    expected = Expected.of(cells, MARGINS, asked, table)
+    p = rng.uniform(0.1, 2, len(MARGINS))
+    if exact is not None:
+        p[exact] = np.inf
+    targets = [Target(m, 1.0) for m in asked] + [Target(m, 1.0, mean=True) for m in asked]
+    values, slopes = expected.largest(p, targets, np.ones(len(targets)))
+    reached, places = expected.reached(p, targets)
+    np.testing.assert_allclose(values, reached)
+    for j, target in enumerate(targets):
+        known = _of_areas(cells, p, members, target.margin)
+        assert values[j] == pytest.approx(known.mean() if target.mean else known.max(), rel=1e-5)
+        assert places[j] == ("" if target.mean else table.names[known.max(axis=1).argmax()])
+    finite = np.flatnonzero(np.isfinite(p))
+    assert slopes[:, finite] @ p[finite] == pytest.approx(values, rel=1e-4)
+    for k in finite:
+        step = np.where(np.arange(len(p)) == k, 1e-5 * p, 0.0)
+        more, less = (expected.largest(q, targets, np.ones(len(targets)))[0] for q in (p + step, p - step))
+        assert -(more - less) / (2 * step[k]) == pytest.approx(slopes[:, k], rel=1e-4, abs=1e-7)
+
+
+def _of_areas(cells, precisions, members, margin):
+    """Error variances (areas, groups) by dense algebra."""
+    covariance = dense.covariance(cells, MARGINS, precisions)
+    rows = dense.matrix(cells, Margin("county", margin.attributes)).reshape(cells.tree.sizes[-1], -1, cells.n)
+    sums = np.stack([rows[places].sum(axis=0) for places in members])
+    return np.einsum("agi,ij,agj->ag", sums, covariance, sums)

@@ -30,6 +30,11 @@ Targets = Annotated[
         help="TABLE=COUNTS@PERCENT%: the margin of error wanted of every count; mean:TABLE=... of their mean.",
     ),
 ]
+Areas = Annotated[
+    Path | None,
+    typer.Option("--areas", help="Areas off the hierarchy for targets: a row for each place of each area."),
+]
+AreaColumn = Annotated[str, typer.Option("--column", help="The column of areas, and their name in targets.")]
 Relative = Annotated[bool, typer.Option("--relative", help="Weigh each table's error by what it is now.")]
 NoWorse = Annotated[
     bool, typer.Option("--no-worse", help="Targets: every table's largest error as it is now.")
@@ -50,6 +55,8 @@ def register(app: typer.Typer) -> None:
         total: Total = None,
         weight: Weights = None,
         target: Targets = None,
+        areas: Areas = None,
+        column: AreaColumn = "area",
         relative: Relative = False,
         no_worse: NoWorse = False,
         out: Picture = None,
@@ -70,6 +77,8 @@ def register(app: typer.Typer) -> None:
             weights=dict(_number(text) for text in weight or []),
             targets=target,
             preset=_preset(relative, no_worse, bool(weight or target)),
+            areas=areas,
+            column=column,
         )
         if out:
             _write(out, _page(planned, loaded), "--out")

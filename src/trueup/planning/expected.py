@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.kernel.histogram.anova import Domain, Marginal
+from trueup.kernel.histogram.area_variances import Areas, area_slopes, area_variances
 from trueup.kernel.histogram.error_variances import ErrorVariances, Parts, Swept
 from trueup.kernel.histogram.shapes import Shapes
 from trueup.model.cells import Cells, Margin
+from trueup.planning.areas import AreaTable
 from trueup.planning.targets import Target
 
 Reals = NDArray[np.float64]
@@ -33,6 +35,8 @@ class Expected:
         The k measured tables.
     model
         Error variances as functions of the k precisions, in a basis that holds every table asked for.
+    areas
+        Areas off the hierarchy, where targets name them.
 
     Examples
     --------
@@ -49,6 +53,7 @@ class Expected:
     cells: Cells
     measured: tuple[Margin, ...]
     model: ErrorVariances
+    areas: AreaTable | None = None
 
     @classmethod
     def of(
@@ -56,6 +61,7 @@ class Expected:
         cells: Cells,
         measured: Sequence[Margin],
         others: Sequence[Margin] = (),
+        areas: AreaTable | None = None,
     ) -> Expected:
         """Prepare for measured tables and further ones whose errors are asked for.
 
@@ -67,7 +73,7 @@ class Expected:
         marginals = [cells.marginal(m.attributes) for m in (cells.finest, *measured, *others)]
         tables = tuple((cells.tree.level(m.level), cells.marginal(m.attributes)) for m in measured)
         shapes = Shapes.of(cells.tree.child_ptr)
-        expected = cls(cells, tuple(measured), ErrorVariances(Domain.of(marginals), shapes, tables))
+        expected = cls(cells, tuple(measured), ErrorVariances(Domain.of(marginals), shapes, tables), areas)
         if not expected.model.determined(np.ones(len(measured), bool)):
             raise SpecError(
                 f"the measured tables do not determine the counts of '{cells.finest}'",
@@ -132,21 +138,38 @@ class Expected:
         means, slopes = self.model.means(swept, wanted)
         return np.array([means @ [weight for *_, weight in wanted]]), slopes[None]
 
+    def of_areas(self, margin: Margin) -> bool:
+        """Whether a table is by areas off the hierarchy."""
+        return self.areas is not None and margin.level == self.areas.column
+
+    @cached_property
+    def _laid_out(self) -> Areas:
+        assert self.areas is not None
+        return self.areas.laid_out(self.cells, self.model.shapes)
+
+    def _area_errors(self, swept: Swept, target: Target) -> tuple[Reals, list[Parts]]:
+        """Error variances (areas, forms) of a target by areas, and the forms: of every kind of cell, or of their mean."""
+        forms = [self.mean_form(target.margin)] if target.mean else self.forms(target.margin)
+        return area_variances(self.model, swept, self._laid_out, forms), forms
+
     def reached(self, precisions: Reals, targets: Sequence[Target]) -> tuple[Reals, list[str]]:
         """Error variances (j,) of targets, and the place where each is largest (empty for a mean)."""
         swept = self.model.sweep(precisions)
-        values, places = np.zeros(len(targets)), []
-        for j, target in enumerate(targets):
-            level = self.level(target.margin)
+        found = [self._reached(swept, target) for target in targets]
+        return np.array([value for value, _ in found]), [place for _, place in found]
+
+    def _reached(self, swept: Swept, target: Target) -> tuple[float, str]:
+        if self.of_areas(target.margin):
+            variances = self._area_errors(swept, target)[0]
             if target.mean:
-                values[j] = self.model.means(swept, [(level, self.mean_form(target.margin), 1.0)])[0][0]
-                places.append("")
-            else:
-                values[j], context, _ = self.worst(swept, target.margin)
-                places.append(
-                    self.cells.tree.label(target.margin.level, self.model.shapes.first(level, context))
-                )
-        return values, places
+                return float(variances.mean()), ""
+            assert self.areas is not None
+            return float(variances.max()), self.areas.names[int(variances.max(axis=1).argmax())]
+        level = self.level(target.margin)
+        if target.mean:
+            return self.model.means(swept, [(level, self.mean_form(target.margin), 1.0)])[0][0], ""
+        value, context, _ = self.worst(swept, target.margin)
+        return value, self.cells.tree.label(target.margin.level, self.model.shapes.first(level, context))
 
     def largest(self, precisions: Reals, targets: Sequence[Target], limits: Reals) -> tuple[Reals, Reals]:
         """Error variances of targets as shares of their limits (j,), and minus their derivatives (j, k)."""
@@ -154,7 +177,9 @@ class Expected:
         values, slopes = np.zeros(len(targets)), np.zeros((len(targets), len(self.measured)))
         single = []
         for j, target in enumerate(targets):
-            if target.mean:
+            if self.of_areas(target.margin):
+                values[j], slopes[j] = self._largest_area(swept, target)
+            elif target.mean:
                 form = [(self.level(target.margin), self.mean_form(target.margin), 1.0)]
                 (values[j],), slopes[j] = self.model.means(swept, form)
             else:
@@ -164,3 +189,14 @@ class Expected:
         if single:
             slopes[[j for j, _ in single]] = self.model.slopes(swept, [wanted for _, wanted in single])
         return values / limits, slopes / limits[:, None]
+
+    def _largest_area(self, swept: Swept, target: Target) -> tuple[float, Reals]:
+        variances, forms = self._area_errors(swept, target)
+        areas = len(variances)
+        if target.mean:
+            weight, kind = np.full(areas, 1 / areas), 0
+        else:
+            area, kind = np.unravel_index(int(np.argmax(variances)), variances.shape)
+            weight = (np.arange(areas) == area).astype(float)
+        slopes = area_slopes(self.model, swept, self._laid_out, [(forms[int(kind)], weight)])
+        return float(weight @ variances[:, kind]), slopes[0]

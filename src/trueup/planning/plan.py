@@ -29,6 +29,7 @@ from trueup.planning.allocation import (
     exact_amounts,
     prices,
 )
+from trueup.planning.areas import AreaTable
 from trueup.planning.bound import Wanted, least_rho
 from trueup.planning.expected import Expected
 from trueup.planning.margins import margin_ratio, normal_ratio
@@ -54,6 +55,8 @@ def plan(
     weights: Mapping[str, float] | None = None,
     targets: Mapping[str, object] | Iterable[str] | None = None,
     preset: Preset = "equal",
+    areas: Any = None,
+    column: str = "area",
 ) -> Allocation:
     """Find the least budget whose errors meet targets, or the division of a budget with the least error.
 
@@ -73,6 +76,9 @@ def plan(
     preset
         Without weights and targets: `"equal"` weights, `"relative"` to the errors of the spec's own budgets
         (weights are one over their variances), or `"no-worse"`: those errors as targets.
+    areas, column
+        A table with a row for each place of each area off the hierarchy (the `column` of areas, and the keys of the
+        last level), whose areas targets may name: `"area=25@95%"`, `"area x sex=10"`.
 
     Raises
     ------
@@ -104,7 +110,7 @@ def plan(
     >>> planned.levels, sum(planned.budgets) == planned.total, round(float(planned.total), 4)
     (('all', 'area'), True, 0.0208)
     """
-    task = PlanningTask.of(spec, geography, targets, weights, preset)
+    task = PlanningTask.of(spec, geography, targets, weights, preset, areas, column)
     if task.targets:
         return _meet(task, total)
     return _least_error(task, task.spent if total is None else total)
@@ -124,7 +130,16 @@ class PlanningTask:
     weights: Mapping[Margin, float]
 
     @classmethod
-    def of(cls, spec: Spec, geography: Any, targets, weights, preset: Preset) -> PlanningTask:
+    def of(
+        cls,
+        spec: Spec,
+        geography: Any,
+        targets,
+        weights,
+        preset: Preset,
+        areas: Any = None,
+        column: str = "area",
+    ) -> PlanningTask:
         """Read the spec and the places, and refuse what has no closed form."""
         problem = Problem.of(spec, geography)
         spec, cells, constraints = problem.spec, problem.cells, problem.constraints
@@ -140,12 +155,15 @@ class PlanningTask:
         noise = _noise(cells, headers, guarantee.charges)
         if targets and weights:
             raise SpecError("both weights and targets are given", needed="one of them")
-        wanted = read_targets(targets or (), constraints)
+        table = None if areas is None else AreaTable.read(areas, column, cells)
+        wanted = read_targets(targets or (), constraints, table and table.column)
         named = {read_table(name, cells): value for name, value in (weights or {}).items()}
         _refuse_weights(weights or {})
         measured = [m for m, (_, charge) in noise.items() if charge is None or charge.amount]
-        others = {*(constraints.chain or ()), *named, *(t.margin for t in wanted), *noise}
-        expected = Expected.of(cells, measured, tuple(others))
+        of_levels = (t.margin for t in wanted if t.margin.level in cells.tree.levels)
+        others = {*(constraints.chain or ()), *named, *of_levels, *noise}
+        of_areas = tuple(t.margin for t in wanted if t.margin.level not in cells.tree.levels)
+        expected = Expected.of(cells, measured, (*others, *of_areas), table)
         tables = tuple(sorted(others, key=lambda m: (cells.tree.level(m.level), len(m.attributes), str(m))))
         task = cls(spec, constraints, expected, tables, noise, currencies.pop(), wanted, {})
         if not any(task.priced):
@@ -243,6 +261,7 @@ def _meet(task: PlanningTask, total: Fraction | None) -> Allocation:
     """The least budget that meets the targets; of a given total, the division that misses or exceeds them alike."""
     per_deviation = np.array([normal_ratio(t.confidence) for t in task.targets])
     if isinstance(task.prices, Hyperbolic):
+        _refuse_areas(task)
         return _meet_pure(task, total, per_deviation)
     found = task.limits(per_deviation).least(task.prices.price)
     costs = _pruned(task, task.prices.cost(found.precisions))
@@ -265,6 +284,14 @@ def _meet(task: PlanningTask, total: Fraction | None) -> Allocation:
         *_about_discrete(task, found.cost),
     )
     return _allocation(task, amounts, per_deviation, Certificate(gap, bound, ratio, sentences), stats)
+
+
+def _refuse_areas(task: PlanningTask) -> None:
+    if of_areas := [t for t in task.targets if task.expected.of_areas(t.margin)]:
+        raise SpecError(
+            f"the target '{of_areas[0]}' is about areas off the hierarchy, whose errors have no known law under Laplace noise",
+            needed="discrete-gaussian noise, or targets on levels",
+        )
 
 
 def _meet_pure(task: PlanningTask, total: Fraction | None, per_deviation: Reals) -> Allocation:
@@ -437,7 +464,10 @@ def _mechanisms(
     expected, spec = task.expected, task.spec
     if any(not contribution(spec, q).exact for q in spec.queries):
         return None
-    rows = [Wanted(expected.level(m), expected.marginal(m), limit, mean) for m, limit, mean in wanted]
+    held = [(m, limit, mean) for m, limit, mean in wanted if not expected.of_areas(m)]
+    rows = [Wanted(expected.level(m), expected.marginal(m), limit, mean) for m, limit, mean in held]
+    if not rows:
+        return None
     known = [(expected.level(m), expected.marginal(m)) for m in task.constraints.invariants]
     replaces = spec.privacy.neighbours == "replace"
     return least_rho(expected.cells, rows, known, replace=replaces, fixed=fixed) or None

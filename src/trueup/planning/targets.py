@@ -44,8 +44,10 @@ class Target:
         return f"{self.table}={self.counts:g}@{self.confidence:g}%"
 
 
-def read_targets(given: Mapping[str, object] | Iterable[str], constraints: Constraints) -> tuple[Target, ...]:
-    """Read targets, as a mapping from tables to margins of error or as texts.
+def read_targets(
+    given: Mapping[str, object] | Iterable[str], constraints: Constraints, areas: str | None = None
+) -> tuple[Target, ...]:
+    """Read targets, as a mapping from tables to margins of error or as texts; `areas` are off the hierarchy.
 
     Raises
     ------
@@ -53,27 +55,28 @@ def read_targets(given: Mapping[str, object] | Iterable[str], constraints: Const
         If one cannot be read, is out of range, names no table, or names one that the invariants fix.
     """
     texts = [f"{k}={v}" for k, v in given.items()] if isinstance(given, Mapping) else list(given)
-    targets = tuple(_target(text, constraints) for text in texts)
+    targets = tuple(_target(text, constraints, areas) for text in texts)
     names = [t.table for t in targets]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise SpecError(f"two targets are given for '{twice}'", needed="one target for each table")
     return targets
 
 
-def _target(text: str, constraints: Constraints) -> Target:
+def _target(text: str, constraints: Constraints, areas: str | None) -> Target:
     name, _, value = text.rpartition("=")
     counts, at, confidence = value.partition("@")
     mean, named = name.strip().startswith("mean:"), name.strip().removeprefix("mean:").strip()
-    margin = read_table(named, constraints.cells)
+    margin = read_table(named, constraints.cells, areas)
     target = Target(margin, _number(counts, text), _percent(confidence, text) if at else 90.0, mean=mean)
-    refuse_fixed(margin, constraints)
+    if margin.level != areas:
+        refuse_fixed(margin, constraints)
     if not (isfinite(target.counts) and target.counts > 0):
         raise SpecError(f"the target '{text}' is out of range", needed="a finite margin of error above 0")
     return target
 
 
-def read_table(name: str, cells: Cells) -> Margin:
-    """The table that a name such as 'county x sex' means.
+def read_table(name: str, cells: Cells, areas: str | None = None) -> Margin:
+    """The table that a name such as 'county x sex' means; its places may be areas off the hierarchy, as they are called.
 
     Raises
     ------
@@ -81,8 +84,10 @@ def read_table(name: str, cells: Cells) -> Margin:
         If the level or an attribute is unknown.
     """
     first, *attributes = (part.strip() for part in name.split(" x "))
+    if first == areas:
+        return Margin(first, tuple(r.name for r in cells.recodes(attributes) if r.name))
     if first not in cells.tree.levels:
-        levels = ", ".join(cells.tree.levels)
+        levels = ", ".join(cells.tree.levels if areas is None else (*cells.tree.levels, areas))
         raise SpecError(f"there is no level '{first}' to plan", needed=f"one of {levels}; {NEEDED}")
     return canonical(cells, Margin(first, tuple(attributes)))
 

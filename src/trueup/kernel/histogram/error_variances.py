@@ -248,7 +248,7 @@ class ErrorVariances:
                     [b[..., j] for b in back_v],
                     [b[..., j] for b in back_a],
                 )
-            slopes += self._to_tables(i, self._down(v, a, back_v, back_a))
+            slopes += self.to_tables(i, self.down(v, a, back_v, back_a))
         return slopes
 
     def _along_path(self, swept: Swept, i: int, level: int, own: Reals, context: int, back_v, back_a) -> None:
@@ -279,7 +279,7 @@ class ErrorVariances:
                 values[j] += np.tensordot(sums[level].sum(axis=0), mean, 3)
                 seeds[level] += weight * mean
             back = self._means_back(swept.subtree[i], swept.inverse[i], sums, slack, seeds)
-            slopes += self._to_tables(i, self._down(swept.subtree[i], swept.inverse[i], *back))[0]
+            slopes += self.to_tables(i, self.down(swept.subtree[i], swept.inverse[i], *back))[0]
         return values, slopes
 
     def _sums(self, v: Parts, a: Parts) -> tuple[Parts, Parts]:
@@ -304,7 +304,7 @@ class ErrorVariances:
         back_v[0] = seeds[0]
         return [x[..., None] for x in back_v], [x[..., None] for x in back_a]
 
-    def _down(self, v: Parts, a: Parts, back_v: Parts, back_a: Parts) -> Parts:
+    def down(self, v: Parts, a: Parts, back_v: Parts, back_a: Parts) -> Parts:
         """B_L (c, D, D, j) of every level, from B_V and B_A (shapes, c, D, D, j) of what depends on them directly."""
         own = []
         for level, covariance in enumerate(v):
@@ -315,7 +315,7 @@ class ErrorVariances:
                 back_v[level + 1] = back_v[level + 1] + _times(self.shapes.counts[level].T, back_u)
         return own
 
-    def _to_tables(self, i: int, own: Parts) -> Reals:
+    def to_tables(self, i: int, own: Parts) -> Reals:
         """Minus derivatives (j, k) with respect to precisions, from B_L."""
         grams = self.stacks[i].grams
         found = [
