@@ -132,3 +132,23 @@ def _of_areas(cells, precisions, members, margin):
     rows = dense.matrix(cells, Margin("county", margin.attributes)).reshape(cells.tree.sizes[-1], -1, cells.n)
     sums = np.stack([rows[places].sum(axis=0) for places in members])
     return np.einsum("agi,ij,agj->ag", sums, covariance, sums)
+
+
+@pytest.mark.parametrize("counts", [(2, 2, 2), (1, 3, 2, 3)], ids=["uniform", "ragged"])
+def test_structural_zeros_are_held_as_in_dense_least_squares(counts, rng):
+    cells, zeros = cells_of(counts), [{"sex": "m", "age": "y"}, {"sex": "f", "age": "w"}]
+    expected = Expected.of(cells, MARGINS, zeros=zeros)
+    p = rng.uniform(0.1, 2, len(MARGINS))
+    never = np.any([np.broadcast_to(cells.where(zero), cells.shape).ravel() for zero in zeros], axis=0)
+    information = sum(q * dense.matrix(cells, m).T @ dense.matrix(cells, m) for q, m in zip(p, MARGINS))
+    covariance = np.zeros((cells.n, cells.n))
+    covariance[np.ix_(~never, ~never)] = np.linalg.inv(information[np.ix_(~never, ~never)])
+    mean, largest = expected.errors(p, MARGINS)
+    for margin, average, most in zip(MARGINS, mean, largest):
+        rows = dense.matrix(cells, margin)
+        known = np.einsum("ij,jk,ik->i", rows, covariance, rows)[rows @ ~never > 0]
+        assert average == pytest.approx(known.mean(), rel=1e-6)
+        assert most == pytest.approx(known.max(), rel=1e-6)
+    without = Expected.of(cells, MARGINS).errors(p, MARGINS)[1]
+    assert (largest <= without * (1 + 1e-9)).all()
+    assert (largest < 0.99 * without).any()

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom
 
 from tests.reference import planning as dense
-from trueup.errors import SpecError
+from trueup.errors import SpecError, TrueupError
 from trueup.model.spec import parse_spec
 from trueup.noise import law_named
 from trueup.planning.allocation import exact_amounts, scaled
@@ -321,3 +321,54 @@ def test_targets_read_and_write():
     )
     assert [str(t) for t in task.targets] == ["area=10@95%", "mean:block x sex=3@90%"]
     assert task.targets[1] == Target(task.targets[1].margin, 3.0, 90.0, mean=True)
+
+
+DISTRICTS = pandas.DataFrame(
+    {"district": list("nnss"), "area": ["a0", "a1", "a0", "a2"], "block": ["a0b0", "a1b0", "a0b1", "a2b1"]}
+)
+BUDGETS = {"total": {"all": "1/8", "area": "1/8"}, "d": {"area": "1/8", "block": "1/4"}}
+
+
+def test_areas_off_the_hierarchy_are_targets():
+    spec, where = spec_of("rho", BUDGETS), places(2, 3, 2)
+    wishes = ["area=9@95%", "district=12@95%", "district x sex=8@90%", "mean:district=6@90%"]
+    planned = plan(spec, where, targets=wishes, areas=DISTRICTS, column="district")
+    assert [str(r.target) for r in planned.targets] == wishes
+    assert max(r.ratio for r in planned.targets) == pytest.approx(1, abs=1e-6)
+    assert planned.certificate.gap < 1e-4
+    assert sum(planned.budgets) == planned.total
+    alone = plan(spec, where, targets=["area=9@95%"])
+    assert planned.total > alone.total
+    again = plan(spec, where, targets=wishes, areas=DISTRICTS, column="district", total=planned.total)
+    assert max(r.ratio for r in again.targets) == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "message"),
+    [
+        (DISTRICTS.assign(block="z"), "district", "no place of level 'block'"),
+        (pandas.concat([DISTRICTS, DISTRICTS[:1]]), "district", "lists a place twice"),
+        (DISTRICTS[:0], "district", "is empty"),
+        (DISTRICTS, "county", "no column 'county'"),
+        (DISTRICTS.rename(columns={"district": "sex"}), "sex", "as a level or an attribute"),
+    ],
+)
+def test_bad_areas_are_named(table, column, message):
+    with pytest.raises(TrueupError, match=message):
+        plan(spec_of("rho", BUDGETS), places(2, 3, 2), targets=[f"{column}=9"], areas=table, column=column)
+
+
+def test_areas_need_noise_whose_sums_have_a_known_law():
+    with pytest.raises(SpecError, match="Laplace"):
+        plan(
+            spec_of("epsilon", BUDGETS),
+            places(2, 3, 2),
+            targets=["district=9"],
+            areas=DISTRICTS,
+            column="district",
+        )
+
+
+def test_areas_that_were_not_given_are_no_level():
+    with pytest.raises(SpecError, match="no level 'district'"):
+        plan(spec_of("rho", BUDGETS), places(2, 3, 2), targets=["district=9"])

@@ -24,8 +24,8 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 
 CONFLICT = 1e-6  # an invariant missed by more than this share of the largest is contradicted by another
-UNSETTLED = 1e-3  # a projection off by more than this (counts) has not been solved
 FUSED_CODES = 64  # structural zeros are folded away while no fused axis is larger
+UNSETTLED = 1e-3  # a projection off by more than this (counts) has not been solved
 CONFLICT_CELLS = 50_000  # above this, invariants are held against each other in pairs only
 
 
@@ -217,8 +217,7 @@ def small_fold(constraints: Constraints) -> Fold | None:
     """The fold of the structural zeros; None if it fuses too many codes for dense blocks."""
     cells = constraints.cells
     fold = Fold.of(cells.shape[1:], [cells.where(zero)[0] for zero in constraints.zeros])
-    fused = [len(codes) for axes, codes in zip(fold.parts, fold.codes, strict=True) if len(axes) > 1]
-    return fold if max(fused, default=0) <= FUSED_CODES else None
+    return fold if fold.widest <= FUSED_CODES else None
 
 
 def level_plans(

@@ -90,8 +90,9 @@ def plan(
 
     Notes
     -----
-    Errors are those of weighted least squares on all tables together, before structural zeros (which only make them
-    smaller), nonnegativity and rounding. See `trueup.planning.optimum` for how the least is found and proved, and
+    Errors are those of weighted least squares on all tables together, structural zeros held (where they tie together
+    more than 12 combinations of values they are left out, which only makes errors larger), before nonnegativity and
+    rounding. See `trueup.planning.optimum` for how the least is found and proved, and
     `trueup.planning.bound` for the bound over all mechanisms.
 
     Examples
@@ -163,7 +164,7 @@ class PlanningTask:
         of_levels = (t.margin for t in wanted if t.margin.level in cells.tree.levels)
         others = {*(constraints.chain or ()), *named, *of_levels, *noise}
         of_areas = tuple(t.margin for t in wanted if t.margin.level not in cells.tree.levels)
-        expected = Expected.of(cells, measured, (*others, *of_areas), table)
+        expected = Expected.of(cells, measured, (*others, *of_areas), table, constraints.zeros)
         tables = tuple(sorted(others, key=lambda m: (cells.tree.level(m.level), len(m.attributes), str(m))))
         task = cls(spec, constraints, expected, tables, noise, currencies.pop(), wanted, {})
         if not any(task.priced):
@@ -462,8 +463,9 @@ def _mechanisms(
 ) -> float | None:
     """Least rho of any Gaussian mechanism, in the currency of the spec; None if it is not known."""
     expected, spec = task.expected, task.spec
-    if any(not contribution(spec, q).exact for q in spec.queries):
-        return None
+    zeros = expected.fold is not None and not expected.fold.trivial
+    if zeros or any(not contribution(spec, q).exact for q in spec.queries):
+        return None  # of mechanisms that know the structural zeros there is no bound
     held = [(m, limit, mean) for m, limit, mean in wanted if not expected.of_areas(m)]
     rows = [Wanted(expected.level(m), expected.marginal(m), limit, mean) for m, limit, mean in held]
     if not rows:

@@ -64,6 +64,12 @@ class Fold:
         """Sizes of the folded axes."""
         return tuple(len(c) for c in self.codes)
 
+    @property
+    def widest(self) -> int:
+        """Codes of the largest fused axis: the size of dense blocks; 0 if none is fused."""
+        fused = [len(codes) for axes, codes in zip(self.parts, self.codes, strict=True) if len(axes) > 1]
+        return max(fused, default=0)
+
     @cached_property
     def kept(self) -> np.ndarray:
         """The cell (row-major) of the domain that every cell of the folded one is."""
