@@ -29,14 +29,16 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Conflict, Drawn
 from trueup.noise import JOINT_LAWS
 from trueup.noise.law import Law
+from trueup.noise.perturbed import Perturbation
 
 Reals = NDArray[np.float64]
 LIMIT = 1e-3
 """Probability of an alarm where the truth follows the prior, at most, over all levels and statistics together."""
 REACH, POINTS = 60.0, 4000
 """Standard deviations up to which a law is tabulated, and about how many points."""
-UNCHECKED = JOINT_LAWS
-"""Noise on a lattice has the law of one count given that no invariant changes; a bound of that law alone is none of it."""
+UNCHECKED = (*JOINT_LAWS, Perturbation)
+"""Noise on a lattice has the law of one count given that no invariant changes; a bound of that law alone is none of it.
+Perturbed values exclude what they contradict; `trueup.inferring.inconsistency` says what their laws explain."""
 
 
 def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | None:

@@ -20,6 +20,8 @@ from trueup.model.prior import (
     Prior,
 )
 from trueup.noise.law import Law
+from trueup.noise.perturbed import Perturbation
+from trueup.noise.perturbed.base import NO_LIMIT
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -57,8 +59,12 @@ class FactorTable:
     def add_law(self, law: Law, nodes: Integers, values: NDArray, depth: float | Reals) -> None:
         """Measure nodes under a law of noise, down to `depth` nats below its peak: one for all, or each its own.
 
-        Values with a fraction, as continuous noise gives them, have a table for each fraction.
+        Values with a fraction, as continuous noise gives them, have a table for each fraction; those of a perturbation
+        one for each value, all there is.
         """
+        if isinstance(law, Perturbation):
+            self._add_perturbed(law, nodes, np.asarray(values, np.int64))
+            return
         whole = np.floor(values).astype(np.int64)
         every = np.broadcast_to(depth, nodes.shape)
         kinds, which = np.unique(np.column_stack([values - whole, every]), axis=0, return_inverse=True)
@@ -68,6 +74,20 @@ class FactorTable:
                 key, lambda f=fraction, d=one: _law_table(law, d, f), float(np.isinf(_support(law)))
             )
             self._rows.append((nodes[at], whole[at] - reach, self._known[key][0]))
+
+    def _add_perturbed(self, law: Perturbation, nodes: Integers, values: Integers) -> None:
+        """Say what each published value leaves of the true count; equal tables are shared, wherever they begin."""
+        order = np.argsort(values, kind="stable")
+        every, first = np.unique(values[order], return_index=True)
+        for value, at in zip(every.tolist(), np.split(order, first[1:])):
+            low, high = (int(end) for end in law.bounds(value))
+            if high >= NO_LIMIT:  # only intervals are open, and flat
+                self._lower[nodes[at]] = np.maximum(self._lower[nodes[at]], low)
+                continue
+            low, log = law.table(value)
+            key = ("perturbed", log.tobytes())
+            self._table(key, lambda log=log: (log, 0), open_ended=0.0)
+            self._rows.append((nodes[at], np.full(len(at), low), self._known[key][0]))
 
     def add_prior(self, prior: Prior, leaves: Integers, depth: float) -> None:
         """Add a prior on the finest cells, or on their total."""

@@ -21,10 +21,14 @@ from trueup.noise.laws.discrete_laplace import DiscreteLaplace
 from trueup.noise.laws.gaussian import Gaussian
 from trueup.noise.laws.laplace import Laplace
 from trueup.noise.laws.truncated_geometric import TruncatedGeometric
+from trueup.noise.perturbed import Perturbation
+from trueup.noise.perturbed.base import NO_LIMIT
 
 Reals = NDArray[np.float64]
 SLACK = 1e-6
 """How far (counts) a row may be from its bound: rules with fractions are sums of rounded terms."""
+FIRST_TABLE = 0.5
+"""What `TABLED` holds for a table whose first entry is of the count 0 and stands first."""
 
 _FORMS: dict[type, Any] = {
     DiscreteLaplace: lambda law: (float(law.epsilon), 0.0, np.inf),
@@ -39,11 +43,15 @@ _FORMS: dict[type, Any] = {
 def form(law: Law) -> tuple[float, float, float] | None:
     """Return slope, curvature and reach of a law's log density, None if it has another form.
 
+    A perturbation is listed value by value; of its form only the curvature of a rough normal law is told.
+
     Examples
     --------
     >>> form(DiscreteLaplace("1/2"))
     (0.5, 0.0, inf)
     """
+    if isinstance(law, Perturbation):
+        return 0.0, 1 / (2 * law.variance), np.inf
     return next((of(law) for kind, of in _FORMS.items() if isinstance(law, kind)), None)
 
 
@@ -59,7 +67,7 @@ class _Block:
     low: Any = -np.inf
     high: Any = np.inf
     gamma: tuple[Any, Any, Any, Any] = (0.0, 0.0, 0.0, 0.0)
-    tabled: bool = False
+    tabled: Any = 0.0
 
     def column(self, name: str) -> NDArray:
         """One of the columns, in full."""
@@ -81,6 +89,8 @@ class RowProblem:
     ----------
     noisy
         One block for each noisy measurement.
+    perturbed
+        One block for each table of values that somebody perturbed.
     held
         Rows of two or more cells that must lie between bounds.
     prior
@@ -88,7 +98,9 @@ class RowProblem:
     box
         Bounds `(2, n)` of the cells, minus and plus infinity where open.
     table
-        Log masses of a prior given by its masses.
+        Log masses of a prior given by its masses, then of what published values leave of true counts.
+    rough
+        Of the perturbed values, rows, numbers and variances of least squares.
     """
 
     noisy: tuple[_Block, ...]
@@ -96,6 +108,8 @@ class RowProblem:
     prior: tuple[_Block, ...]
     box: Reals
     table: Reals
+    perturbed: tuple[_Block, ...] = ()
+    rough: tuple[tuple[Any, Reals, float], ...] = ()
 
     @classmethod
     def of(cls, problem: LinearProblem, values: NDArray, prior: Prior) -> RowProblem:
@@ -108,7 +122,9 @@ class RowProblem:
         """
         held, box = _held(problem, values)
         blocks, table, box = _prior(prior, box)
-        return cls(_noisy(problem, values), held, blocks, box, table)
+        perturbed, table, rough = _perturbed(problem, values, table)
+        box = _closed(perturbed, box)
+        return cls(_noisy(problem, values), held, blocks, box, table, perturbed, rough)
 
     @property
     def n(self) -> int:
@@ -118,7 +134,7 @@ class RowProblem:
     @cached_property
     def rows(self) -> Rows:
         """The factors in the kernels' layout."""
-        blocks = (*self.noisy, self.held, *self.prior)
+        blocks = (*self.noisy, *self.perturbed, self.held, *self.prior)
         matrix = scipy.sparse.vstack([b.matrix for b in blocks], format="csc")
         factors = np.vstack([b.factors for b in blocks])
         factors[:, LOW] -= SLACK
@@ -142,6 +158,7 @@ class RowProblem:
         blocks = (
             self.held,
             *walls,
+            *self.perturbed,
             *(b for b in self.prior if np.isfinite(np.min(b.column("high"), initial=np.inf))),
         )
         matrix = scipy.sparse.csr_array(scipy.sparse.vstack([b.matrix for b in blocks], format="csr"))
@@ -152,7 +169,9 @@ class RowProblem:
 
     @property
     def has_holes(self) -> bool:
-        """Whether a prior makes a count between two possible ones impossible."""
+        """Whether a prior or a published value makes a count between two possible ones impossible."""
+        if self.perturbed:  # tables end in possible counts
+            return bool(not np.isfinite(self.table).all())
         possible = np.flatnonzero(np.isfinite(self.table))
         return bool(len(possible) and len(possible) <= possible[-1] - possible[0])
 
@@ -165,9 +184,13 @@ class RowProblem:
         """A rough centre of the posterior `(n,)` by least squares, and rough standard deviations."""
         spreads = [np.sqrt(1 / (0.5 * b.column("slope") ** 2 + 2 * b.column("curve"))) for b in self.noisy]
         exact = self.held.column("low") == self.held.column("high")
-        matrix = scipy.sparse.vstack([*(b.matrix for b in self.noisy), self.held.matrix[exact]], format="csr")
+        rough = self.rough
+        parts = (*(b.matrix for b in self.noisy), *(rows for rows, _, _ in rough), self.held.matrix[exact])
+        matrix = scipy.sparse.vstack(parts, format="csr")
+        spreads += [np.full(len(numbers), np.sqrt(variance)) for _, numbers, variance in rough]
         spread = np.concatenate([*spreads, np.full(exact.sum(), 0.1)])
-        target = np.concatenate([*(b.column("centre") for b in self.noisy), self.held.column("low")[exact]])
+        numbers = (*(b.column("centre") for b in self.noisy), *(numbers for _, numbers, _ in rough))
+        target = np.concatenate([*numbers, self.held.column("low")[exact]])
         scaled = scipy.sparse.csr_array(scipy.sparse.diags_array(1 / spread) @ matrix)
         found: Any = scipy.sparse.linalg.lsmr(scaled, target / spread, damp=1e-3, maxiter=300)
         precision = (scaled.power(2)).sum(axis=0) if scaled.shape[0] else np.zeros(self.n)
@@ -207,12 +230,45 @@ def _noisy(problem: LinearProblem, values: NDArray) -> tuple[_Block, ...]:
     blocks = []
     for header, part in zip(problem.headers, split(values, problem.headers, problem.cells)):
         shape = form(header.law)
-        if not header.exact and shape is not None:
+        if not header.exact and shape is not None and not isinstance(header.law, Perturbation):
             slope, curve, reach = shape
             blocks.append(
                 _Block(problem.sums(header.margin, header.groups), part.astype(float), slope, curve, reach)
             )
     return tuple(blocks)
+
+
+def _perturbed(
+    problem: LinearProblem, values: NDArray, table: Reals
+) -> tuple[tuple[_Block, ...], Reals, tuple[tuple[Any, Reals, float], ...]]:
+    """Blocks of the perturbed values, the table that they read with that of the prior first, and least squares."""
+    blocks, tables, rough, size = [], [table], [], len(table)
+    for header, part in zip(problem.headers, split(values, problem.headers, problem.cells)):
+        law = header.law
+        if not isinstance(law, Perturbation):
+            continue
+        rows, starts = problem.sums(header.margin, header.groups), np.zeros(len(part))
+        low, high = (end.astype(float) for end in law.bounds(part))
+        for value in np.unique(part[high < NO_LIMIT]):
+            first, log = law.table(int(value))
+            starts[part == value] = size - first + FIRST_TABLE
+            tables.append(log)
+            size += len(log)
+        blocks.append(_Block(rows, low=low, high=np.where(high < NO_LIMIT, high, np.inf), tabled=starts))
+        if np.isfinite(law.variance):
+            rough.append((rows, part - law.shift, law.variance))
+    return tuple(blocks), np.concatenate(tables), tuple(rough)
+
+
+def _closed(blocks: tuple[_Block, ...], box: Reals) -> Reals:
+    """Let published values of single cells close their boxes."""
+    box = box.copy()
+    for block in blocks:
+        single = np.diff(block.matrix.indptr) == 1
+        cell = block.matrix[single].indices
+        np.maximum.at(box[0], cell, block.low[single])
+        np.minimum.at(box[1], cell, block.high[single])
+    return box
 
 
 def _held(problem: LinearProblem, values: NDArray) -> tuple[_Block, Reals]:
@@ -244,7 +300,7 @@ def _prior(prior: Prior, box: Reals) -> tuple[tuple[_Block, ...], Reals, Reals]:
         case Masses():
             possible = np.flatnonzero(prior.masses)
             box = np.stack([np.maximum(box[0], possible[0]), np.minimum(box[1], possible[-1])])
-            return (_Block(each, tabled=True),), prior.logpmf(np.arange(len(prior.masses))), box
+            return (_Block(each, tabled=FIRST_TABLE),), prior.logpmf(np.arange(len(prior.masses))), box
         case Poisson():
             prior.refuse_other_than(n)
             return (_Block(each, gamma=(-1, 0, 0, np.log(prior.mean))),), none, box

@@ -98,7 +98,8 @@ class Guarantee:
     Attributes
     ----------
     kind
-        `invariant` if only databases that share published invariants are compared, else `dp`.
+        `invariant` if only databases that share published invariants are compared, `none` if nothing is claimed of
+        what others published, else `dp`.
     unit, neighbours
         Who is protected, and the relation whose steps are counted: `add-remove` or `replace`.
     currency, amount, delta
@@ -111,7 +112,7 @@ class Guarantee:
         The smallest change that the invariants allow, where there are any and it is known.
     """
 
-    kind: Literal["dp", "invariant"]
+    kind: Literal["dp", "invariant", "none"]
     unit: str
     neighbours: str
     currency: Currency
@@ -127,8 +128,13 @@ class Guarantee:
         Raises
         ------
         PrivacyError
-            If the guarantee was written before losses were stated per step.
+            If nothing is claimed, or the guarantee was written before losses were stated per step.
         """
+        if self.kind == "none":
+            raise PrivacyError(
+                "values that somebody else perturbed have no privacy loss that could be stated or charged",
+                needed="a release that was measured under a spec",
+            )
         costs = [cost for charge in self.charges for at, cost in charge.prices if at == relation]
         if len(costs) != len(self.charges):
             raise PrivacyError(
@@ -149,3 +155,18 @@ class Guarantee:
         charges = [(c.query, c.margin, c.law, c.currency, c.amount, c.delta) for c in self.charges]
         stated = (self.kind, self.unit, self.neighbours, self.currency, self.amount, self.delta)
         return *stated, charges, [charge.prices for charge in self.charges]
+
+
+NO_GUARANTEE = Guarantee(
+    kind="none",
+    unit="not stated",
+    neighbours="not stated",
+    currency="epsilon",
+    amount=Fraction(0),
+    delta=Fraction(0),
+    charges=(),
+    sentences=(
+        "Perturbed and published by another producer. No formal privacy guarantee is known, and none is claimed here.",
+    ),
+)
+"""What is known of tables that somebody perturbed without a formal guarantee."""

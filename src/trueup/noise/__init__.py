@@ -1,4 +1,4 @@
-"""Laws of noise: mass, moments, exact sampler, privacy cost."""
+"""Laws of noise: mass, moments, exact sampler, privacy cost; and laws of what others publish, which have no cost."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from trueup.noise.laws.exact import Exact
 from trueup.noise.laws.gaussian import Gaussian
 from trueup.noise.laws.laplace import Laplace
 from trueup.noise.laws.truncated_geometric import TruncatedGeometric
+from trueup.noise.perturbed import PERTURBATIONS
 
 LAWS = (DiscreteLaplace, DiscreteGaussian, TruncatedGeometric, Exact, Laplace, Gaussian)
 JOINT_LAWS = (LatticeLaplace, LatticeL2Laplace, LatticeGaussian)
@@ -25,6 +26,7 @@ __all__ = [
     "ALIASES",
     "JOINT_LAWS",
     "LAWS",
+    "PERTURBATIONS",
     "Cost",
     "Currency",
     "DiscreteGaussian",
@@ -56,7 +58,7 @@ def law_named(name: object) -> type[Any]:
     Traceback (most recent call last):
     trueup.errors.SpecError: there is no law 'discrete-laplac'. ... To do: write 'discrete-laplace'.
     """
-    laws = {law.name: law for law in (*LAWS, *JOINT_LAWS)}
+    laws: dict[str, type[Any]] = {law.name: law for law in (*LAWS, *JOINT_LAWS, *PERTURBATIONS)}
     if isinstance(name, str) and (known := ALIASES.get(name, name)) in laws:
         return laws[known]
     near = get_close_matches(str(name)[:60], [*laws, *ALIASES], n=1)

@@ -5,9 +5,10 @@ Invariants, bounds and rules are factors too: 0 outside `low <= y <= high`. A ro
 
     -slope |y - centre| - curve (y - centre)^2              noise; minus infinity beyond `reach`
     + u lgamma(y + 1) + v lgamma(y + w) + t y               Poisson and negative binomial priors, flat totals
-    + table[y]                                              a prior by its masses, where `tabled` (then low is 0)
+    + table[y + tabled - 1/2]                               where `tabled` is not 0: a prior by its masses (1/2), or
+                                                            a law p(published | y) that is listed where it is not 0
 
-so every law is in closed form and nothing is truncated.
+so every law is in closed form or listed in full, and nothing is truncated.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Rows(NamedTuple):
     factors
         `(r, 11)`: the columns `CENTRE` to `TABLED`; see above.
     table
-        Log masses of counts 0, 1, ...
+        Log masses, all tables end to end.
     """
 
     start: NDArray[np.int64]
@@ -56,7 +57,7 @@ def row_log_factor(factors, table, r, y):
             if factors[r, V] != 0.0:
                 value += factors[r, V] * math.lgamma(y + factors[r, W])
         if factors[r, TABLED] != 0.0:
-            value += table[np.int64(y)]
+            value += table[np.int64(math.floor(y + factors[r, TABLED]))]
     return value
 
 

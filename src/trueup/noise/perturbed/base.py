@@ -1,0 +1,211 @@
+"""A published value as a function of the true count and chance: p(y | x) in the place of noise that is added.
+
+Noise that is added is the case p(y | x) = q(y - x). Here the change y - x may depend on x: a matrix in the place of a
+shift. Row `x` of the matrix holds the probabilities of the changes -reach, .., reach; rows go on beyond the last one
+with a period, so that a rounding has as many rows as its base and a cell key's table one row for all large counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trueup.errors import PrivacyError
+from trueup.noise.cost import Sensitivity
+from trueup.noise.law import Integers, Reals, Words
+from trueup.noise.laws.base import BaseLaw
+
+NO_LIMIT = np.int64(1) << 60
+"""A bound that does not bind."""
+WIDEST = 10_000
+"""Largest base, threshold or change (counts)."""
+
+
+class Perturbation(BaseLaw):
+    """A law p(y | x) of a published value y given the true count x, which claims no privacy.
+
+    A law is a frozen dataclass; its fields are its parameters.
+
+    Attributes
+    ----------
+    same_records
+        Whether cells with the same records are published with the same value.
+    """
+
+    discrete: ClassVar[bool] = True
+    same_records: ClassVar[bool] = False
+
+    def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
+        """Log probability of published values given true counts (broadcast together)."""
+        raise NotImplementedError
+
+    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
+        """Smallest and largest true count that a published value may stand for; crossed where there is none."""
+        raise NotImplementedError
+
+    def mean(self, true: ArrayLike) -> Reals:
+        """Mean of the published value given the true count."""
+        raise NotImplementedError
+
+    def variance_at(self, true: ArrayLike) -> Reals:
+        """Variance of the published value given the true count (counts squared)."""
+        raise NotImplementedError
+
+    @property
+    def variance(self) -> float:
+        """Mean squared error of a published value over large true counts (counts squared), the weight of least squares."""
+        raise NotImplementedError
+
+    @property
+    def shift(self) -> float:
+        """Mean of published value minus true count over large true counts."""
+        return 0.0
+
+    def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
+        """Return the values that keys in [0, 1) give to true counts: equal keys and counts, equal values."""
+        raise NotImplementedError
+
+    def possible(self, published: ArrayLike) -> NDArray[np.bool_]:
+        """Tell which values some true count may be published as."""
+        low, high = self.bounds(published)
+        return np.asarray(low <= high)
+
+    def table(self, published: int) -> tuple[int, Reals]:
+        """Return the smallest true count that a value may stand for, and the log masses of it from there on.
+
+        Only where the largest one is finite.
+        """
+        low, high = (int(end) for end in self.bounds(published))
+        return low, np.asarray(self.log_mass(published, np.arange(low, high + 1)), np.float64)
+
+    @classmethod
+    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Self:
+        """Refuse: no budget buys it.
+
+        Raises
+        ------
+        PrivacyError
+            Always.
+        """
+        cls._refuse()
+
+    @classmethod
+    def budgeted(cls, amount: Fraction, sensitivity: Sensitivity, options: Mapping[str, Any]) -> Self:
+        """Refuse likewise."""
+        cls._refuse()
+
+    def cost(self, sensitivity: Sensitivity) -> NoReturn:
+        """Refuse: it has no finite privacy loss that could be stated.
+
+        Raises
+        ------
+        PrivacyError
+            Always.
+        """
+        self._refuse()
+
+    def sample(self, size: int, words: Words) -> NoReturn:
+        """Refuse: it is no noise that could be added.
+
+        Raises
+        ------
+        PrivacyError
+            Always.
+        """
+        self._refuse()
+
+    @classmethod
+    def _refuse(cls) -> NoReturn:
+        raise PrivacyError(
+            f"law '{cls.name}' bounds no privacy loss: some values exclude true counts with certainty",
+            needed="a law of noise, such as 'discrete-laplace' or 'discrete-gaussian'",
+            remedy=f"'{cls.name}' is for reading tables that others published (`trueup infer --perturbed`) and for "
+            "`trueup assess`; choose another noise to measure with",
+        )
+
+
+class ByChange(Perturbation):
+    """Base of laws that change a count by at most `reach`, with probabilities that a table gives."""
+
+    @cached_property
+    def rows(self) -> Reals:
+        """`(rows, 2 reach + 1)` probabilities of the changes -reach, .., reach of the counts 0, 1, ..."""
+        raise NotImplementedError
+
+    @property
+    def period(self) -> int:
+        """How many of the last rows repeat for ever."""
+        return 1
+
+    @property
+    def reach(self) -> int:
+        """Largest change (counts)."""
+        return self.rows.shape[1] // 2
+
+    def _row(self, true: Integers) -> Integers:
+        first = len(self.rows) - self.period
+        return np.where(true < first, true, first + (true - first) % self.period)
+
+    def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
+        """Log probability of published values given true counts (broadcast together)."""
+        x = np.asarray(true, np.int64)
+        change = np.asarray(published, np.int64) - x
+        inside = (x >= 0) & (np.abs(change) <= self.reach)
+        mass = self.rows[self._row(np.maximum(x, 0)), np.where(inside, change, 0) + self.reach]
+        with np.errstate(divide="ignore"):
+            return np.log(np.where(inside, mass, 0.0))
+
+    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
+        """Smallest and largest true count that a published value may stand for; crossed where there is none."""
+        values, back = np.unique(np.asarray(published, np.int64), return_inverse=True)
+        true = values[:, None] + np.arange(-self.reach, self.reach + 1)
+        may = np.isfinite(self.log_mass(values[:, None], true))
+        low = np.where(may.any(axis=1), true[:, 0] + may.argmax(axis=1), values)
+        high = np.where(may.any(axis=1), true[:, -1] - may[:, ::-1].argmax(axis=1), values - 1)
+        shape = np.shape(published)
+        return low[back].reshape(shape), high[back].reshape(shape)
+
+    def mean(self, true: ArrayLike) -> Reals:
+        """Mean of the published value given the true count."""
+        x = np.asarray(true, np.int64)
+        return x + (self.rows @ self._changes)[self._row(x)]
+
+    def variance_at(self, true: ArrayLike) -> Reals:
+        """Variance of the published value given the true count (counts squared)."""
+        first = self.rows @ self._changes
+        return (self.rows @ self._changes**2 - first**2)[self._row(np.asarray(true, np.int64))]
+
+    @property
+    def variance(self) -> float:
+        """Mean squared error of a published value, less its shift, over large true counts (counts squared)."""
+        return float((self.rows[-self.period :] @ self._changes**2).mean()) - self.shift**2
+
+    @property
+    def shift(self) -> float:
+        """Mean of published value minus true count over large true counts."""
+        return float((self.rows[-self.period :] @ self._changes).mean())
+
+    @property
+    def _changes(self) -> Reals:
+        return np.arange(-self.reach, self.reach + 1.0)
+
+    @cached_property
+    def _cumulative(self) -> Reals:
+        """Cumulative probabilities, the last possible change at 1 whatever the rounding."""
+        total = np.cumsum(self.rows, axis=1)
+        last = self.rows.shape[1] - 1 - (self.rows[:, ::-1] > 0).argmax(axis=1)
+        total[np.arange(self.rows.shape[1]) >= last[:, None]] = 1.0
+        return total
+
+    def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
+        """Return the values that keys in [0, 1) give to true counts: equal keys and counts, equal values."""
+        x, u = np.broadcast_arrays(np.asarray(true, np.int64), np.asarray(keys, np.float64))
+        row, change = self._row(x), np.full(x.shape, -self.reach)
+        for column in range(2 * self.reach):
+            change += u >= self._cumulative[row, column]
+        return x + change

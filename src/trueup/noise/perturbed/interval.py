@@ -1,0 +1,91 @@
+"""Counts of which an interval is published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trueup.errors import SpecError
+from trueup.noise.law import Integers, Reals
+from trueup.noise.perturbed.base import NO_LIMIT, Perturbation
+from trueup.noise.perturbed.whole import whole_number
+
+
+@dataclass(frozen=True)
+class Interval(Perturbation):
+    """Of a count it is published, in the place of a value, that it lies in an interval: "1-9", "<5", "10 or more".
+
+    Whatever value stands for the code says the same.
+
+    Parameters
+    ----------
+    low
+        Smallest count, from 0.
+    high
+        Largest count; None where there is no limit.
+
+    Examples
+    --------
+    >>> law = Interval(1, 9)
+    >>> np.exp(law.log_mass(0, [0, 1, 9, 10])).tolist(), round(law.variance, 3), law.centre
+    ([0.0, 1.0, 1.0, 0.0], 6.667, 5)
+    """
+
+    name: ClassVar[str] = "interval"
+    title: ClassVar[str] = "An interval in the place of a count"
+    low: int
+    high: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "low", whole_number(self.low, "the lower end of an interval", 0, 2**53))
+        high = None if self.high in (None, "None") else whole_number(self.high, "its upper end", 0, 2**53)
+        object.__setattr__(self, "high", high)
+        if high is not None and high < self.low:
+            raise SpecError(f"an interval is given from {self.low} to {high}", needed="the lower end first")
+
+    @property
+    def centre(self) -> int:
+        """The count that stands for the interval among numbers."""
+        return self.low if self.high is None else (self.low + self.high) // 2
+
+    def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
+        """Log probability of the code given true counts: 0 inside, minus infinity outside."""
+        x = np.asarray(true, np.float64) + 0 * np.asarray(published, np.float64)
+        inside = (x >= self.low) & (x <= (np.inf if self.high is None else self.high))
+        return np.where(inside, 0.0, -np.inf)
+
+    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
+        """Smallest and largest true count, whatever value stands for the code."""
+        high = NO_LIMIT if self.high is None else self.high
+        shape = np.shape(published)
+        return np.full(shape, self.low, np.int64), np.full(shape, high, np.int64)
+
+    def mean(self, true: ArrayLike) -> Reals:
+        """Mean of the value that stands for the code."""
+        return np.full(np.shape(true), float(self.centre))
+
+    def variance_at(self, true: ArrayLike) -> Reals:
+        """Variance of the value that stands for the code: none."""
+        return np.zeros(np.shape(true))
+
+    @property
+    def variance(self) -> float:
+        """Mean squared distance of counts in the interval from its middle (counts squared)."""
+        return np.inf if self.high is None else ((self.high - self.low + 1) ** 2 - 1) / 12
+
+    @property
+    def shift(self) -> float:
+        """By how much `centre`, which is whole, differs from the middle."""
+        return 0.0 if self.high is None else self.centre - (self.low + self.high) / 2
+
+    def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
+        """Return the value that stands for the code."""
+        return np.full(np.broadcast(true, keys).shape, self.centre, np.int64)
+
+    def sentence(self) -> str:
+        """Describe the law in one plain sentence."""
+        says = f"it is {self.low} or more" if self.high is None else f"it lies from {self.low} to {self.high}"
+        return f"Of each count it was published that {says}. No formal guarantee is known."

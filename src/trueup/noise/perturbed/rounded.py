@@ -1,0 +1,73 @@
+"""Rounding to the nearest multiple of a base."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from trueup.errors import SpecError
+from trueup.noise.law import Reals
+from trueup.noise.perturbed.base import ByChange
+from trueup.noise.perturbed.whole import whole_number
+
+TIES = ("up", "down", "even", "either")
+
+
+@dataclass(frozen=True)
+class Rounded(ByChange):
+    """A count is published as the nearest multiple of a base: the value says an interval.
+
+    Parameters
+    ----------
+    base
+        From 2.
+    ties
+        Where an even base leaves a count in the middle: `up`, `down`, to the `even` multiple, or `either` with the
+        same probability (also where the rule is not known).
+
+    Examples
+    --------
+    >>> Rounded(10).bounds([20]), Rounded(10, "down").bounds([20])
+    ((array([15]), array([24])), (array([16]), array([25])))
+    """
+
+    name: ClassVar[str] = "rounded"
+    title: ClassVar[str] = "Rounding to the nearest multiple of a base"
+    base: int
+    ties: str = "up"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base", whole_number(self.base, f"the base of law '{self.name}'", 2))
+        if self.ties not in TIES:
+            raise SpecError(
+                f"law '{self.name}' is given ties = {str(self.ties)[:30]!r}", needed=f"one of {', '.join(TIES)}"
+            )
+
+    @property
+    def period(self) -> int:
+        """How many of the last rows repeat for ever: the even multiple is every second one."""
+        return 2 * self.base
+
+    @cached_property
+    def rows(self) -> Reals:
+        """`(2 base, 2 (base // 2) + 1)` probabilities of the changes of the counts 0, 1, ..."""
+        base, reach = self.base, self.base // 2
+        rows = np.zeros((2 * base, 2 * reach + 1))
+        for x in range(2 * base):
+            down = x % base
+            if 2 * down == base:
+                ups = {"up": 1.0, "down": 0.0, "even": float(x > base), "either": 0.5}
+                rows[x, 2 * reach], rows[x, 0] = ups[self.ties], 1 - ups[self.ties]
+            else:
+                rows[x, reach + (-down if 2 * down < base else base - down)] = 1.0
+        return rows
+
+    def sentence(self) -> str:
+        """Describe the law in one plain sentence."""
+        ties = f" (ties: {self.ties})" if self.base % 2 == 0 else ""
+        return (
+            f"Each count was rounded to the nearest multiple of {self.base}{ties}. No formal guarantee is known."
+        )

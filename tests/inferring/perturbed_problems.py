@@ -1,0 +1,78 @@
+"""Small tables that somebody perturbed, and their posteriors by listing every table."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from tests.inferring.problems import star, states
+from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.constraints import Constraints
+from trueup.model.guarantee import NO_GUARANTEE
+from trueup.model.header import Measured
+from trueup.model.records.measurements import Measurements
+from trueup.model.tree import Tree
+from trueup.noise.perturbed import CellKey, Interval, RandomRounding, Rounded, Suppressed
+
+LAWS = (
+    RandomRounding(3),
+    RandomRounding(5),
+    CellKey(2, "1"),
+    CellKey(2, "3/2", 2),
+    CellKey(3, "2", 3),
+    CellKey(transitions=[{0: 1}, {-1: 0.25, 0: 0.5, 1: 0.25}, {-2: 0.5, 2: 0.5}, {-1: 0.5, 1: 0.5}], repeat=2),
+    Rounded(3),
+    Rounded(4, "either"),
+    Suppressed(4),
+    Suppressed(3, 0),
+)
+
+
+def crossing(rows, columns):
+    """One place by two attributes."""
+    attributes = (
+        Attribute("sex", tuple(f"s{k}" for k in range(rows))),
+        Attribute("age", tuple(f"a{k}" for k in range(columns))),
+    )
+    return Cells(Tree.from_columns(["all"], [{}]), attributes)
+
+
+def random_problem(rng, crosses):
+    """Cells, constraints, measurements and the truth: laws and margins at random; the finest cells always published."""
+    if crosses:
+        cells = crossing(2, int(rng.integers(2, 4)))
+        margins = [cells.finest, Margin("all", ("sex",)), Margin("all", ("age",))]
+        margins += [Margin("all")] * int(rng.random() < 0.5)
+    else:
+        cells = star(int(rng.integers(1, 5))) if rng.random() < 0.5 else states((2, int(rng.integers(1, 3))))
+        margins = [Margin(level) for level in cells.tree.levels]
+    truth = rng.poisson(rng.choice([0.4, 1.5, 4.0]), cells.n)
+    headers, values = [], []
+    for margin in margins:
+        law = LAWS[rng.integers(len(LAWS))]
+        table = cells.sum(truth, margin)
+        if rng.random() < 0.15:
+            law = Interval(int(max(table.min() - 1, 0)), int(table.max() + 1 + rng.integers(2)))
+        headers.append(Measured("published", margin, law))
+        values.append(law.publish(table, rng.random(len(table))))
+    measured = Measurements(cells, tuple(headers), tuple(values), NO_GUARANTEE)
+    return cells, Constraints(cells, tuple(h.margin for h in headers)), measured, truth
+
+
+def enumerated(cells, measured):
+    """All tables `(t, n)` and their posterior probabilities under a flat prior, by listing a box of them."""
+    rows = [np.stack([cells.sum(unit, h.margin) for unit in np.eye(cells.n, dtype=np.int64)]) for h in measured.headers]
+    high = np.full(cells.n, 10**9)
+    for header, values, sums in zip(measured.headers, measured.values, rows):
+        top = header.law.bounds(values)[1]
+        for group in range(len(values)):
+            held = sums[:, group] > 0
+            high[held] = np.minimum(high[held], top[group])
+    tables = np.array(list(product(*(range(int(h) + 1) for h in high))), dtype=np.int64).reshape(-1, cells.n)
+    log = np.zeros(len(tables))
+    for header, values, sums in zip(measured.headers, measured.values, rows):
+        for group, value in enumerate(values):
+            log += header.law.log_mass(value, tables @ sums[:, group])
+    mass = np.exp(log - log.max())
+    return tables[mass > 0], mass[mass > 0] / mass.sum()
