@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,9 @@ LAWS = (
     CellKey(2, "1"),
     CellKey(2, "3/2", 2),
     CellKey(3, "2", 3),
-    CellKey(transitions=[{0: 1}, {-1: 0.25, 0: 0.5, 1: 0.25}, {-2: 0.5, 2: 0.5}, {-1: 0.5, 1: 0.5}], repeat=2),
+    CellKey(
+        transitions=[{0: 1}, {-1: 0.25, 0: 0.5, 1: 0.25}, {-2: 0.5, 2: 0.5}, {-1: 0.5, 1: 0.5}], repeat=2
+    ),
     Rounded(3),
     Rounded(4, "either"),
     Suppressed(4),
@@ -50,7 +53,7 @@ def random_problem(rng, crosses):
     truth = rng.poisson(rng.choice([0.4, 1.5, 4.0]), cells.n)
     headers, values = [], []
     for margin in margins:
-        law = LAWS[rng.integers(len(LAWS))]
+        law: Any = LAWS[rng.integers(len(LAWS))]
         table = cells.sum(truth, margin)
         if rng.random() < 0.15:
             law = Interval(int(max(table.min() - 1, 0)), int(table.max() + 1 + rng.integers(2)))
@@ -62,7 +65,10 @@ def random_problem(rng, crosses):
 
 def enumerated(cells, measured):
     """All tables `(t, n)` and their posterior probabilities under a flat prior, by listing a box of them."""
-    rows = [np.stack([cells.sum(unit, h.margin) for unit in np.eye(cells.n, dtype=np.int64)]) for h in measured.headers]
+    rows = [
+        np.stack([cells.sum(unit, h.margin) for unit in np.eye(cells.n, dtype=np.int64)])
+        for h in measured.headers
+    ]
     high = np.full(cells.n, 10**9)
     for header, values, sums in zip(measured.headers, measured.values, rows):
         top = header.law.bounds(values)[1]

@@ -9,6 +9,7 @@ from tests.inferring.perturbed_problems import enumerated, random_problem
 from trueup.inferring import infer
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact
+from trueup.model.prior import FLAT
 
 
 def furthest(cells, posterior, tables, mass):
@@ -44,7 +45,7 @@ def test_listed_pieces_equal_enumeration(seed):
 
 @pytest.mark.parametrize("seed", [s for s in range(36) if s % 3])
 def test_trees_equal_enumeration(seed):
-    assert compared(seed, TreeExact(prior="flat")) < 1e-10
+    assert compared(seed, TreeExact(prior=FLAT)) < 1e-10
 
 
 @pytest.mark.slow
@@ -52,7 +53,7 @@ def test_300_problems_equal_enumeration():
     for seed in range(100, 400):
         assert compared(seed, LatticeMoves(enumerate=200_000)) < 1e-10
         if seed % 3:
-            assert compared(seed, TreeExact(prior="flat")) < 1e-10
+            assert compared(seed, TreeExact(prior=FLAT)) < 1e-10
 
 
 def worst_z(cells, posterior, tables, mass):

@@ -573,7 +573,7 @@ def parse_spec(text: str) -> Spec:
     Traceback (most recent call last):
     trueup.errors.SpecError: the spec has mistakes: ...
     """
-    document = _read_toml(text)
+    document = read_toml(text)
     try:
         return Spec.model_validate(document)
     except ValidationError as error:
@@ -586,7 +586,14 @@ def parse_spec(text: str) -> Spec:
 _DEEPEST, _LONGEST = 50, 1000
 
 
-def _read_toml(text: str) -> dict[str, Any]:
+def read_toml(text: str) -> dict[str, Any]:
+    """Read TOML text that somebody wrote by hand.
+
+    Raises
+    ------
+    SpecError
+        If it is no TOML, nests too deeply or holds a number of more than a thousand digits.
+    """
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -115,9 +115,7 @@ class CellKey(ByChange):
         """Counts whose change cannot have the declared variance, with the one that it has instead."""
         if self.transitions is not None:
             return {}
-        return {
-            x: float(self.variance_at(x)) for x in range(1, len(self.rows)) if not self._row_of(x)[1]
-        }
+        return {x: float(self.variance_at(x)) for x in range(1, len(self.rows)) if not self._row_of(x)[1]}
 
     def _row_of(self, x: int) -> tuple[Reals, bool]:
         """Probabilities of the changes of one count, and whether they have the declared variance."""
@@ -147,17 +145,29 @@ def _read_transitions(given: Any) -> str:
         try:
             given = json.loads(given)
         except ValueError:
-            raise SpecError("the transitions are no JSON", needed="a list of rows {change: probability}") from None
-    if not isinstance(given, Sequence) or not given or not all(isinstance(row, Mapping) and row for row in given):
-        raise SpecError("the transitions are no list of rows", needed='rows such as {"-1": 0.25, "0": 0.5, "1": 0.25}')
-    rows = [{_change(change, x): _probability(p, x) for change, p in row.items()} for x, row in enumerate(given)]
+            raise SpecError(
+                "the transitions are no JSON", needed="a list of rows {change: probability}"
+            ) from None
+    if (
+        not isinstance(given, Sequence)
+        or not given
+        or not all(isinstance(row, Mapping) and row for row in given)
+    ):
+        raise SpecError(
+            "the transitions are no list of rows", needed='rows such as {"-1": 0.25, "0": 0.5, "1": 0.25}'
+        )
+    rows = [
+        {_change(change, x): _probability(p, x) for change, p in row.items()} for x, row in enumerate(given)
+    ]
     for x, row in enumerate(rows):
         if abs(sum(row.values()) - 1) > SUM_SLACK:
             raise SpecError(
                 f"the transition probabilities of the count {x} sum to {sum(row.values()):.6g}", needed="1"
             )
         if below := [change for change, p in row.items() if p > 0 and x + change < 0]:
-            raise SpecError(f"the transitions of the count {x} lead to {x + below[0]}", needed="counts from 0")
+            raise SpecError(
+                f"the transitions of the count {x} lead to {x + below[0]}", needed="counts from 0"
+            )
     return json.dumps([{str(change): row[change] for change in sorted(row)} for row in rows])
 
 
@@ -171,7 +181,9 @@ def _probability(p: object, x: int) -> float:
     except (TypeError, ValueError):
         value = np.nan
     if not (isfinite(value) and 0 <= value <= 1 + SUM_SLACK):
-        raise SpecError(f"a transition probability of the count {x} is {str(p)[:20]}", needed="a number from 0 to 1")
+        raise SpecError(
+            f"a transition probability of the count {x} is {str(p)[:20]}", needed="a number from 0 to 1"
+        )
     return value
 
 

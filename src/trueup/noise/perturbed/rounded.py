@@ -43,7 +43,8 @@ class Rounded(ByChange):
         object.__setattr__(self, "base", whole_number(self.base, f"the base of law '{self.name}'", 2))
         if self.ties not in TIES:
             raise SpecError(
-                f"law '{self.name}' is given ties = {str(self.ties)[:30]!r}", needed=f"one of {', '.join(TIES)}"
+                f"law '{self.name}' is given ties = {str(self.ties)[:30]!r}",
+                needed=f"one of {', '.join(TIES)}",
             )
 
     @property
@@ -68,6 +69,4 @@ class Rounded(ByChange):
     def sentence(self) -> str:
         """Describe the law in one plain sentence."""
         ties = f" (ties: {self.ties})" if self.base % 2 == 0 else ""
-        return (
-            f"Each count was rounded to the nearest multiple of {self.base}{ties}. No formal guarantee is known."
-        )
+        return f"Each count was rounded to the nearest multiple of {self.base}{ties}. No formal guarantee is known."

@@ -46,7 +46,8 @@ class Suppressed(Perturbation):
         object.__setattr__(self, "least", whole_number(self.least, "the smallest count not shown", 0))
         if self.least > at - 1:
             raise SpecError(
-                f"counts from {self.least} and below {at} are not shown", needed="a threshold above that count"
+                f"counts from {self.least} and below {at} are not shown",
+                needed="a threshold above that count",
             )
 
     def _hides(self, x: Integers):

@@ -23,6 +23,10 @@ def whole_number(value: object, what: str, least: int, most: int = WIDEST) -> in
     if isinstance(text, str) and text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) < 20:
         text = int(text)
     if isinstance(text, bool) or not isinstance(text, int) or not least <= text <= most:
-        shown = repr(value) if isinstance(value, int | float | str) and len(str(value)) < 30 else type(value).__name__
+        shown = (
+            repr(value)
+            if isinstance(value, int | float | str) and len(str(value)) < 30
+            else type(value).__name__
+        )
         raise SpecError(f"{what} is {shown}", needed=f"a whole number from {least:,} to {most:,}")
     return int(text)

@@ -1,0 +1,93 @@
+"""Tables in workbooks (xlsx), the first row of a table its header."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trueup.errors import DataError
+from trueup.files.source import Columns
+
+
+@dataclass
+class Sheet:
+    """One sheet, read whole."""
+
+    name: str
+    held: Columns
+
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.held)
+
+    def select(self, columns: Sequence[str]) -> Columns:
+        """Return columns as arrays of what the cells hold; an empty one is None."""
+        return {name: self.held[name] for name in columns}
+
+    def tabulate(self, columns: Sequence[str]) -> Columns:
+        """Not asked for: a published table is read row by row."""
+        raise NotImplementedError
+
+    def row(self, number: int) -> str:
+        """Say where the row of this number (from 1) stands."""
+        return f"row {number} of {self.name}"
+
+    def row_with(self, held: Any) -> str:
+        """Not asked for: rows are named by their number."""
+        raise NotImplementedError
+
+
+def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Sheet:
+    """Read one sheet of a workbook.
+
+    Parameters
+    ----------
+    path, sheet
+        The file, and the sheet's name; by default the first.
+    skip
+        Rows before the header.
+
+    Raises
+    ------
+    DataError
+        If the file, the sheet or the header is missing or damaged, or the extra `excel` is not installed.
+    """
+    try:
+        from openpyxl import load_workbook
+    except ImportError:
+        raise DataError(
+            f"'{path.name}' is a workbook", needed="the extra 'excel'", remedy="pip install trueup[excel]"
+        ) from None
+    try:
+        book = load_workbook(path, read_only=True, data_only=True)
+    except FileNotFoundError:
+        raise DataError(f"there is no file '{path}'", remedy="check the path") from None
+    except Exception:
+        raise DataError(f"'{path.name}' cannot be read as a workbook", remedy="check the file") from None
+    try:
+        if sheet is not None and sheet not in book.sheetnames:
+            raise DataError(
+                f"'{path.name}' has no sheet '{sheet}'", needed=f"one of: {', '.join(book.sheetnames)}"
+            )
+        rows = [list(row) for row in book[sheet or book.sheetnames[0]].iter_rows(values_only=True)][skip:]
+    finally:
+        book.close()
+    return Sheet(f"'{path.name}'", _columns(path, rows))
+
+
+def _columns(path: Path, rows: list[list[Any]]) -> Columns:
+    header = [str(name).strip() for name in (rows[0] if rows else []) if name is not None]
+    if not header or len(set(header)) < len(header):
+        raise DataError(
+            f"the header of '{path.name}' is empty or has a repeated name",
+            needed="one name per column",
+            remedy="say how many rows stand before the header: skip = 3",
+        )
+    width = len(rows[0])
+    at = [k for k, name in enumerate(rows[0]) if name is not None]
+    body = [row + [None] * (width - len(row)) for row in rows[1:] if any(value is not None for value in row)]
+    return {name: np.array([row[k] for row in body], dtype=object) for name, k in zip(header, at)}

@@ -1,0 +1,322 @@
+"""The spec of tables that somebody else published: places, attributes, and the law of every table.
+
+It has the names by which post-processing reads a spec (`levels`, `attributes`, `constraints`, `queries`, `infer`,
+`reconcile`), but no unit of privacy and no budget: nothing is protected here, and nothing can be measured by it.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from pydantic import Field, ValidationError, model_validator
+
+from trueup.errors import SpecError
+from trueup.model.faults import fault_text, innermost
+from trueup.model.prior import read_prior
+from trueup.model.spec import (
+    AttributePart,
+    CellColumn,
+    ConstraintsPart,
+    Level,
+    Name,
+    SpecPart,
+    read_spec_text,
+    read_toml,
+)
+from trueup.noise import law_named
+from trueup.noise.laws.exact import Exact
+from trueup.noise.perturbed import CellKey, Interval
+
+UNKNOWN = "unknown"
+"""The meaning of a code that says nothing."""
+_RANGE = re.compile(r"\s*(\d{1,15})\s*(?:-|–|to)\s*(\d{1,15})\s*", re.ASCII)
+_BELOW = re.compile(r"\s*<\s*(=?)\s*(\d{1,15})\s*", re.ASCII)
+_ABOVE = re.compile(r"\s*(?:>\s*(=?)\s*(\d{1,15})|(\d{1,15})\s*(?:\+|or more))\s*", re.ASCII)
+
+
+def read_interval(text: str) -> Interval | None:
+    """Read what a code says of a count: `1-9`, `<5`, `<=4`, `10+`, `>9`; None if it is no interval.
+
+    `<5` alone is read as 0 to 4, which holds whether zeros are shown or not.
+
+    Examples
+    --------
+    >>> read_interval("1-9"), read_interval("<5"), read_interval("10+"), read_interval("*")
+    (Interval(low=1, high=9), Interval(low=0, high=4), Interval(low=10, high=None), None)
+    """
+    if found := _RANGE.fullmatch(text):
+        return Interval(int(found[1]), int(found[2]))
+    if found := _BELOW.fullmatch(text):
+        return Interval(0, int(found[2]) - (not found[1]))
+    if found := _ABOVE.fullmatch(text):
+        return Interval(int(found[3]) if found[3] else int(found[2]) + (not found[1]))
+    return None
+
+
+class PublishedName(SpecPart):
+    """What was counted."""
+
+    name: Name = Field(description="the dataset's name")
+    counts: Name = Field(description="what one count stands for: person, household, ...")
+    cells: ClassVar[tuple[CellColumn, ...]] = ()
+
+
+class PublishedTable(SpecPart):
+    """One published table: its margin, its columns, the law of its values and the codes in their place."""
+
+    name: Name
+    level: str
+    attributes: tuple[str, ...] = Field((), description="of a long table: a column each")
+    count: Name | None = Field(None, description="the column of values of a long table")
+    cells: tuple[CellColumn, ...] = Field(
+        (), alias="cell", description="the columns of a wide table; one without all attributes is a total"
+    )
+    total: Name | None = Field(
+        None, description="what stands in the column of an attribute that is summed out"
+    )
+    law: dict[str, Any] = Field(description="name and parameters")
+    codes: dict[str, str] = Field(
+        default_factory=dict,
+        description=f"what stands in the place of a value, and what it says: '1-4', '<5', '10+' or '{UNKNOWN}'",
+    )
+    unlisted: Literal["refused", "zero", "unknown"] = Field(
+        "refused", description="what it says where a place or value has no row"
+    )
+    key: str | None = Field(
+        None,
+        description="tables with the same key show a cell with the same perturbation; cell keys share one unless told",
+    )
+    file: Name | None = Field(None, description="the file's name; by default the files are in this order")
+    sheet: Name | None = Field(None, description="of a workbook; by default the first")
+    skip: int = Field(0, ge=0, le=1000, description="rows of a workbook before the header")
+
+    @property
+    def settled_law(self) -> Any:
+        """The law of the values."""
+        return read_law(self.law, self.name)
+
+    def meaning(self, code: str) -> Interval | None:
+        """What a declared code says; None if nothing."""
+        return None if self.codes[code] == UNKNOWN else read_interval(self.codes[code])
+
+    @model_validator(mode="after")
+    def _can_be_read(self):
+        if bool(self.count) == bool(self.cells):
+            raise ValueError(f"table '{self.name}' needs either `count` or [[published.cell]]")
+        if self.cells and (self.attributes or self.total):
+            raise ValueError(
+                f"table '{self.name}' is wide: its cells name the attributes, so it lists none, and no total"
+            )
+        for code, meaning in self.codes.items():
+            if meaning != UNKNOWN and read_interval(meaning) is None:
+                raise ValueError(
+                    f"table '{self.name}': code '{code}' says '{meaning}', which cannot be read: write an interval "
+                    f"such as '1-4', '<5' or '10+', or '{UNKNOWN}'"
+                )
+            if re.fullmatch(r"\s*-?\d+\s*", code):
+                raise ValueError(f"table '{self.name}': the code '{code}' is a count")
+        _ = self.settled_law
+        return self
+
+
+class _Margins(NamedTuple):
+    """A query's name, attributes and levels, as constraints are built from them."""
+
+    name: str
+    attributes: tuple[str, ...]
+    budgets: Mapping[str, Fraction]
+
+
+class PerturbedSpec(SpecPart):
+    """Places, attributes, rules and published tables.
+
+    Examples
+    --------
+    >>> spec = parse_perturbed('''
+    ... format = 1
+    ... title = "Two districts"
+    ... table = { name = "demo", counts = "person" }
+    ... level = [{ name = "all" }, { name = "district", column = "district" }]
+    ... [[published]]
+    ... name = "districts"
+    ... level = "district"
+    ... count = "persons"
+    ... law = { name = "random-rounding", base = 3 }
+    ... ''')
+    >>> spec.published[0].settled_law
+    RandomRounding(base=3)
+    """
+
+    format: Literal[1] = Field(description="version of this format")
+    title: str
+    table: PublishedName
+    levels: tuple[Level, ...] = Field(alias="level", min_length=1)
+    attributes: tuple[AttributePart, ...] = Field((), alias="attribute")
+    published: tuple[PublishedTable, ...] = Field(min_length=1)
+    constraints: ConstraintsPart = Field(default_factory=ConstraintsPart)
+    reconcile: dict[str, Any] = Field(default_factory=dict, description="method and its parameters")
+    infer: dict[str, Any] = Field(default_factory=dict, description="method, prior, and ratios")
+
+    parents: ClassVar[None] = None
+
+    @property
+    def limit_columns(self) -> tuple[tuple[str, ...], ...]:
+        """No column of the places holds limits."""
+        return tuple(() for _ in self.levels)
+
+    @property
+    def queries(self) -> tuple[_Margins, ...]:
+        """The margins of all tables."""
+        return tuple(
+            _Margins(part.name, attributes, {part.level: Fraction(0)})
+            for part in self.published
+            for attributes in self.margins_of(part)
+        )
+
+    def margins_of(self, part: PublishedTable) -> list[tuple[str, ...]]:
+        """The attributes of every margin that a table shows."""
+        if part.cells:
+            return list(dict.fromkeys(tuple(cell.where) for cell in part.cells))
+        return [part.attributes, *(() for _ in [0] if part.total and part.attributes)]
+
+    @model_validator(mode="after")
+    def _names_agree(self):
+        levels = [level.name for level in self.levels]
+        views = [view for a in self.attributes for view in a.views]
+        _refuse_twins("level", levels)
+        _refuse_twins("attribute", views)
+        _refuse_twins("published table", [part.name for part in self.published])
+        if self.levels[0].column is not None:
+            raise ValueError("the first level is the root: it holds every place and has no column")
+        if bare := [level.name for level in self.levels[1:] if level.column is None]:
+            raise ValueError(f"level '{bare[0]}' has no column")
+        if columned := [b for b in self.constraints.bounds if b.columns]:
+            raise ValueError(f"a bound on '{columned[0].level}' names a column; give numbers")
+        for part in self.published:
+            where = f"table '{part.name}'"
+            _known(part.level, levels, "level", where)
+            for attributes in self.margins_of(part):
+                self._refuse_misnamed(attributes, where)
+            for name, value in (pair for cell in part.cells for pair in cell.where.items()):
+                domain = next(list(a.views[name]) for a in self.attributes if name in a.views)
+                _known(value, domain, f"value of '{name}'", where)
+        for name in ("prior", "prior_total"):
+            if name in self.infer:
+                read_prior(self.infer[name])
+        return self
+
+    def _refuse_misnamed(self, names: tuple[str, ...], where: str) -> None:
+        for name in names:
+            _known(name, [view for a in self.attributes for view in a.views], "attribute", where)
+        for attribute in self.attributes:
+            if len(same := [name for name in attribute.views if name in names]) > 1:
+                raise ValueError(f"{where} names '{same[0]}' and '{same[1]}', which are the same attribute")
+            if not attribute.partition and not any(name in attribute.views for name in names):
+                raise ValueError(f"{where} sums over '{attribute.name}', whose values overlap")
+
+
+def read_law(entry: Mapping[str, Any], table: str) -> Any:
+    """Make the law of a table from its name and parameters.
+
+    Raises
+    ------
+    SpecError
+        If the name or a parameter is unknown, missing or out of range.
+
+    Examples
+    --------
+    >>> read_law({"name": "cell-key", "maximum": 2, "change_variance": "1"}, "t").period
+    1
+    """
+    given = dict(entry)
+    if "name" not in given:
+        raise SpecError(
+            f"the law of table '{table}' has no name", needed='such as { name = "random-rounding", base = 3 }'
+        )
+    kind = law_named(given.pop("name"))
+    try:
+        return kind() if kind is Exact and not given else kind(**given)
+    except TypeError:
+        known = ", ".join(map(repr, getattr(kind, "__dataclass_fields__", {}))) or "no parameter"
+        shown = ", ".join(map(repr, given)) or "no parameter"
+        raise SpecError(f"law '{kind.name}' of table '{table}' is given {shown}", needed=f"{known}") from None
+
+
+def parse_perturbed(text: str, folder: Path | None = None) -> PerturbedSpec:
+    """Read the spec of published tables from TOML text; files that laws name lie in `folder`.
+
+    Raises
+    ------
+    SpecError
+        With every mistake and its place in the spec.
+    """
+    document = read_toml(text)
+    for part in document.get("published", ()) if isinstance(document.get("published"), list) else ():
+        law = part.get("law") if isinstance(part, dict) else None
+        if isinstance(law, dict) and law.get("name") == CellKey.name and "file" in law:
+            path = (folder or Path()) / str(law.pop("file"))
+            law["transitions"] = read_transitions(path)
+    try:
+        return PerturbedSpec.model_validate(document)
+    except ValidationError as error:
+        raise SpecError(
+            "the spec has mistakes: " + "; ".join(map(fault_text, innermost(error.errors()))),
+            remedy="correct them; `docs/perturbed.md` lists every key",
+        ) from None
+
+
+def load_perturbed(path: str | Path) -> PerturbedSpec:
+    """Read the spec of published tables from a TOML file; see `parse_perturbed`."""
+    return parse_perturbed(read_spec_text(path), Path(path).parent)
+
+
+def read_transitions(path: Path) -> list[dict[int, float]]:
+    """Read a table of transition probabilities with columns `i` (count), `j` (published) and `p`, as R's ptable writes it.
+
+    The last count's row holds for all larger ones.
+
+    Raises
+    ------
+    SpecError
+        If the file is missing, lacks a column, or leaves out a count.
+    """
+    text = read_spec_text(path)
+    lines = [line for line in text.splitlines() if line.strip()]
+    delimiter = max(",;\t", key=(lines or [""])[0].count)
+    rows = list(csv.DictReader(lines, delimiter=delimiter))
+    if not rows or not {"i", "j", "p"} <= set(rows[0]):
+        raise SpecError(
+            f"'{path.name}' has not the columns i, j and p", needed="a row for each count i and value j"
+        )
+    try:
+        entries = [(int(row["i"]), int(row["j"]), float(str(row["p"]).replace(",", "."))) for row in rows]
+    except (TypeError, ValueError):
+        raise SpecError(
+            f"'{path.name}' holds something else than numbers", needed="whole i and j, and p"
+        ) from None
+    table: list[dict[int, float]] = [{} for _ in range(max(i for i, _, _ in entries) + 1)]
+    for i, j, p in entries:
+        if j - i in table[i]:
+            raise SpecError(f"'{path.name}' lists i = {i}, j = {j} twice", needed="each once")
+        table[i][j - i] = p
+    table[0] = table[0] or {0: 1.0}
+    if lost := [i for i, row in enumerate(table) if not row]:
+        raise SpecError(
+            f"'{path.name}' has no row for the count {lost[0]}", needed="every count up to the last"
+        )
+    return table
+
+
+def _refuse_twins(what: str, names: list[str]) -> None:
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{what} '{twice[0]}' is declared twice")
+
+
+def _known(name: str, names: list[str], what: str, where: str) -> None:
+    if name not in names:
+        raise ValueError(f"{where} names the unknown {what} '{name}'; declared: {', '.join(names) or 'none'}")
