@@ -11,7 +11,22 @@ import typer
 from trueup.cli.console import AsJson, compile_first, print_json, print_table, progress
 
 Source = Annotated[
-    Path, typer.Argument(help="A bundle, or a spec with --sdhc or --nmf files.", show_default=False)
+    Path | None,
+    typer.Argument(help="A bundle, or a spec with --sdhc or --nmf files.", show_default=False),
+]
+Perturbed = Annotated[
+    Path | None,
+    typer.Option("--perturbed", help="The spec of tables that somebody else published.", show_default=False),
+]
+Tables = Annotated[
+    list[Path] | None,
+    typer.Option("--table", help="One of these tables: CSV, Parquet or xlsx; repeat it.", show_default=False),
+]
+Geography = Annotated[
+    Path | None,
+    typer.Option(
+        "--geography", help="The places of --perturbed; by default those of its tables.", show_default=False
+    ),
 ]
 Sdhc = Annotated[
     list[Path] | None,
@@ -42,9 +57,12 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def infer(
-        source: Source,
+        source: Source = None,
         sdhc: Sdhc = None,
         nmf: Nmf = None,
+        perturbed: Perturbed = None,
+        table: Tables = None,
+        geography: Geography = None,
         out: Out = None,
         draws: Draws = 1000,
         level: Level = 0.9,
@@ -54,12 +72,16 @@ def register(app: typer.Typer) -> None:
         workers: Workers = 1,
         as_json: AsJson = False,
     ) -> None:
-        """Draw the posterior of the true counts from a bundle or from published measurements."""
+        """Draw the posterior of the true counts from a bundle, published measurements or perturbed tables."""
         from trueup.inferring import infer as run
         from trueup.io.bundle.posterior import write_posterior
         from trueup.reporting import report
 
-        spec, measurements = _read(source, sdhc or [], nmf)
+        if perturbed is not None:
+            _refuse_two_sources(source, sdhc, nmf)
+            spec, measurements = _read_perturbed(perturbed, table or [], geography)
+        else:
+            spec, measurements = _read(_source(source, table or []), sdhc or [], nmf)
         if not sdhc:  # whose tables have inequalities, not a tree
             with progress(quiet=False) as tell:
                 tell(
@@ -69,7 +91,7 @@ def register(app: typer.Typer) -> None:
         with progress(quiet=False) as tell:  # on standard error, whatever goes to standard output
             posterior = run(
                 measurements,
-                spec=spec,
+                spec=spec if perturbed is None else None,
                 draws=draws,
                 level=level,
                 progress=lambda k, of: tell(f"{k:,} of {of:,} draws"),
@@ -78,10 +100,67 @@ def register(app: typer.Typer) -> None:
         if out is not None:
             shown = replace(posterior, chosen=_known(posterior, chosen or []))
             write_posterior(out, posterior, as_csv=as_csv, page=report(shown, spec))
+        missed = _missed(measurements, posterior) if perturbed is not None else []
         if as_json:
-            print_json(_as_json(posterior))
+            print_json(_as_json(posterior) | ({"inconsistency": missed} if perturbed is not None else {}))
         else:
             _print(posterior, show, out)
+            _print_missed(missed)
+
+
+def _source(source: Path | None, tables: list[Path]) -> Path:
+    """The one source that was given."""
+    from trueup.errors import SpecError
+
+    if tables:
+        raise SpecError(
+            "--table is given without --perturbed", remedy="name the spec of the tables: --perturbed SPEC"
+        )
+    if source is None:
+        raise SpecError("no source is given", needed="a bundle, a spec with its files, or --perturbed SPEC")
+    return source
+
+
+def _refuse_two_sources(source: Path | None, sdhc: list[Path] | None, nmf: Path | None) -> None:
+    from trueup.errors import SpecError
+
+    if source is not None or sdhc or nmf:
+        raise SpecError("--perturbed is given beside another source", needed="one of them")
+
+
+def _read_perturbed(path: Path, tables: list[Path], geography: Path | None):
+    """Return the spec of published tables, and what they say."""
+    from trueup.io.published.perturbed import read_perturbed
+    from trueup.model.perturbed import load_perturbed
+
+    spec = load_perturbed(path)
+    return spec, read_perturbed(spec, tables, geography)
+
+
+def _missed(measurements, posterior) -> list[dict]:
+    from trueup.inferring.inconsistency import inconsistencies
+
+    return [
+        {**each._asdict(), "total": str(each.total), "parts": str(each.parts), "explained": each.explained}
+        for each in inconsistencies(measurements, posterior)
+    ]
+
+
+def _print_missed(missed: list[dict]) -> None:
+    """Print how far published parts miss their published totals."""
+    rows = [
+        [
+            f"{each['parts']} to {each['total']}",
+            f"{each['compared']:,}",
+            f"{each['missed']:.1%}",
+            _number(each["mean_square"]),
+            _number(each["by_law"]),
+        ]
+        for each in missed
+    ]
+    if rows:
+        heads = ["parts to total", "totals", "missed", "mean square", "by the laws"]
+        print_table("How far published parts miss published totals (counts squared)", heads, rows)
 
 
 def _known(posterior, labels: list[str]) -> tuple[str, ...]:

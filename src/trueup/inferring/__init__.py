@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError, DataError, SpecError
+from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
 from trueup.inferring.conflict import conflicts
+from trueup.inferring.contradictions import contradicting_values
 from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.method import InferenceMethod, Progress
@@ -31,6 +32,7 @@ from trueup.model.registry import describe
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
 from trueup.model.verb import record_first
+from trueup.noise.perturbed import Perturbation
 from trueup.run.executor import Executor
 from trueup.run.local import LocalPool
 
@@ -120,7 +122,10 @@ def infer(
     values, tell = _values(chosen, source, measured), progress or _silent
     with nullcontext(executor) if executor else LocalPool(workers) as engine:
         more = {"executor": engine} if chosen.parallel else {}
-        drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more)
+        try:
+            drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more)
+        except InfeasibleError as error:
+            raise _named(error, measured, constraints) from None
     if drawn.status != "solved":
         raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.status}")
     noisy = None if chosen.released else _finest_values(measured)
@@ -138,6 +143,13 @@ def infer(
         conflicts=checked,
         frame=measured.frame,
     )
+
+
+def _named(error: InfeasibleError, measured: Measurements, constraints: Constraints) -> InfeasibleError:
+    """Name the perturbed values that exclude each other; where none is perturbed, what the method said is enough."""
+    if any(isinstance(header.law, Perturbation) for header in measured.headers):
+        return contradicting_values(measured, constraints) or error
+    return error
 
 
 def _refuse_fractions(measured: Measurements) -> None:

@@ -146,7 +146,8 @@ def reconcile(
     (True, True)
     """
     stated = measurements.by(spec)
-    constraints = build_constraints(stated, measurements.cells, measurements.bounds)
+    limits = (*measurements.bounds, *measurements.value_bounds)
+    constraints = build_constraints(stated, measurements.cells, limits)
     chosen = build(method, {}) if isinstance(method, str) else method or choose(stated.reconcile, constraints)
     return Prepared.of(constraints, measurements.headers, chosen).reconcile(measurements)
 

@@ -19,6 +19,8 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.spec import Spec
 from trueup.model.tables import margin_asked, probability_of, table_of
+from trueup.noise.perturbed import Perturbation
+from trueup.noise.perturbed.base import NO_LIMIT
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +158,22 @@ class Measurements:
             least[at], exact[at], values[at] = header.law.variance, header.exact, part
             reach[at] = header.law.tail(1 - level).counts
         return values, reach, exact
+
+    @cached_property
+    def value_bounds(self) -> tuple[Bound, ...]:
+        """Limits that perturbed values put on the counts that they stand for, one a header."""
+        found = []
+        for header, values in zip(self.headers, self.values):
+            law: Any = header.law
+            if not isinstance(law, Perturbation):
+                continue
+            groups = slice(None) if header.groups is None else header.groups
+            lower = np.full(self.cells.size(header.margin), -np.inf)
+            upper = np.full(len(lower), np.inf)
+            low, high = law.bounds(values)
+            lower[groups], upper[groups] = low, np.where(high >= NO_LIMIT, np.inf, high)
+            found.append(Bound(header.margin, lower, upper))
+        return tuple(found)
 
     def by(self, spec: Spec | None) -> Spec:
         """Return the given spec, or else the record's own.

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import PrivacyError
 from trueup.noise.cost import Sensitivity
-from trueup.noise.law import Integers, Reals, Words
+from trueup.noise.law import Integers, Reals, Tail, Words
 from trueup.noise.laws.base import BaseLaw
 
 NO_LIMIT = np.int64(1) << 60
@@ -69,6 +69,15 @@ class Perturbation(BaseLaw):
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
         """Return the values that keys in [0, 1) give to true counts: equal keys and counts, equal values."""
         raise NotImplementedError
+
+    @property
+    def reach(self) -> int:
+        """Largest distance of a published number from the true count (counts)."""
+        raise NotImplementedError
+
+    def tail(self, probability: float) -> Tail:
+        """How far a published number is from the true count, whatever the probability: at most `reach`."""
+        return Tail(self.reach, exact=False)
 
     def possible(self, published: ArrayLike) -> NDArray[np.bool_]:
         """Tell which values some true count may be published as."""

@@ -81,6 +81,11 @@ class Interval(Perturbation):
         """By how much `centre`, which is whole, differs from the middle."""
         return 0.0 if self.high is None else self.centre - (self.low + self.high) / 2
 
+    @property
+    def reach(self) -> int:
+        """Largest distance of the value that stands for the code from a count of the interval."""
+        return int(NO_LIMIT) if self.high is None else self.high - self.centre
+
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
         """Return the value that stands for the code."""
         return np.full(np.broadcast(true, keys).shape, self.centre, np.int64)

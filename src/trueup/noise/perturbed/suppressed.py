@@ -83,6 +83,11 @@ class Suppressed(Perturbation):
         """Mean squared distance of the counts not shown from the middle (counts squared); other counts are exact."""
         return max(((self.threshold - self.least) ** 2 - 1) / 12, 0.25)
 
+    @property
+    def reach(self) -> int:
+        """Largest distance of a count that is not shown from the middle of the interval, rounded up."""
+        return (self.threshold - self.least) // 2
+
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
         """Return the published values of true counts; keys play no part."""
         x = np.asarray(true, np.int64) + 0 * np.asarray(keys, np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trueup.model.perturbed import PerturbedSpec
 from trueup.model.records.posterior import Posterior
 from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Block, Facts, Page, Section, Text
@@ -24,7 +25,7 @@ def posterior_page(posterior: Posterior, spec: Spec, ledger: Ledger) -> Page:
         tuple(
             section
             for section in (
-                _reading(posterior),
+                _reading(posterior, perturbed=isinstance(spec, PerturbedSpec)),
                 shapes(view),
                 intervals(view),
                 tables(posterior, unit),
@@ -56,22 +57,36 @@ def _summary(posterior: Posterior) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _reading(posterior: Posterior) -> Section:
+_NOISY = (
+    "The published counts carry random noise of a known law, so the true counts are not known. But not everything is "
+    "equally likely: the law of the noise",
+    "The posterior is computed from published numbers alone. It takes nothing away from the protection.",
+)
+_PERTURBED = (
+    "Another producer rounded, changed or withheld the published counts, so the true counts are not known. But not "
+    "everything is equally likely: how values follow from true counts, as far as that is stated",
+    "The posterior is computed from published numbers alone. What they give away of anybody is not bounded by a formal "
+    "guarantee, neither by their producer's method nor by this page.",
+)
+
+
+def _reading(posterior: Posterior, *, perturbed: bool) -> Section:
+    """What the page says, in words; of tables that others perturbed no privacy is claimed."""
+    first, last = _PERTURBED if perturbed else _NOISY
     return Section(
         "reading",
         "How to read this page",
         (
             Text(
                 (
-                    "The published counts carry random noise of a known law, so the true counts are not known. But not "
-                    "everything is equally likely: the law of the noise, the rules that true counts obey (they are not "
-                    "negative, and parts add up to their wholes) and all published counts together leave a probability "
-                    "for every possible value. That is the posterior.",
+                    f"{first}, the rules that true counts obey (they are not negative, and parts add up to their "
+                    "wholes) and all published counts together leave a probability for every possible value. That is "
+                    "the posterior.",
                     f"{posterior.promise} Counts are whole, so an interval can rarely hold exactly what was asked for.",
                     "Counts are not independent of each other: where one is larger, others must be smaller. For "
                     "a sum, a difference or a ratio of your own, use the draws (each is one possible table of true counts), "
                     "and do not add up the ends of intervals.",
-                    "The posterior is computed from published numbers alone. It takes nothing away from the protection.",
+                    last,
                 )
             ),
         ),

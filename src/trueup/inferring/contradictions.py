@@ -1,0 +1,172 @@
+"""Published values that no true table explains: a smallest set of them, by name.
+
+Each value says an interval of a sum of counts, `low <= A x <= high` with x at least zero. By Farkas's lemma no x satisfies a
+set of rows if and only if multipliers u (of upper ends) and l (of lower ends), all at least zero, have
+
+    (u - l) A >= 0 in every cell        and        u high - l low < 0.
+
+The smallest set is the one with the fewest rows whose multipliers are not zero: a mixed integer program with one binary
+variable a row. It speaks of real x; on nested tables real and whole x are excluded together. Where many rows are given,
+those of a first certificate (a linear program's dual) are searched alone, and the set is smallest among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy  # its parts load when first used
+from numpy.typing import NDArray
+
+from trueup.errors import InfeasibleError
+from trueup.model.constraints import Constraints
+from trueup.model.linear_system import RowBlock, contradiction, margin_rows, polyhedron, rule_blocks
+from trueup.model.records.measurements import Measurements
+from trueup.noise.laws.exact import Exact
+from trueup.noise.perturbed import Interval, Perturbation
+from trueup.noise.perturbed.base import NO_LIMIT
+
+SEARCHED = 1500
+"""Rows up to which the smallest set of all is searched for."""
+LARGEST_MULTIPLIER = 16.0
+SECONDS = 20.0
+SHOWN = 8
+
+
+class _Rows(NamedTuple):
+    """Rows `low <= matrix x <= high` on counts of at least zero, each with its label."""
+
+    matrix: Any
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    labels: list[str]
+
+    def among(self, keep: NDArray[np.int64]) -> _Rows:
+        return _Rows(self.matrix[keep], self.low[keep], self.high[keep], [self.labels[k] for k in keep])
+
+
+def contradicting_values(measured: Measurements, constraints: Constraints) -> InfeasibleError | None:
+    """Name a smallest set of published values and rules that no table of counts satisfies; None if none is found.
+
+    Parameters
+    ----------
+    measured
+        Published values, of which perturbed and exact ones say intervals.
+    constraints
+        The rules.
+
+    Examples
+    --------
+    See `tests/inferring/test_contradictions.py`.
+    """
+    blocks = [*_published(measured), *rule_blocks(constraints)]
+    if not blocks:
+        return None
+    rows = _Rows(
+        scipy.sparse.vstack([block.matrix for block in blocks], format="csr"),
+        np.concatenate([block.lower for block in blocks]),
+        np.concatenate([block.upper for block in blocks]),
+        [label for block in blocks for label in block.labels],
+    )
+    every = len(rows.labels) <= SEARCHED
+    some = rows if every else rows.among(_certificate(rows))
+    if len(some.labels) and (found := _smallest(some)) is not None:
+        at, proved = found
+        least = "the smallest such set" if every and proved else "no part of them does"
+        return InfeasibleError(
+            f"no true counts explain these {len(at)} published values and rules together ({least}): "
+            + "; ".join(some.labels[k] for k in at[:SHOWN])
+            + (f"; and {len(at) - SHOWN} more" if len(at) > SHOWN else ""),
+            remedy="check that the laws, codes and tables belong together; or that one value is no misprint",
+        )
+    return contradiction(*polyhedron(constraints, blocks), integer=True)
+
+
+def _published(measured: Measurements) -> Iterator[RowBlock]:
+    """What each published value says of a sum of counts."""
+    cells = measured.cells
+    for header, values in zip(measured.headers, measured.values):
+        law: Any = header.law
+        if not isinstance(law, Perturbation | Exact):
+            continue
+        groups = np.arange(cells.size(header.margin)) if header.groups is None else header.groups
+        low, high = law.bounds(values) if isinstance(law, Perturbation) else (values, values)
+        names = [
+            f"'{cells.margin_label(header.margin, int(g))}' {_said(law, int(v))}"
+            for g, v in zip(groups, values)
+        ]
+        top = np.where(np.asarray(high) >= NO_LIMIT, np.inf, np.asarray(high, float))
+        yield RowBlock(
+            margin_rows(cells, header.margin, groups), np.asarray(low, float), top, names, equal=False
+        )
+
+
+def _said(law: Any, value: int) -> str:
+    if isinstance(law, Interval):
+        return f"from {law.low}" + ("" if law.high is None else f" to {law.high}")
+    if isinstance(law, Exact):
+        return f"= {value}"
+    low, high = (int(end) for end in law.bounds(value))
+    return f"published as {value} (from {low} to {high})"
+
+
+def _certificate(rows: _Rows) -> NDArray[np.int64]:
+    """Rows of one certificate that all together have no solution: the duals of the least total violation."""
+    m, n = rows.matrix.shape
+    one = scipy.sparse.eye_array(m, format="csr")
+    upper, lower = np.flatnonzero(np.isfinite(rows.high)), np.flatnonzero(np.isfinite(rows.low))
+    matrix = scipy.sparse.vstack(
+        [
+            scipy.sparse.hstack([rows.matrix[upper], -one[upper]]),
+            scipy.sparse.hstack([-rows.matrix[lower], -one[lower]]),
+        ],
+        format="csr",
+    )
+    cost = np.concatenate([np.zeros(n), np.ones(m)])
+    found: Any = scipy.optimize.linprog(
+        cost, matrix, np.concatenate([rows.high[upper], -rows.low[lower]]), bounds=(0, None), method="highs"
+    )
+    if found.status != 0 or found.fun < 1e-6:
+        return np.zeros(0, np.int64)
+    held = np.abs(found.ineqlin.marginals) > 1e-9
+    return np.unique(np.concatenate([upper, lower])[held])
+
+
+def _smallest(rows: _Rows) -> tuple[NDArray[np.int64], bool] | None:
+    """The fewest rows that have a certificate, and whether that is proved; None if there is none."""
+    m = len(rows.labels)
+    columns = scipy.sparse.csc_array(rows.matrix)
+    columns.sort_indices()
+    first = dict.fromkeys(range(columns.shape[1]))
+    distinct: dict[bytes, int] = {}
+    for cell in first:  # cells in the same rows say the same
+        at = slice(columns.indptr[cell], columns.indptr[cell + 1])
+        distinct.setdefault(columns.indices[at].tobytes() + columns.data[at].tobytes(), cell)
+    held = scipy.sparse.csr_array(columns[:, list(distinct.values())].T)
+    free_high, free_low = ~np.isfinite(rows.high), ~np.isfinite(rows.low)
+    most = LARGEST_MULTIPLIER
+    one = scipy.sparse.eye_array(m, format="csr")
+    none = scipy.sparse.csr_array((held.shape[0], m))
+    conditions = [
+        scipy.optimize.LinearConstraint(scipy.sparse.hstack([held, -held, none]), 0, np.inf),
+        scipy.optimize.LinearConstraint(scipy.sparse.hstack([one, one, -most * one]), -np.inf, 0),
+        scipy.optimize.LinearConstraint(
+            np.concatenate(
+                [np.where(free_high, 0, rows.high), -np.where(free_low, 0, rows.low), np.zeros(m)]
+            )[None],
+            -np.inf,
+            -1,
+        ),
+    ]
+    top = np.concatenate([np.where(free_high, 0, most), np.where(free_low, 0, most), np.ones(m)])
+    found: Any = scipy.optimize.milp(
+        np.concatenate([np.zeros(2 * m), np.ones(m)]),
+        constraints=conditions,
+        integrality=np.concatenate([np.zeros(2 * m), np.ones(m)]),
+        bounds=scipy.optimize.Bounds(np.zeros(3 * m), top),
+        options={"time_limit": SECONDS},
+    )
+    if found.x is None:
+        return None
+    return np.flatnonzero(found.x[2 * m :] > 0.5), found.status == 0
