@@ -14,7 +14,7 @@ from trueup.model.guarantee import NO_GUARANTEE
 from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
 from trueup.model.tree import Tree
-from trueup.noise.perturbed import CellKey, Interval, RandomRounding, Rounded, Suppressed
+from trueup.noise.perturbed import CellKey, CountInterval, RandomRounding, Rounded, Suppressed
 
 LAWS = (
     RandomRounding(3),
@@ -56,7 +56,7 @@ def random_problem(rng, crosses):
         law: Any = LAWS[rng.integers(len(LAWS))]
         table = cells.sum(truth, margin)
         if rng.random() < 0.15:
-            law = Interval(int(max(table.min() - 1, 0)), int(table.max() + 1 + rng.integers(2)))
+            law = CountInterval(int(max(table.min() - 1, 0)), int(table.max() + 1 + rng.integers(2)))
         headers.append(Measured("published", margin, law))
         values.append(law.publish(table, rng.random(len(table))))
     measured = Measurements(cells, tuple(headers), tuple(values), NO_GUARANTEE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -128,7 +128,7 @@ def _refuse_two_sources(source: Path | None, sdhc: list[Path] | None, nmf: Path 
         raise SpecError("--perturbed is given beside another source", needed="one of them")
 
 
-def _read_perturbed(path: Path, tables: list[Path], geography: Path | None):
+def _read_perturbed(path: Path, tables: list[Path], geography: Path | None) -> Any:
     """Return the spec of published tables, and what they say."""
     from trueup.io.published.perturbed import read_perturbed
     from trueup.model.perturbed import load_perturbed
@@ -176,7 +176,7 @@ def _known(posterior, labels: list[str]) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def _read(source: Path, sdhc: list[Path], nmf: Path | None):
+def _read(source: Path, sdhc: list[Path], nmf: Path | None) -> Any:
     """Return a spec and what was published, from a bundle or from published files."""
     from trueup.errors import SpecError
     from trueup.io.bundle.manifest import read_manifest, read_spec

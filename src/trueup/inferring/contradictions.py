@@ -24,7 +24,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.linear_system import RowBlock, contradiction, margin_rows, polyhedron, rule_blocks
 from trueup.model.records.measurements import Measurements
 from trueup.noise.laws.exact import Exact
-from trueup.noise.perturbed import Interval, Perturbation
+from trueup.noise.perturbed import CountInterval, Perturbation
 from trueup.noise.perturbed.base import NO_LIMIT
 
 SEARCHED = 1500
@@ -103,7 +103,7 @@ def _published(measured: Measurements) -> Iterator[RowBlock]:
 
 
 def _said(law: Any, value: int) -> str:
-    if isinstance(law, Interval):
+    if isinstance(law, CountInterval):
         return f"from {law.low}" + ("" if law.high is None else f" to {law.high}")
     if isinstance(law, Exact):
         return f"= {value}"

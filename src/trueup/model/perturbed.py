@@ -30,7 +30,7 @@ from trueup.model.spec import (
 )
 from trueup.noise import law_named
 from trueup.noise.laws.exact import Exact
-from trueup.noise.perturbed import CellKey, Interval
+from trueup.noise.perturbed import CellKey, CountInterval
 
 UNKNOWN = "unknown"
 """The meaning of a code that says nothing."""
@@ -39,7 +39,7 @@ _BELOW = re.compile(r"\s*<\s*(=?)\s*(\d{1,15})\s*", re.ASCII)
 _ABOVE = re.compile(r"\s*(?:>\s*(=?)\s*(\d{1,15})|(\d{1,15})\s*(?:\+|or more))\s*", re.ASCII)
 
 
-def read_interval(text: str) -> Interval | None:
+def read_interval(text: str) -> CountInterval | None:
     """Read what a code says of a count: `1-9`, `<5`, `<=4`, `10+`, `>9`; None if it is no interval.
 
     `<5` alone is read as 0 to 4, which holds whether zeros are shown or not.
@@ -47,14 +47,14 @@ def read_interval(text: str) -> Interval | None:
     Examples
     --------
     >>> read_interval("1-9"), read_interval("<5"), read_interval("10+"), read_interval("*")
-    (Interval(low=1, high=9), Interval(low=0, high=4), Interval(low=10, high=None), None)
+    (CountInterval(low=1, high=9), CountInterval(low=0, high=4), CountInterval(low=10, high=None), None)
     """
     if found := _RANGE.fullmatch(text):
-        return Interval(int(found[1]), int(found[2]))
+        return CountInterval(int(found[1]), int(found[2]))
     if found := _BELOW.fullmatch(text):
-        return Interval(0, int(found[2]) - (not found[1]))
+        return CountInterval(0, int(found[2]) - (not found[1]))
     if found := _ABOVE.fullmatch(text):
-        return Interval(int(found[3]) if found[3] else int(found[2]) + (not found[1]))
+        return CountInterval(int(found[3]) if found[3] else int(found[2]) + (not found[1]))
     return None
 
 
@@ -100,7 +100,7 @@ class PublishedTable(SpecPart):
         """The law of the values."""
         return read_law(self.law, self.name)
 
-    def meaning(self, code: str) -> Interval | None:
+    def meaning(self, code: str) -> CountInterval | None:
         """What a declared code says; None if nothing."""
         return None if self.codes[code] == UNKNOWN else read_interval(self.codes[code])
 

@@ -29,12 +29,12 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
 from trueup.noise.laws.exact import Exact
-from trueup.noise.perturbed import Interval, Perturbation
+from trueup.noise.perturbed import CountInterval, Perturbation
 
 Texts = NDArray[np.str_]
 
 
-class Shown(NamedTuple):
+class ShownMargin(NamedTuple):
     """The groups of one margin that a table shows, and the texts that stand there.
 
     Attributes
@@ -100,7 +100,7 @@ def read_perturbed(
     ... ''')
     >>> read = read_perturbed(spec, [pandas.DataFrame({"district": ["a", "b"], "persons": ["6", "*"]})])
     >>> [(header.law, values.tolist()) for header, values in zip(read.headers, read.values)]
-    [(RandomRounding(base=3), [6]), (Interval(low=1, high=4), [2])]
+    [(RandomRounding(base=3), [6]), (CountInterval(low=1, high=4), [2])]
     """
     known = spec if isinstance(spec, PerturbedSpec) else load_perturbed(spec)
     sources = _matched(known, tables)
@@ -205,7 +205,7 @@ def _text(column: NDArray) -> Texts:
     )
 
 
-def _shown(spec: PerturbedSpec, cells: Cells, part: PublishedTable, rows: Columns) -> Iterator[Shown]:
+def _shown(spec: PerturbedSpec, cells: Cells, part: PublishedTable, rows: Columns) -> Iterator[ShownMargin]:
     """The margins of a table, each group at most once."""
     place = _places(spec, cells, part, rows)
     if part.cells:
@@ -228,14 +228,16 @@ def _shown(spec: PerturbedSpec, cells: Cells, part: PublishedTable, rows: Column
         zip(part.attributes, named), key=lambda pair: margin.attributes.index(pair[0])
     ):
         groups = groups * len(_values_of(cells, name)) + _value_index(cells, part, name, column, ~some)
-    yield _complete(cells, part, Shown(margin, groups, texts[~some]))
+    yield _complete(cells, part, ShownMargin(margin, groups, texts[~some]))
     if some.any():
-        yield _complete(cells, part, Shown(canonical(cells, Margin(part.level)), place[some], texts[some]))
+        yield _complete(
+            cells, part, ShownMargin(canonical(cells, Margin(part.level)), place[some], texts[some])
+        )
 
 
 def _of_columns(
     cells: Cells, part: PublishedTable, rows: Columns, place: NDArray[np.int64], attributes: tuple[str, ...]
-) -> Shown:
+) -> ShownMargin:
     """One margin of a wide table."""
     margin = canonical(cells, Margin(part.level, attributes))
     each = cells.size(margin) // cells.tree.sizes[cells.tree.level(part.level)]
@@ -246,7 +248,7 @@ def _of_columns(
             within = within * recode.size + recode.values.index(cell.where[recode.name])
         groups.append(place * each + within)
         texts.append(_text(rows[cell.count]))
-    return Shown(margin, np.concatenate(groups), np.concatenate(texts))
+    return ShownMargin(margin, np.concatenate(groups), np.concatenate(texts))
 
 
 def _places(spec: PerturbedSpec, cells: Cells, part: PublishedTable, rows: Columns) -> NDArray[np.int64]:
@@ -286,7 +288,7 @@ def _value_index(
     return found[rows]
 
 
-def _complete(cells: Cells, part: PublishedTable, shown: Shown) -> Shown:
+def _complete(cells: Cells, part: PublishedTable, shown: ShownMargin) -> ShownMargin:
     """Refuse a group that is listed twice, and one that is not listed unless the entry says what that means."""
     times = np.bincount(shown.groups, minlength=cells.size(shown.margin))
     if (twice := np.flatnonzero(times > 1)).size:
@@ -299,7 +301,7 @@ def _complete(cells: Cells, part: PublishedTable, shown: Shown) -> Shown:
         return shown
     if part.unlisted == "zero":
         zeros = np.full(len(lost), "0")
-        return Shown(shown.margin, np.append(shown.groups, lost), np.append(shown.texts, zeros))
+        return ShownMargin(shown.margin, np.append(shown.groups, lost), np.append(shown.texts, zeros))
     raise DataError(
         f"table '{part.name}' lacks '{cells.margin_label(shown.margin, int(lost[0]))}'"
         + (f" and {lost.size - 1} more" if lost.size > 1 else ""),
@@ -326,7 +328,7 @@ def _whole(cells: Cells, v: _Values) -> bool:
     return len(v.groups) == cells.size(v.margin)
 
 
-def _values(cells: Cells, part: PublishedTable, shown: Shown) -> list[_Values]:
+def _values(cells: Cells, part: PublishedTable, shown: ShownMargin) -> list[_Values]:
     """Values under the table's law, then one entry for each code that says an interval."""
     order = np.argsort(shown.groups, kind="stable")
     groups, texts = shown.groups[order], shown.texts[order]
@@ -342,7 +344,7 @@ def _values(cells: Cells, part: PublishedTable, shown: Shown) -> list[_Values]:
     )
     if result:
         _refuse_impossible(cells, result[0])
-    intervals = dict.fromkeys(one for one in read if isinstance(one, Interval))
+    intervals = dict.fromkeys(one for one in read if isinstance(one, CountInterval))
     for one in intervals:
         at = np.array([other == one for other in read])[which]
         exact = one.low == one.high
@@ -358,7 +360,7 @@ def _read(
     text: str,
     groups: NDArray[np.int64],
     at: NDArray[np.bool_],
-) -> int | Interval | None:
+) -> int | CountInterval | None:
     """What a text says: a count, an interval, or nothing (None)."""
     if text in part.codes:
         return part.meaning(text)
@@ -411,7 +413,7 @@ def _once(cells: Cells, zero: NDArray[np.bool_], found: Sequence[_Values]) -> li
             if getattr(v.law, "same_records", False)
             else None
         )
-        if key is None or not isinstance(v.law, Perturbation) or isinstance(v.law, Interval):
+        if key is None or not isinstance(v.law, Perturbation) or isinstance(v.law, CountInterval):
             result.append(v)
             continue
         marks = _sums(cells, mark, v.margin)[v.groups]

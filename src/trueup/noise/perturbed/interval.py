@@ -15,7 +15,7 @@ from trueup.noise.perturbed.whole import whole_number
 
 
 @dataclass(frozen=True)
-class Interval(Perturbation):
+class CountInterval(Perturbation):
     """Of a count it is published, in the place of a value, that it lies in an interval: "1-9", "<5", "10 or more".
 
     Whatever value stands for the code says the same.
@@ -29,7 +29,7 @@ class Interval(Perturbation):
 
     Examples
     --------
-    >>> law = Interval(1, 9)
+    >>> law = CountInterval(1, 9)
     >>> np.exp(law.log_mass(0, [0, 1, 9, 10])).tolist(), round(law.variance, 3), law.centre
     ([0.0, 1.0, 1.0, 0.0], 6.667, 5)
     """
