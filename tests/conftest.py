@@ -43,6 +43,14 @@ def cluster():
             yield cluster
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Call what runs on Spark thorough: starting its processes takes longer than most files of tests."""
+    for item in items:
+        if "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.thorough)
+
+
 def skip_loudly(reason: str):
     """Skip, unless the run forbids it (`TRUEUP_FORBID_SKIPS=1`, set by CI)."""
     if os.environ.get("TRUEUP_FORBID_SKIPS") == "1":

@@ -363,7 +363,7 @@ def _run(executor, folder: Path, people: pandas.DataFrame) -> None:
         release_by_blocks(*given, geography=folder / "places.csv", executor=executor)
 
 
-@pytest.mark.parametrize("engine", ["memory", "parts", "spark"])
+@pytest.mark.parametrize("engine", ["memory", "parts", pytest.param("spark", marks=pytest.mark.thorough)])
 def test_what_was_dropped_and_the_key_stay_internal(tmp_path, rng, request, engine):
     """On Spark equal records of a unit are counted where they live."""
     people = _people(rng, 600)

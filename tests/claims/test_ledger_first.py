@@ -142,6 +142,7 @@ pipeline.release(sys.argv[1] + "/spec.toml", AREAS, sys.argv[1] + "/killed", acc
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("where", "left"), [("read_confidential", 0), ("draw", COST)])
 def test_the_next_run_gives_back_what_a_killed_one_provably_did_not_draw(account, tmp_path, where, left):
     told = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), where], check=False)
@@ -168,6 +169,7 @@ except TrueupError as error:
 """
 
 
+@pytest.mark.thorough
 def test_a_race_to_one_target_has_one_winner_and_one_charge(account, tmp_path):
     command = [sys.executable, "-c", RACER, str(tmp_path), str(time.time() + 5)]
     runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
@@ -178,6 +180,7 @@ def test_a_race_to_one_target_has_one_winner_and_one_charge(account, tmp_path):
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
 
 
+@pytest.mark.thorough
 def test_a_run_by_parts_and_one_in_memory_do_not_race_either(tmp_path):
     """Each has its own working folder; the claim is on the target."""
     ledger = Ledger.create(str(tmp_path / "ledger.db"))

@@ -135,6 +135,7 @@ def test_looking_at_the_file_gives_up_no_lock(ledger):
     assert "locked" in told.stderr
 
 
+@pytest.mark.thorough
 def test_the_bar_is_able_to_fail(ledger, tmp_path):
     """Two names without the refusal, with a write-ahead log each, are granted more than the cap."""
     other = tmp_path / "other.db"

@@ -25,6 +25,7 @@ def succeeds(*words: str) -> None:
     assert done.returncode == 0, f"trueup {' '.join(words)}: {done.stderr}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -61,6 +61,7 @@ def replicate(rng, prior, truth_of, laws=None, wrong=None, replicates=300):
     return total, part, coverage_z(covered, mass)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PRIORS)
 def test_tree_posteriors_are_calibrated(name, rng):
     total, part, z = replicate(rng, *PRIORS[name])
@@ -94,12 +95,14 @@ def shifted(measured):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("wrong", [wider, shifted])
 def test_calibration_rejects_wrong_measurements(wrong, rng):
     total, part, _ = replicate(rng, *PRIORS["bounded"], wrong=wrong, replicates=500)
     assert min(uniform_p(total), uniform_p(part)) < FALSE_ALARM
 
 
+@pytest.mark.thorough
 def test_calibration_rejects_a_wrong_prior(rng):
     _, truth_of = PRIORS["poisson"]
     total, part, _ = replicate(rng, {"name": "poisson", "mean": 9}, truth_of)
@@ -156,6 +159,7 @@ def test_inequality_posteriors_are_calibrated_at_length(law, rng):
     assert min(map(uniform_p, family_replicates(rng, law, places=10_000))) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("law", "believed"),
     [

@@ -69,6 +69,7 @@ CASES = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("k", "laws", "total"), CASES)
 def test_three_parts_follow_the_enumerated_posterior(rng, k, laws, total):
     problem = ReleasedSum(np.array(k), laws, total, empty="error")
@@ -143,6 +144,7 @@ def test_three_parts_with_shuffled_ties_follow_the_enumerated_posterior(rng, k):
         assert p_value(inside, never_empty) < 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("algorithm", [1, 2])
 @pytest.mark.parametrize("k", [(1, 1, 1), pytest.param((0, 3, 1), marks=pytest.mark.slow)])
 def test_three_parts_behind_a_draw_follow_the_enumerated_posterior(rng, algorithm, k):
@@ -177,6 +179,7 @@ def test_summed_totals_equal_enumeration(laws, k):
     assert np.abs(independent - masses).max() > 1e-3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "options",
     [
@@ -207,6 +210,7 @@ def test_draws_follow_the_table_of_two_parts(rng, options):
     assert p_value(chains.reshape(-1, 2)[::2], mass, (first[0], second[0])) > 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "options",
     [{}, {"prior": Poisson(4.0)}, {"prior_total": Poisson(12.0)}, {"counts": np.array([1, 2])}],
@@ -318,6 +322,7 @@ def calibration(rng, assumed, replicates):
     return uniform_p_value(ranks)
 
 
+@pytest.mark.thorough
 def test_calibrated_from_a_proper_prior(rng):
     assert calibration(rng, ONE, 250) > 1e-6
 
@@ -456,6 +461,7 @@ def calibrated(kind, rng, replicates, believed=None):
     return uniform_p_value(ranks)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_release_is_calibrated(kind, rng):
     assert calibrated(kind, rng, 60 if kind in CHAINS else 200) > 1e-6

@@ -33,6 +33,7 @@ def problem_of(k, total_law, law: Any = TWO, **options):
     return ReleasedSum(np.array(k), (law,) * len(k), total_law, "summed", algorithm=1, **options)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("k", "total_law"), CASES)
 def test_chains_follow_the_enumerated_posterior(rng, k, total_law):
     """Wrong versions are rejected: a total that ignores n*, other noise, weights that were not drawn."""
@@ -53,6 +54,7 @@ def test_chains_follow_the_enumerated_posterior(rng, k, total_law):
         assert p_value(inside, mutant) < 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("which", "total_law"), [("prior", HALF), ("prior_total", None)])
 def test_priors_multiply_the_flat_posterior(rng, which, total_law):
     prior, flat = Poisson(3.0), enumerate_redrawn((2, 3), alpha(TWO), total_law and alpha(total_law), 26)
@@ -126,6 +128,7 @@ def calibrated(measured_total, rng, replicates, **believed):
     return uniform_p_value(ranks)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("measured_total", [True, False])
 def test_releases_are_calibrated(measured_total, rng):
     assert calibrated(measured_total, rng, 60) > 1e-6

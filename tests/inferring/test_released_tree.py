@@ -79,6 +79,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "k", "kept"), [*CASES, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
 )
@@ -102,6 +103,7 @@ def test_chains_follow_the_enumerated_posterior(rng, kind, k, kept):
         assert p_value(inside, mutant) < 1e-6
 
 
+@pytest.mark.thorough
 def test_priors_multiply_the_flat_posterior(rng):
     k, prior = ((1, 2), (2, 0)), Poisson(2.0)
     flat = enumerate_tree(k, alpha(ONE), 12, KINDS["mode"][2])
@@ -133,6 +135,7 @@ def calibrated(kind, rng, replicates, believed=None):
     return uniform_p_value(ranks)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["mode", "draw"])
 def test_releases_are_calibrated(kind, rng):
     assert calibrated(kind, rng, 25) > 1e-6

@@ -202,6 +202,7 @@ def large(monkeypatch, rng):
     return cells, noisy(cells, rng.poisson(9, cells.n), laplace_tree(cells, "1/2"), rng)
 
 
+@pytest.mark.thorough
 def test_results_do_not_depend_on_the_workers(large):
     cells, measured = large
     one = infer(measured, spec=tree_constraints(cells), draws=50)

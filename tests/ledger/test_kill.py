@@ -18,6 +18,8 @@ from trueup.checking.bundle import check_bundle
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.verify import verify_ledger
 
+pytestmark = pytest.mark.thorough
+
 SPEC = """
 format = 1
 title = "Areas"

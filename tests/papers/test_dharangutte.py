@@ -20,6 +20,8 @@ from papers.dharangutte.figure_10 import KEPT, REAL, WHOLE
 from papers.item import Setting
 from trueup.noise import DiscreteLaplace
 
+pytestmark = pytest.mark.thorough
+
 QUICK = Setting(quick=True)
 
 

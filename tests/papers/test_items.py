@@ -11,6 +11,8 @@ from papers import ITEMS
 from papers.item import Item, Setting, outcome
 from tests.conftest import skip_loudly
 
+pytestmark = pytest.mark.thorough
+
 FINE = {"agrees", "cannot match", "shown only"}
 
 

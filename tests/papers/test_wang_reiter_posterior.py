@@ -12,6 +12,8 @@ from trueup.inferring import infer
 from trueup.inferring.tree_exact import TreeExact
 from trueup.kernel.multinomial.mode import multinomial_mode
 
+pytestmark = pytest.mark.thorough
+
 SCENARIO_1, SCENARIO_4 = described_counts(), tabulated_counts()
 
 

@@ -55,6 +55,7 @@ def _p_value(seen, classes):
     return chi2.sf(((seen - expected) ** 2 / expected).sum() + unseen, classes - 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("draw", "classes"), [(_on_a_sum, 4), (_on_a_table, 6)], ids=["sum", "table"])
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 def test_equally_good_points_are_equally_likely(method, draw, classes, rng, monkeypatch):

@@ -38,11 +38,13 @@ def test_bad_input_is_refused_by_name_and_publishes_nothing(call, error, message
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.thorough
 def test_the_table_is_documented_word_for_word():
     page = PAGE.read_text()
     assert not [line for line in rows_by_blocks() if line not in page]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "error"),
     [
@@ -78,6 +80,7 @@ def found_by_going_on(folder, rows):
     return resume(run, executor=LocalPool(1), account=account(folder))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("row", FAULTS)
 @pytest.mark.parametrize("found", [found_at_once, found_by_going_on])
 def test_data_at_fault_cost_nothing_and_leave_no_run(tmp_path, row, found):
@@ -97,6 +100,7 @@ def test_data_at_fault_cost_nothing_and_leave_no_run(tmp_path, row, found):
     assert len(account(tmp_path).ledger.state().drawn) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("error", [DataError, InfeasibleError, SpecError])
 def test_a_run_that_was_charged_stays_whatever_is_at_fault(tmp_path, error):
     """What was measured by then is kept: under one charge every measurement is drawn once."""

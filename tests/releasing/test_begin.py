@@ -75,6 +75,7 @@ def test_begun_at_a_relative_path_tasks_are_told_an_absolute_one(tmp_path, monke
     assert carried.call_args.args[0].path == tmp_path / "out.run"
 
 
+@pytest.mark.thorough
 def test_a_copy_of_a_run_is_refused(tmp_path):
     run = interrupted(tmp_path, after=13)
     shutil.copytree(run, tmp_path / "copy.run")
@@ -85,6 +86,7 @@ def test_a_copy_of_a_run_is_refused(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_put_back_after_its_release_draws_nothing(tmp_path):
     run = interrupted(tmp_path, after=13, account=account(tmp_path))  # all is checked, nothing drawn
     shutil.copytree(run, tmp_path / "backup")
@@ -98,6 +100,7 @@ def test_a_run_that_is_put_back_after_its_release_draws_nothing(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_put_back_from_before_it_drew_draws_nothing_again(tmp_path):
     """The ledger knows that drawing began, and the folder does not."""
     run = interrupted(tmp_path, after=5, account=account(tmp_path))  # its data are read in part

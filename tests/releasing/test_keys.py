@@ -84,6 +84,7 @@ def assert_as_enumerated(out, keys):
     assert found == {key: i + 1 for i, key in enumerate(keys)}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("keys", AWKWARD.values(), ids=AWKWARD)
 def test_awkward_keys_are_released_checked_and_read(tmp_path, keys):
     by_blocks(tmp_path, keys)

@@ -25,6 +25,8 @@ from trueup.releasing.run_folder import PLAN, RunFolder
 from trueup.releasing.start import run_path
 from trueup.run.local import LocalPool
 
+pytestmark = pytest.mark.thorough
+
 
 class Drivers:
     """Releases in processes of their own, and what the place looks like between them."""

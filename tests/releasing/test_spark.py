@@ -27,6 +27,8 @@ from trueup.releasing.start import run_path
 from trueup.run.local import LocalPool
 from trueup.run.spark import SparkCluster
 
+pytestmark = pytest.mark.thorough
+
 HOME = Path(__file__).parents[2]
 
 

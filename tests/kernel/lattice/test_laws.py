@@ -182,6 +182,7 @@ def _law_of_a_table():
     return vectors, law_of(vectors, l1(0.6))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "mistake",
     ["none", "CELL sure", "SUM sure", "GAP sure", "END sure", "TAIL never", "SHARE sure", "SHARE never"],
@@ -199,6 +200,7 @@ def test_a_table_with_a_wrong_coin_is_rejected(mistake, rng):
     assert (p_value(drawn, vectors, law) > FALSE_ALARM) == (mistake == "none")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bits", [11, 12])
 def test_open_decisions_are_settled_exactly(bits, rng):
     """With words of a few bits thousands of decisions are left open; the law stays the same."""
