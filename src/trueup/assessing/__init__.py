@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from trueup.assessing.comparators import comparators as make_comparators
 from trueup.assessing.flags import find_flags
 from trueup.assessing.replicate import Done, ReplicateBlock, Simulation
 from trueup.assessing.scenarios import Compared, compare
@@ -21,6 +22,7 @@ from trueup.assessing.tally import RANKED
 from trueup.assessing.truth import Truth, read_truth
 from trueup.errors import SpecError
 from trueup.kernel.statistics.streaming import STEPS
+from trueup.measuring import read_confidential
 from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
@@ -57,6 +59,8 @@ def assess(
     infer_replicates: int = 200,
     draws: int = 500,
     level: float = 0.9,
+    comparators: Sequence[Any] = (),
+    released: Any = None,
     thresholds: Mapping[str, float] | None = None,
     sizes: Sequence[int] = SIZES,
     public_truth: bool = False,
@@ -90,6 +94,11 @@ def assess(
         exact marginals.
     level
         Probability that intervals claim.
+    comparators
+        What agencies use today, without a formal guarantee: `cell-key`, `random-rounding`, `rounded`, `suppressed`,
+        `swapping`, each `(name, parameters)`; every table is made apart, and how far parts miss it is told.
+    released
+        Somebody's released counts, a table in the layout of the truth: its errors are told beside the methods'.
     thresholds
         Limits (counts) by table, `{"county": 50000}`: how often a count falls on the wrong side.
     sizes
@@ -133,7 +142,11 @@ def assess(
         )
     known = read_truth(spec, truth, geography, public=public_truth)
     constraints = build_constraints(spec, known.cells)
-    compared = compare(spec, constraints, methods, budgets, intervals, infer, draws=draws, level=level)
+    theirs = None if released is None else read_confidential(spec, known.cells, released)
+    others = make_comparators(comparators, known.counts, theirs, level)
+    compared = compare(
+        spec, constraints, methods, budgets, intervals, infer, draws=draws, level=level, others=others
+    )
     strata = [stratify(known.cells, known.counts, margin, sizes) for margin in published(constraints)]
     simulation = Simulation(
         known.cells,
@@ -147,6 +160,7 @@ def assess(
         seed,
         {s.margin: _kept(replicates, len(s.truth)) for s in strata},
         [min(1.0, infer_replicates / replicates) if m.verb == "infer" else 1.0 for m in compared.methods],
+        additivity=bool(others),
     )
     done = _carry_out(simulation, _blocks(replicates, known.cells.n), workers, progress or _silent)
     return _record(spec, known, constraints, compared, simulation, done, replicates)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from trueup.model.records.assessment import Assessed, Flag
+from trueup.model.records.assessment import COMPARATOR, Assessed, Flag
 
 ALARM = 1e-6
 MATERIAL = 0.25
@@ -33,7 +33,9 @@ nonnegativity and no defect of a method.
 def find_flags(
     rows: Sequence[Mapping], methods: Sequence[Assessed], intervals: Mapping[str, float], nonnegative: bool
 ) -> tuple[Flag, ...]:
-    """Flag what contradicts a claim, among the long table's rows of levels and size classes."""
+    """Flag what contradicts a claim, among the long table's rows of levels and size classes; comparators claim nothing."""
+    claiming = {m.label for m in methods if m.verb != COMPARATOR}
+    rows = [row for row in rows if row["method"] in claiming]
     kept = {m.label: nonnegative and m.nonnegative for m in methods}
     tested = [*_bias(list(_tested(rows)), kept), *_coverage(list(_tested(rows)), intervals)]
     return tuple(

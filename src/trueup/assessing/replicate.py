@@ -9,9 +9,10 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.assessing.comparators import Comparator
 from trueup.assessing.estimators import Estimator
 from trueup.assessing.strata import Strata
-from trueup.assessing.tally import ERROR, SQUARE, Key, Tally, tally
+from trueup.assessing.tally import ERROR, MISSED, SQUARE, Key, Tally, tally
 from trueup.kernel.statistics.streaming import Scatter
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured, simulate_many
@@ -74,16 +75,19 @@ class Simulation:
         How many replicates' errors are kept for quantiles of single groups, by margin.
     shares
         What share of every block each method sees.
+    additivity
+        Whether it is told how far the published parts of every count miss it.
     """
 
     cells: Cells
     counts: NDArray[np.int64]
-    scenarios: Sequence[tuple[Sequence[Measured], Sequence[Estimator]]]
+    scenarios: Sequence[tuple[Sequence[Measured], Sequence[Estimator | Comparator]]]
     strata: Sequence[Strata]
     thresholds: Mapping[Margin, Mapping[str, float]]
     seed: int
     kept: Mapping[Margin, int]
     shares: Sequence[float]
+    additivity: bool = False
 
     def __call__(self, block: ReplicateBlock) -> Done:
         """Carry out a block; equal blocks give equal sums."""
@@ -107,7 +111,7 @@ class Simulation:
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(block.number, purpose)))
 
     def _tally(
-        self, block: ReplicateBlock, estimator: Estimator, values: NDArray
+        self, block: ReplicateBlock, estimator: Estimator | Comparator, values: NDArray
     ) -> dict[Margin, tuple[Tally, dict[Key, NDArray]]]:
         margins = [strata.margin for strata in self.strata]
         found = estimator.estimate(self.cells, margins, values, self._rng(block, 1))
@@ -118,6 +122,7 @@ class Simulation:
                 {rule: b for (rule, margin), b in found.intervals.items() if margin == strata.margin},
                 self.thresholds.get(strata.margin, {}),
                 keep=block.start < self.kept[strata.margin],
+                more=_missed(self.cells, strata.margin, found.tables) if self.additivity else {},
             )
             for strata in self.strata
         }
@@ -127,3 +132,14 @@ def _compare(means: Mapping[Key, NDArray], first: Mapping[Key, NDArray]) -> dict
     """Difference to the first method, replicate by replicate: noise that both share cancels."""
     rows = len(means[ERROR])
     return {key: Scatter.of(means[key] - first[key][:rows]) for key in (ERROR, SQUARE)}
+
+
+def _missed(cells: Cells, margin: Margin, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:
+    """How far `(b, groups)` each count is from the sum of its parts in the next finer table; nothing for the finest."""
+    finer = [m for m in tables if m != margin and cells.contains(margin, m)]
+    if not finer:
+        return {}
+    parts = min(finer, key=cells.size)
+    group, counts = cells.groups(parts, margin), tables[margin]
+    sums = np.stack([np.bincount(group, row, cells.size(margin)) for row in tables[parts]])
+    return {(MISSED, str(parts)): np.abs(sums - counts)}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from trueup import inferring as inference
+from trueup.assessing.comparators import IMPLIED, Comparator
 from trueup.assessing.estimators import POSTERIOR, Estimator, Inferrer, Reconciler
 from trueup.assessing.intervals import RULES, IntervalRule
 from trueup.errors import SpecError
@@ -157,7 +158,7 @@ class Compared:
     scenarios
         The budgets.
     methods
-        The methods, those of inference last.
+        The methods, then those of inference, then what others do.
     estimators
         For each budget, every method prepared.
     intervals
@@ -166,7 +167,7 @@ class Compared:
 
     scenarios: tuple[Scenario, ...]
     methods: tuple[Assessed, ...]
-    estimators: tuple[tuple[Estimator, ...], ...]
+    estimators: tuple[tuple[Estimator | Comparator, ...], ...]
     intervals: dict[str, float]
 
 
@@ -180,6 +181,7 @@ def compare(
     *,
     draws: int,
     level: float,
+    others: Sequence[tuple[Assessed, Comparator]] = (),
 ) -> Compared:
     """Make and prepare everything that is compared; for the arguments see `assess`.
 
@@ -196,11 +198,15 @@ def compare(
         (
             *(_reconciler(method, constraints, scenario, asked) for method in chosen),
             *(_inferrer(method, constraints, scenario, draws, level) for method in inferring),
+            *(comparator for _, comparator in others),
         )
         for scenario in every
     )
     claims = {rule.name: rule.level for rule in asked} | ({POSTERIOR: level} if inferring else {})
-    return Compared(every, assessed(chosen, inferring), estimators, claims)
+    claims |= {IMPLIED: level} if others else {}
+    methods = (*assessed(chosen, inferring), *(named for named, _ in others))
+    _refuse_twins("method", [named.label for named in methods])
+    return Compared(every, methods, estimators, claims)
 
 
 def _reconciler(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ Key = tuple[str, str]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 ERROR, SQUARE, ABSOLUTE = ("error", ""), ("square", ""), ("absolute", "")
 COVERAGE, LENGTH, SIDE, RANK = "coverage", "length", "wrong side", "wrong rank"
+MISSED = "missed by parts"
 RANKED = 5000
 """Ranks are compared in tables of at most so many counts."""
 
@@ -71,8 +73,9 @@ def tally(
     thresholds: Mapping[str, float],
     *,
     keep: bool,
+    more: Mapping[Key, NDArray] = MappingProxyType({}),
 ) -> tuple[Tally, dict[Key, NDArray]]:
-    """Sum up a batch of estimated counts `(b, groups)` of one margin.
+    """Sum up a batch of estimated counts `(b, groups)` of one margin, and `more` statistics of them.
 
     Returns
     -------
@@ -82,6 +85,7 @@ def tally(
     errors = counts - strata.truth
     values = {ERROR: errors, SQUARE: np.square(errors, dtype=np.float64), ABSOLUTE: np.abs(errors)}
     values.update(_claims(strata.truth, counts, bounds, thresholds))
+    values.update(more)
     cells = {ERROR: Moments.of(errors, 4)}
     cells |= {key: Moments.of(value) for key, value in values.items() if key[0] not in _OF_ERRORS}
     means = {key: strata.average(value) for key, value in values.items()}

@@ -55,6 +55,21 @@ InferReplicates = Annotated[
     int, typer.Option("--infer-replicates", help="How many replicates inference sees.")
 ]
 Level = Annotated[float, typer.Option("--level", help="Probability that the intervals claim.")]
+Comparators = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--comparator",
+        help="What agencies use today, with no formal guarantee: cell-key:maximum=5,change_variance=3, random-rounding:base=3, "
+        "rounded:base=10, suppressed:threshold=10, swapping:rate=0.05; repeat it.",
+        show_default=False,
+    ),
+]
+Released = Annotated[
+    Path | None,
+    typer.Option(
+        "--published", help="Somebody's released counts, laid out like the truth.", show_default=False
+    ),
+]
 Thresholds = Annotated[
     list[str] | None,
     typer.Option("--threshold", help="TABLE=COUNT: how often a count is on its wrong side; repeat it."),
@@ -84,6 +99,8 @@ def register(app: typer.Typer) -> None:
         infer: Infer = None,
         infer_replicates: InferReplicates = 200,
         level: Level = 0.9,
+        comparator: Comparators = None,
+        published: Released = None,
         threshold: Thresholds = None,
         public_truth: PublicTruth = False,
         seed: Seed = 0,
@@ -108,6 +125,8 @@ def register(app: typer.Typer) -> None:
                 infer=True if infer == "default" else infer,
                 infer_replicates=infer_replicates,
                 level=level,
+                comparators=[_method(text) for text in comparator or []],
+                released=published,
                 thresholds=_thresholds(threshold or []),
                 public_truth=public_truth,
                 seed=seed,

@@ -22,6 +22,8 @@ FIELDS = (
     "level", "by", "unit", "units", "method", "budget", "statistic", "about", "value", "mc_error", "replicates"
 )  # fmt: skip
 """Columns of the long table."""
+COMPARATOR = "comparator"
+"""The verb of what others do, without a formal guarantee."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Assessed:
     title
         What it solves.
     verb
-        `reconcile` or `infer`.
+        `reconcile` or `infer`; `comparator` for what others do without a formal guarantee.
     nonnegative
         Whether it keeps counts from falling below zero, so that counts near zero must come out too high.
     """

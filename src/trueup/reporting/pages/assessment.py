@@ -7,7 +7,7 @@ from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Column, Facts, Notice, Page, Section, Table, Text
 from trueup.reporting.drawing.charts import SERIES
 from trueup.reporting.drawing.words import number, plain, said
-from trueup.reporting.sections.assessed_claims import coverage, decisions, differences, fairness
+from trueup.reporting.sections.assessed_claims import additivity, coverage, decisions, differences, fairness
 from trueup.reporting.sections.assessed_error import budgets, by_level, by_size, residuals
 from trueup.reporting.sections.assessed_view import AssessmentView, three_digits
 from trueup.reporting.sections.origin import Ledger
@@ -34,6 +34,7 @@ def assessment_page(record: Assessment, spec: Spec, ledger: Ledger) -> Page:
                 budgets(view),
                 fairness(view),
                 decisions(view),
+                additivity(view),
                 differences(view),
                 _making(record),
             )

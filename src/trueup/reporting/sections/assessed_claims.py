@@ -168,6 +168,32 @@ def _shares(caption: str, rows: Columns, about: str) -> Table:
     return Table(caption, tuple(columns))
 
 
+def additivity(view: AssessmentView) -> Section | None:
+    """Show by size how far published parts miss their counts; None where that was not told."""
+    rows = view.record.rows(statistic="missed by parts", by="size")
+    if not len(rows["value"]):
+        return None
+    table = Table(
+        f"Mean distance of a count from the sum of its published parts ({view.unit}), ± its Monte Carlo error",
+        (
+            Column("Table", [plain(str(level)) for level in rows["level"]]),
+            Column("Parts", [plain(str(parts)) for parts in rows["about"]]),
+            Column("True count", [str(unit) for unit in rows["unit"]], numeric=True),
+            Column("Method", [str(m) for m in rows["method"]]),
+            Column("Budget", [str(b) for b in rows["budget"]]),
+            Column("Distance", with_error(rows), numeric=True),
+        ),
+        summary="Additivity, by size of the true count",
+    )
+    text = Text(
+        (
+            "Reconciled counts and posterior means add up. What is labelled 'no formal guarantee' stands here for "
+            "comparison alone: it makes every table apart, and nothing bounds what its values give away.",
+        )
+    )
+    return Section("additivity", "Do parts add up?", (text, table))
+
+
 def differences(view: AssessmentView) -> Section | None:
     """Compare every method with the first on the same noise; None where there is one."""
     if len(view.names) < 2:
