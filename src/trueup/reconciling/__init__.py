@@ -82,6 +82,14 @@ class Prepared:
         refuse_misfit(method, constraints, headers)
         return cls(method, constraints, method.prepare(constraints, headers))
 
+    @property
+    def _unshrunk(self) -> Method | None:
+        """For a method that shrinks estimates, the first that fits and does not."""
+        if not self.method.shrinks:
+            return None
+        others = (kind() for kind in METHODS if not kind.shrinks)
+        return next((m for m in others if misfit(m, self.constraints) is None), None)
+
     def reconcile(self, measurements: Measurements) -> Release:
         """Do the same as the verb."""
         refuse_inexact(measurements.flat)
@@ -101,7 +109,7 @@ class Prepared:
             solution.stats,
             published=tables,
             errors=self.method.errors(self.state),
-            expects=ErrorSimulation(self.method, self.constraints, tables),
+            expects=ErrorSimulation(self.method, self.constraints, tables, self._unshrunk),
         )
 
 
