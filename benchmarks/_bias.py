@@ -12,7 +12,7 @@ from benchmarks._trees import Instance, instance
 from trueup.kernel.tree.least_squares import aggregate, least_squares
 from trueup.kernel.tree.nonnegative import nonnegative
 from trueup.kernel.tree.rounding import controlled_rounding
-from trueup.kernel.tree.topdown import topdown
+from trueup.kernel.tree.topdown import raw_weights, topdown
 
 Estimate = Callable[[Instance, NDArray], NDArray]
 LEVELS = ("nation", "state", "county", "tract", "block group", "block")
@@ -26,7 +26,8 @@ SIZES = {
 
 def default(problem: Instance, y: NDArray, raw: bool = False) -> NDArray:
     zero, infinity = np.zeros(problem.size), np.full(problem.size, np.inf)
-    return topdown(problem.child_ptr, problem.variance, zero, infinity, y, raw=raw)[0]
+    weights = raw_weights(problem.variance) if raw else None
+    return topdown(problem.child_ptr, problem.variance, zero, infinity, y, weights=weights)[0]
 
 
 def rounded(problem: Instance, y: NDArray) -> NDArray:

@@ -157,7 +157,7 @@ class Clip(Method):
 
     def apply(self, state: Any, values: NDArray, rng: np.random.Generator) -> Solution:
         cells = np.rint(state.finest(state.values(values))).astype(np.int64)
-        cells[..., state.finest(state.upper) == 0] = 0
+        cells[..., state.finest(state.bounds()[1]) == 0] = 0
         return Solution(np.maximum(cells, 0))
 '''
 

@@ -87,7 +87,7 @@ def density(prior, cells, measured, **constraints):
     """The log density of hyperparameters, as the search has it."""
     built = tree_constraints(cells, **constraints)
     state = TreeExact(prior=prior).prepare(built, measured.headers)
-    splits = splits_of(prior, state.problem.nested, state.problem.upper)
+    splits = splits_of(prior, state.problem.nested, state.problem.bounds()[1])
     return SolutionSearch(state, measured.flat, LocalPool()).objective(splits, lambda done, of: None), splits
 
 

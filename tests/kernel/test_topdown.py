@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
 from trueup.kernel.tree.least_squares import aggregate, least_squares, messages, sweep_up, unidentified
-from trueup.kernel.tree.topdown import topdown
+from trueup.kernel.tree.topdown import raw_weights, topdown
 
 
 def run(child_ptr, variance, y, **options):
@@ -28,8 +28,8 @@ def test_equals_the_slow_twin(case):
 @settings(max_examples=300, deadline=None)
 def test_adds_up_is_nonnegative_and_keeps_exact_values(case):
     child_ptr, variance, y = case
-    for raw in (False, True):
-        x, bad = run(child_ptr, variance, y, raw=raw)
+    for weights in (None, raw_weights(variance)):
+        x, bad = run(child_ptr, variance, y, weights=weights)
         assert bad == -1
         assert x.min() >= 0
         np.testing.assert_allclose(aggregate(child_ptr, x.copy()), x, rtol=1e-9, atol=1e-9)

@@ -110,7 +110,7 @@ class TreeExact(InferenceMethod):
         search = SolutionSearch(state, values, executor or LocalPool(), self.tolerance)
         record = {}
         if isinstance(self.prior, Hierarchical):
-            splits = splits_of(self.prior, state.problem.nested, state.problem.upper)
+            splits = splits_of(self.prior, state.problem.nested, state.problem.bounds()[1])
             if not self.prior.concentrations:
                 return self._estimated(search, splits, draws, rng, progress)
             search.splits = splits.parameters(given(self.prior, splits))
@@ -195,12 +195,9 @@ class _State:
     def hard_bounds(self, values: NDArray) -> tuple[NDArray, NDArray]:
         """Bounds and invariants `(nodes,)`, as integers."""
         problem = self.problem
-        lower = np.where(
-            np.isinf(problem.lower), -OPEN, np.ceil(np.maximum(problem.lower, -(2.0**59)))
-        ).astype(np.int64)
-        upper = np.where(np.isinf(problem.upper), OPEN, np.floor(np.minimum(problem.upper, 2.0**59))).astype(
-            np.int64
-        )
+        lower, upper = problem.bounds()
+        lower = np.where(np.isinf(lower), -OPEN, np.ceil(np.maximum(lower, -(2.0**59)))).astype(np.int64)
+        upper = np.where(np.isinf(upper), OPEN, np.floor(np.minimum(upper, 2.0**59))).astype(np.int64)
         for header, nodes, part in zip(problem.headers, problem.nodes, self.parts(values)):
             if header.exact:
                 lower[nodes], upper[nodes] = np.maximum(lower[nodes], part), np.minimum(upper[nodes], part)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,29 +32,44 @@ class TreeProblem:
         The tree of the nested margins.
     headers
         What was measured.
-    nodes
-        The nodes of each header's values.
+    at
+        Where each header's values stand among the nodes.
+    weights
+        What each header's values count for in their nodes' average.
     variance
         `(nodes,)` variance of each node's combined measurement (counts squared); 0 exact,
         infinite unmeasured.
-    lower, upper
-        `(nodes,)` bounds (counts).
     held
         `(nodes,)`: which nodes bounds alone fix (structural zeros); they count as exact.
     """
 
+    constraints: Constraints
     nested: NestedTree
     headers: tuple[Measured, ...]
-    nodes: tuple[NDArray[np.int64], ...]
+    at: tuple[slice | NDArray[np.int64], ...]
+    weights: tuple[Reals | float, ...]
     variance: Reals
-    lower: Reals
-    upper: Reals
     held: NDArray[np.bool_]
 
     @property
     def child_ptr(self) -> NDArray[np.int64]:
         """Children of node `v` are `child_ptr[v]:child_ptr[v + 1]`."""
         return self.nested.child_ptr
+
+    @cached_property
+    def nodes(self) -> tuple[NDArray[np.int64], ...]:
+        """The nodes of each header's values."""
+        every = np.arange(len(self.variance))
+        return tuple(every[at] for at in self.at)
+
+    @cached_property
+    def messages(self) -> tuple[Reals, Reals]:
+        """Gain and spread of every node; see `trueup.kernel.tree.least_squares.messages`."""
+        return messages(self.child_ptr, self.variance)
+
+    def bounds(self) -> tuple[Reals, Reals]:
+        """Bounds `(nodes,)` on every node (counts), written afresh."""
+        return _bounds(self.constraints, self.nested)
 
     def values(self, measured: NDArray) -> Reals:
         """Lay measured values `(..., q)` on the nodes `(..., nodes)`; 0 where unmeasured.
@@ -63,9 +79,10 @@ class TreeProblem:
         """
         parts = split(measured, self.headers, self.nested.cells)
         table = np.zeros((*measured.shape[:-1], len(self.variance)))
-        for header, nodes, part in zip(self.headers, self.nodes, parts):
-            table[..., nodes] += part * self._weight(header, nodes)
-        table[..., self.held] = self.lower[self.held]
+        for at, weight, part in zip(self.at, self.weights, parts):
+            table[..., at] += part * weight
+        if self.held.any():
+            table[..., self.held] = self.bounds()[0][self.held]
         return table
 
     def filled(self, nodes: Reals) -> Reals:
@@ -81,11 +98,11 @@ class TreeProblem:
 
     def finest(self, nodes: NDArray) -> NDArray:
         """Read the finest cells `(..., n)` off node values `(..., nodes)`."""
-        return nodes[..., self.nested.nodes[-1]]
+        return nodes[..., self.nested.at(self.nested.margins[-1])]
 
     def leaves_unmeasured(self) -> bool:
         """Whether some finest cell was not measured."""
-        return bool(np.isinf(self.variance[self.nested.nodes[-1]]).any())
+        return bool(np.isinf(self.finest(self.variance)).any())
 
     def conflict(self, nodes: Sequence[int] | NDArray) -> InfeasibleError:
         """Name the nodes whose exact values and bounds cannot hold together."""
@@ -99,12 +116,6 @@ class TreeProblem:
         more = len(nodes) - len(shown)
         return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
-    def _weight(self, header: Measured, nodes: NDArray) -> Reals | float:
-        combined = self.variance[nodes]
-        if header.exact:
-            return 1.0
-        return np.where(combined == 0, 0.0, combined / header.law.variance)
-
 
 def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
     """Lay constraints and headers out on the tree of their nested margins.
@@ -115,22 +126,34 @@ def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeP
         If the bounds alone exclude each other, whatever is measured; it names them.
     """
     nested = constraints.nested
-    nodes = tuple(_nodes(nested, header) for header in headers)
+    lower, upper = _bounds(constraints, nested)
+    at = tuple(_at(nested, header) for header in headers)
     precision = np.zeros(nested.level_ptr[-1])
     exact = np.zeros(len(precision), dtype=bool)
-    for header, at in zip(headers, nodes):
+    for header, nodes in zip(headers, at):
         if header.exact:
-            exact[at] = True
+            exact[nodes] = True
         else:
-            precision[at] += 1 / header.law.variance
-    lower, upper = _bounds(constraints, nested)
+            precision[nodes] += 1 / header.law.variance
     held = (lower == upper) & ~exact
     with np.errstate(divide="ignore"):
-        variance = np.where(exact | held, 0.0, 1 / precision)
-    problem = TreeProblem(nested, tuple(headers), nodes, variance, lower, upper, held)
-    if (bad := propagate(nested.child_ptr, lower.copy(), upper.copy())) >= 0:
-        raise problem.conflict(conflict(nested.child_ptr, lower, upper, bad))
+        variance = np.divide(1, precision, out=precision)
+    variance[exact | held] = 0.0
+    weights = tuple(_weight(header, variance[nodes]) for header, nodes in zip(headers, at))
+    problem = TreeProblem(constraints, nested, tuple(headers), at, weights, variance, held)
+    if (bad := propagate(nested.child_ptr, lower, upper)) >= 0:
+        raise problem.conflict(conflict(nested.child_ptr, *problem.bounds(), bad))
     return problem
+
+
+def _weight(header: Measured, combined: Reals) -> Reals | float:
+    """What the values of a header count for, given the variances that they and others have together: one number, or many."""
+    if header.exact:
+        return 1.0
+    if combined.size and combined.min() == combined.max():
+        combined = combined[:1]
+    weight = np.where(combined == 0, 0.0, combined / header.law.variance)
+    return weight if weight.size > 1 else float(weight.sum())
 
 
 def tree_standard_errors(problem: TreeProblem) -> dict[Margin, Reals]:
@@ -140,8 +163,8 @@ def tree_standard_errors(problem: TreeProblem) -> dict[Margin, Reals]:
     which is the variance of the linear estimate whatever the law.
     """
     nested = problem.nested
-    variances = posterior_variances(nested.child_ptr, messages(nested.child_ptr, problem.variance)[1])
-    return {margin: np.sqrt(variances[nodes]) for margin, nodes in zip(nested.margins, nested.nodes)}
+    variances = posterior_variances(nested.child_ptr, problem.messages[1])
+    return {margin: np.sqrt(variances[nested.at(margin)]) for margin in nested.margins}
 
 
 def refuse_unmeasured(problem: TreeProblem) -> None:
@@ -156,8 +179,7 @@ def refuse_unmeasured(problem: TreeProblem) -> None:
 
 def refuse_unidentified(problem: TreeProblem) -> None:
     """Refuse measurements that leave some count undetermined by least squares."""
-    spread = messages(problem.child_ptr, problem.variance)[1]
-    if (node := unidentified(problem.child_ptr, spread)) >= 0:
+    if (node := unidentified(problem.child_ptr, problem.messages[1])) >= 0:
         raise SpecError(
             f"the measurements do not determine '{problem.nested.label(node)}' and its siblings, "
             "so nothing says how to split the count above them",
@@ -168,12 +190,12 @@ def refuse_unidentified(problem: TreeProblem) -> None:
 
 def refuse_conflicts(problem: TreeProblem, nodes: Reals) -> None:
     """Refuse exact values and bounds that exclude each other, in any row of node values `(..., nodes)`."""
+    exact, (lower, upper) = problem.variance == 0, problem.bounds()
+    low, high = np.empty_like(lower), np.empty_like(upper)
     for row in np.atleast_2d(nodes):
-        low, high = np.empty_like(row), np.empty_like(row)
-        exact = problem.variance == 0
-        bad = attainable(problem.child_ptr, exact, problem.lower, problem.upper, row, low, high)
+        bad = attainable(problem.child_ptr, exact, lower, upper, row, low, high)
         if bad >= 0:
-            lower, upper = np.where(exact, row, problem.lower), np.where(exact, row, problem.upper)
+            lower, upper = np.where(exact, row, lower), np.where(exact, row, upper)
             raise problem.conflict(conflict(problem.child_ptr, lower, upper, bad))
 
 
@@ -192,22 +214,25 @@ def inverse_variance(problem: TreeProblem) -> Reals:
 def largest_adjustment(problem: TreeProblem, nodes: Reals, x: NDArray) -> float:
     """How far reconciliation moved a measured value (counts)."""
     moved = np.subtract(x, nodes)
-    return float(np.max(np.abs(moved, out=moved), where=np.isfinite(problem.variance), initial=0.0))
+    if not (measured := problem.variance < np.inf).all():
+        moved = moved[..., measured]
+    return float(max(moved.max(initial=0.0), -moved.min(initial=0.0)))
 
 
-def _nodes(nested: NestedTree, header: Measured) -> NDArray[np.int64]:
-    every = nested.of(canonical(nested.cells, header.margin))
-    return every if header.groups is None else every[header.groups]
+def _at(nested: NestedTree, header: Measured) -> slice | NDArray[np.int64]:
+    margin = canonical(nested.cells, header.margin)
+    return nested.at(margin) if header.groups is None else nested.of(margin)[header.groups]
 
 
 def _bounds(constraints: Constraints, nested: NestedTree) -> tuple[Reals, Reals]:
     lowest = 0.0 if constraints.nonnegative else -np.inf
     lower = np.full(nested.level_ptr[-1], lowest)
     upper = np.full(nested.level_ptr[-1], np.inf)
-    upper[nested.nodes[-1][constraints.zero_cells]] = 0.0
-    lower[nested.nodes[-1][constraints.zero_cells]] = 0.0
+    if constraints.zero_cells.any():
+        zeros = nested.nodes[-1][constraints.zero_cells]
+        lower[zeros] = upper[zeros] = 0.0
     for bound in constraints.bounds:
-        at = nested.of(canonical(nested.cells, bound.margin))
+        at = nested.at(canonical(nested.cells, bound.margin))
         low, high = constraints.bound_values(bound)
         lower[at], upper[at] = np.maximum(lower[at], low), np.minimum(upper[at], high)
     return lower, upper

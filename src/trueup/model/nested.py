@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -29,8 +30,8 @@ class NestedTree:
         `(nodes + 1,)`: node `v` has the children `child_ptr[v]:child_ptr[v + 1]`.
     level_ptr
         `(margins + 1,)`: margin `l` holds the nodes `level_ptr[l]:level_ptr[l + 1]`.
-    nodes
-        For each margin, the node of each of its groups.
+    orders
+        For each margin, the node of each of its groups; None where the groups stand in the nodes' order.
 
     Examples
     --------
@@ -44,11 +45,23 @@ class NestedTree:
     margins: tuple[Margin, ...]
     child_ptr: NDArray[np.int64]
     level_ptr: NDArray[np.int64]
-    nodes: tuple[NDArray[np.int64], ...]
+    orders: tuple[NDArray[np.int64] | None, ...]
+
+    @cached_property
+    def nodes(self) -> tuple[NDArray[np.int64], ...]:
+        """For each margin, the node of each of its groups."""
+        ranges = (np.arange(first, last) for first, last in pairwise(self.level_ptr))
+        return tuple(nodes if order is None else order for nodes, order in zip(ranges, self.orders))
 
     def of(self, margin: Margin) -> NDArray[np.int64]:
         """Return the node of every group of a margin in the chain."""
         return self.nodes[self.margins.index(margin)]
+
+    def at(self, margin: Margin) -> slice | NDArray[np.int64]:
+        """Return the same, as a slice where the groups stand in the nodes' order: as an index it takes no memory."""
+        level = self.margins.index(margin)
+        order = self.orders[level]
+        return slice(*self.level_ptr[level : level + 2].tolist()) if order is None else order
 
     def label(self, node: int) -> str:
         """Name a node by its margin's group."""
@@ -83,24 +96,28 @@ def canonical(cells: Cells, margin: Margin) -> Margin:
 
 def nest(cells: Cells, margins: tuple[Margin, ...]) -> NestedTree:
     """Build the tree of a chain of margins, children of every node side by side."""
+    if margins == tuple(map(Margin, cells.tree.levels)):
+        child_ptr = np.ascontiguousarray(cells.tree.child_ptr, dtype=np.int64)
+        return NestedTree(cells, margins, child_ptr, cells.tree.level_ptr, (None,) * len(margins))
     sizes = [cells.size(m) for m in margins]
     level_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    nodes = [np.zeros(1, dtype=np.int64)]
-    pointers = []
+    orders: list[NDArray[np.int64] | None] = [None]
+    nodes, pointers = np.zeros(1, dtype=np.int64), []
     for level, (coarse, fine) in enumerate(pairwise(margins)):
-        parent = nodes[-1][cells.groups(fine, coarse)]
-        nodes.append(_place(parent, level_ptr[level + 1]))
+        parent = nodes[cells.groups(fine, coarse)]
+        nodes, in_order = _place(parent, level_ptr[level + 1])
+        orders.append(None if in_order else nodes)
         counts = np.bincount(parent - level_ptr[level], minlength=sizes[level])
         pointers.append(level_ptr[level + 1] + np.concatenate([[0], np.cumsum(counts)[:-1]]))
     pointers.append(np.full(sizes[-1] + 1, level_ptr[-1]))
-    return NestedTree(cells, margins, np.concatenate(pointers).astype(np.int64), level_ptr, tuple(nodes))
+    return NestedTree(cells, margins, np.concatenate(pointers).astype(np.int64), level_ptr, tuple(orders))
 
 
-def _place(parent: NDArray[np.int64], start: np.int64) -> NDArray[np.int64]:
-    """Give each group its node number, ordered by its parent's."""
+def _place(parent: NDArray[np.int64], start: np.int64) -> tuple[NDArray[np.int64], bool]:
+    """Give each group its node number, ordered by its parent's; say whether that is the groups' own order."""
     nodes = np.arange(start, start + len(parent))
     if (parent[1:] >= parent[:-1]).all():
-        return nodes
+        return nodes, True
     placed = np.empty_like(nodes)
     placed[np.argsort(parent, kind="stable")] = nodes
-    return placed
+    return placed, False

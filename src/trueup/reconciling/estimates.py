@@ -80,7 +80,7 @@ class EstimateLayout:
 
     def settled(self) -> NDArray[np.bool_]:
         """Which nodes are exact or structural zeros."""
-        return (self.exact >= 0) | (self.problem.upper == 0)
+        return (self.exact >= 0) | (self.problem.bounds()[1] == 0)
 
 
 def layout(

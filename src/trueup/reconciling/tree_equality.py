@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.tree.least_squares import least_squares
-from trueup.layouts.tree import (
-    TreeProblem,
-    largest_adjustment,
-    refuse_conflicts,
-    refuse_unidentified,
-    tree_problem,
-    tree_standard_errors,
-    whole_values,
-)
-from trueup.model.cells import Margin
+from trueup.layouts.tree import TreeProblem, refuse_conflicts
 from trueup.model.constraints import Constraints
-from trueup.model.header import Measured
-from trueup.reconciling.method import Method, Solution
+from trueup.reconciling.method import Solution
+from trueup.reconciling.tree_method import RoundedTreeMethod
 
 
 @dataclass(frozen=True)
-class TreeEquality(Method):
+class TreeEquality(RoundedTreeMethod):
     """Solve min sum (x - y)^2 / variance over counts that add up and keep exact values.
 
     The linear unbiased estimate of least variance of every count, and of every sum of counts. It knows
@@ -47,12 +36,6 @@ class TreeEquality(Method):
 
     name: ClassVar[str] = "tree-equality"
     title: ClassVar[str] = "weighted least squares, additive only: unbiased, counts may be negative"
-    structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
-
-    @property
-    def integer(self) -> bool:
-        """Whether it returns whole numbers."""
-        return self.rounding == "controlled"
 
     @property
     def nonnegative(self) -> bool:
@@ -67,20 +50,7 @@ class TreeEquality(Method):
             return "its counts may be negative: set nonnegative = false, or choose 'tree-topdown'"
         return None
 
-    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
-        """Lay out the tree."""
-        problem = tree_problem(constraints, headers)
-        refuse_unidentified(problem)
-        return problem
-
-    def apply(self, state: TreeProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
-        nodes = state.values(values)
+    def solve(self, state: TreeProblem, nodes: NDArray) -> Solution:
+        """Sweep up and down."""
         refuse_conflicts(state, nodes)
-        x = least_squares(state.child_ptr, state.variance, nodes)
-        stats = {"largest adjustment": largest_adjustment(state, nodes, x)}
-        return Solution(state.finest(whole_values(state, x, rng) if self.integer else x), stats=stats)
-
-    def errors(self, state: TreeProblem) -> dict[Margin, NDArray]:
-        """Standard errors of every margin of the chain."""
-        return tree_standard_errors(state)
+        return Solution(least_squares(state.child_ptr, state.variance, nodes))

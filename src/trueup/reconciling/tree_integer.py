@@ -19,16 +19,15 @@ from trueup.layouts.tree import (
     inverse_variance,
     largest_adjustment,
     refuse_conflicts,
-    refuse_unidentified,
-    tree_problem,
 )
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.reconciling.method import Method, Solution
+from trueup.reconciling.method import Solution
+from trueup.reconciling.tree_method import TreeMethod
 
 
 @dataclass(frozen=True)
-class TreeInteger(Method):
+class TreeInteger(TreeMethod):
     """Find the additive integers within bounds that are nearest to the measurements.
 
     With `loss = "absolute"` and discrete Laplace noise it is the maximum-likelihood table: the differences
@@ -55,12 +54,10 @@ class TreeInteger(Method):
     title: ClassVar[str] = (
         "exact integer optimum, squares or absolute differences; a mode, so it can bias totals"
     )
-    structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
         """Lay out the tree."""
-        problem = tree_problem(constraints, headers)
-        refuse_unidentified(problem)
+        problem = super().prepare(constraints, headers)
         if self.loss == "absolute":
             _refuse_twice_measured(problem)
         return problem
@@ -70,7 +67,7 @@ class TreeInteger(Method):
         nodes = state.values(values)
         refuse_conflicts(state, nodes)
         rows = np.atleast_2d(nodes)
-        start = topdown(state.child_ptr, state.variance, state.lower, state.upper, rows)[0]
+        start = topdown(state.child_ptr, state.variance, *state.bounds(), rows, weights=state.messages)[0]
         seeds = rng.integers(2**63, size=len(rows), dtype=np.uint64)
         done = [self._solve(state, y, x, seed) for y, x, seed in zip(rows, start, seeds)]
         counts = np.reshape([counts for counts, *_ in done], nodes.shape)
@@ -88,8 +85,8 @@ class TreeInteger(Method):
         square, absolute = (
             (inverse_variance(state), none) if self.loss == "squares" else (none, _slopes(state))
         )
-        low, high = np.empty(len(y)), np.empty(len(y))
-        attainable(state.child_ptr, state.variance == 0, state.lower, state.upper, y, low, high)
+        low, high = state.bounds()
+        attainable(state.child_ptr, state.variance == 0, low, high, y, low, high)
         counts, rounds = integer_optimum(state.child_ptr, square, absolute, y, low, high, start, int(seed))
         size = float((square * (2 * np.abs(counts - y) + 1) + absolute).max(initial=0.0))
         return counts, rounds, best_move(state.child_ptr, square, absolute, y, low, high, counts), size
@@ -98,7 +95,7 @@ class TreeInteger(Method):
 def _slopes(problem: TreeProblem) -> NDArray:
     """Weight of the absolute difference at every node, 0 where nothing noisy was measured."""
     weights = np.zeros(len(problem.variance))
-    for header, at in zip(problem.headers, problem.nodes, strict=True):
+    for header, at in zip(problem.headers, problem.at, strict=True):
         if not header.exact:
             weights[at] = np.where(problem.variance[at] > 0, log_slope(header.law), 0.0)
     return weights

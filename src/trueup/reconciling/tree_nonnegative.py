@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.status import Status
 from trueup.kernel.tree.nonnegative import nonnegative, optimality_gap
-from trueup.layouts.tree import (
-    TreeProblem,
-    largest_adjustment,
-    refuse_conflicts,
-    refuse_unidentified,
-    tree_problem,
-    tree_standard_errors,
-    whole_values,
-)
-from trueup.model.cells import Margin
+from trueup.layouts.tree import TreeProblem, refuse_conflicts
 from trueup.model.constraints import Constraints
-from trueup.model.header import Measured
-from trueup.reconciling.method import Method, Solution
+from trueup.reconciling.method import Solution
+from trueup.reconciling.tree_method import RoundedTreeMethod
 
 OPTIMAL = 1e-6
 """Standard deviations by which prices that should agree may differ."""
 
 
 @dataclass(frozen=True)
-class TreeNonnegative(Method):
+class TreeNonnegative(RoundedTreeMethod):
     """Solve min sum (x - y)^2 / variance over additive counts x >= 0, exactly.
 
     Optimal in the least-squares sense and biased for it: lifting the leaves that would be negative to zero
@@ -42,18 +32,10 @@ class TreeNonnegative(Method):
         `controlled` for whole numbers, `none` for the continuous optimum.
     """
 
-    rounding: Literal["controlled", "none"] = "controlled"
-
     name: ClassVar[str] = "tree-nonnegative"
     title: ClassVar[str] = (
         "global nonnegative least-squares optimum, controlled rounding; biases totals upward"
     )
-    structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
-
-    @property
-    def integer(self) -> bool:
-        """Whether it returns whole numbers."""
-        return self.rounding == "controlled"
 
     def refuses(self, constraints: Constraints) -> str | None:
         """Its one bound is zero."""
@@ -61,29 +43,13 @@ class TreeNonnegative(Method):
             return "it knows nonnegativity, invariants and structural zeros, but no other bounds"
         return None if constraints.nonnegative else "it makes counts nonnegative"
 
-    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
-        """Lay out the tree."""
-        problem = tree_problem(constraints, headers)
-        refuse_unidentified(problem)
-        return problem
-
-    def apply(self, state: TreeProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
-        nodes = state.values(values)
+    def solve(self, state: TreeProblem, nodes: NDArray) -> Solution:
+        """Find the optimum, and see that it is one."""
         refuse_conflicts(state, nodes)
         x, passes = nonnegative(state.child_ptr, state.variance, nodes)
         gap = _largest_gap(state, nodes, x)
-        stats = {
-            "largest adjustment": largest_adjustment(state, nodes, x),
-            "passes": int(passes.max(initial=0)),
-            "optimality gap": gap,
-        }
         status = Status.SOLVED if gap <= _tolerance(state, nodes) else Status.UNSOLVED
-        return Solution(state.finest(whole_values(state, x, rng) if self.integer else x), status, stats)
-
-    def errors(self, state: TreeProblem) -> dict[Margin, NDArray]:
-        """Standard errors of every margin of the chain."""
-        return tree_standard_errors(state)
+        return Solution(x, status, {"passes": int(passes.max(initial=0)), "optimality gap": gap})
 
 
 def _tolerance(state: TreeProblem, nodes: NDArray) -> float:

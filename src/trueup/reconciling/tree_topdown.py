@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.tree.topdown import topdown
-from trueup.layouts.tree import (
-    TreeProblem,
-    largest_adjustment,
-    refuse_conflicts,
-    refuse_unidentified,
-    tree_problem,
-    tree_standard_errors,
-    whole_values,
-)
-from trueup.model.cells import Margin
-from trueup.model.constraints import Constraints
-from trueup.model.header import Measured
-from trueup.reconciling.method import Method, Solution
+from trueup.kernel.tree.topdown import raw_weights, topdown
+from trueup.layouts.tree import TreeProblem, refuse_conflicts
+from trueup.reconciling.method import Solution
+from trueup.reconciling.tree_method import RoundedTreeMethod
 
 
 @dataclass(frozen=True)
-class TreeTopDown(Method):
+class TreeTopDown(RoundedTreeMethod):
     """Reconcile nested margins from the top, and round under control.
 
     One upward pass gives every node its weighted least-squares estimate from its own subtree; going
@@ -39,33 +27,17 @@ class TreeTopDown(Method):
         `controlled` for whole numbers, `none` for the continuous solution.
     """
 
-    rounding: Literal["controlled", "none"] = "controlled"
-
     name: ClassVar[str] = "tree-topdown"
     title: ClassVar[str] = "least squares up, one bounded projection per parent down, controlled rounding"
-    structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
     raw: ClassVar[bool] = False
 
-    @property
-    def integer(self) -> bool:
-        """Whether it returns whole numbers."""
-        return self.rounding == "controlled"
-
-    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
-        """Lay out the tree."""
-        problem = tree_problem(constraints, headers)
-        refuse_unidentified(problem)
-        return problem
-
-    def apply(self, state: TreeProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
-        nodes = state.values(values)
-        x, bad = topdown(state.child_ptr, state.variance, state.lower, state.upper, nodes, raw=self.raw)
+    def solve(self, state: TreeProblem, nodes: NDArray) -> Solution:
+        """Sweep up, and project from the top."""
+        weights = raw_weights(state.variance) if self.raw else state.messages
+        bounds = state.bounds()
+        x, bad = topdown(
+            state.child_ptr, state.variance, *bounds, nodes, weights=weights, overwrite_bounds=True
+        )
         if bad >= 0:
             refuse_conflicts(state, nodes)
-        stats = {"largest adjustment": largest_adjustment(state, nodes, x)}
-        return Solution(state.finest(whole_values(state, x, rng) if self.integer else x), stats=stats)
-
-    def errors(self, state: TreeProblem) -> dict[Margin, NDArray]:
-        """Standard errors of every margin of the chain."""
-        return tree_standard_errors(state)
+        return Solution(x)

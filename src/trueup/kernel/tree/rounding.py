@@ -69,15 +69,16 @@ def controlled_rounding(
 def _round_rows(child_ptr, weight, values, seeds):
     rounded = np.empty(values.shape, np.int64)
     marginal = np.empty(weight.size)
-    order = np.empty(most_children(child_ptr), np.int64)
+    most = most_children(child_ptr)
+    order, ties = np.empty(most, np.int64), np.empty(most, np.uint64)
     for i in range(values.shape[0]):
-        _least_costs(child_ptr, weight, values[i], seeds[i], rounded[i], marginal, order)
-        _carry_out(child_ptr, seeds[i], rounded[i], marginal, order)
+        _least_costs(child_ptr, weight, values[i], seeds[i], rounded[i], marginal, order, ties)
+        _carry_out(child_ptr, seeds[i], rounded[i], marginal, order, ties)
     return rounded
 
 
 @njit(cache=True)
-def _least_costs(child_ptr, weight, values, seed, low, marginal, order):
+def _least_costs(child_ptr, weight, values, seed, low, marginal, order, ties):
     """From the leaves up: each node's lower choice and the cost of one more (inf: there is no choice)."""
     for v in range(values.size - 1, -1, -1):
         low[v], fraction = split_total(values[v])
@@ -92,11 +93,11 @@ def _least_costs(child_ptr, weight, values, seed, low, marginal, order):
         elif low[v] >= least + size:  # the children cannot go higher
             low[v], marginal[v] = least + size, np.inf
         elif fraction > 0.0:
-            marginal[v] += marginal[_select(order, size, low[v] - least, marginal, seed)]
+            marginal[v] += marginal[_select(order, ties, size, low[v] - least, marginal, seed)]
 
 
 @njit(cache=True)
-def _carry_out(child_ptr, seed, chosen, marginal, order):
+def _carry_out(child_ptr, seed, chosen, marginal, order, ties):
     """From the root down: round up the children whose marginal costs are least."""
     chosen[0] += marginal[0] < 0.0
     for v in range(chosen.size):
@@ -105,7 +106,7 @@ def _carry_out(child_ptr, seed, chosen, marginal, order):
             need = chosen[v] - chosen[a:b].sum()
             size = _open(a, b, marginal, order)
             if 0 < need < size:
-                _select(order, size, need, marginal, seed)
+                _select(order, ties, size, need, marginal, seed)
             for k in range(need):
                 chosen[order[k]] += 1
 
@@ -142,26 +143,23 @@ def hashed(node, seed):
 
 
 @njit(cache=True)
-def _before(c, d, marginal, seed):
-    if marginal[c] != marginal[d]:
-        return marginal[c] < marginal[d]
-    return hashed(c, seed) < hashed(d, seed)
-
-
-@njit(cache=True)
-def _select(order, size, rank, marginal, seed):
-    """Quickselect: put the ``rank`` cheapest first and return the next one."""
+def _select(order, ties, size, rank, marginal, seed):
+    """Quickselect: put the ``rank`` cheapest first, ties by ascending hash, and return the next one."""
+    for k in range(size):
+        ties[k] = hashed(order[k], seed)
     first, last = 0, size - 1
     while first < last:
-        pivot = order[(first + last) // 2]
+        middle = (first + last) // 2
+        cost, tie = marginal[order[middle]], ties[middle]
         i, j = first, last
         while i <= j:
-            while _before(order[i], pivot, marginal, seed):
+            while marginal[order[i]] < cost or (marginal[order[i]] == cost and ties[i] < tie):
                 i += 1
-            while _before(pivot, order[j], marginal, seed):
+            while cost < marginal[order[j]] or (cost == marginal[order[j]] and tie < ties[j]):
                 j -= 1
             if i <= j:
                 order[i], order[j] = order[j], order[i]
+                ties[i], ties[j] = ties[j], ties[i]
                 i += 1
                 j -= 1
         if rank <= j:

@@ -23,7 +23,8 @@ def topdown(
     upper: np.ndarray,
     values: np.ndarray,
     *,
-    raw: bool = False,
+    weights: tuple[np.ndarray, np.ndarray] | None = None,
+    overwrite_bounds: bool = False,
 ) -> tuple[np.ndarray, int]:
     """Reconcile from the top: each parent's children are projected on its total, within their bounds.
 
@@ -37,8 +38,11 @@ def topdown(
         Bounds on every node, (n,), counts; -inf and inf allowed.
     values
         Measured counts, (n,) or (b, n).
-    raw
-        Project the raw measurements in place of the least-squares estimates (for comparison).
+    weights
+        What `messages` says of the tree and the variances, where it is known already; or a gain and variances of
+        another estimate of every total from its subtree (for comparison).
+    overwrite_bounds
+        Whether the bounds are the caller's to lose, which saves the memory of two copies.
 
     Returns
     -------
@@ -52,20 +56,23 @@ def topdown(
     >>> topdown(tree, q, np.zeros(3), np.full(3, np.inf), np.array([6.0, 8.0, -4.0]))
     (array([5., 5., 0.]), -1)
     """
-    gain, spread = messages(child_ptr, variance)
-    if raw:
-        gain, spread = (variance < np.inf).astype(float), variance
+    gain, spread = weights or messages(child_ptr, variance)
     x = np.array(values, dtype=float, order="C")
-    bad = topdown_rows(child_ptr, variance == 0.0, gain, spread, lower, upper, np.atleast_2d(x))
-    return x, bad
+    rows = np.atleast_2d(x)
+    given = lower, upper
+    scratch = given if overwrite_bounds and len(rows) == 1 else (np.empty_like(lower), np.empty_like(upper))
+    return x, topdown_rows(child_ptr, variance == 0.0, gain, spread, *given, *scratch, rows)
+
+
+def raw_weights(variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weights of raw measurements, which `topdown` then projects in place of least-squares estimates."""
+    return (variance < np.inf).astype(float), variance
 
 
 @njit(cache=True)
-def topdown_rows(child_ptr, exact, gain, spread, lower, upper, values):
-    """`topdown` on the rows of ``values`` (b, n) in place, from `trueup.kernel.tree.messages`."""
-    n = exact.size
+def topdown_rows(child_ptr, exact, gain, spread, lower, upper, low, high, values):
+    """`topdown` on the rows of ``values`` (b, n) in place, from `messages`; ``low`` and ``high`` (n,) are scratch."""
     free = np.empty(most_children(child_ptr), np.int64)
-    low, high = np.empty(n), np.empty(n)
     for i in range(values.shape[0]):
         x = values[i]
         bad = attainable(child_ptr, exact, lower, upper, x, low, high)
@@ -73,7 +80,7 @@ def topdown_rows(child_ptr, exact, gain, spread, lower, upper, values):
             return bad
         sweep_up(child_ptr, gain, x)
         x[0] = min(max(x[0], low[0]), high[0])
-        for v in range(n):
+        for v in range(exact.size):
             if child_ptr[v] < child_ptr[v + 1]:
                 project_part(child_ptr[v], child_ptr[v + 1], spread, low, high, x[v], x, free)
     return -1
