@@ -20,7 +20,7 @@ from trueup.reconciling.method import Method
 
 CASES = [pytest.param(k, s, id=f"{k.name}-{s.name}") for k in METHODS for s in STRUCTURES]
 FITTING = [p for p in CASES if misfit(p.values[0](), p.values[1].constraints, p.values[1].headers) is None]
-STEADY = [p for p in FITTING if not p.values[0].random]
+STEADY = [p for p in FITTING if not (p.values[0].random or p.values[0].shrinks)]
 WHOLE = [p for p in STEADY if p.values[0]().integer]
 OTHERS = [p for p in CASES if p not in FITTING]
 BATCH = 4

@@ -21,6 +21,7 @@ from trueup.noise import DiscreteGaussian
 from trueup.noise.laws.exact import Exact
 from trueup.reconciling import histogram_parts as on_segments
 from trueup.reconciling.histogram_parts import SegmentPlan, Summary, down, segment_plan, tie_seed, up
+from trueup.reconciling.histogram_posterior import HistogramPosterior
 from trueup.reconciling.histogram_tree import HistogramTree
 
 HISTOGRAMS = [s for s in STRUCTURES if s.constraints.structure() == "histogram"]
@@ -73,22 +74,27 @@ def by_segments(constraints, headers, values, seed, boundaries, size, **options)
     return tables.ravel()
 
 
-def whole_tree(constraints, headers, values, seed_of):
-    method = HistogramTree()
+DEFAULT = HistogramTree()
+
+
+def whole_tree(constraints, headers, values, seed_of, method=DEFAULT):
     return method.apply(method.prepare(constraints, headers), values, np.random.default_rng(seed_of)).values
 
 
+@pytest.mark.parametrize("method", [HistogramTree(), HistogramPosterior()], ids=lambda m: m.name)
 @pytest.mark.parametrize("structure", HISTOGRAMS, ids=lambda s: s.name)
-def test_any_cutting_gives_the_integers_of_the_whole_tree(structure, rng):
+def test_any_cutting_gives_the_integers_of_the_whole_tree(structure, method, rng):
     constraints, headers = structure.constraints, structure.headers
     if HistogramTree().refuses(constraints):
         pytest.skip("beyond the method")
     values = structure.noisy_values(structure.true_counts(rng), rng)[0]
-    whole = whole_tree(constraints, headers, values, 7)
+    whole = whole_tree(constraints, headers, values, 7, method)
     depth = len(constraints.cells.tree.levels)
     for boundaries in ([], *([b] for b in range(1, depth - 1))):
         for size in (1, 2, 1000):
-            cut = by_segments(constraints, headers, values, seed(7), boundaries, size)
+            cut = by_segments(
+                constraints, headers, values, seed(7), boundaries, size, posterior=method.posterior
+            )
             np.testing.assert_array_equal(cut, whole)
 
 
@@ -154,18 +160,19 @@ def deep_problem(rng, features):
     )
 
 
+@pytest.mark.parametrize("method", [HistogramTree(), HistogramPosterior()], ids=lambda m: m.name)
 @pytest.mark.parametrize("open_cells", [False, True], ids=["all cells", "open cells"])
 @pytest.mark.parametrize("features", FEATURES.values(), ids=FEATURES.keys())
-def test_deep_ragged_trees_with_every_kind_of_constraint(features, open_cells, rng, monkeypatch):
+def test_deep_ragged_trees_with_every_kind_of_constraint(features, open_cells, method, rng, monkeypatch):
     monkeypatch.setattr("trueup.kernel.settling.refine.WORTH", 1 if open_cells else 10**9)
     constraints, headers, values = deep_problem(rng, features)
-    whole = whole_tree(constraints, headers, values, 3)
+    whole = whole_tree(constraints, headers, values, 3, method)
     assert not violations(constraints, whole)
     for header, part in zip(headers, split(values, headers, constraints.cells), strict=True):
         if header.exact:
             np.testing.assert_array_equal(constraints.cells.sum(whole, header.margin), part)
     for boundaries, size in (([2], 1), ([1, 3], 1), ([1, 2, 3], 2)):
-        cut = by_segments(constraints, headers, values, seed(3), boundaries, size)
+        cut = by_segments(constraints, headers, values, seed(3), boundaries, size, posterior=method.posterior)
         np.testing.assert_array_equal(cut, whole)
 
 

@@ -110,9 +110,15 @@ class HistogramProblem:
         return held, left
 
     def settle(
-        self, fit: Estimates, chains: Sequence[Sequence[Marginal]], seeds: NDArray, *, integer: bool
+        self,
+        fit: Estimates,
+        chains: Sequence[Sequence[Marginal]],
+        seeds: NDArray,
+        *,
+        integer: bool,
+        posterior: bool = False,
     ) -> Settled:
-        """Settle every level from the top along its chain."""
+        """Settle every level from the top along its chain; at posterior means if asked for."""
         spine = self.tree.spine
         return settle(
             self.tree,
@@ -127,6 +133,7 @@ class HistogramProblem:
                 for level in range(spine.depth)
             ],
             lower=self.lower,
+            posterior=posterior,
         )
 
     def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:

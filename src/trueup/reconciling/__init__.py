@@ -29,6 +29,7 @@ from trueup.model.verb import record_first
 from trueup.reconciling.expected_errors import ErrorSimulation
 from trueup.reconciling.general_integer import GeneralInteger
 from trueup.reconciling.general_projection import GeneralProjection
+from trueup.reconciling.histogram_posterior import HistogramPosterior
 from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.lattice_posterior import LatticePosterior
 from trueup.reconciling.margins_controlled import MarginsControlled
@@ -55,6 +56,7 @@ METHODS: tuple[type[Method], ...] = (
     MarginsControlled,
     MarginsProjection,
     HistogramTree,
+    HistogramPosterior,
     TopDownMultipass,
     GeneralInteger,
     GeneralProjection,

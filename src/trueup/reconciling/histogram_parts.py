@@ -79,8 +79,8 @@ class SegmentPlan:
         there are.
     chains, required
         Per level, the nested marginals to settle, and the shorter chain if these leave no room.
-    nonnegative, integer
-        Whether counts below zero are refused; whether to round.
+    nonnegative, integer, posterior
+        Whether counts below zero are refused; whether to round; whether to settle at posterior means.
     bounded
         Marginals with lower bounds.
     """
@@ -94,6 +94,7 @@ class SegmentPlan:
     required: tuple[tuple[Marginal, ...], ...]
     nonnegative: bool
     integer: bool
+    posterior: bool
     bounded: tuple[Marginal, ...]
 
     @property
@@ -273,7 +274,7 @@ class Settlement:
 
 
 def segment_plan(
-    constraints: Constraints, headers: Sequence[Measured], *, integer: bool = True
+    constraints: Constraints, headers: Sequence[Measured], *, integer: bool = True, posterior: bool = False
 ) -> SegmentPlan:
     """Prepare what all segments share.
 
@@ -314,6 +315,7 @@ def segment_plan(
         tuple(tuple(settling_sequence((), finest, e)) for e in exact),
         constraints.nonnegative,
         integer,
+        posterior,
         tuple(bounded),
     )
 
@@ -382,6 +384,7 @@ def down(
         keys=keys,
         above=None if above is None else above[:, plan.fold.kept],
         lower=_lower(segment, below),
+        posterior=plan.posterior,
     )
     first = int(above is not None)
     stats = {

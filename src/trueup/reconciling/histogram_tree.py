@@ -47,6 +47,7 @@ class HistogramTree(Method):
     title: ClassVar[str] = "histograms on a hierarchy: least squares in the ANOVA basis, settled from the top"
     structures: ClassVar[frozenset[str]] = frozenset({"histogram"})
     upward: ClassVar[bool] = True
+    posterior: ClassVar[bool] = False
 
     @property
     def integer(self) -> bool:
@@ -64,7 +65,7 @@ class HistogramTree(Method):
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
         """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
         chains = [state.chain(level, [m for m, _ in plan]) for level, plan in enumerate(state.tree.plan)]
-        return solution(state, values, chains, rng, integer=self.integer)
+        return solution(state, values, chains, rng, integer=self.integer, posterior=self.posterior)
 
     def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
         """Standard errors of the least-squares estimates of every measured margin."""
@@ -81,6 +82,7 @@ def solution(
     rng: np.random.Generator,
     *,
     integer: bool,
+    posterior: bool = False,
 ) -> Solution:
     """Least squares, then settling, for values `(q,)` or `(b, q)`; many rows of a small problem at once."""
     rows = np.atleast_2d(values)
@@ -90,7 +92,7 @@ def solution(
     tiled = {len(part): problem.tiled(len(part)) for part in parts}
     starts = range(0, len(rows), size)
     done = [
-        _solve(tiled[len(part)], part, chains, seeds[i : i + size], integer)
+        _solve(tiled[len(part)], part, chains, seeds[i : i + size], integer, posterior)
         for i, part in zip(starts, parts, strict=True)
     ]
     counts = np.concatenate([counts for counts, _, _ in done]).reshape(*values.shape[:-1], problem.cells.n)
@@ -99,10 +101,10 @@ def solution(
 
 
 def _solve(
-    problem: HistogramProblem, values: NDArray, chains, seeds: NDArray, integer: bool
+    problem: HistogramProblem, values: NDArray, chains, seeds: NDArray, integer: bool, posterior: bool
 ) -> tuple[NDArray, Status, dict]:
     fit, left = problem.least_squares(values)
-    settled = problem.settle(fit, chains, seeds, integer=integer)
+    settled = problem.settle(fit, chains, seeds, integer=integer, posterior=posterior)
     stats = {
         "largest optimality residual (counts)": settled.residual,
         "units without a place": settled.misplaced,

@@ -25,11 +25,13 @@ from trueup.kernel.histogram.helmert import sum_rows
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.settling.lower_bounds import Lower
 from trueup.kernel.settling.nearest import TOLERANCE, Metric, tolerance_for
+from trueup.kernel.settling.posterior_mean import posterior_means
 from trueup.kernel.settling.refine import Coarse, SettlingStage
 from trueup.kernel.settling.transport import mixed_keys
 from trueup.kernel.status import largest
 
 PIECE = 1_000_000  # cells that are settled together
+SLACK = 1e-3  # variance (counts squared) that a cell at its posterior mean has at least when sums are kept
 
 
 def settling_sequence(
@@ -85,6 +87,7 @@ def settle(
     keys: Sequence[np.ndarray] = (),
     above: np.ndarray | None = None,
     lower: Sequence[Lower] = (),
+    posterior: bool = False,
 ) -> Settled:
     """Settle every level below its parents.
 
@@ -104,6 +107,8 @@ def settle(
         index goes up
     above : (roots, n) the roots' tables, if these are settled already
     lower : per level, closed lower bounds whose marginals are in the chains (see `kernel.settling.lower_bounds`)
+    posterior : below the root, settle at the posterior means of `kernel.settling.posterior_mean`, if no count is below
+        zero; parents for which that fails as without it
 
     Examples
     --------
@@ -118,7 +123,7 @@ def settle(
     (array([[8, 0]]), array([[5, 0],
            [3, 0]]))
     """
-    how = _How(nonnegative, integer, tolerance)
+    how = _How(nonnegative, integer, tolerance, posterior and nonnegative)
     results = [] if above is None else [_Result.given(above)]
     for level in range(len(results), tree.spine.depth):
         parents = None if level == 0 else results[-1].x[tree.spine.inner[level - 1]].astype(float)
@@ -165,6 +170,7 @@ class _How:
     nonnegative: bool
     integer: bool
     tolerance: float
+    posterior: bool
 
 
 @dataclass(frozen=True)
@@ -192,14 +198,24 @@ class _Result:
 def _with_fallback(
     stage: _Level, chain: Sequence[Marginal], short: Sequence[Marginal], how: _How, zeros: np.ndarray | None
 ) -> _Result:
-    """Settle along the chain; parents under which that is impossible along the short one."""
+    """Settle at posterior means if asked for; other parents along the chain, and along the short one where need be."""
+    if how.posterior and stage.parents is not None:
+        result = stage.settle_at_means(chain if how.integer else short, how, zeros)
+        return _again(stage, result, how, zeros, chain, short)
     result = stage.settle(chain, how, zeros)
-    unsettled = ~(result.residual <= tolerance_for(stage.target, how.tolerance))
-    failed = unsettled | (result.misplaced > 0)
-    if not failed.any() or len(short) == len(chain):
+    return result if len(short) == len(chain) else _again(stage, result, how, zeros, short)
+
+
+def _again(
+    stage: _Level, result: _Result, how: _How, zeros: np.ndarray | None, *chains: Sequence[Marginal]
+) -> _Result:
+    """Settle parents for which a result failed along other chains, in turn."""
+    failed = ~(result.residual <= tolerance_for(stage.target, how.tolerance)) | (result.misplaced > 0)
+    if not failed.any() or not chains:
         return result
     part, rows = stage.of_parents(np.flatnonzero(failed)), np.repeat(failed, stage.metric.counts)
-    again = part.settle(short, how, None if zeros is None else zeros[rows])
+    mask = None if zeros is None else zeros[rows]
+    again = _again(part, part.settle(chains[0], how, mask), how, mask, *chains[1:])
     result.x[rows] = again.x
     result.residual[failed], result.misplaced[failed] = again.residual, again.misplaced
     iterations = max(result.iterations, again.iterations)
@@ -277,6 +293,34 @@ class _Level:
             coarse = (marginal, x)
             worst, iterations = np.maximum(worst, residual), max(iterations, steps)
         return _Result(x, worst, misplaced, iterations)
+
+    def settle_at_means(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
+        """Walk down the chain from posterior means: each stage nearest to them given the stage before, then rounded."""
+        assert self.parents is not None
+        means, variances, found = posterior_means(self.metric, self.target, self.parents)
+        open_ = np.repeat(self.parents > 0, self.metric.counts, axis=0)
+        worst, misplaced = np.where(np.isnan(found[:, 0]), np.inf, 0.0), np.zeros(len(found), np.int64)
+        if zeros is not None:  # covariances are those of cells of which the parent has some
+            worst[np.logical_or.reduceat((zeros & open_).any(axis=1), self.metric.first)] = np.inf
+        variances = np.where(open_, variances + SLACK, 0.0)
+        coarse, x = None, means
+        for marginal in chain:
+            groups = cell_groups(marginal)
+            size = int(groups.max()) + 1
+            within = coarse and Coarse.of(marginal, *coarse)
+            sums = marginalise(self.parents, marginal)
+            stage = SettlingStage(self.metric, sum_rows(means, groups, size), sums, within, None, self.keys)
+            least = None if self.lower is None else self.lower.of(marginal)
+            if least is not None:
+                stage = stage.above(least)
+            x, residual = stage.tied(sum_rows(variances, groups, size))
+            if how.integer:
+                x, missing = stage.rounded(x)
+                misplaced = misplaced + missing
+            if least is not None:
+                x = x + least
+            coarse, worst = (marginal, x), np.maximum(worst, residual)
+        return _Result(x, worst, misplaced, 0)
 
     def _stage(self, marginal: Marginal, coarse: Coarse | None, zeros: np.ndarray | None) -> SettlingStage:
         """The marginal's tables and metric, given the coarser marginal and the parents."""

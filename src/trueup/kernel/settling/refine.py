@@ -11,6 +11,7 @@ from trueup.kernel.histogram.least_squares import condition
 from trueup.kernel.settling.nearest import ITERATIONS, Metric, nearest_nonnegative
 from trueup.kernel.settling.nearest_sparse import MOST, nearest_of_few
 from trueup.kernel.settling.transport import nudges, round_children
+from trueup.kernel.settling.two_way import nearest_two_way
 
 WORTH = 100  # cells of a table from which a look at its open cells alone pays
 
@@ -92,6 +93,15 @@ class SettlingStage:
             found = self._after_the_forced(self.coarse, held, tolerance)
         x = np.maximum(found[0], 0.0)
         return x if held is None else np.where(held, 0.0, x), *found[1:]
+
+    def tied(self, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Nearest nonnegative tables if the cells had variances (rows, m) of their own, and every parent's residual."""
+        assert self.sums is not None
+        first = np.append(self.metric.first, self.metric.rows)
+        if self.coarse is None:
+            return nearest_two_way(self.tables, variances, first, self.sums)
+        family = cell_groups(self.coarse.marginal)
+        return nearest_two_way(self.tables, variances, first, self.sums, self.coarse.counts, family)
 
     def _after_the_forced(
         self, coarse: Coarse, held: np.ndarray, tolerance: float

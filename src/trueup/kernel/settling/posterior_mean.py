@@ -1,0 +1,415 @@
+"""Posterior means of a settled parent's children under Dirichlet-multinomial splits, by expectation propagation.
+
+Given the parent's table X, its children's totals T_c are split by a Dirichlet-multinomial law with concentration `a`, and
+each child's cells given its total by one around the parent's composition `p = X / sum X` with concentration `kappa`.
+With `w(x; b) = Gamma(x + b) / (Gamma(b) x!)` and a multiplier `l` for the sum of the children, the posterior of one child
+given estimates `t` of covariance V is
+
+    w(T; a) / w(T; kappa)  prod_i w(x_i; kappa p_i)  exp(l'x)  N(x; t, V),      T = sum x,
+
+where cells of which the parent has none are zero, which V is conditioned on. One-dimensional factors, of the cells and of
+the total, are replaced by normal ones (`sites`) with the moments of their laws beside the others (Minka 2001); a
+change of one site is a change of rank one of the child's covariance S. The multipliers are those under which the means
+add up to the parent: an exponential tilt in place of the sum's own law. Its Newton step is `(sum S)^-1 (X - sum m)`, which
+keeps sums in the metric of the posterior's covariances.
+
+The concentrations are estimated from the same noisy values, parent by parent, so that what becomes of a parent's children
+depends on nothing else: by Fisher's identity the derivatives of the log evidence are means of differences of digammas,
+
+    d / d a     = sum_c E[psi(T_c + a) - psi(a)] - C (psi(X_+ + C a) - psi(C a)),
+    d / d kappa = sum_c (sum_i p_i E[psi(x_ci + kappa p_i) - psi(kappa p_i)] - E[psi(T_c + kappa) - psi(kappa)]),
+
+and each is led to zero by Newton's steps between two passes, under a lognormal hyperprior.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from trueup.kernel.histogram.least_squares import product
+from trueup.kernel.messages.splits import digamma
+from trueup.kernel.settling.nearest import Metric, flat
+from trueup.kernel.settling.nearest_sparse import _factor, _precision, _solve, entries
+
+PASSES = 8  # of expectation propagation
+MOST = 320  # open cells of a parent up to which its children's covariances are worked with
+KEPT = 10_000_000  # entries of children's covariances that are kept between passes
+EXACT = 1e-8  # variance of what is known, as a share of the largest
+DAMPED = 0.5  # share of a step that the total's site takes
+LEAST = 1e-5  # variance of a law beside that of the normal law in it: what rounding leaves of larger ratios is no precision
+REACH = 7.0  # standard deviations on either side over which a law is summed
+UNIT = 64.0  # counts up to which a law is summed one by one; above that in steps of an eighth of its spread
+LONGEST = 1.0  # step of a multiplier, and of the log of a concentration
+
+
+class Hyperprior(NamedTuple):
+    """Lognormal laws of the concentrations: medians, and standard deviations of the logs."""
+
+    a: float = 0.6
+    a_spread: float = 1.5
+    kappa: float = 25.0
+    kappa_spread: float = 1.0
+
+
+HYPERPRIOR = Hyperprior()
+
+
+@njit(cache=True, error_model="numpy")
+def _mode(mean, variance, alpha, beta):
+    """About where `Gamma(x + alpha) / Gamma(x + beta) N(x; mean, variance)` is largest, and its spread there."""
+    x = top = max(mean, 0.0) + max(0.0, variance * math.log(alpha / beta))
+    curvature = 1.0 / variance
+    for _ in range(10):
+        curvature = max(1.0 / variance + 1.0 / (x + beta) - 1.0 / (x + alpha), 0.2 / variance)
+        step = ((mean - x) / variance + math.log((x + alpha) / (x + beta))) / curvature
+        x = min(max(x + step, 0.0), top)
+        if abs(step) * curvature * variance < 0.1 * math.sqrt(variance):
+            break
+    return x, 1.0 / math.sqrt(curvature)
+
+
+@njit(cache=True, error_model="numpy")
+def _trigammas(x, b):
+    """`sum_{j < x} 1 / (b + j)^2`, the terms from 64 on by Euler and Maclaurin's formula."""
+    total, j = 0.0, 0.0
+    while j < min(x, 64.0):
+        total += 1.0 / ((b + j) * (b + j))
+        j += 1.0
+    if x > j:
+        total += 1.0 / (b + j - 0.5) - 1.0 / (b + x - 0.5)
+    return total
+
+
+@njit(cache=True, error_model="numpy")
+def moments(mean, variance, alpha, beta):
+    """Return mean and variance of the law `Gamma(x + alpha) / Gamma(x + beta) N(x; mean, variance)` on 0, 1, 2, ...
+
+    And for b = alpha, then b = beta the means of `psi(x + b) - psi(b)` and of minus its derivative by b. From 64 up the
+    sum runs in steps of an eighth of the law's spread.
+
+    Examples
+    --------
+    >>> mean, variance, _ = moments(0.0, 1.0, 1.0, 1.0)  # a normal law on 0, 1, 2, ...
+    >>> round(mean, 3), round(variance, 3)
+    (0.52, 0.444)
+    """
+    mode, spread = _mode(mean, variance, alpha, beta)
+    x = float(math.floor(max(mode - REACH * spread, 0.0)))
+    last = math.ceil(mode + REACH * spread) + 2.0
+    first = x
+    rise_a = digamma(x + alpha) - digamma(alpha) if x > 0.0 else 0.0
+    rise_b = digamma(x + beta) - digamma(beta) if x > 0.0 else 0.0
+    fall_a, fall_b = _trigammas(x, alpha), _trigammas(x, beta)
+    stride = max(1.0, math.floor(spread / 8.0))
+    p, top, total, one, two = 1.0, 1.0, 1.0, 0.0, 0.0
+    mean_a, mean_b, mean_fall_a, mean_fall_b = rise_a, rise_b, fall_a, fall_b
+    while x < last:
+        if x < UNIT or stride == 1.0:
+            h, weight = 1.0, 1.0
+            log = math.log((x + alpha) / (x + beta))
+            rise_a += 1.0 / (x + alpha)
+            rise_b += 1.0 / (x + beta)
+            fall_a += 1.0 / ((x + alpha) * (x + alpha))
+            fall_b += 1.0 / ((x + beta) * (x + beta))
+        else:
+            h, weight = stride, stride
+            middle = x + 0.5 * h - 0.5
+            log = h * math.log((middle + alpha) / (middle + beta))
+            rise_a += math.log((x + h + alpha - 0.5) / (x + alpha - 0.5))
+            rise_b += math.log((x + h + beta - 0.5) / (x + beta - 0.5))
+            fall_a += h / ((x + alpha) * (x + h + alpha))
+            fall_b += h / ((x + beta) * (x + h + beta))
+        ratio = math.exp(log + h * (mean - x - 0.5 * h) / variance)
+        p *= ratio
+        x += h
+        if x == UNIT and stride > 1.0:  # half a step before it, half a long one after
+            weight = 0.5 + 0.5 * stride
+        k, mass = x - first, p * weight
+        total += mass
+        one += mass * k
+        two += mass * k * k
+        mean_a += mass * rise_a
+        mean_b += mass * rise_b
+        mean_fall_a += mass * fall_a
+        mean_fall_b += mass * fall_b
+        top = max(top, p)
+        if p > 1e200:
+            scale = 1e-200
+            p, top, total, one, two = p * scale, top * scale, total * scale, one * scale, two * scale
+            mean_a, mean_b = mean_a * scale, mean_b * scale
+            mean_fall_a, mean_fall_b = mean_fall_a * scale, mean_fall_b * scale
+        if p < 1e-11 * top and ratio < 1.0:
+            break
+    average = one / total
+    spread2 = max(two / total - average * average, LEAST * variance)
+    rises = mean_a / total, mean_fall_a / total, mean_b / total, mean_fall_b / total
+    return first + average, spread2, rises
+
+
+@njit(cache=True, error_model="numpy")
+def _include(s, m, column, variance, tau, nu, at):
+    """Change a site's precision and shift by `tau` and `nu`: a change of rank one along `column = S e`."""
+    k = 1.0 / (1.0 + tau * variance)
+    shift = k * (nu - tau * at)
+    for i in range(m.size):
+        m[i] += shift * column[i]
+        factor = k * tau * column[i]
+        row = s[i]
+        for j in range(m.size):
+            row[j] -= factor * column[j]
+
+
+@njit(cache=True, error_model="numpy")
+def _site(variance, mean, tau, nu, alpha, beta, least):
+    """A site's new precision and shift given the current mean and variance along it, and the means of digammas."""
+    free = 1.0 / variance - tau
+    if free <= 0.0:
+        return tau, nu, (0.0, 0.0, 0.0, 0.0)
+    around = (mean / variance - nu) / free
+    m, v, rises = moments(around, 1.0 / free, alpha, beta)
+    new = max(1.0 / v - free, least)
+    return new, m * (free + new) - around * free, rises
+
+
+@njit(cache=True, error_model="numpy")
+def _invert(q):
+    """Invert a positive definite matrix in place, by sweeping its diagonal."""
+    n = q.shape[0]
+    for k in range(n):
+        d = q[k, k]
+        column = q[k].copy()
+        for i in range(n):
+            if i != k:
+                f = column[i] / d
+                row = q[i]
+                for j in range(n):
+                    row[j] -= f * column[j]
+                row[k] = f
+        for j in range(n):
+            q[k, j] = column[j] / d
+        q[k, k] = -1.0 / d
+    for i in range(n):
+        for j in range(n):
+            q[i, j] = -q[i, j]
+
+
+@njit(cache=True, error_model="numpy")
+def _covariance(cells, q, components, form):
+    """Covariance of the open cells given that all others are zero."""
+    f = cells.size
+    out = np.empty((f, f))
+    for i in range(f):
+        for j in range(i + 1):
+            out[i, j] = out[j, i] = _precision(cells[i], cells[j], q, components, form)
+    _invert(out)
+    return out
+
+
+@njit(cache=True, error_model="numpy")
+def _begin(base, gradient, multipliers, sites, s, m):
+    """A child's covariance and mean from its estimates, the multipliers and its sites (precisions, shifts; total last)."""
+    n = m.size
+    tau, nu = sites
+    s[:] = base
+    for i in range(n):
+        total = 0.0
+        for j in range(n):
+            total += base[i, j] * (gradient[j] + multipliers[j])
+        m[i] = total
+    column = np.empty(n)
+    for i in range(n + 1):
+        if tau[i] != 0.0 or nu[i] != 0.0:
+            variance, at = _along(s, m, i, column)
+            _include(s, m, column, variance, tau[i], nu[i], at)
+
+
+@njit(cache=True, error_model="numpy")
+def _along(s, m, i, column):
+    """Variance and mean of the cell i, or of the total where i is their number; writes `S e`."""
+    n = m.size
+    if i < n:
+        column[:] = s[i]
+        return s[i, i], m[i]
+    column[:] = 0.0
+    for j in range(n):
+        for k in range(n):
+            column[k] += s[j, k]
+    return column.sum(), m.sum()
+
+
+@njit(cache=True, error_model="numpy")
+def _propagate(s, m, tau, nu, shares, a, kappa, evidence):
+    """One pass over a child's sites; adds means of digammas and trigammas: of its total by a and kappa, of its cells."""
+    n = m.size
+    column = np.empty(n)
+    for i in range(n + 1):
+        variance, at = _along(s, m, i, column)
+        if variance <= 1e-9:
+            continue
+        if i < n:
+            new, shift, rises = _site(variance, at, tau[i], nu[i], kappa * shares[i], 1.0, 0.0)
+            evidence[4] += shares[i] * rises[0]
+            evidence[5] += shares[i] * shares[i] * rises[1]
+        else:
+            least = tau[n] - 0.9 / variance
+            new, shift, rises = _site(variance, at, tau[n], nu[n], a, kappa, least)
+            new, shift = tau[n] + DAMPED * (new - tau[n]), nu[n] + DAMPED * (shift - nu[n])
+            for j in range(4):
+                evidence[j] += rises[j]
+        _include(s, m, column, variance, new - tau[i], shift - nu[i], at)
+        tau[i], nu[i] = new, shift
+
+
+@njit(cache=True, error_model="numpy")
+def _raised(value, slope, fall, median, spread):
+    """A Newton step of a concentration in its log, given the log evidence's slope and minus its second derivative."""
+    held = 1.0 / (spread * spread)
+    up = value * slope - (math.log(value) - math.log(median)) * held
+    bend = value * value * fall - value * slope + held
+    step = up / bend if bend > 0.0 else math.copysign(LONGEST, up)
+    return value * math.exp(min(max(step, -LONGEST), LONGEST))
+
+
+@njit(cache=True, error_model="numpy")
+def _parent(cells, sums, gradient, q, components, form, hyper, means, variances):
+    """Posterior means and variances (children, open cells) of one parent; returns its concentrations."""
+    children, n = gradient.shape
+    if children == 1:
+        means[0], variances[0] = sums, 1.0
+        return 1.0 * hyper.a, 1.0 * hyper.kappa
+    alike = q.shape[0] == 1
+    keep = children * n * n <= KEPT
+    total = sums.sum()
+    shares = sums / total
+    base = np.empty((1 if alike else children if keep else 0, n, n))
+    for c in range(base.shape[0]):
+        base[c] = _covariance(cells, q[c], components, form)
+    s = np.empty((children if keep else 1, n, n))
+    tau, nu = np.zeros((children, n + 1)), np.zeros((children, n + 1))
+    multipliers, left, metric = np.zeros(n), np.empty(n), np.empty((n, n))
+    a, kappa, evidence = hyper.a, hyper.kappa, np.zeros(6)
+    for c in range(children):
+        nu[c, n] = math.log(
+            (total / children + a) / (total / children + kappa)
+        )  # offset by those of the cells
+        nu[c, :n] = -nu[c, n]
+    for step in range(PASSES + 1):
+        left[:] = sums
+        metric[:] = 0.0
+        evidence[:] = 0.0
+        for c in range(children):
+            own, m = s[c if keep else 0], means[c]
+            if step == 0 or not keep:
+                own_base = (
+                    base[0] if alike else base[c] if keep else _covariance(cells, q[c], components, form)
+                )
+                _begin(own_base, gradient[c], multipliers, (tau[c], nu[c]), own, m)
+            _propagate(own, m, tau[c], nu[c], shares, a, kappa, evidence)
+            left -= m
+            metric += own
+            for i in range(n):
+                variances[c, i] = own[i, i]
+        _factor(metric)
+        _solve(metric, left)
+        if step < PASSES:
+            for i in range(n):
+                left[i] = min(max(left[i], -LONGEST), LONGEST)
+        multipliers += left
+        for c in range(children):
+            if keep:
+                means[c] += s[c] @ left
+        if step >= 1 and step < PASSES:
+            parts = children * a
+            slope = evidence[0] - children * (digamma(total + parts) - digamma(parts))
+            fall = evidence[1] - children * children * _trigammas(total, parts)
+            a = _raised(a, slope, fall, hyper.a, hyper.a_spread)
+            slope, fall = evidence[4] - evidence[2], evidence[5] - evidence[3]
+            before, kappa = kappa, _raised(kappa, slope, fall, hyper.kappa, hyper.kappa_spread)
+            for c in range(children):  # what the total's factor gives way, the cells' take up: that cancels
+                there = max(means[c].sum(), 0.0)
+                offset = math.log((there + kappa) / (there + before))
+                nu[c, :n] += offset
+                nu[c, n] -= offset
+    return a, kappa
+
+
+@njit(cache=True, error_model="numpy")
+def _parents(sums, open_, gradient, q, components, form, first, hyper, means, variances, found):
+    for p in range(first.size - 1):
+        cells = np.flatnonzero(open_[p])
+        rows = np.arange(first[p], first[p + 1])
+        if cells.size == 0:
+            found[p] = 1.0 * hyper.a, 1.0 * hyper.kappa
+            continue
+        if cells.size > MOST:
+            continue
+        table = np.empty((rows.size, cells.size))
+        for c in range(rows.size):
+            for i in range(cells.size):
+                table[c, i] = gradient[rows[c], cells[i]]
+        m, v = np.empty(table.shape), np.empty(table.shape)
+        own = q if q.shape[0] == 1 else q[first[p] : first[p + 1]]
+        found[p] = _parent(cells, sums[p][cells], table, own, components, form, hyper, m, v)
+        if not np.isfinite(m.sum() + v.sum()):
+            found[p] = np.nan
+            continue
+        for c in range(rows.size):
+            for i in range(cells.size):
+                means[rows[c], cells[i]] = m[c, i]
+                variances[rows[c], cells[i]] = v[c, i]
+
+
+def posterior_means(
+    metric: Metric, tables: np.ndarray, sums: np.ndarray, hyper: Hyperprior = HYPERPRIOR
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Posterior means of every parent's children.
+
+    Parameters
+    ----------
+    metric : covariances of the children, and which children share a parent
+    tables : (rows, n) the children's estimates
+    sums : (parents, n) the parents' tables; where they are zero so are the children
+    hyper : hyperprior of the concentrations
+
+    Returns
+    -------
+    (rows, n) means and variances, and every parent's concentrations (parents, 2), a and kappa: NaN, and no means, for
+    parents with more than 320 open cells
+
+    Examples
+    --------
+    >>> from trueup.kernel.histogram.anova import Domain, identity
+    >>> metric = Metric(Domain.of([(identity(2),)]), (np.full((1, 1, 1), 4.0),) * 2, np.array([0]), 3)
+    >>> tables = np.array([[9.0, 0.0], [1.0, 1.0], [-2.0, 1.0]])
+    >>> posterior_means(metric, tables, np.array([[8.0, 0.0]]))[0].round(1) + 0.0
+    array([[7.9, 0. ],
+           [0.1, 0. ],
+           [0. , 0. ]])
+    """
+    q, largest = [], max(float(np.abs(v).max(initial=0.0)) for v in metric.variances)
+    coefficients = metric.domain.forward(tables)
+    for component, v in zip(metric.domain.components, metric.variances, strict=True):
+        block = np.linalg.inv(v + EXACT * largest * np.eye(v.shape[-1]))
+        part = component.view(coefficients)
+        part[...] = product(block, part)
+        q.append(block)
+    means, variances = np.zeros(tables.shape), np.zeros(tables.shape)
+    found = np.full((metric.first.size, 2), np.nan)
+    _parents(
+        np.asarray(sums, float),
+        sums > 0,
+        metric.domain.backward(coefficients),
+        flat(q),
+        metric.components,
+        entries(metric.domain),
+        np.append(metric.first, metric.rows),
+        hyper,
+        means,
+        variances,
+        found,
+    )
+    return means, variances, found

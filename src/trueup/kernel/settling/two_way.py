@@ -1,0 +1,178 @@
+"""Nearest nonnegative tables of a parent's children with given row and column sums, all cells with variances of their own.
+
+    minimise  sum (y - x)^2 / v   over   sum_j y_cj = r_c (or rows free),  sum_c y_cj = k_j,  y >= 0
+
+By the dual `y = max(0, x + v (p_c + q_j))`: every column, then every row is solved exactly (a convex piecewise linear
+equation, by Newton's method from the right) in turn, which soon finds the cells that are positive; semismooth Newton
+steps on all multipliers, whose system is eliminated to the columns, finish.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from trueup.kernel.settling.nearest_sparse import _factor, _solve
+
+PRECISE = 1e-9  # counts; more where the sums are so large that double precision leaves more
+SWEEPS = 4  # over lines, before each Newton step
+STEPS = 40
+
+
+@njit(cache=True)
+def _line(x, v, others, target):
+    """The multiplier u at which `sum max(0, x + v (others + u))` is the target."""
+    near, at = np.inf, -1
+    for i in range(x.size):
+        if v[i] > 0.0 and -x[i] / v[i] - others[i] < near:
+            near, at = -x[i] / v[i] - others[i], i
+    if at < 0:
+        return 0.0
+    if target <= 0.0:
+        return near
+    u = near + target / v[at]  # to the right of the root
+    for _ in range(200):
+        total, slope = -target, 0.0
+        for i in range(x.size):
+            value = x[i] + v[i] * (others[i] + u)
+            if v[i] > 0.0 and value > 0.0:
+                total += value
+                slope += v[i]
+        if total <= 1e-13 * target or slope == 0.0:
+            break
+        u -= total / slope
+    return u
+
+
+@njit(cache=True)
+def _table(x, v, p, q, y):
+    """The table of the multipliers, its rows' and its columns' sums."""
+    rows, columns = np.zeros(p.size), np.zeros(q.size)
+    for i in range(p.size):
+        for j in range(q.size):
+            y[i, j] = max(0.0, x[i, j] + v[i, j] * (p[i] + q[j])) if v[i, j] > 0.0 else 0.0
+            rows[i] += y[i, j]
+            columns[j] += y[i, j]
+    return rows, columns
+
+
+@njit(cache=True)
+def _newton(v, y, row_gap, column_gap):
+    """A semismooth Newton step: changes of the multipliers of rows and columns."""
+    weight = np.where(y > 0.0, v, 0.0)
+    diagonal = weight.sum(axis=1)
+    inner = np.zeros((column_gap.size, column_gap.size))
+    right = column_gap.copy()
+    for i in range(row_gap.size):
+        for j in range(right.size):
+            inner[j, j] += weight[i, j]
+        if diagonal[i] > 0.0:
+            for j in range(right.size):
+                f = weight[i, j] / diagonal[i]
+                if f > 0.0:
+                    right[j] -= f * row_gap[i]
+                    for k in range(right.size):
+                        inner[j, k] -= f * weight[i, k]
+    _factor(inner)
+    _solve(inner, right)
+    change = np.zeros(row_gap.size)
+    for i in range(row_gap.size):
+        if diagonal[i] > 0.0:
+            change[i] = (row_gap[i] - weight[i] @ right) / diagonal[i]
+    return change, right
+
+
+@njit(cache=True)
+def _block(x, v, row_sums, column_sums, y):
+    """One table; returns the largest gap of a sum."""
+    p, q = np.zeros(x.shape[0]), np.zeros(x.shape[1])
+    free = row_sums.size == 0
+    tolerance = max(PRECISE, 1e-14 * column_sums.sum())
+    best = np.inf
+    for _step in range(STEPS):
+        for _ in range(1 if free else SWEEPS):
+            for j in range(q.size):
+                q[j] = _line(x[:, j], v[:, j], p, column_sums[j])
+            if not free:
+                for i in range(p.size):
+                    p[i] = _line(x[i], v[i], q, row_sums[i])
+        rows, columns = _table(x, v, p, q, y)
+        best = np.abs(columns - column_sums).max()
+        if not free:
+            best = max(best, np.abs(rows - row_sums).max())
+        if free or best <= tolerance:
+            break
+        dp, dq = _newton(v, y, row_sums - rows, column_sums - columns)
+        z = np.empty(y.shape)
+        rows, columns = _table(x, v, p + dp, q + dq, z)
+        gap = max(np.abs(columns - column_sums).max(), np.abs(rows - row_sums).max())
+        if gap < best:
+            p, q, best = p + dp, q + dq, gap
+            y[:] = z
+        if best <= tolerance:
+            break
+    return best
+
+
+@njit(cache=True)
+def _blocks(x, v, first, family, families, row_sums, column_sums, y):
+    gaps = np.zeros(first.size - 1)
+    free = row_sums.shape[0] == 0
+    for b in range(first.size - 1):
+        for g in range(families):
+            members = np.flatnonzero(family == g)
+            rows = slice(first[b], first[b + 1])
+            own = np.empty((first[b + 1] - first[b], members.size))
+            weights, out = np.empty(own.shape), np.empty(own.shape)
+            for j in range(members.size):
+                own[:, j], weights[:, j] = x[rows, members[j]], v[rows, members[j]]
+            sums = np.zeros(0) if free else row_sums[rows, g].copy()
+            gap = _block(own, weights, sums, column_sums[b][members], out)
+            gaps[b] = max(gaps[b], gap) if gap == gap else np.inf
+            for j in range(members.size):
+                y[rows, members[j]] = out[:, j]
+    return gaps
+
+
+def nearest_two_way(
+    x: np.ndarray,
+    variances: np.ndarray,
+    first: np.ndarray,
+    column_sums: np.ndarray,
+    row_sums: np.ndarray | None = None,
+    family: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Nearest nonnegative blocks of rows, each block with its own margins.
+
+    Parameters
+    ----------
+    x, variances : (rows, n) arrays; cells of variance 0 are held at zero
+    first : (blocks + 1,) where each block's rows start
+    column_sums : (blocks, n)
+    row_sums : (rows, families), or None if rows are free
+    family : (n,) family of every column; all one family by default
+
+    Returns
+    -------
+    (rows, n) array, and every block's largest gap of a sum (counts): above 1e-6 if no table has these sums
+
+    Examples
+    --------
+    >>> x, v = np.array([[5.0, 1.0], [1.0, -2.0]]), np.ones((2, 2))
+    >>> nearest_two_way(x, v, np.array([0, 2]), np.array([[6.0, 0.0]]), np.array([[4.0], [2.0]]))[0]
+    array([[4., 0.],
+           [2., 0.]])
+    """
+    family = np.zeros(x.shape[1], np.int64) if family is None else family.astype(np.int64)
+    y = np.zeros(x.shape)
+    gaps = _blocks(
+        np.ascontiguousarray(x, dtype=float),
+        np.ascontiguousarray(variances, dtype=float),
+        first.astype(np.int64),
+        family,
+        int(family.max()) + 1,
+        np.zeros((0, 0)) if row_sums is None else np.asarray(row_sums, float),
+        np.asarray(column_sums, float),
+        y,
+    )
+    return y, gaps
