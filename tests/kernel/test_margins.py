@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import linprog, nnls
 
 from trueup.kernel.linear.polyhedron import margins_polyhedron
-from trueup.kernel.margins.projection import equality, fixed_sum, inconsistent, margin_of, nearest, residual
+from trueup.kernel.margins.projection import equality, inconsistent, margin_of, nearest, residual
 from trueup.kernel.margins.whole import whole_table
 from trueup.kernel.settling.transport import round_children
 
@@ -59,15 +59,6 @@ def test_equality_is_the_dense_projection(rng, shape, margins):
     a = p.equal.toarray()
     dense = y.ravel() + np.linalg.pinv(a) @ (p.sums - a @ y.ravel())
     np.testing.assert_allclose(equality(y, margins, sums).ravel(), dense, atol=1e-9)
-
-
-def test_fixed_sum_is_the_one_row_projection(rng):
-    y, v = rng.normal(0, 5, (3, 6)), rng.uniform(0.2, 3, 6)
-    total = rng.normal(0, 9, 3)
-    ours = fixed_sum(y, total, v)
-    np.testing.assert_allclose(ours.sum(axis=1), total)
-    moved = (ours - y) / v
-    np.testing.assert_allclose(moved, moved[:, :1] * np.ones(6))
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -24,7 +24,7 @@ from trueup.noise.cost import Cost
 from trueup.planning.plan import plan
 from trueup.privacy.accountant import Loss, compose
 from trueup.privacy.contribution import Contribution
-from trueup.privacy.conversion import delta_of, epsilon_of
+from trueup.privacy.conversion import epsilon_of
 
 HALF = Fraction(1, 2)
 HOUSEHOLD = Terms("household", "add-remove")
@@ -137,7 +137,6 @@ BAD = [
     ("rho converted at delta 1", lambda x: epsilon_of(HALF, Fraction(1)), SpecError, "between zero and one"),
     ("rho converted at a float delta", lambda x: epsilon_of(HALF, 1e-6), SpecError, "no Fraction"),
     ("a negative rho converted", lambda x: epsilon_of(-HALF, HALF), SpecError, "rho is negative"),
-    ("rho converted at a negative epsilon", lambda x: delta_of(HALF, -HALF), SpecError, "epsilon is negative"),
     ("a plan for an unknown level", lambda x: planned(weights={"block": 1.0}), SpecError, "no level 'block'"),
     ("a plan with a target of 0", lambda x: planned(targets={"area": 0.0}), SpecError, "out of range"),
     ("a plan with a target at 100 %", lambda x: planned(targets=["area=5@100%"]), SpecError, "percentage"),

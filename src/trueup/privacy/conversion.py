@@ -3,12 +3,11 @@
 For every alpha > 1, rho-zCDP implies (epsilon, delta)-DP with
 
     epsilon = alpha rho + ln(1 - 1/alpha) + ln(1 / (alpha delta)) / (alpha - 1)
-    delta   = exp((alpha - 1)(alpha rho - epsilon + ln(1 - 1/alpha))) / alpha
 
 (Canonne, Kamath and Steinke, 2020, Proposition 12 with Definition 7). Any alpha gives a valid
 bound, so floats may *choose* it, while the bound *at* it is computed with proof: everything in
-fractions, except the logarithm and the exponential, which Python's `decimal` rounds correctly and
-which are taken one unit in the last place outward.
+fractions, except the logarithm, which Python's `decimal` rounds correctly and which is taken one unit in
+the last place outward.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ from fractions import Fraction
 
 from trueup.errors import SpecError
 
-# No delta below exp(-1,000) is ever claimed: raising it to that is outward too.
-_SMALLEST_LOG = Fraction(-1_000)
 _UP = decimal.Context(prec=60, rounding=decimal.ROUND_CEILING, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _SHOWN = decimal.Context(
     prec=20, rounding=decimal.ROUND_CEILING, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN
@@ -70,51 +67,6 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     return max(_round_up(exact), Fraction(0))
 
 
-def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
-    """Bound delta from above such that rho-zCDP implies (epsilon, delta)-DP.
-
-    Parameters
-    ----------
-    rho, epsilon
-        zCDP loss and epsilon, both zero or more.
-
-    Raises
-    ------
-    SpecError
-        If either is negative.
-
-    Examples
-    --------
-    >>> float(delta_of(Fraction(1, 2), Fraction(6))) < 1.64e-8
-    True
-    """
-    _check_rho(rho)
-    if not isinstance(epsilon, Fraction) or epsilon < 0:
-        raise SpecError("epsilon is negative or no Fraction", needed="an exact epsilon, zero or more")
-    if rho == 0:
-        return Fraction(0)
-
-    def bound(excess: float) -> float:
-        alpha = 1 + excess
-        return excess * (alpha * _float(rho) - _float(epsilon) + math.log(excess / alpha)) - math.log(alpha)
-
-    excess = _minimise(bound)
-    alpha = 1 + excess
-    log = excess * (alpha * rho - epsilon + _log_up(excess / alpha)) + _log_up(1 / alpha)
-    return min(_exp_up(max(min(log, Fraction(0)), _SMALLEST_LOG)), Fraction(1))
-
-
-def rho_of(epsilon: Fraction) -> Fraction:
-    """Convert pure epsilon to zCDP: `rho = epsilon^2 / 2` (Bun and Steinke, 2016, Prop. 1.4).
-
-    Examples
-    --------
-    >>> rho_of(Fraction(1, 2))
-    Fraction(1, 8)
-    """
-    return epsilon**2 / 2
-
-
 def _minimise(bound: Callable[[float], float]) -> Fraction:
     """A good excess `alpha - 1`, found on a log scale: a coarse grid, then golden sections."""
     grid = [t / 4 for t in range(-160, 161)]
@@ -143,10 +95,6 @@ def _float(value: Fraction) -> float:
 
 def _log_up(value: Fraction) -> Fraction:
     return Fraction(_UP.next_plus(_UP.ln(_decimal_up(value))))
-
-
-def _exp_up(value: Fraction) -> Fraction:
-    return Fraction(_SHOWN.plus(_UP.next_plus(_UP.exp(_decimal_up(value)))))
 
 
 def _round_up(value: Fraction) -> Fraction:

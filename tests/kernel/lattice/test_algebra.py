@@ -1,4 +1,4 @@
-"""Bases, particular solutions, structure and smallest moves, against brute force on small systems."""
+"""Bases, structure and smallest moves, against brute force on small systems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from tests.reference.lattice import table_margins, three_crossing_sums
-from trueup.errors import InfeasibleError, PrivacyError, SpecError
+from trueup.errors import PrivacyError, SpecError
 from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.moves import Reach, short_vectors, smallest_moves
 from trueup.kernel.lattice.structure import Lattice
@@ -40,28 +40,6 @@ def test_the_basis_generates_every_solution(rows):
         assert algebra.same_lattice(algebra.smith_basis(matrix), basis)
     else:
         assert len(solutions) == 1
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(MATRICES, st.integers(0, 2**32 - 1))
-def test_a_particular_solution_solves(rows, seed):
-    matrix = np.array(rows)
-    values = matrix @ np.random.default_rng(seed).integers(-9, 9, matrix.shape[1])
-    assert np.array_equal(matrix @ algebra.particular(matrix, values), values)
-
-
-@pytest.mark.parametrize(
-    ("rows", "values", "message"),
-    [
-        ([[2, 4]], [3], "no integer solution"),
-        ([[1, 1], [1, 1]], [1, 2], "contradicts"),
-        ([[1, 1], [1, -1]], [1, 0], "no integer solution"),
-        ([[1, 1], [2, 2]], [1, 3], "contradicts"),
-    ],
-)
-def test_systems_without_integer_solution_are_refused(rows, values, message):
-    with pytest.raises(InfeasibleError, match=message):
-        algebra.particular(np.array(rows), values)
 
 
 @pytest.mark.parametrize(

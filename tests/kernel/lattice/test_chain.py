@@ -104,10 +104,3 @@ def test_two_hundred_pairs_certify_no_better_than_the_rule_of_three():
     assert best.eta == 0
     assert best.eta_upper == pytest.approx(0.015)
     assert best.delta == pytest.approx(0.015 * (1 + np.exp(0.5)))
-
-
-def test_scale_reduction_sees_chains_that_disagree(rng):
-    agree = rng.normal(size=(4, 500, 2))
-    assert (chain.scale_reduction(agree) < 1.05).all()
-    apart = agree + np.arange(4)[:, None, None]
-    assert (chain.scale_reduction(apart) > 1.3).all()

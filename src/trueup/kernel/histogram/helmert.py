@@ -82,20 +82,17 @@ def lower(x, outer, inner, codes, pointer, run):
 @njit(cache=True)
 def forward(x, axes, codes, pointer, run):
     """Transform one histogram along all axes; `axes` has a row (size, where its codes start, where its atoms do)."""
-    inner = x.size
-    outer = 1
-    for axis in range(axes.shape[0] - 1):
-        size, first, atom = axes[axis]
-        inner //= size
-        atoms = pointer[atom : axes[axis + 1, 2]]
-        if atoms.size - 1 < size:
-            lift(x, outer, inner, codes[first : first + size], atoms, run)
-        outer *= size
+    _along_axes(x, axes, codes, pointer, run, False)
 
 
 @njit(cache=True)
 def backward(x, axes, codes, pointer, run):
     """The inverse of `forward`."""
+    _along_axes(x, axes, codes, pointer, run, True)
+
+
+@njit(cache=True)
+def _along_axes(x, axes, codes, pointer, run, back):
     inner = x.size
     outer = 1
     for axis in range(axes.shape[0] - 1):
@@ -103,7 +100,11 @@ def backward(x, axes, codes, pointer, run):
         inner //= size
         atoms = pointer[atom : axes[axis + 1, 2]]
         if atoms.size - 1 < size:
-            lower(x, outer, inner, codes[first : first + size], atoms, run)
+            members = codes[first : first + size]
+            if back:
+                lower(x, outer, inner, members, atoms, run)
+            else:
+                lift(x, outer, inner, members, atoms, run)
         outer *= size
 
 

@@ -12,7 +12,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import vectorize
 
 from trueup.kernel.compiled import njit
 
@@ -90,40 +89,6 @@ def laplace_moments(z, scale, tilt, low, high):
     shift = p * above - (1 - p) * below
     variance = p * (above_var + above**2) + (1 - p) * (below_var + below**2) - shift * shift
     return math.log(total) - abs(anchor - z) / scale + tilt * anchor, anchor + shift, max(variance, 0.0)
-
-
-@vectorize(cache=True)
-def _mean(z, sd, low, high):
-    return normal_moments(z, sd, low, high, FINE_NODES, FINE_WEIGHTS)[1]
-
-
-@vectorize(cache=True)
-def _variance(z, sd, low, high):
-    return normal_moments(z, sd, low, high, FINE_NODES, FINE_WEIGHTS)[2]
-
-
-def truncated_normal(z, sd, low=-np.inf, high=np.inf):
-    """Return mean and variance of a normal law restricted to an interval.
-
-    Parameters
-    ----------
-    z, sd
-        Centre and standard deviation before truncation (counts); broadcast together.
-    low, high
-        The interval.
-
-    Returns
-    -------
-    mean, variance
-        Right to a relative 1e-12 however far the interval is from `z`.
-
-    Examples
-    --------
-    >>> mean, _ = truncated_normal(-8.0, 1.0, low=0.0)
-    >>> round(float(mean), 6)
-    0.121368
-    """
-    return _mean(z, sd, low, high), _variance(z, sd, low, high)
 
 
 @njit(cache=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.errors import InfeasibleError, SpecError
+from trueup.errors import SpecError
 
 Matrix = NDArray[np.int64]
 
@@ -128,51 +128,6 @@ def reduced(basis) -> Matrix:
     [[1, 0], [0, 1]]
     """
     return _array(_flint(basis).lll())
-
-
-def particular(matrix: Matrix, values: ArrayLike) -> Matrix:
-    """Return one integer `x` with `A x = b`.
-
-    Parameters
-    ----------
-    matrix
-        Invariants `A`, `(m, n)` integers.
-    values
-        Their values `b`, `(m,)` integers.
-
-    Raises
-    ------
-    InfeasibleError
-        No real vector, or no integer vector, has these values.
-
-    Examples
-    --------
-    >>> A = np.array([[3, 5]])
-    >>> int((A @ particular(A, [1]))[0])
-    1
-    >>> particular(np.array([[2, 4]]), [3])
-    Traceback (most recent call last):
-    trueup.errors.InfeasibleError: invariant 0 has no integer solution. To do: check its value.
-    """
-    m, n = matrix.shape
-    rest, solution = [int(value) for value in np.asarray(values)], [0] * n
-    for row in _hermite(matrix):
-        lead = next((i for i in range(m) if row[i]), None)
-        if lead is None:
-            break
-        # Later rows are zero in column `lead`, so this row alone must settle it. What is left
-        # there before its turn was not reached by any pivot: an inconsistency, found below.
-        times, left = divmod(rest[lead], row[lead])
-        if left:
-            raise InfeasibleError(f"invariant {lead} has no integer solution", remedy="check its value")
-        rest = [value - times * entry for value, entry in zip(rest, row[:m])]
-        solution = [x + times * entry for x, entry in zip(solution, row[m:])]
-    if any(rest):
-        clash = next(i for i, value in enumerate(rest) if value)
-        raise InfeasibleError(
-            f"invariant {clash} contradicts the ones before it", remedy="check their values"
-        )
-    return np.array(solution, dtype=np.int64)
 
 
 def dependence(matrix: Matrix, cells: NDArray[np.intp], others: NDArray[np.intp]) -> tuple[Matrix, int]:

@@ -183,22 +183,6 @@ def steps_for(times: ArrayLike, lag: int, eta: float) -> int:
     return low
 
 
-def scale_reduction(chains: ArrayLike) -> NDArray[np.float64]:
-    """Return the potential scale reduction factor of each cell from chains `(c, d, n)` (Gelman and Rubin 1992).
-
-    Examples
-    --------
-    >>> still = np.array([[[0.0], [1.0], [0.0], [1.0]], [[1.0], [0.0], [1.0], [0.0]]])
-    >>> scale_reduction(still).round(3)
-    array([0.866])
-    """
-    chains = np.asarray(chains, dtype=np.float64)
-    draws = chains.shape[1]
-    within = chains.var(axis=1, ddof=1).mean(axis=0)
-    between = chains.mean(axis=1).var(axis=0, ddof=1)
-    return np.sqrt((draws - 1) / draws + between / within)
-
-
 @njit(cache=True, inline="always")
 def _double_geometric(rng, scale):
     first = math.floor(-scale * math.log(1.0 - rng.random()))

@@ -96,20 +96,6 @@ def residual(table: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.nda
     return largest(gaps)
 
 
-def fixed_sum(y: np.ndarray, total: float | np.ndarray, variances: np.ndarray | float = 1.0) -> np.ndarray:
-    """Nearest vector (..., n) with a given sum: every cell takes its variance's share of the gap.
-
-    Program P_S of Zhu, Van Hentenryck & Fioretto (2021).
-
-    Examples
-    --------
-    >>> fixed_sum(np.array([1.0, 2.0, 6.0]), 12.0)
-    array([2., 3., 7.])
-    """
-    share = variances / np.sum(variances * np.ones(y.shape[-1]))
-    return y + share * np.expand_dims(total - y.sum(axis=-1), -1)
-
-
 def equality(y: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.ndarray]) -> np.ndarray:
     """Nearest table with given consistent margins, all cells of equal variance: one sweep.
 

@@ -24,48 +24,6 @@ from trueup.kernel.multinomial.mode import (
 )
 
 
-def multinomial_draw(
-    weights: ArrayLike, trials: int, rng: np.random.Generator, *, empty: Empty = "error"
-) -> Integers:
-    """Draw from Multinomial(trials, weights / sum(weights)).
-
-    Parameters
-    ----------
-    weights
-        Nonnegative integers, shape (n,) (counts).
-    trials
-        What the draw sums to (counts).
-    rng
-        Source of randomness; post-processing only, never noise that protects anybody.
-    empty
-        When every weight is zero and `trials` is not: `"error"`, or `"uniform"`.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-
-    Raises
-    ------
-    InfeasibleError
-        All weights are zero and `empty` is `"error"`.
-    DataError
-        Negative counts, or counts that sum to more than 2^62.
-
-    Notes
-    -----
-    Wang (2020), section 3.1.1, step 5. Probabilities are doubles.
-
-    Examples
-    --------
-    >>> int(multinomial_draw([3, 0, 5], 11, np.random.default_rng(1)).sum())
-    11
-    """
-    weights = np.asarray(weights)
-    root = np.concatenate([[1], [1 + weights.size], np.full(weights.size, 1 + weights.size)])
-    tree_weights = np.concatenate([np.zeros(1, weights.dtype), weights])
-    return multinomial_draw_tree(root, tree_weights, trials, rng, empty=empty)[1:]
-
-
 def multinomial_draw_tree(
     child_ptr: ArrayLike,
     weights: ArrayLike,

@@ -18,7 +18,6 @@ from fractions import Fraction
 from math import exp, isqrt
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from trueup.errors import SpecError
@@ -245,10 +244,6 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
     def quantile(self, probability: ArrayLike) -> Reals:
         """Refused: the law has no factor for one cell."""
         raise _joint("quantile")
-
-    def log_weight(self, noise: ArrayLike) -> Reals:
-        """Log mass of noise vectors `(..., n)` up to a constant."""
-        return -float(self.epsilon) * np.linalg.norm(np.asarray(noise, float), axis=-1)
 
     def sentence(self) -> str:
         """Describe the law in one plain sentence."""

@@ -16,9 +16,6 @@ from trueup.reporting.drawing.words import number
 
 Drawn = Literal["line", "steps", "points"]
 
-MOST_CURVES = 6
-"""Colours that the style sheet has."""
-
 
 @dataclass(frozen=True)
 class LogAxis:
