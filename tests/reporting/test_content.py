@@ -12,6 +12,7 @@ from tests.areas import write_areas
 from tests.reporting.page_reader import Reader
 from tests.reporting.records import CROSSED, PLAIN, RECORDS, RHO, measured, released
 from trueup.model.cells import Margin
+from trueup.model.records.expected_errors import CONFIDENCES
 from trueup.noise import DiscreteGaussian, DiscreteLaplace
 from trueup.reconciling.multinomial_mode import MultinomialMode
 from trueup.reconciling.tree_equality import TreeEquality
@@ -70,7 +71,17 @@ def test_released_and_noisy_counts_and_their_margins_are_shown():
     signed = [row[1:] for row in rows[1:]]
     shown = [[float(cell.replace("−", "-").replace(",", "")) for cell in row] for row in signed]
     np.testing.assert_array_equal(np.array(shown)[:, :4].T, [counts, noisy, [5] * 6, counts - noisy])
-    np.testing.assert_allclose(np.array(shown)[:, 4], 1.6449 * release.errors[margin], atol=0.006)
+    np.testing.assert_array_equal(np.array(shown)[:, 4], release.margin_of_error(margin))
+
+
+def test_errors_to_expect_are_shown_by_size_of_the_released_count():
+    release, spec = released(PLAIN)
+    rows = table_of(Reader(report(release, spec)), "Errors to expect, by size")
+    classes = release.expected.labelled()
+    assert [row[1] for row in rows[1:]] == [label for _, label in classes]
+    shown = [[float(cell) for cell in row[-len(CONFIDENCES) :]] for row in rows[1:]]
+    assert shown == [list(c.margins) for c, _ in classes]
+    assert release.expected.note in text_of(release, spec)
 
 
 def test_expected_errors_are_those_of_the_record_and_say_of_what():
@@ -85,7 +96,8 @@ def test_without_a_closed_form_only_the_noise_is_stated():
     text = text_of(*released(PLAIN, MultinomialMode()))
     assert "no closed formula" in text
     assert "Noise of each table" in text
-    assert "90 % margin, least squares" not in text
+    assert "Standard error, median" not in text
+    assert "Errors to expect, by size of the released count" in text
 
 
 def test_changes_are_released_minus_noisy():

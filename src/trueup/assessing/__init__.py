@@ -86,7 +86,7 @@ def assess(
     budgets
         Multiples of the spec's budgets, exact: `1`, `"1/2"`.
     intervals
-        Interval rules whose coverage is assessed: `least-squares`, `noise`, or rules.
+        Interval rules whose coverage is assessed: `least-squares`, `by-size`, `noise`, or rules.
     infer
         A method of inference, its name, or True for the spec's: its posterior means and intervals are assessed too.
     infer_replicates, draws

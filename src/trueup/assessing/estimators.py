@@ -17,6 +17,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
 from trueup.model.records.posterior import Drawn, equal_tails
 from trueup.reconciling import unsolved
+from trueup.reconciling.expected_errors import FEWEST, ErrorSimulation
 from trueup.reconciling.method import Method
 
 POSTERIOR = "posterior"
@@ -48,6 +49,7 @@ class Reconciler:
     headers: Sequence[Measured]
     rules: Sequence[IntervalRule]
     errors: Mapping[Margin, NDArray] = field(default_factory=dict)
+    simulation: ErrorSimulation | None = None
 
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
@@ -57,7 +59,9 @@ class Reconciler:
         if solution.status is not Status.SOLVED:
             raise unsolved(self.method.name, solution.status)
         tables = {margin: cells.sum(solution.values, margin) for margin in margins}
-        published = Published(cells, self.headers, values, self.errors)
+        published = Published(
+            cells, self.headers, values, self.errors, self._simulator(solution.values, values, rng)
+        )
         intervals = {
             (rule.name, margin): bounds
             for rule in self.rules
@@ -65,6 +69,12 @@ class Reconciler:
             if (bounds := rule.bounds(published, margin, counts)) is not None
         }
         return ReplicateEstimates(tables, intervals)
+
+    def _simulator(self, counts: NDArray, values: NDArray, rng: np.random.Generator):
+        simulation, work = self.simulation, FEWEST * counts.shape[-1]
+        if simulation is None:
+            return None
+        return lambda: simulation.simulate(counts[0], values[0], self.headers, rng, work=work)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,9 @@ object with the same interface can be given to `assess` itself.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured, split
 from trueup.model.nested import canonical
+from trueup.model.records.expected_errors import ExpectedErrors
 
 Bounds = tuple[NDArray, NDArray]
 
@@ -33,12 +35,20 @@ class Published:
         `(b, q)` noisy values.
     errors
         Standard errors (counts) that the method states, by margin.
+    simulate
+        Simulates the errors to expect from the first replicate, as a release does from its own values.
     """
 
     cells: Cells
     headers: Sequence[Measured]
     values: NDArray
     errors: Mapping[Margin, NDArray]
+    simulate: Callable[[], ExpectedErrors] | None = None
+
+    @cached_property
+    def expected(self) -> ExpectedErrors | None:
+        """The errors to expect by size of the released count."""
+        return self.simulate() if self.simulate else None
 
     def measured(self, margin: Margin) -> tuple[Measured, NDArray] | None:
         """Header and values `(b, groups)` of the first query that measured all of a margin."""
@@ -72,7 +82,7 @@ class IntervalRule(ABC):
 class LeastSquares(IntervalRule):
     """Reconciled count plus and minus normal quantiles of the least-squares standard error.
 
-    The margin of the report. It knows nothing of nonnegativity, rounding or the law of the noise.
+    It knows nothing of nonnegativity, rounding or the law of the noise.
     """
 
     level: float = 0.9
@@ -104,5 +114,21 @@ class NoiseMargin(IntervalRule):
         return values - reach, values + reach
 
 
-RULES: tuple[type[Any], ...] = (LeastSquares, NoiseMargin)
+@dataclass(frozen=True)
+class BySize(IntervalRule):
+    """Reconciled count plus and minus the margin of error for counts that are released at its size, from simulation.
+
+    The margin of tables and reports. Replicates of a block share the simulation of the block's first.
+    """
+
+    level: float = 0.9
+    name: ClassVar[str] = "by-size"
+
+    def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
+        """Return the ends where errors could be simulated."""
+        found = published.expected and published.expected.margin_of_error(margin, counts, self.level)
+        return None if found is None else (counts - found, counts + found)
+
+
+RULES: tuple[type[Any], ...] = (LeastSquares, NoiseMargin, BySize)
 """Every rule that has a name."""

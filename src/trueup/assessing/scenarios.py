@@ -27,7 +27,7 @@ from trueup.model.records.assessment import Assessed, Budget
 from trueup.model.registry import describe
 from trueup.model.spec import Query, Spec
 from trueup.noise.rational import rational
-from trueup.reconciling import build, choose, refuse_misfit
+from trueup.reconciling import Prepared, build, choose
 from trueup.reconciling.method import Method
 
 
@@ -212,9 +212,9 @@ def compare(
 def _reconciler(
     method: Method, constraints: Constraints, scenario: Scenario, rules: Sequence[IntervalRule]
 ) -> Reconciler:
-    refuse_misfit(method, constraints, scenario.headers)
-    state = method.prepare(constraints, scenario.headers)
-    return Reconciler(method, state, scenario.headers, rules, method.errors(state))
+    ready = Prepared.of(constraints, scenario.headers, method)
+    errors = method.errors(ready.state)
+    return Reconciler(method, ready.state, scenario.headers, rules, errors, ready.simulation)
 
 
 def _inferrer(

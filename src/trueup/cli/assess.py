@@ -45,7 +45,9 @@ Scales = Annotated[
 ]
 Intervals = Annotated[
     list[str] | None,
-    typer.Option("--interval", help="An interval rule: least-squares (the default), noise; repeat it."),
+    typer.Option(
+        "--interval", help="An interval rule: least-squares (the default), by-size, noise; repeat it."
+    ),
 ]
 Infer = Annotated[
     str | None,

@@ -85,6 +85,11 @@ class Prepared:
         return cls(method, constraints, method.prepare(constraints, headers))
 
     @property
+    def simulation(self) -> ErrorSimulation:
+        """What simulates the errors of its releases."""
+        return ErrorSimulation(self.method, self.constraints, published(self.constraints), self._unshrunk)
+
+    @property
     def _unshrunk(self) -> Method | None:
         """For a method that shrinks estimates, the first that fits and does not."""
         if not self.method.shrinks:
@@ -102,16 +107,15 @@ class Prepared:
         checks = check(self.constraints, measurements, solution)
         if self.method.integer and (broken := [rule for rule, holds in checks.items() if not holds]):
             raise unsolved(name, f"its counts break {', '.join(broken)}, which is a defect of the method")
-        tables = published(self.constraints)
         return Release(
             measurements,
             solution.values,
             describe(self.method),
             checks,
             solution.stats,
-            published=tables,
+            published=published(self.constraints),
             errors=self.method.errors(self.state),
-            expects=ErrorSimulation(self.method, self.constraints, tables, self._unshrunk),
+            expects=self.simulation,
         )
 
 

@@ -23,8 +23,8 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, simulate_many
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ErrorClass, ExpectedErrors, error_classes
-from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
+from trueup.model.spec import Spec
 from trueup.reconciling.method import Method
 
 WORK = 2**19
@@ -57,31 +57,54 @@ class ErrorSimulation:
     unshrunk: Method | None = None
 
     def __call__(self, release: Release) -> ExpectedErrors:
-        """Take the released counts for the population, or the same measurements reconciled without shrinking."""
+        """Simulate the errors of a release."""
         noisy = release.measurements
+        if noisy.value_bounds:
+            return ExpectedErrors(
+                (), "Errors of perturbed values, whose limits depend on the values, are not simulated."
+            )
         rng = np.random.default_rng([int(noisy.digest, 16), 1])
-        population = np.maximum(np.rint(self._population(release)), 0).astype(np.int64)
-        whole = Sample(release.cells, population, self.constraints, noisy.headers)
-        some = self._some(whole, noisy, rng)
+        some = noisy.spec if not noisy.bounds else None
+        return self.simulate(release.counts, noisy.flat, noisy.headers, rng, spec=some)
+
+    def simulate(
+        self,
+        counts: NDArray,
+        values: NDArray,
+        headers: Sequence[Measured],
+        rng: np.random.Generator,
+        *,
+        spec: Spec | None = None,
+        work: int = WORK,
+    ) -> ExpectedErrors:
+        """Take for the population released counts (n,), or their measured values (q,) reconciled without shrinking.
+
+        With a spec, some of the places may stand for all.
+        """
+        cells = self.constraints.cells
+        near = (
+            counts
+            if self.unshrunk is None
+            else self._unshrunk_counts(self.unshrunk, counts, values, headers, rng)
+        )
+        population = np.maximum(np.rint(near), 0).astype(np.int64)
+        whole = Sample(cells, population, self.constraints, headers)
+        some = self._some(whole, spec, work, rng)
         made = "the released counts" if self.unshrunk is None else f"counts by '{self.unshrunk.name}'"
-        said = f"{made} of {some.of(whole.cells)}"
-        return expected_errors(self.method, some, self.published, rng, said=said)
+        said = f"{made} of {some.of(cells)}"
+        return expected_errors(self.method, some, self.published, rng, said=said, work=work)
 
-    def _population(self, release: Release) -> NDArray:
-        if self.unshrunk is None:
-            return release.counts
-        noisy = release.measurements
-        state = self.unshrunk.prepare(self.constraints, noisy.headers)
-        solution = self.unshrunk.apply(state, noisy.flat, noisy.rng())
-        return solution.values if solution.status is Status.SOLVED else release.counts
+    def _unshrunk_counts(self, method: Method, counts, values, headers, rng: np.random.Generator) -> NDArray:
+        solution = method.apply(method.prepare(self.constraints, headers), values, rng)
+        return solution.values if solution.status is Status.SOLVED else counts
 
-    def _some(self, whole: Sample, noisy: Measurements, rng: np.random.Generator) -> Sample:
+    def _some(self, whole: Sample, spec: Spec | None, work: int, rng: np.random.Generator) -> Sample:
         """Some of the places, unless all fit or rules name places that were not chosen."""
-        if noisy.spec is None or noisy.bounds or any(h.groups is not None for h in noisy.headers):
+        if spec is None or any(h.groups is not None for h in whole.headers):
             return whole
-        cells, leaves = some_places(whole.cells, WORK // self.method.effort, rng)
+        cells, leaves = some_places(whole.cells, work // self.method.effort, rng)
         try:
-            local = Problem(noisy.spec, cells)
+            local = Problem(spec, cells)
             population = whole.population.reshape(whole.cells.shape[0], -1)[leaves].ravel()
             return Sample(cells, population, local.constraints, local.headers)
         except TrueupError:

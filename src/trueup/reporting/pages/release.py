@@ -11,7 +11,7 @@ from trueup.reporting.drawing.words import number, plural, table_name
 from trueup.reporting.pages.measurements import warning
 from trueup.reporting.sections.adjustments import adjustments
 from trueup.reporting.sections.counts import enumerated, released_counts
-from trueup.reporting.sections.error import NORMAL_90, release_error
+from trueup.reporting.sections.error import release_error
 from trueup.reporting.sections.glossary import glossary
 from trueup.reporting.sections.origin import Ledger, checks, making, origin, passed
 from trueup.reporting.sections.protection import cost, protected, total_loss
@@ -52,8 +52,8 @@ def _summary(release: Release, unit: str) -> tuple[tuple[str, str], ...]:
 
 
 def _typical(release: Release, unit: str) -> list[tuple[str, str]]:
-    finest = next((m for m in reversed(release.published) if m in release.errors), None)
-    if finest is None:
+    finest = release.published[-1]
+    if (errors := release.margin_of_error(finest)) is None:
         return []
-    margin = NORMAL_90 * float(np.median(release.errors[finest]))
-    return [(f"90 % margin, {table_name(finest)}", f"about ± {number(margin)} {unit}")]
+    margin = float(np.median(errors))
+    return [(f"90 % margin of error, {table_name(finest)}", f"in the middle ± {number(margin)} {unit}")]

@@ -13,7 +13,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.reporting.drawing.blocks import Column, Section, Table, Text
 from trueup.reporting.drawing.words import number, numbers, plain, table_name
-from trueup.reporting.sections.error import NORMAL_90, noise_margin, of_margin
+from trueup.reporting.sections.error import noise_margin, of_margin
 
 SHOWN = 4000
 """Rows shown of a table; all counties of the United States fit in."""
@@ -27,8 +27,8 @@ def released_counts(release: Release, unit: str) -> Section:
     text = Text(
         (
             "Each released count stands beside the noisy counts of the same place, with the 90 % margin of "
-            "their noise, and the change that reconciliation made to them. The last column, where the method has one, "
-            "is the 90 % margin of weighted least squares, before nonnegativity and rounding.",
+            "their noise, and the change that reconciliation made to them. The last column, where it is known, "
+            "is the 90 % margin of error of a count that is released at this size.",
         )
     )
     tables = (_released(release, margin, unit) for margin in release.published)
@@ -77,13 +77,14 @@ def enumerated(measurements: Measurements) -> Section:
 
 
 def _released(release: Release, margin: Margin, unit: str) -> Table:
-    counts = release.sums(margin)
+    counts, errors = release.sums(margin), release.margin_of_error(margin)
 
     def columns(at: slice) -> list[Column]:
         found = [Column(f"Released count ({unit})", numbers(counts[at]), numeric=True)]
         found += _noisy(release.measurements, margin, unit, at, counts)
-        if (errors := release.errors.get(margin)) is not None:
-            found.append(_margin_column(errors[at], unit))
+        if errors is not None:
+            name = f"90 % margin of error (±\N{NO-BREAK SPACE}{unit})"
+            found.append(Column(name, numbers(errors[at]), numeric=True))
         return found
 
     return counts_table(release.cells, margin, "released counts", "counts", columns)
@@ -169,9 +170,3 @@ def _noisy(
                 Column(f"Released − noisy{of} ({unit})", numbers((counts - values)[at]), numeric=True)
             )
     return found
-
-
-def _margin_column(errors: NDArray, unit: str) -> Column:
-    return Column(
-        f"90 % margin, least squares (±\N{NO-BREAK SPACE}{unit})", numbers(NORMAL_90 * errors), numeric=True
-    )
