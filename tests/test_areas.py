@@ -13,7 +13,7 @@ import pytest
 from trueup.checking.bundle import check_bundle
 from trueup.errors import BundleError, DataError, SpecError
 from trueup.io.bundle.areas import write_areas
-from trueup.releasing.by_parts import release_by_blocks
+from trueup.releasing import pipeline
 from trueup.releasing.pipeline import release
 from trueup.run.local import LocalPool
 
@@ -81,7 +81,7 @@ def released(request, tmp_path_factory):
         release(*given, geography=PLACES)
     else:
         with LocalPool(1) as pool:
-            release_by_blocks(*given, geography=PLACES, executor=pool, places=5)
+            pipeline.release(*given, geography=PLACES, executor=pool, places=5)
     assert all(c.holds for c in check_bundle(folder / "out"))
     return folder / "out", data
 

@@ -14,7 +14,7 @@ from trueup.assessing import assess
 from trueup.errors import BundleError, PrivacyError
 from trueup.io.bundle.assessment import holds_assessment, read_assessment
 from trueup.model.spec import parse_spec
-from trueup.releasing import pipeline as workflow
+from trueup.releasing import again as workflow
 from trueup.reporting import report
 
 

@@ -28,7 +28,7 @@ from trueup.model.spec import parse_spec
 from trueup.model.statements import DECLARED
 from trueup.noise.cost import Sensitivity
 from trueup.privacy.contribution import Records
-from trueup.releasing.by_parts import release_by_blocks
+from trueup.releasing import pipeline
 from trueup.releasing.pipeline import release
 from trueup.run.local import LocalPool
 
@@ -360,7 +360,7 @@ def _run(executor, folder: Path, people: pandas.DataFrame) -> None:
     if executor is None:
         release(*given, geography=folder / "places.csv")
     else:
-        release_by_blocks(*given, geography=folder / "places.csv", executor=executor)
+        pipeline.release(*given, geography=folder / "places.csv", executor=executor)
 
 
 @pytest.mark.parametrize("engine", ["memory", "parts", pytest.param("spark", marks=pytest.mark.thorough)])

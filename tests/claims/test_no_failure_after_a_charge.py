@@ -22,14 +22,14 @@ from trueup.kernel.lattice_samplers import klein
 from trueup.measuring.rehearsal import public_words, rehearse
 from trueup.model.cells import Margin
 from trueup.model.header import Measured
-from trueup.model.mechanism import plan_measurements
-from trueup.model.problem import Problem, public_cells
+from trueup.model.problem import Problem
 from trueup.model.spec import parse_spec
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, TruncatedGeometric
 from trueup.noise.lattice import cost, integer
 from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
+from trueup.releasing.again import reconcile_bundle
 from trueup.releasing.engine import default_engine
-from trueup.releasing.pipeline import measure_only, reconcile_bundle
+from trueup.releasing.pipeline import measure_only
 from trueup.releasing.start import plan_of
 
 PLAIN = """
@@ -196,10 +196,10 @@ query = [{ name = "total", attributes = ["sex"], noise = "lattice-laplace", epsi
 constraints = { invariants = [{ level = "area" }] }
 """
     )
-    cells = public_cells(spec, pandas.DataFrame({"area": ["a", "b"]}))
+    problem = Problem.of(spec, data=pandas.DataFrame({"area": ["a", "b"]}))
     with pytest.raises(SpecError, match="all places together"):
-        plan_of(spec, plan_measurements(spec, cells)[0])
-    assert default_engine(Problem(spec, cells), 1) == "memory"
+        plan_of(problem)
+    assert default_engine(problem, 1) == "memory"
 
 
 def test_counts_leave_room_for_the_noise_before_they_are_charged(tmp_path):

@@ -14,8 +14,9 @@ from trueup.errors import BudgetError, BundleError, DataError, InfeasibleError, 
 from trueup.files.memory import parse_memory
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
-from trueup.releasing.by_parts import release_by_blocks, resume
+from trueup.releasing import pipeline
 from trueup.releasing.engine import refuse_unknown
+from trueup.releasing.pipeline import resume
 from trueup.run.local import LocalPool
 
 
@@ -48,7 +49,7 @@ def release(
         paths[name].write_text(paths[name].read_text() + added)
     paths["data"] = data_path or paths["data"]
     options = {"places": MOST, **more}
-    return release_by_blocks(
+    return pipeline.release(
         **paths, out=folder / "out", executor=executor or LocalPool(1), account=account, **options
     )
 
@@ -149,7 +150,7 @@ def limited(folder: Path, homes: str = "", *, spec: str = LIMITED, **more):
     header, first, *others = paths["geography"].read_text().split()
     rows = [f"{header},homes", f"{first},{homes}", *(f"{block}," for block in others)]
     paths["geography"].write_text("\n".join(rows) + "\n")
-    return release_by_blocks(**paths, out=folder / "out", executor=LocalPool(1), places=MOST, **more)
+    return pipeline.release(**paths, out=folder / "out", executor=LocalPool(1), places=MOST, **more)
 
 
 NO_ATTRIBUTES = (
@@ -164,13 +165,13 @@ BAD = [
      TrueupError, "tract '00' has 4 places"),
     ("an engine that does not exist", lambda f: refuse_unknown("cluster"), SpecError, "no engine 'cluster'"),
     ("another method by blocks", lambda f: release(f, spec=SPEC + '[reconcile]\nmethod = "topdown-multipass"'),
-     SpecError, "does not work by blocks"),
+     SpecError, "does not work by parts"),
     ("no attribute by blocks", lambda f: release(f, spec=NO_ATTRIBUTES), SpecError, "declares no attribute"),
     ("a block without a parent", lambda f: release(f, geography="0\n"),
      DataError, "shorter than the 2 characters"),
     ("records in a file that there is not", lambda f: release(f, data_path=f / "persons.csv"),
      DataError, "there is no file"),
-    ("records that may not be read", failing("trueup.releasing.data.fingerprint", PermissionError(13, "Permission denied")),
+    ("records that may not be read", failing("trueup.measuring.fingerprint._keyed", PermissionError(13, "Permission denied")),
      DataError, "the data cannot be read: Permission denied"),
     ("a record of an unknown block", lambda f: release(f, data="999,r0,old\n"),
      DataError, "of 'people.csv' names no place"),
@@ -204,8 +205,8 @@ BAD = [
      BundleError, "no plan.json"),
     ("going on with a copy of a run", copied, BundleError, "is a copy, or was moved"),
     ("going on with a damaged plan", lambda f: going_on(f, truncated("plan.json")),
-     BundleError, "is damaged"),
-    ("going on with another spec", lambda f: going_on(f, rewritten("spec.toml", SPEC + "# changed"), spec_path=f / "spec.toml"),
+     BundleError, "truncated or altered"),
+    ("going on with another spec", lambda f: going_on(f, rewritten("spec.toml", SPEC + "# changed"), spec=f / "spec.toml"),
      SpecError, "not the one that the run began with"),
     ("going on with an altered copy of the spec", lambda f: going_on(f, truncated("spec.toml")),
      BundleError, "was altered"),
@@ -234,7 +235,7 @@ BAD = [
      BundleError, "truncated or altered"),
     ("a truncated file of the tabulated counts",
      lambda f: going_on(f, truncated("confidential/counts/part-*.parquet"), after=13),
-     BundleError, "the tabulated counts of bundle 0"),
+     BundleError, "the tabulated counts of part 0"),
     ("a truncated part of the measurements", lambda f: going_on(f, truncated("measured/2-*.parquet")),
      BundleError, "truncated or altered"),
     ("a disk that is full", failing("trueup.releasing.tasks.write_measured", OSError(28, "No space left on device")),

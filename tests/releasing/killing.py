@@ -96,7 +96,8 @@ class DyingDriver(LocalPool):
 def drive(order: dict[str, Any]) -> None:
     """Release, or go on with a release, in this process."""
     from trueup.ledger.account import Account
-    from trueup.releasing.by_parts import release_by_blocks, resume
+    from trueup.releasing import pipeline
+    from trueup.releasing.pipeline import resume
 
     account = Account.open(order.pop("ledger"), "ana", None)
     executor = DyingDriver(order.pop("kill", None))
@@ -108,12 +109,12 @@ def drive(order: dict[str, Any]) -> None:
     if folder := order.pop("resume", None):
         resume(folder, executor=executor, account=account)
     else:
-        release_by_blocks(**order, executor=executor, account=account)
+        pipeline.release(**order, executor=executor, account=account)
 
 
 def serve() -> None:
     """Fork a driver for every line; load once what all of them need."""
-    import trueup.releasing.by_parts  # noqa: F401
+    import trueup.releasing.pipeline  # noqa: F401
 
     for line in sys.stdin:
         if (child := os.fork()) == 0:

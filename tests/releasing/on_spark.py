@@ -51,7 +51,8 @@ def killing(cluster: SparkCluster, moments: dict[str, str], marks: Path) -> Watc
 def main() -> None:
     """Release, or go on with a release, as ordered; die where ordered."""
     from trueup.ledger.account import Account
-    from trueup.releasing.by_parts import release_by_blocks, resume
+    from trueup.releasing import pipeline
+    from trueup.releasing.pipeline import resume
 
     order = json.loads(sys.stdin.readline())
     account, fatal = Account.open(order.pop("ledger"), "ana", None), order.pop("die_in")
@@ -65,7 +66,7 @@ def main() -> None:
         if folder := order.pop("resume", None):
             resume(folder, executor=executor, account=account)
         else:
-            release_by_blocks(**order, executor=executor, account=account)
+            pipeline.release(**order, executor=executor, account=account)
 
 
 if __name__ == "__main__":

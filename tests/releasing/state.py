@@ -55,11 +55,11 @@ def write_state(folder: Path, *, spec: str = SPEC) -> dict[str, Path]:
     cells = [("r0", "young"), ("r0", "old"), ("r1", "young"), ("r1", "old"), ("r2", "old")]
     people = [(b, *cells[rng.integers(5)]) for b in BLOCKS for _ in range(rng.integers(0, 9))]
     paths = {
-        "spec_path": folder / "spec.toml",
+        "spec": folder / "spec.toml",
         "data": folder / "people.csv",
         "geography": folder / "blocks.csv",
     }
-    paths["spec_path"].write_text(spec)
+    paths["spec"].write_text(spec)
     paths["data"].write_text("block,race,age\n" + "".join(f"{','.join(row)}\n" for row in people))
     paths["geography"].write_text("block\n" + "".join(f"{b}\n" for b in BLOCKS))
     return paths

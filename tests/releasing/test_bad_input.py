@@ -20,7 +20,7 @@ from trueup.checking.bundle import check_bundle
 from trueup.errors import BudgetError, BundleError, DataError, InfeasibleError, SpecError, TrueupError
 from trueup.io.bundle.manifest import read_manifest
 from trueup.measuring import draw
-from trueup.releasing.by_parts import resume
+from trueup.releasing.pipeline import resume
 from trueup.releasing.run_folder import RunFolder
 from trueup.run.local import LocalPool
 
@@ -52,7 +52,7 @@ def test_the_table_is_documented_word_for_word():
         ("trueup.releasing.tasks.write_measured", OSError(28, "No space left on device")),
         ("trueup.releasing.tasks.write_counts", OSError(28, "No space left on device")),
         ("trueup.releasing.tasks.up", MemoryError()),
-        ("trueup.releasing.by_parts.write_bundle", OSError(28, "No space left on device")),
+        ("trueup.releasing.pipeline.finish_bundle", OSError(28, "No space left on device")),
         ("trueup.releasing.publish.write_manifest", OSError(28, "No space left on device")),
     ],
 )

@@ -12,7 +12,8 @@ from trueup.checking.bundle import check_bundle
 from trueup.errors import BudgetError, BundleError
 from trueup.io.bundle.read import read_release
 from trueup.model.problem import Problem
-from trueup.releasing.by_parts import release_by_blocks, resume
+from trueup.releasing import pipeline
+from trueup.releasing.pipeline import resume
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.start import _new, run_path
 from trueup.run.local import LocalPool
@@ -63,16 +64,16 @@ def test_a_run_begun_at_a_relative_path_is_found_from_elsewhere(tmp_path, monkey
     begun = interrupted(tmp_path)
     for where, given in ((tmp_path, "out.run"), (tmp_path.parent, Path(tmp_path.name, "out.run"))):
         monkeypatch.chdir(where)
-        with patch("trueup.releasing.by_parts._carry_on") as carried:
+        with patch("trueup.releasing.pipeline._carried_out") as carried:
             resume(given, executor=LocalPool(1))
-        assert carried.call_args.args[0].path == begun
+        assert carried.call_args.args[0].folder.path == begun
 
 
 def test_begun_at_a_relative_path_tasks_are_told_an_absolute_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with patch("trueup.releasing.by_parts._carry_on") as carried:
-        release_by_blocks(**write_state(tmp_path), out="out", executor=LocalPool(1))
-    assert carried.call_args.args[0].path == tmp_path / "out.run"
+    with patch("trueup.releasing.pipeline._carried_out") as carried:
+        pipeline.release(**write_state(tmp_path), out="out", executor=LocalPool(1))
+    assert carried.call_args.args[0].folder.path == tmp_path / "out.run"
 
 
 @pytest.mark.thorough
@@ -137,18 +138,19 @@ def test_a_folder_may_have_a_pattern_for_a_name(tmp_path):
 
 
 def test_an_interruption_says_how_to_go_on(tmp_path, capsys):
-    from trueup.cli.release import _by_blocks
+    from trueup.cli.release import _by_parts
 
     paths = write_state(tmp_path)
-    problem = Problem.of(paths["spec_path"], paths["geography"])
+    problem = Problem.of(paths["spec"], paths["geography"])
     with (
         patch("trueup.releasing.tasks.draw", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
-        _by_blocks(
+        _by_parts(
             problem,
             str(paths["data"]),
             tmp_path / "out",
+            None,
             None,
             "local",
             None,

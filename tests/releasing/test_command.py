@@ -16,7 +16,7 @@ def options(folder):
     """Options of a release of the small state."""
     paths = write_state(folder)
     return [
-        paths["spec_path"],
+        paths["spec"],
         "--data",
         paths["data"],
         "--geography",
@@ -32,7 +32,7 @@ def test_a_release_by_blocks_and_its_check(tmp_path):
     assert said["tables"][-1] == "block x race x age"
     assert trueup("check", tmp_path / "out").returncode == 0
     page = (tmp_path / "out" / "public" / "report.html").read_text()
-    assert "made by blocks" in page
+    assert "Report on a release of counts" in page
     log = json.loads((tmp_path / "out" / "internal" / "run.json").read_text())
     assert log["engine"] == "local"
     assert {"measuring", "down from state"} <= {stage["what"] for stage in log["stages"]}
@@ -69,11 +69,11 @@ def test_a_missing_argument_is_named(tmp_path):
 
 def test_explain_names_the_engine(tmp_path):
     paths = write_state(tmp_path)
-    spec = load_spec(paths["spec_path"])
+    spec = load_spec(paths["spec"])
     cells = public_cells(spec, geography=paths["geography"])
     assert default_engine(Problem(spec, cells), 100 * cells.n) == "memory"
     assert default_engine(Problem(spec, cells), 100 * cells.n - 1) == "local"
-    said = trueup("explain", paths["spec_path"], "--geography", paths["geography"], "--memory", "10KB")
+    said = trueup("explain", paths["spec"], "--geography", paths["geography"], "--memory", "10KB")
     assert "Engine: by blocks" in said.stdout
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import trueup
 from trueup.checking.bundle import check_bundle
-from trueup.io.bundle.part_tables import label_sql, labels
+from trueup.io.bundle.tables import label_sql, labels
 from trueup.model.cells import Margin
 from trueup.model.tree import Tree
-from trueup.releasing.by_parts import release_by_blocks
+from trueup.releasing import pipeline
 from trueup.run.local import LocalPool
 
 SPEC = """
@@ -67,7 +67,7 @@ def places_and_people(folder, keys):
 def by_blocks(folder, keys):
     """Release by blocks."""
     given = places_and_people(folder, keys)
-    release_by_blocks(*given, geography=folder / "places.csv", executor=LocalPool(1), places=6)
+    pipeline.release(*given, geography=folder / "places.csv", executor=LocalPool(1), places=6)
 
 
 def in_memory(folder, keys):

@@ -20,8 +20,9 @@ from trueup.io.bundle.manifest import read_manifest
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.verify import verify_ledger
-from trueup.releasing.by_parts import release_by_blocks, resume
-from trueup.releasing.run_folder import PLAN, RunFolder
+from trueup.releasing import pipeline
+from trueup.releasing.pipeline import resume
+from trueup.releasing.run_folder import PLAN, REMOVED, RunFolder
 from trueup.releasing.start import run_path
 from trueup.run.local import LocalPool
 
@@ -49,7 +50,8 @@ class Drivers:
 
     def run(self, **order) -> int:
         """Begin a release, or go on with one that has begun; return the exit code."""
-        begun = (run_path(self.out) / PLAN).exists()
+        run = run_path(self.out)
+        begun = (run / PLAN).exists() or run.with_name(run.name + REMOVED).exists()
         what = (
             {"resume": str(run_path(self.out))}
             if begun
@@ -126,8 +128,9 @@ def copy_of(run: Path, place: Path) -> Path:
     """A copy of an interrupted run that goes elsewhere and asks no ledger."""
     copied = run_path(place / "undisturbed")
     shutil.copytree(run, copied)
-    plan = json.loads((copied / PLAN).read_text())
-    (copied / PLAN).write_text(json.dumps(plan | {"out": str(place / "undisturbed"), "account": None}))
+    folder = RunFolder(copied)
+    changed = {"out": str(place / "undisturbed"), "account": None}
+    folder.write_plan(folder.spec_text, folder.plan | changed)
     return copied
 
 
@@ -151,10 +154,15 @@ def forget(drivers: Drivers) -> None:
     [
         "trueup.releasing.start:RunFolder.write_plan",  # nothing begun
         "trueup.releasing.tasks:draw",  # reserved, nothing drawn
-        "trueup.releasing.publish:write_manifest",  # half staged
+        "trueup.releasing.draws:Draws.seal",  # all drawn, not sealed
+        "trueup.ledger.reservation:Reservation.seal",  # sealed, and the ledger does not know
+        "trueup.releasing.run_folder:RunFolder.forget_counts",  # sealed, the confidential counts not gone
+        "trueup.releasing.pipeline:finish_bundle",  # half staged
         "trueup.ledger.ledger:Reservation._record",  # staged whole, not committed
         "trueup.ledger.publish:publish",  # committed, not in place
-        "trueup.releasing.by_parts:shutil.rmtree",  # in place, the run folder not gone
+        "trueup.releasing.run_folder:RunFolder.remove",  # in place, the run folder not gone
+        "trueup.releasing.run_folder:RunFolder.finish_removing",  # the run folder renamed, and whole
+        "trueup.releasing.run_folder:remove_plan",  # all of it gone but the plan
     ],
 )
 def test_a_driver_killed_at_a_delicate_point_goes_on(drivers, call):
@@ -170,7 +178,7 @@ def test_killed_workers_are_replaced_and_draw_once(tmp_path):
     marks = tmp_path / "marks"
     marks.mkdir()
     with KillingPool(2, moments, marks) as pool:
-        release_by_blocks(**write_state(tmp_path), out=tmp_path / "out", executor=pool, places=MOST)
+        pipeline.release(**write_state(tmp_path), out=tmp_path / "out", executor=pool, places=MOST)
     assert {p.name for p in marks.iterdir()} == set(moments)
     assert all(check.holds for check in check_bundle(tmp_path / "out"))
 

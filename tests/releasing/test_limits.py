@@ -12,13 +12,13 @@ import trueup
 from tests.releasing.bad_input import LIMITED
 from tests.releasing.state import BLOCKS, MOST, write_state
 from trueup.checking.bundle import check_bundle
-from trueup.checking.by_parts import check_blocks
 from trueup.errors import DataError, InfeasibleError, TrueupError
 from trueup.io.bundle.manifest import digest, read_manifest, read_spec
 from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
 from trueup.reconciling.histogram_tree import HistogramTree
-from trueup.releasing.by_parts import release_by_blocks, resume
+from trueup.releasing import pipeline
+from trueup.releasing.pipeline import resume
 from trueup.run.local import LocalPool
 
 
@@ -38,7 +38,7 @@ def released(tmp_path_factory):
     """The folder of a release in three stages, and the limits."""
     folder = tmp_path_factory.mktemp("state")
     paths, homes = limited_state(folder)
-    release_by_blocks(**paths, out=folder / "out", executor=LocalPool(1), places=MOST)
+    pipeline.release(**paths, out=folder / "out", executor=LocalPool(1), places=MOST)
     return folder / "out", homes
 
 
@@ -88,14 +88,14 @@ def test_a_table_below_the_limits_is_found_from_the_files(released, tmp_path):
     manifest = read_manifest(folder)
     manifest["files"]["places.parquet"] = digest(places)
     (folder / "public" / "manifest.json").write_text(json.dumps(manifest))
-    broken = [(rule, where) for rule, holds, where in check_blocks(folder) if not holds]
+    broken = [(check.rule, check.where) for check in check_bundle(folder) if not check.holds]
     assert broken == [("the bounds on 'block x race' hold", (BLOCKS[at],))]
 
 
 def test_releases_in_memory_keep_limits_on_disk(tmp_path):
     paths, homes = limited_state(tmp_path)
     out = tmp_path / "memory"
-    trueup.release(paths["spec_path"], paths["data"], out, geography=paths["geography"])
+    trueup.release(paths["spec"], paths["data"], out, geography=paths["geography"])
     assert all(check.holds for check in check_bundle(out))
     release = trueup.read_release(out)
     assert (release.sums(Margin("block", ("race",))).reshape(-1, 3)[:, 0] >= homes).all()
@@ -104,7 +104,7 @@ def test_releases_in_memory_keep_limits_on_disk(tmp_path):
 def test_a_run_goes_on_with_the_limits_that_it_began_with(tmp_path):
     paths, _ = limited_state(tmp_path)
     with patch("trueup.releasing.tasks.up", side_effect=MemoryError()), pytest.raises(TrueupError):
-        release_by_blocks(**paths, out=tmp_path / "out", executor=LocalPool(1), places=MOST)
+        pipeline.release(**paths, out=tmp_path / "out", executor=LocalPool(1), places=MOST)
     limited_state(tmp_path, less=1)
     with pytest.raises(DataError, match="the places are not those"):
         resume(tmp_path / "out.run", geography=paths["geography"], executor=LocalPool(1))
@@ -117,10 +117,8 @@ def test_counts_below_a_limit_are_refused_without_a_count(tmp_path):
     at = int(np.argmax(homes))
     paths, _ = limited_state(tmp_path, homes={BLOCKS[at]: int(homes[at]) + 1})
     for call in (
-        lambda: release_by_blocks(**paths, out=tmp_path / "out", executor=LocalPool(1), places=MOST),
-        lambda: trueup.measure(
-            trueup.load_spec(paths["spec_path"]), paths["data"], geography=paths["geography"]
-        ),
+        lambda: pipeline.release(**paths, out=tmp_path / "out", executor=LocalPool(1), places=MOST),
+        lambda: trueup.measure(trueup.load_spec(paths["spec"]), paths["data"], geography=paths["geography"]),
     ):
         with pytest.raises(InfeasibleError) as caught:
             call()

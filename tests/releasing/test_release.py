@@ -9,13 +9,12 @@ import pytest
 import trueup
 from tests.releasing.state import MOST, write_state
 from trueup.checking.bundle import check_bundle
-from trueup.checking.by_parts import check_blocks
 from trueup.errors import BundleError
 from trueup.io.bundle.manifest import MANIFEST, read_manifest, read_spec, write_manifest
 from trueup.io.bundle.read import read_released
 from trueup.model.build import build_constraints
 from trueup.reconciling.histogram_tree import HistogramTree
-from trueup.releasing.by_parts import release_by_blocks
+from trueup.releasing import pipeline
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.start import run_path
 from trueup.run.local import LocalPool
@@ -25,7 +24,7 @@ from trueup.run.local import LocalPool
 def released(tmp_path_factory):
     """The folder of a release in three stages."""
     folder = tmp_path_factory.mktemp("state")
-    release_by_blocks(**write_state(folder), out=folder / "out", executor=LocalPool(1), places=MOST)
+    pipeline.release(**write_state(folder), out=folder / "out", executor=LocalPool(1), places=MOST)
     return folder / "out"
 
 
@@ -106,9 +105,9 @@ def test_an_altered_table_is_found_by_its_rule(released, tmp_path, alter, rule):
     shutil.copytree(released, out)
     alter(out)
     with pytest.raises(BundleError, match="is not the file that was written"):
-        list(check_blocks(out))
+        check_bundle(out)
     resealed(out)
-    broken = [name for name, holds, _ in check_blocks(out) if not holds]
+    broken = [check.rule for check in check_bundle(out) if not check.holds]
     assert any(rule in name for name in broken), broken
 
 
@@ -117,15 +116,15 @@ def test_altered_measurements_are_found(released, tmp_path):
     shutil.copytree(released, out)
     altered("SELECT * FROM t OFFSET 1", "measurements")(out)
     resealed(out)
-    broken = [name for name, holds, _ in check_blocks(out) if not holds]
+    broken = [check.rule for check in check_bundle(out) if not check.holds]
     assert "every place is measured once by every query of its level" in broken
-    assert "the measurements have the digest that the manifest states" in broken
+    assert "the measurements are those that were sealed when they were drawn" in broken
 
 
 def test_a_bundle_that_is_too_large_to_read_says_what_to_do(released, monkeypatch):
-    from trueup.io.bundle import read_parts as block_bundle
+    from trueup.io.bundle import read
 
-    monkeypatch.setattr(block_bundle, "LARGEST", 100)
+    monkeypatch.setattr(read, "LARGEST", 100)
     with pytest.raises(BundleError, match=r"too many to be read at once.*public/counts/LEVEL/\*\.parquet"):
         trueup.read_release(released)
 
@@ -141,9 +140,9 @@ def test_public_files_hold_no_true_count_but_invariants(released):
 def test_the_cut_does_not_show_in_the_integers(tmp_path, monkeypatch):
     """The same measurements under another cut: everything after them is the same."""
     paths = write_state(tmp_path)
-    first = release_by_blocks(**paths, out=tmp_path / "a", executor=LocalPool(1), places=MOST)
+    first = pipeline.release(**paths, out=tmp_path / "a", executor=LocalPool(1), places=MOST)
     counts = trueup.read_release(first.folder).counts
-    whole = release_by_blocks(**paths, out=tmp_path / "b", executor=LocalPool(1))
+    whole = pipeline.release(**paths, out=tmp_path / "b", executor=LocalPool(1))
     assert len(read_manifest(tmp_path / "b")["parts"]) == 1
     assert not np.array_equal(trueup.read_release(whole.folder).counts, counts), "fresh noise, fresh counts"
     assert not RunFolder(run_path(tmp_path / "a")).path.exists()

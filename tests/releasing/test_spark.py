@@ -22,7 +22,8 @@ from trueup.io.bundle.manifest import read_manifest
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
 from trueup.model.cells import Margin
-from trueup.releasing.by_parts import release_by_blocks, resume
+from trueup.releasing import pipeline
+from trueup.releasing.pipeline import resume
 from trueup.releasing.start import run_path
 from trueup.run.local import LocalPool
 from trueup.run.spark import SparkCluster
@@ -74,7 +75,7 @@ def test_executors_killed_in_every_kind_of_task_and_the_integers_of_one_machine(
     moments = {"Measure": "inside", "Up": "after", "Down": "inside"}
     executor = Watched(killing(cluster, moments, marks), stop_before("Up"))
     with pytest.raises(Stopped):
-        release_by_blocks(**paths, out=out, executor=executor, account=account, places=MOST)
+        pipeline.release(**paths, out=out, executor=executor, account=account, places=MOST)
     copied = copy_of(run_path(out), tmp_path)
     resume(run_path(out), executor=killing(cluster, moments, marks), account=account)
     assert {p.name for p in marks.iterdir()} == set(moments), "nothing was killed: the test has no power"
@@ -91,7 +92,7 @@ def test_records_are_counted_by_spark_where_they_live(cluster, tmp_path):
     (tmp_path / "people").mkdir()
     people.to_parquet(tmp_path / "people" / "part.parquet")
     given = {**paths, "data": (tmp_path / "people").as_uri()}  # an address: the driver could not read it
-    released = release_by_blocks(**given, out=tmp_path / "out", executor=cluster, places=MOST)
+    released = pipeline.release(**given, out=tmp_path / "out", executor=cluster, places=MOST)
     assert all(check.holds for check in check_bundle(tmp_path / "out"))
     (state,) = trueup.read_release(released.folder).sums(Margin("state"))
     assert state == len(people), "the invariant is the number of records"
@@ -138,7 +139,7 @@ def test_a_worker_killed_on_a_standalone_cluster(tmp_path):
             account = Account.open(url, "ana", None)
             executor = Watched(cluster, stop_before("Up"), heard)
             with pytest.raises(Stopped):
-                release_by_blocks(**paths, out=out, executor=executor, account=account, places=MOST)
+                pipeline.release(**paths, out=out, executor=executor, account=account, places=MOST)
             copied = copy_of(run_path(out), tmp_path)
             resume(run_path(out), executor=cluster, account=account)
     assert spark.workers[0].returncode == -signal.SIGKILL

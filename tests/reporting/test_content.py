@@ -17,7 +17,8 @@ from trueup.noise import DiscreteGaussian, DiscreteLaplace
 from trueup.reconciling.multinomial_mode import MultinomialMode
 from trueup.reconciling.tree_equality import TreeEquality
 from trueup.reconciling.tree_topdown import TreeTopDown
-from trueup.releasing import pipeline as workflow
+from trueup.releasing.again import render_bundle
+from trueup.releasing.pipeline import release
 from trueup.reporting import report
 from trueup.reporting.sections.counts import SHOWN
 from trueup.reporting.sections.error import noise_margin
@@ -174,9 +175,9 @@ def test_every_sentence_of_the_guarantee_and_every_law_is_quoted():
 
 def test_a_bundle_gives_the_page_that_was_written_with_it(tmp_path):
     spec, table = write_areas(tmp_path)
-    workflow.release(spec, table, tmp_path / "out")
+    release(spec, table, tmp_path / "out")
     written = (tmp_path / "out/public/report.html").read_text(encoding="utf-8")
-    assert workflow.render_bundle(tmp_path / "out") == written
+    assert render_bundle(tmp_path / "out") == written
 
 
 def test_where_only_some_groups_are_measured_the_others_show_a_dash():

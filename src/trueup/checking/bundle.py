@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.io.bundle.manifest import BLOCKS, read_manifest, read_spec, unlisted
+from trueup.checking.stated import Check, promised
+from trueup.errors import BundleError
+from trueup.files.source import connect
+from trueup.io.bundle.manifest import (
+    digest,
+    measured_file,
+    read_manifest,
+    read_spec,
+    refuse_altered,
+    seal_of,
+    unlisted,
+)
 from trueup.io.bundle.read import read_measurements, read_released
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
-from trueup.model.header import Measured
-from trueup.model.mechanism import plan_measurements
 from trueup.model.records.measurements import Measurements
 from trueup.model.registry import entry_of
 from trueup.model.spec import Spec
@@ -24,15 +34,8 @@ from trueup.reconciling import build
 from trueup.reconciling.method import Method
 
 Tables = dict[Margin, NDArray]
-
-
-@dataclass(frozen=True)
-class Check:
-    """One rule and whether the published files keep it; `where` names the first places that do not."""
-
-    rule: str
-    holds: bool
-    where: tuple[str, ...] = ()
+MEMORY = "2GB"
+"""What DuckDB may hold in memory; the rest goes to a temporary folder."""
 
 
 def check_bundle(folder: str | Path) -> list[Check]:
@@ -41,8 +44,8 @@ def check_bundle(folder: str | Path) -> list[Check]:
     Returns
     -------
     list of Check
-        Digests, no unlisted file, laws and losses that follow from the spec, and for a release: whole
-        numbers, sums of every table, nonnegativity, structural zeros, bounds, linear rules, invariants.
+        Digests, no unlisted file, the seal on the measurements, laws and losses that follow from the spec, and for a
+        release: whole numbers, sums of every table, nonnegativity, structural zeros, bounds, linear rules, invariants.
         Where the release declares a method of continuous counts, or one that lets them fall below zero,
         that is said in place of the rule, and what is left holds to within the method's accuracy.
 
@@ -59,45 +62,73 @@ def check_bundle(folder: str | Path) -> list[Check]:
     >>> _ = run_demo(folder)
     >>> checks = check_bundle(folder / "children")
     >>> all(check.holds for check in checks), checks[2].rule
-    (True, 'the noise and the guarantee are those of the spec')
+    (True, 'the measurements are those that were sealed when they were drawn')
     """
-    source = Path(folder)
-    manifest = read_manifest(source)
-    if manifest.get("layout") == BLOCKS:
-        from trueup.checking.by_parts import check_blocks
+    return list(_findings(Path(folder)))
 
-        return [Check(*finding) for finding in check_blocks(source)]
-    measurements = read_measurements(source)
-    strangers = unlisted(source)
-    checks = [
-        Check("every public file is the one that was written", True),
-        Check("public/ holds no other file", not strangers, tuple(strangers)),
-    ]
-    _, spec = read_spec(source)
-    checks.append(_promised(spec, measurements))
+
+def _findings(folder: Path) -> Iterator[Check]:
+    manifest = read_manifest(folder)
+    refuse_altered(folder, manifest)
+    yield Check("every public file is the one that was written", True)
+    strangers = unlisted(folder)
+    yield Check("public/ holds no other file", not strangers, tuple(strangers))
+    if "parts" in manifest:
+        rule = "the measurements are those that were sealed when they were drawn"
+        yield Check(rule, _is_sealed(folder, manifest))
+    _, spec = read_spec(folder)
+    rules = (
+        _in_parts(folder, spec, manifest)
+        if len(manifest.get("parts", "1")) > 1
+        else _whole_bundle(folder, spec, manifest)
+    )
+    yield from rules
+
+
+def _is_sealed(folder: Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether the seal is that of the files of measurements, and there are no others."""
+    parts = manifest["parts"]
+    files = {name for name in manifest["files"] if name.startswith("measurements/")}
+    same = files == {measured_file(name) for name in parts}
+    held = same and all(digest(folder / "public" / measured_file(n)) == d for n, d in parts.items())
+    return held and manifest.get("seal", manifest["measurements"]) == seal_of(parts)
+
+
+def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any]) -> Iterator[Check]:
+    """Stream through the tables, in bounded memory."""
+    import duckdb
+
+    from trueup.checking.streamed import Files
+
+    with (
+        tempfile.TemporaryDirectory() as spill,
+        connect(folders=[folder / "public"], memory_limit=MEMORY, temp_directory=spill) as connection,
+    ):
+        try:
+            for rule, holds, where in Files(folder / "public", spec, manifest, connection).findings():
+                yield Check(rule, holds, where)
+        except duckdb.Error as error:
+            raise BundleError(
+                f"the tables of '{folder}' cannot be read ({type(error).__name__})",
+                remedy="restore the bundle",
+            ) from None
+
+
+def _whole_bundle(folder: Path, spec: Spec, manifest: Mapping[str, Any]) -> Iterator[Check]:
+    """Look at all tables at once: every structure, every method."""
+    measurements = read_measurements(folder)
+    cells = measurements.cells
+    yield promised(spec, cells, manifest)
     if manifest["kind"] == "measurements":
-        return checks
+        return
     method = _declared(manifest["method"])
-    constraints = build_constraints(spec, measurements.cells)
-    tables = read_released(source, measurements.cells)
-    finest = tables[measurements.cells.finest]
-    checks += [_whole(method, tables), *_sums(measurements.cells, tables, finest)]
-    return [*checks, _constraints(method, constraints, finest), *_invariants(measurements, finest)]
-
-
-def _promised(spec: Spec, measurements: Measurements) -> Check:
-    """The manifest's laws and losses must be those that the spec asks for."""
-    headers, guarantee = plan_measurements(spec, measurements.cells)
-    same = guarantee.agrees(measurements.guarantee) and _laws(headers) == _laws(measurements.headers)
-    return Check("the noise and the guarantee are those of the spec", same)
-
-
-def _laws(headers: Sequence[Measured]) -> list[tuple]:
-    return [(h.query, h.margin, h.law.name, h.law.parameters(), _groups(h)) for h in headers]
-
-
-def _groups(header: Measured) -> list[int] | None:
-    return None if header.groups is None else header.groups.tolist()
+    tables = read_released(folder, cells)
+    finest = tables[cells.finest]
+    yield _whole(method, tables)
+    for margin, counts in tables.items():
+        yield _equal(f"'{margin}' is the sum of its cells", cells, margin, cells.sum(finest, margin), counts)
+    yield _constraints(method, build_constraints(spec, cells), finest)
+    yield from _invariants(measurements, finest)
 
 
 def _declared(entry: Mapping[str, Any]) -> Method:
@@ -122,27 +153,12 @@ def _constraints(method: Method, constraints: Constraints, finest: NDArray) -> C
     return Check(rule, not broken, tuple(broken))
 
 
-def _sums(cells: Cells, tables: Tables, finest: NDArray) -> list[Check]:
-    return [
-        _equal(f"'{margin}' is the sum of its cells", cells, margin, cells.sum(finest, margin), counts)
-        for margin, counts in tables.items()
-    ]
-
-
-def _invariants(measurements: Measurements, finest: NDArray) -> list[Check]:
+def _invariants(measurements: Measurements, finest: NDArray) -> Iterator[Check]:
     cells = measurements.cells
-    return [
-        _equal(
-            f"the invariant '{h.margin}' is as enumerated",
-            cells,
-            h.margin,
-            h.sums(cells, finest),
-            values,
-            h.groups,
-        )
-        for h, values in zip(measurements.headers, measurements.values)
-        if h.exact
-    ]
+    for h, values in zip(measurements.headers, measurements.values):
+        if h.exact:
+            rule = f"the invariant '{h.margin}' is as enumerated"
+            yield _equal(rule, cells, h.margin, h.sums(cells, finest), values, h.groups)
 
 
 def _equal(

@@ -110,12 +110,12 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Simulate releases of known counts: bias, error, coverage and fairness of methods and budgets."""
-        from trueup.releasing import pipeline as workflow
+        from trueup.releasing.again import assess_table
 
         truth = _truth(data, truth_bundle)
         compile_first(quiet=as_json, posterior=infer is not None)
         with progress(quiet=as_json) as tell:
-            record = workflow.assess_table(
+            record = assess_table(
                 spec,
                 truth,
                 out,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import compile_first, progress
+from trueup.cli.console import progress
 
 DemoOut = Annotated[
     Path | None, typer.Option("--out", help="A new folder; by default trueup-demo.", show_default=False)
@@ -23,12 +23,11 @@ def register(app: typer.Typer) -> None:
         from trueup.demo import run_demo
 
         out = out or _free_folder()
-        compile_first(quiet=False)
         with progress(quiet=False) as tell:
             released = run_demo(out, tell)
         print("The data are synthetic: no person or place in them exists. The noise is real and fresh.")
         for name, release in released.items():
-            guarantee = release.measurements.guarantee
+            guarantee = release.guarantee
             print(
                 f"\n{name}: {release.cells.n:,} cells, epsilon = {guarantee.amount} for one {guarantee.unit}"
             )

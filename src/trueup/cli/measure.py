@@ -35,14 +35,12 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Measure with exact noise; reconcile later, or let others do it."""
         from trueup.ledger.account import Account
-        from trueup.releasing import pipeline as workflow
+        from trueup.releasing.pipeline import measure_only
 
         account = Account.open(ledger, analyst, key)
         repeated = account is not None and account.repeats
         with progress(quiet=as_json) as tell:
-            measurements = workflow.measure_only(
-                spec, data, out, geography=geography, account=account, tell=tell
-            )
+            measurements = measure_only(spec, data, out, geography=geography, account=account, tell=tell)
         if as_json:
             print_json({"out": str(out), "drawn": not repeated, "measurements": measurements.digest})
         else:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import AsJson, BundlePath, OutPath, compile_first, progress
+from trueup.cli.console import AsJson, BundlePath, OutPath, progress
 from trueup.cli.release import show_release
 
 MethodName = Annotated[
@@ -22,9 +22,8 @@ def register(app: typer.Typer) -> None:
         bundle: BundlePath, out: OutPath, method: MethodName = None, as_json: AsJson = False
     ) -> None:
         """Reconcile the measurements of a bundle; equal measurements give equal integers."""
-        from trueup.releasing import pipeline as workflow
+        from trueup.releasing.again import reconcile_bundle
 
-        compile_first(quiet=as_json)
         with progress(quiet=as_json) as tell:
-            released = workflow.reconcile_bundle(bundle, out, method=method, tell=tell)
+            released = reconcile_bundle(bundle, out, method=method, tell=tell)
         show_release(released, str(out), as_json=as_json)

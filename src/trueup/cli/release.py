@@ -17,7 +17,6 @@ from trueup.cli.console import (
     Key,
     LedgerUrl,
     Memory,
-    compile_first,
     print_json,
     progress,
     progress_by_level,
@@ -90,7 +89,7 @@ def register(app: typer.Typer) -> None:
         repeated = account is not None and account.repeats
         size = parse_memory(memory)
         if resume is not None:
-            given = {"spec_path": spec, "data": data, "geography": geography, "out": out, "account": account}
+            given = {"spec": spec, "data": data, "geography": geography, "out": out, "account": account}
             _resume(resume, engine, master, workers, given, quiet=as_json)
             return
         missing = {"the spec": spec, "--data": data, "--out": out}
@@ -105,11 +104,12 @@ def register(app: typer.Typer) -> None:
             write_tables(out, as_csv=as_csv, as_xlsx=as_xlsx)
             return
         if engine is None and not as_json:
-            print(f"The problem is larger than {memory} of memory holds at once: it is released by blocks.")
-        _by_blocks(
+            print(f"The problem is larger than {memory} of memory holds at once: it is released by parts.")
+        _by_parts(
             problem,
             data,
             out,
+            geography,
             account,
             chosen,
             master,
@@ -129,18 +129,17 @@ def _refuse_lost_master(engine: str | None, master: str | None) -> None:
 
 
 def _in_memory(problem, data, out, account, *, quiet: bool, repeated: bool) -> None:
-    from trueup.releasing import pipeline as workflow
+    from trueup.releasing.pipeline import release
 
-    compile_first(quiet=quiet)
     with progress(quiet=quiet) as tell:
-        released = workflow.release(problem, data, out, account=account, tell=tell)
+        released = release(problem, data, out, account=account, tell=tell)
     show_release(released, str(out), as_json=quiet, repeated=repeated and account.key)
 
 
-def _by_blocks(
-    problem, data, out, account, engine, master, memory, workers, *, quiet: bool, repeated: bool
+def _by_parts(
+    problem, data, out, geography, account, engine, master, memory, workers, *, quiet: bool, repeated: bool
 ) -> None:
-    from trueup.releasing.by_parts import release_by_blocks
+    from trueup.releasing.pipeline import release
     from trueup.releasing.start import run_path
 
     with (
@@ -148,20 +147,21 @@ def _by_blocks(
         _executor(engine, master, workers) as executor,
         progress_by_level(quiet=quiet) as watch,
     ):
-        released = release_by_blocks(
+        released = release(
             problem,
             data,
             out,
+            geography=geography,
             executor=executor,
             account=account,
             memory=memory,
             watch=watch,
         )
-    show_release(released, released.folder, as_json=quiet, repeated=repeated and account.key)
+    show_release(released, str(out), as_json=quiet, repeated=repeated and account.key)
 
 
 def _resume(folder, engine, master, workers, given, *, quiet: bool) -> None:
-    from trueup.releasing.by_parts import resume
+    from trueup.releasing.pipeline import resume
 
     with (
         _saying_how_to_go_on(folder),
@@ -169,7 +169,7 @@ def _resume(folder, engine, master, workers, given, *, quiet: bool) -> None:
         progress_by_level(quiet=quiet) as watch,
     ):
         released = resume(folder, executor=executor, watch=watch, **given)
-    show_release(released, released.folder, as_json=quiet)
+    show_release(released, str(released.folder), as_json=quiet)
 
 
 @contextmanager
@@ -184,7 +184,7 @@ def _saying_how_to_go_on(run: Path) -> Iterator[None]:
 
 
 def _executor(engine: str, master: str | None, workers: int) -> Any:
-    """The engine that carries out a release by blocks."""
+    """The engine that carries out a release by parts."""
     from trueup.releasing.engine import refuse_unknown
 
     refuse_unknown(engine)
@@ -201,7 +201,7 @@ def _executor(engine: str, master: str | None, workers: int) -> Any:
 
 def show_release(released, out: str, *, as_json: bool, repeated: str | bool | None = None) -> None:
     """Print what a release is, public quantities only, and whether it is that of a repeated key."""
-    guarantee = getattr(released, "measurements", released).guarantee
+    guarantee = released.guarantee
     if as_json:
         print_json(
             {

@@ -23,8 +23,8 @@ def register(app: typer.Typer) -> None:
         """Write the report of a bundle or an assessment anew, from its files."""
         from trueup.files.staging import write_whole
         from trueup.io.bundle.assessment import is_confidential
-        from trueup.releasing import pipeline as workflow
+        from trueup.releasing.again import render_bundle
 
         private = is_confidential(bundle)
-        write_whole(out, workflow.render_bundle(bundle, publish=publish), private=private)
+        write_whole(out, render_bundle(bundle, publish=publish), private=private)
         print(f"Report, confidential: {out}" if private else f"Report: {out}")

@@ -12,7 +12,9 @@ from trueup.errors import BundleError
 from trueup.files.source import connect
 
 
-def write_parquet(path: Path, columns: Mapping[str, NDArray], connection: Any = None) -> None:
+def write_parquet(
+    path: Path, columns: Mapping[str, NDArray], connection: Any = None, *, select: str = "*"
+) -> None:
     """Write equally long columns to one Parquet file.
 
     Parameters
@@ -22,6 +24,8 @@ def write_parquet(path: Path, columns: Mapping[str, NDArray], connection: Any = 
     connection
         The DuckDB connection that writes, which it must be allowed to, where several files are written; by default a
         fresh one.
+    select
+        What is written of the columns, in SQL.
 
     Raises
     ------
@@ -38,21 +42,23 @@ def write_parquet(path: Path, columns: Mapping[str, NDArray], connection: Any = 
     ['01', '02']
     """
     with connection.cursor() if connection else connect(folders=[path.parent]) as writer:
-        _write(path, columns, writer, "write_parquet", compression="zstd")
+        _write(path, columns, writer, "write_parquet", select, compression="zstd")
 
 
 def write_csv(path: Path, columns: Mapping[str, NDArray]) -> None:
     """Write equally long columns to one CSV file with a header row."""
     with connect(folders=[path.parent]) as writer:
-        _write(path, columns, writer, "write_csv", header=True)
+        _write(path, columns, writer, "write_csv", "*", header=True)
 
 
-def _write(path: Path, columns: Mapping[str, NDArray], connection: Any, method: str, **options: Any) -> None:
+def _write(
+    path: Path, columns: Mapping[str, NDArray], connection: Any, method: str, select: str, **options: Any
+) -> None:
     import duckdb
 
     connection.register("columns_to_write", {name: _held(column) for name, column in columns.items()})
     try:
-        getattr(connection.table("columns_to_write"), method)(str(path), **options)
+        getattr(connection.table("columns_to_write").project(select), method)(str(path), **options)
     except duckdb.IOException:
         raise BundleError(f"cannot write '{path.name}'", remedy="check space and permissions") from None
 

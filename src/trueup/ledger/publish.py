@@ -31,18 +31,23 @@ def published_manifest(manifest: Path) -> tuple[str, dict[str, Any]]:
         ) from None
 
 
-def describe_staged(staged: Path, stamp: Mapping[str, Any]) -> dict[str, Any]:
-    """Check that a staged bundle carries its reservation's stamp; return what the ledger keeps of it.
+def describe_staged(staged: Path, stamp: Mapping[str, Any], seal: str | None = None) -> dict[str, Any]:
+    """Check that a staged bundle carries its reservation's stamp and seal; return what the ledger keeps of it.
 
     Raises
     ------
     BundleError
-        If there is no manifest, or it carries another stamp.
+        If there is no manifest, or it carries another stamp or other measurements than those that were sealed.
     """
     digest, manifest = published_manifest(staged / MANIFEST)
     if manifest.get("ledger") != dict(stamp):
         raise BundleError(
             "the staged manifest does not carry its reservation", needed="the stamp under 'ledger'"
+        )
+    if seal is not None and manifest.get("seal") != seal:
+        raise BundleError(
+            "the staged manifest states other measurements than those that the ledger has sealed",
+            needed="the measurements that were drawn first",
         )
     return {"manifest": digest, "measurements": manifest.get("measurements")}
 

@@ -42,6 +42,11 @@ class Reservation:
         """Whether the ledger knows that drawing began."""
         return self.name in self.ledger.state().drawn
 
+    @property
+    def sealed(self) -> str | None:
+        """The seal on what was drawn under it; None while not all is drawn."""
+        return self.ledger.state().sealed.get(self.name)
+
     @contextmanager
     def returning(self) -> Iterator[None]:
         """Give the loss back if the block fails before drawing began; what it found out exactly stays counted."""
@@ -97,6 +102,27 @@ class Reservation:
                 )
             book.append("draw", {"reservation": self.name})
 
+    def seal(self, seal: str) -> None:
+        """Record for good what was drawn: no other measurements can be committed.
+
+        A run that goes on may say so again.
+
+        Raises
+        ------
+        BudgetError
+            If drawing was not recorded, other measurements were sealed, or the ledger cannot be written.
+        """
+        with self.ledger._writing() as book:
+            known = book.state.sealed.get(self.name)
+            if known is None and self.name in book.state.drawn:
+                book.append("seal", {"reservation": self.name, "seal": seal})
+            elif known != seal:
+                raise BudgetError(
+                    "the ledger has sealed other measurements for this release than those that are there",
+                    needed="the measurements that were drawn first; a second draw would not be paid for",
+                    remedy="restore them, or begin a release that is charged anew",
+                )
+
     def commit(self, staged: str | Path, final: str | Path) -> Commit:
         """Sync a staged bundle, record it for good, and move it into place.
 
@@ -118,7 +144,7 @@ class Reservation:
         staged, final = Path(staged).absolute(), Path(final).absolute()
         self._refuse_second(self.ledger.state())  # before the bundle bears the name that `recover` looks for
         self.ledger._sweep(final)
-        fields = publish.describe_staged(staged, self.stamp)
+        fields = publish.describe_staged(staged, self.stamp, self.sealed)
         sync(staged)
         # Under its new name the bundle is out of reach of whoever cleans up the staging folder.
         ready = staged.rename(final.with_name(f".{final.name}.ready-{self.name}"))

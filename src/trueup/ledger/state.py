@@ -98,6 +98,8 @@ class State:
         Every reservation: its entry and its request.
     drawn, returned
         The reservations under which drawing began, and those that were returned because it did not.
+    sealed
+        The seal on what was drawn, by reservation.
     commits
         Every commit, by reservation.
     """
@@ -113,6 +115,7 @@ class State:
     reserved: dict[str, tuple[Entry, Request]] = field(default_factory=dict)
     drawn: set[str] = field(default_factory=set)
     returned: set[str] = field(default_factory=set)
+    sealed: dict[str, str] = field(default_factory=dict)
     commits: dict[str, Commit] = field(default_factory=dict)
 
     def read(self, entries: Iterable[Entry]) -> None:
@@ -240,6 +243,12 @@ class State:
             shown.published[name] = digest
         shown.joint = fields["joint"]
 
+    def _seal(self, entry: Entry) -> None:
+        name = entry.fields["reservation"]
+        if name not in self.drawn or name in self.sealed or name in self.commits:
+            raise ValueError
+        self.sealed[name] = entry.fields["seal"]
+
     def _commit(self, entry: Entry) -> None:
         fields = entry.fields
         reservation = fields["reservation"]
@@ -259,5 +268,6 @@ _ACTIONS = {
     "return": State._return,
     "draw": State._draw,
     "invariants": State._publish,
+    "seal": State._seal,
     "commit": State._commit,
 }

@@ -112,6 +112,9 @@ def _mismatch(digest: str, manifest: Mapping[str, Any], entries: list[Entry], st
     commit = next((c for c in state.commits.values() if c.stamp["entry"] == number), None)
     if commit is None:
         return "it was published without a committed entry"
+    sealed = state.sealed.get(commit.reservation)
+    if sealed is not None and manifest.get("seal", sealed) != sealed:
+        return "its measurements are not those that were sealed when they were drawn"
     # Other tables made from the same measurements are post-processing: they cost nothing more.
     same = commit.measurements is not None and commit.measurements == manifest.get("measurements")
     return "" if same or commit.manifest == digest else "its measurements are not those that were committed"

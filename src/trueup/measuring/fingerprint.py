@@ -3,23 +3,74 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
 from typing import Any
 
+from trueup.errors import DataError
 from trueup.files.source import files_read
 from trueup.measuring import entropy
 
+BLOCK = 1 << 20
 
-def fingerprint(source: Any, key: bytes | None = None) -> dict[str, str] | None:
-    """Return a key and the HMAC-SHA256 of files under it, a fresh key unless one is given; None for what is no file.
 
-    Without a key anyone could confirm a guess of the input, so the result belongs in `internal/`.
+class Fingerprint:
+    """The key and the HMAC-SHA256 of files under it, once they are read; None for what is no file."""
+
+    def __init__(self, key: bytes, found: Future[str] | None) -> None:
+        self._key, self._found = key, found
+
+    def get(self) -> dict[str, str] | None:
+        """Return it.
+
+        Raises
+        ------
+        DataError
+            If the files cannot be read.
+        """
+        if self._found is None:
+            return None
+        try:
+            return {"key": self._key.hex(), "hmac-sha256": self._found.result()}
+        except OSError as error:
+            raise DataError(
+                f"the data cannot be read: {error.strerror or 'the disk refuses'}", remedy="check permissions"
+            ) from None
+
+
+@contextmanager
+def fingerprinting(source: Any, key: bytes | None = None) -> Iterator[Fingerprint]:
+    """Take the fingerprint of files beside whatever reads them in the block, so that the disk reads them once.
+
+    Without a key anyone could confirm a guess of the input, so the result belongs in `internal/`; a fresh one is made
+    unless one is given.
+
+    Examples
+    --------
+    >>> with fingerprinting("/etc/hostname", b"key") as one, fingerprinting("/etc/hostname", b"key") as two:
+    ...     one.get() == two.get()
+    True
     """
     if not (files := files_read(source)):
-        return None
+        yield Fingerprint(b"", None)
+        return
     key = key or entropy.words(32)
+    given_up = Event()
+    with ThreadPoolExecutor(1, "fingerprint") as thread:
+        try:
+            yield Fingerprint(key, thread.submit(_keyed, files, key, given_up))
+        except BaseException:
+            given_up.set()
+            raise
+
+
+def _keyed(files: Sequence[Path], key: bytes, given_up: Event) -> str:
     keyed = hmac.new(key, digestmod="sha256")
     for path in files:
         with path.open("rb") as file:
-            while block := file.read(1 << 20):
+            while (block := file.read(BLOCK)) and not given_up.is_set():
                 keyed.update(block)
-    return {"key": key.hex(), "hmac-sha256": keyed.hexdigest()}
+    return keyed.hexdigest()

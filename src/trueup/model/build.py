@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,17 @@ def no_limits(spec: Spec, sizes: Sequence[int]) -> tuple[dict[str, NDArray[np.in
     return tuple(
         {column: np.full(size, -1) for column in columns} for columns, size in zip(spec.limit_columns, sizes)
     )
+
+
+def cells_of_sizes(spec: Spec, sizes: Sequence[int]) -> Cells:
+    """The cells of some places, so many on every level: all that laws, losses and plans depend on."""
+    level_ptr = np.append(0, np.cumsum(sizes))
+    counts = [
+        np.bincount(np.arange(below) * above // below, minlength=above) for above, below in pairwise(sizes)
+    ]
+    every = np.concatenate([*counts, np.zeros(sizes[-1], np.int64)])
+    names, child_ptr = tuple(level.name for level in spec.levels), sizes[0] + np.append(0, np.cumsum(every))
+    return build_cells(spec, Tree(names, child_ptr, level_ptr, limits=no_limits(spec, sizes)))
 
 
 def _bound(cells: Cells, part: BoundPart) -> Bound:

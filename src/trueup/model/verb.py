@@ -73,6 +73,33 @@ def record_first(verb: Callable[P, R]) -> Callable[P, R]:
     return called  # pyright: ignore[reportReturnType]
 
 
+def renamed(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Take an argument under its old name as well, for one release.
+
+    Warns
+    -----
+    DeprecationWarning
+        Naming the new one.
+    """
+
+    def taking(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def called(*arguments: P.args, **options: P.kwargs) -> R:
+            for old, new in names.items():
+                if old in options:
+                    warn(
+                        f"{function.__name__}({old}=...) is the old form: write {new}=...",
+                        DeprecationWarning,
+                        stacklevel=2,
+                    )
+                    options[new] = options.pop(old)  # pyright: ignore[reportArgumentType]
+            return function(*arguments, **options)
+
+        return called
+
+    return taking
+
+
 def _refuse_other_kinds(verb: str, name: str, annotation: str, given: Any) -> None:
     """Compare by the names of types, so that none need be loaded."""
     several = "Sequence[Measurements]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.reconciling.at_once import at_once, invariants_kept
 from trueup.reconciling.method import Method, Solution
+
+if TYPE_CHECKING:
+    from trueup.reconciling.histogram_parts import SegmentPlan
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,16 @@ class HistogramTree(Method):
         """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
         chains = [state.chain(level, [m for m, _ in plan]) for level, plan in enumerate(state.tree.plan)]
         return solution(state, values, chains, rng, integer=self.integer, posterior=self.posterior)
+
+    def refuses_parts(self) -> str | None:
+        """Whole numbers are settled part by part, from estimates that go up the tree."""
+        return None if self.integer and self.upward else super().refuses_parts()
+
+    def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> SegmentPlan:
+        """Prepare what all segments of the tree share."""
+        from trueup.reconciling.histogram_parts import segment_plan
+
+        return segment_plan(constraints, headers)
 
     def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
         """Standard errors of the least-squares estimates of every measured margin."""

@@ -78,6 +78,20 @@ class Method(ABC):
             If invariants and bounds cannot hold together; it names them.
         """
 
+    def refuses_parts(self) -> str | None:
+        """Say why it must hold the whole problem at once; None if it is divisible among parts of the places."""
+        return "it solves for all places at once"
+
+    def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
+        """Return what all parts of the places share, for a method that is divisible; its constraints know levels, no places.
+
+        Raises
+        ------
+        SpecError
+            If these constraints cannot be kept by parts.
+        """
+        raise NotImplementedError
+
     def errors(self, state: Any) -> dict[Margin, NDArray]:
         """Standard errors (counts) of its margins where a closed form exists, before nonnegativity and rounding."""
         return {}

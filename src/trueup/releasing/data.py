@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -16,7 +15,7 @@ from trueup.files.staging import replace_whole
 from trueup.io.microdata.by_parts import tabulate_blocks
 from trueup.io.microdata.tabulate import row_columns
 from trueup.io.microdata.truncate import Limit
-from trueup.measuring.fingerprint import fingerprint
+from trueup.measuring.fingerprint import Fingerprint, fingerprinting
 from trueup.model.build import build_cells
 from trueup.releasing.log import Log
 from trueup.releasing.run_folder import RunFolder
@@ -25,7 +24,7 @@ from trueup.run.executor import Executor
 
 
 def check_data(folder: RunFolder, data: Any, executor: Executor, log: Log) -> None:
-    """Tabulate the confidential table and find whatever is at fault with it, unless that was done before.
+    """Tabulate the confidential table and find whatever is at fault with it, as far as that was not done before.
 
     No fault of the data is left to be found after this: data at fault give the loss back and leave no run, so corrected ones
     begin another that is charged once.
@@ -35,17 +34,27 @@ def check_data(folder: RunFolder, data: Any, executor: Executor, log: Log) -> No
     DataError, InfeasibleError, SpecError
         If the data are at fault; if they are not given, or not those that the run began with, the run stays.
     """
-    if folder.checked:
-        return
+    if not folder.tabulated and data is None:
+        raise DataError(
+            "the run has not read all its data yet", needed="the confidential table", remedy="give --data"
+        )
     if not folder.tabulated:
-        refuse_other_data(folder, data)
-    try:
-        if not folder.tabulated:
+        with _known(folder, data), _leaving_no_run(folder):
             _tabulate(folder, data, executor, log)
-        for bundles in reversed(folder.cut.bundles):
-            log.map(f"checking {folder.top_of(bundles)}", PartTotal(folder.path), bundles, executor)
+        folder.keep_counts()
+    with _leaving_no_run(folder):
+        for parts in reversed(folder.cut.bundles):
+            log.map(f"checking {folder.top_of(parts)}", PartTotal(folder.path), folder, parts, executor)
+
+
+@contextmanager
+def _leaving_no_run(folder: RunFolder) -> Iterator[None]:
+    """Remove the run where the data are at fault and nothing was drawn of them."""
+    try:
+        yield
     except (DataError, InfeasibleError, SpecError):
-        shutil.rmtree(folder.path, ignore_errors=True)
+        if not folder.draws.begun:
+            folder.remove()
         raise
 
 
@@ -56,40 +65,44 @@ def contribution_note(folder: RunFolder) -> dict[str, Any]:
 
 
 def refuse_other_data(folder: RunFolder, data: Any) -> None:
-    """Keep a keyed fingerprint of the data with the run; refuse data with another one, or none.
+    """Refuse data that are not those that the run began with.
 
     Raises
     ------
     DataError
         Saying what to give.
     """
-    if data is None:
-        raise DataError(
-            "the run has not read all its data yet", needed="the confidential table", remedy="give --data"
-        )
-    path = folder.confidential / "fingerprint"
-    key = bytes.fromhex((folder.confidential / "key").read_text())
-    try:
-        found = fingerprint(data, key)
-    except OSError as error:
-        raise DataError(
-            f"the data cannot be read: {error.strerror or 'the disk refuses'}", remedy="check permissions"
-        ) from None
-    if found is None:
-        return
-    if not path.exists():
-        replace_whole(path, found["hmac-sha256"])
-    elif path.read_text() != found["hmac-sha256"]:
+    with fingerprinting(data, folder.key) as taking:
+        pass
+    found, path = _digest(taking), folder.confidential / "fingerprint"
+    if found is not None and (not path.exists() or path.read_text() != found):
         raise DataError(
             "the data are not those that the run began with", remedy="give the same file, or start a new run"
         )
 
 
+@contextmanager
+def _known(folder: RunFolder, data: Any) -> Iterator[None]:
+    """Keep a keyed fingerprint of the data with the run, taken beside what reads them; refuse other data than before."""
+    if folder.draws.begun or (folder.confidential / "fingerprint").exists():
+        refuse_other_data(folder, data)
+        yield
+        return
+    with fingerprinting(data, folder.key) as taking:
+        yield
+    if found := _digest(taking):
+        replace_whole(folder.confidential / "fingerprint", found, private=True)
+
+
+def _digest(taking: Fingerprint) -> str | None:
+    found = taking.get()
+    return found["hmac-sha256"] if found else None
+
+
 def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: Log) -> None:
-    start = time.perf_counter()
-    log.watch("tabulating", 0, 1)
-    limit = Limit.of(folder.spec, lambda: bytes.fromhex((folder.confidential / "key").read_text()))
-    with _grouped(folder, data, executor) as (source, rows):
+    limit = Limit.of(folder.spec, lambda: folder.key)
+    shutil.rmtree(folder.counts.folder, ignore_errors=True)  # of an attempt that was killed
+    with log.stage("tabulating"), _grouped(folder, data, executor) as (source, rows):
         tabulate_blocks(
             folder.spec,
             build_cells(folder.spec, folder.tree()),
@@ -102,9 +115,7 @@ def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: Log) -> Non
             limit=limit,
         )
     if limit:
-        replace_whole(folder.confidential / "contribution", json.dumps(asdict(limit)))
-    log.watch("tabulating", 1, 1)
-    log.note("tabulating", time.perf_counter() - start)
+        replace_whole(folder.confidential / "contribution", json.dumps(asdict(limit)), private=True)
 
 
 @contextmanager

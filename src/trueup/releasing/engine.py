@@ -1,4 +1,4 @@
-"""Which engine a release runs on: the whole in memory, or by blocks."""
+"""Which engine a release runs on: the whole in memory, or by parts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from trueup.errors import SpecError
 from trueup.model.problem import Problem
 
 ENGINES = ("memory", "local", "spark")
-"""The whole problem in the memory of one process; by blocks on this machine; by blocks on Apache Spark."""
+"""The whole problem in the memory of one process; by parts on this machine; by parts on Apache Spark."""
 BYTES = 100
 """About how many bytes the whole problem needs in memory for each of its cells."""
 
@@ -24,7 +24,7 @@ def refuse_unknown(engine: str) -> None:
 
 
 def default_engine(problem: Problem, memory: int) -> str:
-    """Choose from public sizes: in memory what fits there, by blocks what does not and can be.
+    """Choose from public sizes: in memory what fits there, by parts what does not and can be.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def default_engine(problem: Problem, memory: int) -> str:
     from trueup.releasing.start import plan_of
 
     try:
-        plan_of(problem.spec, problem.headers)
+        plan_of(problem)
     except SpecError:
         return "memory"
     return "local"

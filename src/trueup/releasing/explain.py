@@ -81,7 +81,7 @@ class NoiseTail:
 class Explanation:
     """What a spec will do: engine, structure, method, cost, expected error, tails of the noise.
 
-    By blocks there is no closed form of the errors: it is for trees that memory holds. Errors by size of the count
+    By parts there is no closed form of the errors: it is for trees that memory holds. Errors by size of the count
     (`classes`) are simulated on a made-up population of the public places.
     """
 
@@ -118,7 +118,7 @@ def explain(
     method
         Name of a reconciliation method, to compare with the spec's own.
     memory
-        Bytes that the release may use: what does not fit is released by blocks.
+        Bytes that the release may use: what does not fit is released by parts.
     persons
         Units of the made-up population; by default as many a place as places of such a level have in the United States.
     simulate
@@ -144,20 +144,20 @@ def explain(
     problem = Problem.of(spec, geography)
     cells, constraints = problem.cells, problem.constraints
     engine = "memory" if method else default_engine(problem, memory)
-    by_blocks = engine != "memory"
+    by_parts = engine != "memory"
     chosen = (
         build(method, {})
         if method
         else HistogramTree()
-        if by_blocks
+        if by_parts
         else choose(problem.spec.reconcile, constraints)
     )
     headers, guarantee = problem.headers, problem.guarantee
     for header in headers:
         refuse_approximate(header)
-    if not by_blocks:
+    if not by_parts:
         refuse_misfit(chosen, constraints, headers)
-    errors = {} if by_blocks else chosen.errors(chosen.prepare(constraints, headers))
+    errors = {} if by_parts else chosen.errors(chosen.prepare(constraints, headers))
     # A cell's noise given the invariants has another variance than the law of one cell: its tail is stated.
     alone = (h for h in headers if not isinstance(h.law, JOINT_LAWS))
     noise = {h.margin: float(np.sqrt(h.law.variance)) for h in alone}

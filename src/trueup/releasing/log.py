@@ -3,49 +3,79 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trueup.releasing.cut import PlacePart
-from trueup.releasing.run_folder import RunFolder
-from trueup.releasing.tasks import Task, Work
-from trueup.run.executor import Executor
+if TYPE_CHECKING:
+    from trueup.releasing.cut import PlacePart
+    from trueup.releasing.run_folder import RunFolder
+    from trueup.releasing.tasks import Task
+    from trueup.run.executor import Executor
 
 Watch = Callable[[str, int, int], None]
-"""Hears what is being done, how many bundles of it are done, and how many there are."""
+"""Hears what is being done, how many parts of it are done, and how many there are."""
 
 
 def quiet(what: str, done: int, of: int) -> None:
     """Hear nothing."""
 
 
+def stages(tell: Callable[[str], None]) -> Watch:
+    """Hear the name of each stage as it begins."""
+    return lambda what, done, of: None if done else tell(what)
+
+
+class Work(NamedTuple):
+    """What a task took: for the run log, which depends on the data and stays internal."""
+
+    part: PlacePart | None
+    seconds: float
+    core_seconds: float
+    peak: int
+
+
 @dataclass
 class Log:
     """What a run took, by what was done: internal, since it depends on the data."""
 
-    watch: Watch
+    watch: Watch = quiet
     entries: list[dict[str, Any]] = field(default_factory=list)
+    notes: dict[str, Any] = field(default_factory=dict)
 
-    def map(self, what: str, task: Task, bundles: list[PlacePart], executor: Executor) -> None:
-        """Carry out a task on the bundles for which it was not done before, and take note."""
-        folder = RunFolder(task.path)
-        left = [b for b in bundles if not task.done(folder, b)]
-        start, done, before = time.perf_counter(), [], len(bundles) - len(left)
-        self.watch(what, before, len(bundles))
+    @contextmanager
+    def stage(self, what: str) -> Iterator[None]:
+        """Announce what is done at once, and time it."""
+        self.watch(what, 0, 1)
+        start, used = time.perf_counter(), time.process_time()
+        yield
+        self._note(what, start, [Work(None, 0.0, time.process_time() - used, 0)])
+        self.watch(what, 1, 1)
+
+    def map(
+        self, what: str, task: Task, folder: RunFolder, parts: list[PlacePart], executor: Executor
+    ) -> None:
+        """Carry out a task on the parts for which it was not done before, and take note."""
+        left = [p for p in parts if not task.done(folder, p)]
+        start, done, before = time.perf_counter(), [], len(parts) - len(left)
+        self.watch(what, before, len(parts))
         for _, work in executor.map(task, left):
             done.append(work)
-            self.watch(what, before + len(done), len(bundles))
-        self.note(what, time.perf_counter() - start, done)
+            self.watch(what, before + len(done), len(parts))
+        self._note(what, start, done)
 
-    def note(self, what: str, seconds: float, done: Iterable[Work] = ()) -> None:
-        """Write down what was done."""
+    def plain(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**self.notes, "stages": self.entries}
+
+    def _note(self, what: str, start: float, done: Iterable[Work]) -> None:
         done = list(done)
         self.entries.append(
             {
                 "what": what,
                 "bundles": len(done),
-                "seconds": seconds,
+                "seconds": round(time.perf_counter() - start, 4),
                 "worker seconds": sum(w.seconds for w in done),
                 "core seconds": sum(w.core_seconds for w in done),
                 "peak bytes": max((w.peak for w in done), default=0),

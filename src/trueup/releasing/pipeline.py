@@ -1,305 +1,268 @@
-"""The main job end to end: spec, measure, reconcile, report, as one folder or nothing."""
+"""A release end to end, from spec to folder, whole or not at all: one order of stages for one part or for many.
+
+    reserve    the ledger grants the loss and counts all that the run finds out exactly
+    read       the confidential counts are read and checked; what is at fault with them gives the loss back
+    begin      the ledger records that drawing begins
+    measure    noise is drawn, once, and sealed: the digest of all measurements goes into the ledger
+    settle     counts that satisfy every constraint, a function of the measurements alone
+    publish    the report, the manifest, the ledger's commit, one rename
+
+In memory a run has one part and leaves nothing behind when it is killed. With an executor it has many, and a folder
+beside the target from which `resume` goes on.
+"""
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trueup import reporting
-from trueup.files.staging import claimed, refuse_occupied, staged
-from trueup.io.bundle.assessment import holds_assessment, read_assessment, write_assessment
-from trueup.io.bundle.manifest import BLOCKS, read_manifest, read_spec, write_manifest
-from trueup.io.bundle.read import read_measurements, read_release, release_in
-from trueup.io.bundle.write import write_measurements, write_release
+from trueup.errors import BundleError
+from trueup.files.staging import claimed, staged
+from trueup.io.bundle.manifest import read_manifest
+from trueup.io.bundle.read import StoredRelease
+from trueup.io.bundle.write import finish_bundle
 from trueup.ledger.account import Account
-from trueup.ledger.request import Request
 from trueup.ledger.reservation import Reservation
-from trueup.measuring import draw, limit_of, read_confidential
-from trueup.measuring.fingerprint import fingerprint
 from trueup.measuring.rehearsal import rehearse
-from trueup.model.build import build_constraints
 from trueup.model.problem import Problem
-from trueup.model.records.assessment import Assessment, refuse_confidential
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
-from trueup.model.spec import Spec, parse_spec, read_spec_text
-from trueup.reconciling import BEFORE_NOISE, Prepared, build, choose, refuse_inexact
+from trueup.model.spec import Spec
+from trueup.model.verb import renamed
+from trueup.reconciling import Prepared, choose, refuse_misfit
+from trueup.reconciling.method import Method
+from trueup.reconciling.warming import warm
+from trueup.releasing.log import Log, Watch, quiet, stages
+from trueup.releasing.whole import Whole
+from trueup.run.executor import Executor
 
-Tell = Callable[[str], None]
-"""Hears the name of each stage as it begins."""
-
-
-@dataclass
-class Run:
-    """The log of one run: stages and seconds. It depends on the data, so it stays internal."""
-
-    tell: Tell = lambda stage: None
-    seconds: dict[str, float] = field(default_factory=dict)
-    notes: dict[str, Any] = field(default_factory=dict)
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Announce a stage and time it."""
-        self.tell(name)
-        start = time.perf_counter()
-        yield
-        self.seconds[name] = round(time.perf_counter() - start, 4)
+if TYPE_CHECKING:
+    from trueup.releasing.run_folder import RunFolder
 
 
+class Run(Protocol):
+    """What a run does at each stage; `Whole` is one of one part, `ByParts` one of many."""
+
+    @property
+    def log(self) -> Log: ...
+    @property
+    def out(self) -> Path: ...
+    @property
+    def spec(self) -> Spec: ...
+    def held(self) -> Any: ...
+    def published(self, account: Account | None) -> Release | Measurements | None: ...
+    def reserve(self, account: Account | None) -> Reservation | None: ...
+    def read(self) -> None: ...
+    def begin(self, reservation: Reservation | None) -> None: ...
+    def measure(self, target: Path) -> str: ...
+    def settle(self, target: Path) -> tuple[Release | Measurements, Any]: ...
+    def finish(self) -> Release | Measurements | None: ...
+
+
+@renamed(spec_path="spec")
 def release(
-    spec_path: str | Path | Problem,
+    spec: Spec | Problem | str | Path,
     data: Any,
     out: str | Path,
     *,
     geography: Any = None,
     account: Account | None = None,
-    tell: Tell = lambda stage: None,
+    executor: Executor | None = None,
+    memory: int | None = None,
+    places: int | None = None,
+    watch: Watch = quiet,
+    tell: Callable[[str], None] | None = None,
 ) -> Release:
     """Measure, reconcile and report; the folder `out` appears whole or not at all.
 
     Parameters
     ----------
-    spec_path
-        The path of the spec, or a Problem that was read from one.
+    spec
+        A spec, the path of one, or a Problem.
     data
         The confidential table: a path, a dataframe or a DuckDB relation.
     out
         A new folder: `public/` may be published as it is, `internal/` stays.
     geography
-        The public list of places, unless the spec declares the table's keys public.
+        The public list of places, unless the spec declares the table's keys public: a path, a dataframe, a DuckDB
+        relation or a `Tree`.
     account
         Whose budget is charged before the noise is drawn; None keeps no ledger, and the report says so.
         A release that was committed under the account's key is returned as it is.
+    executor
+        Carries out a run of many parts, such as `trueup.run.local.LocalPool(2)`; all its workers see the folder beside
+        `out`. None for a run of one part in the memory of this process.
+    memory
+        Bytes for all processes of a run by parts together; by default 4 GB.
+    places
+        Places of a part at most; by default what the memory allows.
+    watch
+        Hears what is being done, how many parts of it are done, and how many there are.
     tell
-        Hears the name of each stage.
+        Hears the name of each stage as it begins.
+
+    Returns
+    -------
+    Release
+        The released counts; after a run by parts they are read from the folder when they are asked for.
 
     Raises
     ------
     TrueupError
-        Before any noise is drawn where spec, places, method, data or budget are at fault.
+        Before any noise is drawn where spec, places, method, data or budget are at fault. After that, whatever
+        stops a run by parts, `resume` goes on with it.
 
     Examples
     --------
     >>> import pandas, tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "areas.toml").write_text('''
-    ... format = 1
-    ... title = "Two areas"
-    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
-    ... privacy = { unit = "person", neighbours = "add-remove" }
-    ... level = [{ name = "all" }, { name = "area", column = "area" }]
-    ... query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]
-    ... ''')
-    >>> areas = pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})
-    >>> released = release(folder / "areas.toml", areas, folder / "out")
-    >>> all(released.checks.values()), sorted(p.name for p in (folder / "out").iterdir())
+    >>> from trueup.demo.areas import AREAS
+    >>> out = Path(tempfile.mkdtemp()) / "out"
+    >>> released = release(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}), out)
+    >>> all(released.checks.values()), sorted(p.name for p in out.iterdir())
     (True, ['internal', 'public'])
     """
-    run, out = Run(tell), Path(out)
-    plan = _ready(spec_path, data, geography, account, out, run)
-    with claimed(out):
-        if account and plan.request and account.holds(plan.request, out):
-            return read_release(out)
-        with staged(out) as folder:
-            measurements, draft, reservation = _measured(folder, plan, data, account, run, reconciled=True)
-            released = _released(folder, plan.prepared, measurements, draft, run)
-            _commit(reservation, folder, out)
-    return released
+    log = Log(watch if tell is None else stages(tell))
+    problem = _settled(spec, geography, data, log)
+    if executor is None:
+        return _carried_out(_in_memory(problem, data, Path(out), account, log), account)  # pyright: ignore[reportReturnType]
+    from trueup.releasing.parts import ByParts
+    from trueup.releasing.start import MEMORY, Settings, begin, plan_of
+
+    settings = Settings(memory or MEMORY, executor.workers, places)
+    method, plan = plan_of(problem)
+    _make_ready(problem, method, log)
+    folder = begin(problem, method, plan, data, Path(out), geography, account, settings)
+    if folder is None:
+        return StoredRelease(Path(out), read_manifest(Path(out)))
+    return _carried_out(ByParts(folder, data, executor, log), account)  # pyright: ignore[reportReturnType]
 
 
+@renamed(spec_path="spec")
 def measure_only(
-    spec_path: str | Path | Problem,
+    spec: Spec | Problem | str | Path,
     data: Any,
     out: str | Path,
     *,
     geography: Any = None,
     account: Account | None = None,
-    tell: Tell = lambda stage: None,
+    tell: Callable[[str], None] | None = None,
 ) -> Measurements:
     """Measure and write a bundle of noisy counts, to be reconciled later or by others."""
-    run, out = Run(tell), Path(out)
-    plan = _ready(spec_path, data, geography, account, out, run)
-    with claimed(out):
-        if account and plan.request and account.holds(plan.request, out):
-            return read_measurements(out)
-        with staged(out) as folder:
-            measurements, draft, reservation = _measured(folder, plan, data, account, run, reconciled=False)
-            _finish(
-                folder, draft, reporting.report(measurements, plan.problem.spec, ledger=draft["ledger"]), run
-            )
-            _commit(reservation, folder, out)
-    return measurements
+    log = Log(quiet if tell is None else stages(tell))
+    problem = _settled(spec, geography, data, log)
+    run = _in_memory(problem, data, Path(out), account, log, reconciled=False)
+    return _carried_out(run, account)  # pyright: ignore[reportReturnType]
 
 
-def reconcile_bundle(
+@renamed(spec_path="spec")
+def resume(
     folder: str | Path,
-    out: str | Path,
     *,
-    method: str | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    tell: Tell = lambda stage: None,
-) -> Release:
-    """Reconcile the measurements of a bundle into a new one; equal measurements, equal integers."""
-    run, source, out = Run(tell), Path(folder), Path(out)
-    refuse_occupied(out)
-    with run.stage("reading the measurements"):
-        measurements = read_measurements(source)
-        spec_text, spec = read_spec(source)
-        manifest = read_manifest(source)
-    with run.stage("choosing the method"):
-        constraints = build_constraints(spec, measurements.cells, measurements.bounds)
-        chosen = build(method, parameters or {}) if method else choose(spec.reconcile, constraints)
-        prepared = Prepared.of(constraints, measurements.headers, chosen)
-    with staged(out) as target:
-        draft = write_measurements(target, spec_text, measurements) | {"ledger": manifest["ledger"]}
-        return _released(target, prepared, measurements, draft, run)
-
-
-def render_bundle(folder: str | Path, *, publish: bool = False) -> str:
-    """Make the report of a bundle, or of an assessment, anew from its files.
-
-    Raises
-    ------
-    PrivacyError
-        If it is to be published and is an assessment on confidential counts.
-    """
-    source = Path(folder)
-    if not holds_assessment(source):
-        return _render_public(source)
-    record, spec = read_assessment(source)
-    if publish:
-        refuse_confidential(record.public)
-    return reporting.report(record, spec)
-
-
-def _render_public(source: Path) -> str:
-    manifest = read_manifest(source)
-    _, spec = read_spec(source)
-    if manifest.get("layout") == BLOCKS:
-        return reporting.report(release_in(manifest, str(source)), spec, ledger=manifest["ledger"])
-    read = read_measurements if manifest["kind"] == "measurements" else read_release
-    return reporting.report(read(source), spec, ledger=manifest["ledger"])
-
-
-def assess_table(
-    spec_path: str | Path,
-    truth: Any,
-    out: str | Path,
-    *,
+    executor: Executor,
+    spec: str | Path | None = None,
+    data: Any = None,
     geography: Any = None,
-    tell: Tell = lambda stage: None,
-    **options: Any,
-) -> Assessment:
-    """Assess a spec and write the assessment as a folder: figures, report and Parquet tables.
+    out: str | Path | None = None,
+    account: Account | None = None,
+    watch: Watch = quiet,
+) -> StoredRelease:
+    """Go on with a run by parts that was interrupted.
 
     Parameters
     ----------
-    spec_path
-        The TOML spec.
-    truth, geography
-        As for `trueup.assess`.
-    out
-        A new folder: `internal/` holds a confidential assessment, `public/` one whose truth is public.
-    tell
-        Hears the name of each stage.
-    options
-        Further arguments of `trueup.assess`.
+    folder
+        The run folder, `OUT.run`.
+    spec, data, geography, out
+        Need not be given again; where they are, they must be those that the run began with. The data are read only if
+        not all of them were, the places only if the run's copy of them was lost.
+    account
+        The ledger that the run was charged to.
+
+    Raises
+    ------
+    TrueupError
+        If something differs from what the run began with, or another process works on it.
     """
-    from trueup.assessing import assess
+    from trueup.releasing.data import refuse_other_data
+    from trueup.releasing.parts import ByParts
+    from trueup.releasing.resume import refuse_changes, same_account
+    from trueup.releasing.run_folder import REMOVED, RunFolder
 
-    refuse_occupied(Path(out))
-    spec_text = read_spec_text(spec_path)
-    spec = parse_spec(spec_text)
-
-    def progress(done: int, replicates: int) -> None:
-        tell(f"{done:,} of {replicates:,} replicates")
-
-    tell("reading the spec and the counts")
-    record = assess(spec, truth, geography, progress=progress, **options)
-    tell("writing the assessment")
-    write_assessment(out, spec_text, record, reporting.report(record, spec))
-    return record
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Everything of a run that is public, settled once before confidential counts are read."""
-
-    problem: Problem
-    prepared: Prepared
-    request: Request | None
+    run = RunFolder(Path(folder).absolute())  # workers may stand elsewhere
+    gone = run.path.with_name(run.path.name.removesuffix(REMOVED) + REMOVED)
+    if gone.is_dir() and not run.path.with_name(run.path.name.removesuffix(REMOVED)).exists():
+        return _removed(RunFolder(gone))
+    refuse_changes(run, spec, geography, out)
+    if account := same_account(run, account):
+        account.ledger.recover()
+    if data is not None and run.tabulated:
+        refuse_other_data(run, data)
+    run.rebuild_places(geography)
+    given = run.plan["data"] if data is None else data
+    return _carried_out(ByParts(run, given, executor, Log(watch)), account)  # pyright: ignore[reportReturnType]
 
 
-def _ready(
-    spec: Spec | Problem | str | Path, data: Any, geography: Any, account: Account | None, out: Path, run: Run
-) -> _Plan:
+def _removed(gone: RunFolder) -> StoredRelease:
+    """Finish removing the folder of a run that is over, and return what it released."""
+    out = Path(gone.plan["out"])
+    with gone.held(), claimed(out):
+        gone.finish_removing()
+    if not out.exists():
+        raise BundleError(f"the run towards '{out}' was given up", remedy="begin it anew")
+    return StoredRelease(out, read_manifest(out))
+
+
+def _settled(spec: Any, geography: Any, data: Any, log: Log) -> Problem:
+    with log.stage("reading the spec and the places"):
+        return Problem.of(spec, geography, data=data)
+
+
+def _in_memory(
+    problem: Problem, data: Any, out: Path, account: Account | None, log: Log, *, reconciled: bool = True
+) -> Whole:
     """Find every fault that can be found before confidential counts are read or noise is drawn."""
-    with run.stage("reading the spec and the places"):
-        problem = Problem.of(spec, geography, data=data)
-    with run.stage("choosing the method"):
-        method = choose(problem.spec.reconcile, problem.constraints)
+    method = choose(problem.spec.reconcile, problem.constraints)
+    refuse_misfit(method, problem.constraints, problem.headers)
+    _make_ready(problem, method if reconciled else None, log)
+    with log.stage("preparing the method"):
         prepared = Prepared.of(problem.constraints, problem.headers, method)
     request = account.request(problem, out) if account else None
-    with run.stage("making the noise ready"):
+    return Whole(problem, data, out, prepared if reconciled else None, request, log)
+
+
+def _make_ready(problem: Problem, method: Method | None, log: Log) -> None:
+    """Draw from every law and run the method on a few places, so that no compiler stands between data and release."""
+    with log.stage("making the noise ready"):
         rehearse(problem.headers)
-    return _Plan(problem, prepared, request)
+    if method:
+        with log.stage("making the method ready (compiled on the first run, then cached)"):
+            warm(problem.spec, problem.headers, method)
 
 
-def _commit(reservation: Reservation | None, folder: Path, out: Path) -> None:
-    if reservation:
-        reservation.commit(folder, out)
+def _carried_out(run: Run, account: Account | None) -> Release | Measurements:
+    with run.held(), claimed(run.out):
+        if (done := run.published(account)) is None:
+            with staged(run.out) as target:
+                done = _all_stages(run, account, target)
+        return run.finish() or done
 
 
-def _measured(
-    folder: Path, plan: _Plan, data: Any, account: Account | None, run: Run, *, reconciled: bool
-) -> tuple[Measurements, dict[str, Any], Reservation | None]:
-    problem = plan.problem
-    reservation = account.reserve(plan.request) if account and plan.request else None
+def _all_stages(run: Run, account: Account | None, target: Path) -> Release | Measurements:
+    reservation = run.reserve(account)
     with reservation.returning() if reservation else nullcontext():
-        with run.stage("reading the confidential counts"):
-            limit = limit_of(problem.spec)
-            counts = read_confidential(problem.spec, problem.cells, data, limit, problem.constraints)
-            run.notes["input"] = fingerprint(data)
-            run.notes |= {"contribution": asdict(limit)} if limit else {}
-            if reconciled:
-                refuse_inexact(problem.cells.sum(counts, problem.cells.coarsest), BEFORE_NOISE)
-        if reservation:
-            reservation.begin()
-    with run.stage("drawing exact noise"):
-        measurements = draw(problem.cells, counts, problem.headers, problem.guarantee)
-        measurements = replace(measurements, spec=problem.spec)
-    with run.stage("writing the measurements"):
-        draft = write_measurements(folder, problem.written(), measurements)
+        run.read()
+        run.begin(reservation)
+    seal = run.measure(target)
+    if reservation:
+        reservation.seal(seal)
+    record, manifest = run.settle(target)
     stamp = dict(reservation.stamp) if reservation else None
-    return measurements, draft | {"ledger": stamp}, reservation
-
-
-def _released(
-    folder: Path,
-    prepared: Prepared,
-    measurements: Measurements,
-    draft: Mapping[str, Any],
-    run: Run,
-) -> Release:
-    with run.stage("reconciling"):
-        released = prepared.reconcile(measurements)
-    with run.stage("simulating the errors to expect"):
-        _ = released.expected
-    with run.stage("writing the tables"):
-        manifest = {**draft, **write_release(folder, released)}
-    with run.stage("writing the report"):
-        page = reporting.report(released, measurements.by(None), ledger=manifest["ledger"])
-    _finish(folder, manifest, page, run)
-    return released
-
-
-def _finish(folder: Path, manifest: Mapping[str, Any], page: str, run: Run) -> None:
-    (folder / "public" / "report.html").write_text(page, encoding="utf-8")
-    write_manifest(folder, manifest)
-    log = json.dumps({"seconds": run.seconds, **run.notes}, indent=2)
-    (folder / "internal" / "run.json").write_text(log + "\n", encoding="utf-8")
+    with run.log.stage("writing the report"):
+        page = reporting.report(record, run.spec, ledger=stamp)
+    finish_bundle(target, {**manifest, "ledger": stamp}, page, run.log.plain())
+    if reservation:
+        reservation.commit(target, run.out)
+    return record

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BudgetError, BundleError, DataError, SpecError
-from trueup.files.staging import refuse_occupied
 from trueup.ledger.account import Account
 from trueup.model.geography import read_tree
-from trueup.model.spec import read_spec_text
+from trueup.model.spec import Spec, read_spec_text
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.start import account_out, run_path
 
 
 def refuse_changes(
-    folder: RunFolder, spec_path: str | Path | None, geography: Any, out: str | Path | None
+    folder: RunFolder, spec: Spec | str | Path | None, geography: Any, out: str | Path | None
 ) -> None:
     """Refuse a run folder that was copied, moved or altered, and what is given otherwise than when it began.
 
@@ -36,7 +35,7 @@ def refuse_changes(
         )
     if hashlib.sha256(folder.spec_text.encode()).hexdigest() != plan["spec"]:
         raise BundleError(f"the spec in '{folder.path}' was altered", remedy="restore it")
-    if spec_path is not None and read_spec_text(spec_path) != folder.spec_text:
+    if spec is not None and _text(spec) != folder.spec_text:
         raise SpecError(
             "the spec is not the one that the run began with", remedy="give the same spec, or start a new run"
         )
@@ -47,6 +46,10 @@ def refuse_changes(
         )
     if out is not None and str(Path(out).absolute()) != plan["out"]:
         raise BundleError(f"the run goes to '{plan['out']}'", remedy="give that folder as --out, or none")
+
+
+def _text(spec: Spec | str | Path) -> str:
+    return spec.text() if isinstance(spec, Spec) else read_spec_text(spec)
 
 
 def same_account(folder: RunFolder, account: Account | None) -> Account | None:
@@ -83,21 +86,3 @@ def _refuse_other_account(began: Mapping[str, Any], given: Mapping[str, Any]) ->
                 f"the run {was}, and '{given[what]}' is given",
                 remedy=f"give --{what} as before, or start a new run",
             )
-
-
-def refuse_taken_run(folder: RunFolder) -> None:
-    """Refuse, before any work, a target in which something else stands by now.
-
-    Raises
-    ------
-    BundleError
-        Saying what to do; the run's target cannot change.
-    """
-    try:
-        refuse_occupied(Path(folder.plan["out"]))
-    except BundleError as error:
-        raise BundleError(
-            error.given,
-            needed=error.needed,
-            remedy="move away what stands there, then continue with --resume: a run keeps its target",
-        ) from None

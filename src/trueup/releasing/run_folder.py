@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,20 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError, DataError
-from trueup.files.staging import holding, replace_whole
-from trueup.io.bundle.manifest import header_in
-from trueup.io.bundle.places import read_places
+from trueup.files.staging import holding, replace_whole, to_disk
+from trueup.io.bundle.manifest import header_in, seal_of
+from trueup.io.bundle.places import read_places, write_places
 from trueup.io.microdata.sparse import Occupied, SparseCounts
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells
+from trueup.model.geography import read_tree
 from trueup.model.header import Measured
 from trueup.model.spec import Spec, parse_spec
 from trueup.model.tree import Tree
 from trueup.releasing.cut import Cut, PlacePart, Stage
+from trueup.releasing.draws import Draws
 from trueup.run.parts import Parts
 
-FORMAT = 3
+FORMAT = 4
 PLAN = "plan.json"
+REMOVED = ".removed"
+"""What a run folder's name ends in from the moment that nothing of it is needed any more."""
 
 
 @dataclass(frozen=True)
@@ -86,29 +93,49 @@ class RunFolder:
         """
         try:
             plan = json.loads((self.path / PLAN).read_text(encoding="utf-8"))
+            digest = plan.pop("digest", None)
             known = plan["format"] == FORMAT
         except OSError:
             raise BundleError(
                 f"'{self.path}' is not the folder of a run: it has no {PLAN}",
                 remedy="check the path given to --resume",
             ) from None
-        except (ValueError, KeyError, TypeError):
-            raise BundleError(
-                f"the plan of the run '{self.path}' is damaged", remedy="start a new run"
-            ) from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise self._damaged(PLAN) from None
         if not known:
-            raise BundleError(f"the run '{self.path}' has format {plan['format']}", needed=f"format {FORMAT}")
+            raise BundleError(
+                f"the run '{self.path}' was begun by trueup {plan.get('trueup', 'of another version')} (format "
+                f"{plan['format']}; this is {FORMAT})",
+                needed="the version that began it: noise that was drawn stays drawn",
+                remedy="finish it with that version, or remove the folder and begin a run that is charged anew",
+            )
+        if digest != _digest(plan):
+            raise self._damaged(PLAN)
         return plan
 
     def write_plan(self, spec_text: str, plan: Mapping[str, Any]) -> None:
         """Write what the run begins with; with it the run has begun."""
+        plan = {"format": FORMAT, **plan}
         replace_whole(self.path / "spec.toml", spec_text)
-        replace_whole(self.path / PLAN, json.dumps({"format": FORMAT, **plan}, indent=1))
+        replace_whole(self.path / PLAN, json.dumps(plan | {"digest": _digest(plan)}, indent=1))
+
+    def _damaged(self, name: str) -> BundleError:
+        return BundleError(
+            f"'{self.path / name}' of the run is missing, truncated or altered",
+            needed="the file as the run wrote it",
+            remedy="restore it, or start a new run that is charged anew",
+        )
+
+    def _read(self, name: str) -> str:
+        try:
+            return (self.path / name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise self._damaged(name) from None
 
     @cached_property
     def spec_text(self) -> str:
         """The spec as it was given."""
-        return (self.path / "spec.toml").read_text(encoding="utf-8")
+        return self._read("spec.toml")
 
     @cached_property
     def spec(self) -> Spec:
@@ -125,30 +152,46 @@ class RunFolder:
         """Every measurement of the spec."""
         return tuple(header_in(entry) for entry in self.plan["headers"])
 
+    @property
+    def method(self) -> str:
+        """Name of the method that reconciles it."""
+        return self.plan["method"]["method"]
+
+    @cached_property
+    def key(self) -> bytes:
+        """The key of digests of what is confidential."""
+        try:
+            return bytes.fromhex(self._read("confidential/key"))
+        except ValueError:
+            raise self._damaged("confidential/key") from None
+
     @cached_property
     def places(self) -> Parts:
-        """The public places of every bundle."""
-        return Parts(self.path / "places")
+        """The public places of every part."""
+        return Parts(self.path / "places", follows=True)
 
     @cached_property
     def measured(self) -> Parts:
-        """The measurements of every bundle, to be published."""
+        """The measurements of every part, to be published."""
         return Parts(self.path / "measured")
 
     @cached_property
     def estimates(self) -> Parts:
-        """What every bundle tells the bundle above it; follows from the measurements."""
-        return Parts(self.path / "estimates")
+        """What every part tells the part above it; follows from the measurements."""
+        return self._following("estimates")
 
     @cached_property
     def settled(self) -> Parts:
-        """Settled tables that bundles below need, and what settling reported; follows from the measurements."""
-        return Parts(self.path / "settled")
+        """Settled tables that parts below need, and what settling reported; follows from the measurements."""
+        return self._following("settled")
 
     @cached_property
     def tables(self) -> Parts:
-        """The released tables of every bundle, to be published."""
-        return Parts(self.path / "tables")
+        """The released tables of every part, to be published."""
+        return self._following("tables")
+
+    def _following(self, name: str) -> Parts:
+        return Parts(self.path / name, seal=self.seal, follows=True)
 
     @property
     def confidential(self) -> Path:
@@ -157,23 +200,63 @@ class RunFolder:
 
     @cached_property
     def sums(self) -> Parts:
-        """Exact counts of every bundle's roots, for the bundle above it."""
-        return Parts(self.confidential / "sums", bytes.fromhex((self.confidential / "key").read_text()))
+        """Exact counts of every part's roots, for the part above it."""
+        return Parts(self.confidential / "sums", self.key, follows=True)
 
     @property
     def counts(self) -> SparseCounts:
-        """The tabulated counts of the last stage's bundles."""
+        """The tabulated counts of the last stage's parts."""
         return SparseCounts(self.confidential / "counts", self.cut.stages[-1].bundles)
 
     @property
     def tabulated(self) -> bool:
-        """Whether the confidential table was read."""
-        return self.counts.folder.exists()
+        """Whether the confidential table was read: the digests of its counts come last."""
+        return (self.confidential / "counts.json").exists()
+
+    def keep_counts(self) -> None:
+        """Write down the keyed digests of the tabulated counts: they are whole."""
+        digests = [self._keyed(self.counts.part(n)) for n in range(self.counts.bundles)]
+        replace_whole(self.confidential / "counts.json", json.dumps(digests), private=True)
+
+    def _keyed(self, path: Path) -> str:
+        with path.open("rb") as file:
+            return hmac.new(self.key, file.read(), "sha256").hexdigest()
 
     @property
-    def checked(self) -> bool:
-        """Whether all confidential counts are in order: the sums of the top bundle come last."""
-        return self.sums.find(str(self.cut.bundles[0][0])) is not None
+    def all_parts(self) -> list[PlacePart]:
+        """Every part, from the top stage down."""
+        return [part for parts in self.cut.bundles for part in parts]
+
+    @cached_property
+    def draws(self) -> Draws:
+        """What was drawn so far."""
+        return Draws(self.path, self.measured, tuple(map(str, self.all_parts)))
+
+    @cached_property
+    def seal(self) -> str:
+        """The seal on all measurements; BundleError if there is none yet."""
+        return seal_of(self.draws.parts)
+
+    def forget_counts(self) -> None:
+        """Remove the confidential counts: all that comes after the seal follows from the measurements."""
+        for name in ("counts", "sums", "grouped"):
+            shutil.rmtree(self.confidential / name, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove the run: under another name, what is confidential first and the plan last, so that it can be finished."""
+        gone = self.path.with_name(self.path.name + REMOVED)
+        self.path.rename(gone)
+        to_disk(gone.parent)
+        RunFolder(gone).finish_removing()
+
+    def finish_removing(self) -> None:
+        """Go on where removing a run ended."""
+        if self.confidential.exists():
+            shutil.rmtree(self.confidential)
+        for path in self.path.iterdir():
+            if path.name != PLAN:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        remove_plan(self.path)
 
     def top_of(self, bundles: Sequence[PlacePart]) -> str:
         """The level at the top of a stage's bundles."""
@@ -188,17 +271,47 @@ class RunFolder:
             If they are damaged: the disk is at fault then, and not the data.
         """
         try:
-            return self.counts.read(number)
-        except DataError:
-            raise BundleError(
-                f"the tabulated counts of bundle {number} in '{self.confidential}' are missing or damaged",
-                needed="the file that was written",
-                remedy="restore it, then continue with --resume",
-            ) from None
+            digests = json.loads(self._read("confidential/counts.json"))
+            if hmac.compare_digest(self._keyed(self.counts.part(number)), digests[number]):
+                return self.counts.read(number)
+        except (OSError, ValueError, LookupError, TypeError, DataError):
+            pass
+        raise BundleError(
+            f"the tabulated counts of part {number} in '{self.confidential}' are missing or damaged",
+            needed="the file that was written",
+            remedy="restore it, then continue with --resume",
+        )
 
     def tree(self) -> Tree:
         """Read all public places."""
         return read_places(self.places.path("all"), self.spec)
+
+    def rebuild_places(self, geography: Any = None) -> None:
+        """Write the public places again where they were lost: they are those that the run began with.
+
+        Raises
+        ------
+        BundleError
+            If the list of places is needed for that, and is not given or is another one.
+        """
+        found = None if self.places.find("all") else self._places_again(geography)
+        if any(self.places.find(str(part)) is None for part in self.all_parts):
+            self.write_branches(found or self.tree(), self.cut)
+
+    def _places_again(self, geography: Any) -> Tree:
+        given = self.plan["geography"] if geography is None else geography
+        if given is None:
+            raise BundleError(
+                f"the public places in '{self.places.folder}' are missing", remedy="give --geography again"
+            )
+        tree = read_tree(self.spec, given)
+        if tree.digest != self.plan["places"]:
+            raise BundleError(
+                "the places are not those that the run began with", remedy="give the same file as --geography"
+            )
+        cells = build_cells(self.spec, tree)
+        self.places.commit("all", lambda path: write_places(path, cells), ".parquet")
+        return tree
 
     def branch(self, bundle: PlacePart) -> Branch:
         """Read the places of a bundle."""
@@ -210,6 +323,12 @@ class RunFolder:
         limits = tuple(_named(held, f"limit {i} ") for i in range(len(levels)))
         tree = Tree(tuple(levels), held["child_ptr"], held["level_ptr"], keys, names, limits)
         return Branch(tree, held["starts"])
+
+    def write_branches(self, tree: Tree, cut: Cut) -> None:
+        """Write the places of every part that has none."""
+        for stage, bundles in zip(cut.stages, cut.bundles):
+            for bundle in bundles:
+                self.write_branch(tree, stage, bundle)
 
     def write_branch(self, tree: Tree, stage: Stage, bundle: PlacePart) -> None:
         """Write the places of a bundle."""
@@ -232,6 +351,16 @@ class RunFolder:
         """What the bundles of a stage measure."""
         levels = {self.spec.levels[level].name for level in self.cut.levels(stage)}
         return tuple(h for h in self.headers if h.margin.level in levels)
+
+
+def remove_plan(path: Path) -> None:
+    """Remove what is left of a run."""
+    (path / PLAN).unlink(missing_ok=True)
+    path.rmdir()
+
+
+def _digest(plan: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray]) -> None:

@@ -1,4 +1,4 @@
-"""Begin a run by blocks: everything public is settled and written down before a confidential count is read."""
+"""Begin a run by parts: everything public is settled and written down before a confidential count is read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from trueup.errors import BundleError, SpecError
 from trueup.files.memory import memory_text
 from trueup.files.source import files_of, is_address
@@ -22,19 +20,17 @@ from trueup.io.bundle.places import write_places
 from trueup.ledger.account import Account
 from trueup.ledger.request import write_request
 from trueup.measuring import entropy
-from trueup.measuring.rehearsal import rehearse
-from trueup.model.build import build_cells, build_constraints, no_limits
-from trueup.model.cells import Cells
+from trueup.model.build import build_constraints, cells_of_sizes
 from trueup.model.header import Measured
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
-from trueup.model.tree import Tree
 from trueup.noise import JOINT_LAWS
 from trueup.reconciling import choose, describe
-from trueup.reconciling.histogram_parts import SegmentPlan, segment_plan
+from trueup.reconciling.histogram_parts import SegmentPlan
 from trueup.reconciling.histogram_tree import HistogramTree
-from trueup.releasing.cut import Cut, cut_tree
-from trueup.releasing.run_folder import PLAN, RunFolder
+from trueup.reconciling.method import Method
+from trueup.releasing.cut import cut_tree
+from trueup.releasing.run_folder import PLAN, REMOVED, RunFolder
 from trueup.version import __version__
 
 MEMORY = 4_000_000_000
@@ -88,7 +84,9 @@ def place_bytes(cells: int, answers: int) -> int:
 
 
 def begin(
-    spec: Spec | Problem | str | Path,
+    problem: Problem,
+    method: Method,
+    plan: SegmentPlan,
     data: Any,
     out: Path,
     geography: Any,
@@ -105,14 +103,12 @@ def begin(
         If spec, places, method or memory are at fault, the data's file is missing, or the target or its run folder is
         occupied.
     """
-    problem = Problem.of(spec, geography, data=data)
+    finish_removed(out)
     spec_text, cells, headers = problem.written(), problem.cells, problem.headers
     request = account.request(problem, out) if account else None
     if account and request and account.holds(request, out):
         return None
     refuse_occupied(out)
-    plan = plan_of(problem.spec, headers)
-    rehearse(headers)
     answers = max(sum(size for _, size in columns) for columns in plan.columns)
     cut = cut_tree(cells.tree, settings.places(plan.cells, answers), settings.workers)
     document = {
@@ -120,6 +116,9 @@ def begin(
         "run": uuid.uuid4().hex,
         "out": str(out.absolute()),
         "data": _address(data),
+        "geography": _address(
+            data if geography is None and problem.spec.table.keys == "public" else geography
+        ),
         "account": None if account is None else account_out(account),
         "spec": hashlib.sha256(spec_text.encode()).hexdigest(),
         "places": cells.tree.digest,
@@ -127,19 +126,20 @@ def begin(
         "request": None if request is None else write_request(request),
         "guarantee": guarantee_out(problem.guarantee),
         "headers": [header_out(h) for h in headers],
-        "method": describe(HistogramTree()),
+        "method": describe(method),
         "cut": cut.plain(),
         "memory": settings.memory,
         "workers": settings.workers,
     }
     with _new(run_path(out)) as folder:
-        _write_branches(folder, spec_text, cells, cut)
+        folder.places.commit("all", lambda path: write_places(path, cells), ".parquet")
+        folder.write_branches(cells.tree, cut)
         folder.write_plan(spec_text, document)
     return folder
 
 
 def _address(data: Any) -> str | None:
-    """Where the data are, from any folder; None for a table in memory, DataError for a file that there is not."""
+    """Where a table is, from any folder; None for one in memory, DataError for a file that there is not."""
     if is_address(data) or not isinstance(data, str | Path):
         return data if is_address(data) else None
     files_of(Path(data))
@@ -190,54 +190,54 @@ def _refuse_begun(path: Path) -> None:
     path.chmod(0o700)
 
 
-def _write_branches(folder: RunFolder, spec_text: str, cells: Cells, cut: Cut) -> None:
-    """Write the public places, whole and bundle by bundle."""
-    folder.places.commit("all", lambda path: write_places(path, cells), ".parquet")
-    for stage, bundles in zip(cut.stages, cut.bundles):
-        for bundle in bundles:
-            folder.write_branch(cells.tree, stage, bundle)
-
-
-def plan_of(spec: Spec, headers: tuple[Measured, ...]) -> SegmentPlan:
-    """Prepare reconciliation by blocks.
+def plan_of(problem: Problem) -> tuple[Method, SegmentPlan]:
+    """Let the method divide the problem among parts of the places.
 
     Raises
     ------
     SpecError
-        If the spec names another method, or its constraints cannot be kept by blocks.
+        If the method works on the whole problem, or the spec cannot be kept by parts.
     """
+    spec, headers = problem.spec, problem.headers
     if not spec.attributes:
         raise SpecError(
-            "the spec declares no attribute, and places are reconciled by blocks as histograms over attributes",
+            "the spec declares no attribute, and places are reconciled by parts as histograms over attributes",
             remedy="give --engine memory: without attributes it holds millions of places",
         )
     if conditional := next((i for i in spec.constraints.invariants if i.where), None):
         raise SpecError(
             f"an invariant of level '{conditional.level}' counts the units alone that meet a condition, and places are "
-            "reconciled by blocks as whole histograms",
+            "reconciled by parts as whole histograms",
             remedy="give --engine memory, or declare the whole table an invariant",
         )
     if joint := next((h for h in headers if isinstance(h.law, JOINT_LAWS)), None):
         raise SpecError(
             f"query '{joint.query}' has noise '{joint.law.name}', which is drawn for all places together, and places are "
-            "measured by blocks",
+            "measured by parts",
             remedy="give --engine memory, or use 'discrete-laplace' and leave the invariants to reconciliation",
         )
-    constraints = build_constraints(spec, _skeleton(spec))
-    method = choose(spec.reconcile, constraints) if spec.reconcile else HistogramTree()
-    if type(method) is not HistogramTree or not method.integer:
+    return divided(spec, headers)
+
+
+def divided(spec: Spec, headers: tuple[Measured, ...]) -> tuple[Method, SegmentPlan]:
+    """The method, and what all parts share according to it; it knows levels, and no places."""
+    constraints = build_constraints(spec, cells_of_sizes(spec, [1] * len(spec.levels)))
+    method = choose(spec.reconcile, constraints)
+    if method.refuses_parts() and not spec.reconcile:
+        method = HistogramTree()
+    if why := method.refuses_parts():
         raise SpecError(
-            f"the method '{method.name}' with these parameters does not work by blocks",
+            f"the method '{method.name}' with these parameters does not work by parts: {why}",
             needed=f"the method '{HistogramTree.name}' with whole numbers",
             remedy="name it under [reconcile], or give --engine memory",
         )
-    return segment_plan(constraints, headers)
+    return method, method.divide(constraints, headers)
 
 
-def _skeleton(spec: Spec) -> Cells:
-    """The cells of one place on every level: all that a plan needs to know of places."""
-    depth = len(spec.levels)
-    child_ptr = np.append(np.arange(1, depth + 1), depth)
-    names = tuple(level.name for level in spec.levels)
-    limits = no_limits(spec, [1] * depth)
-    return build_cells(spec, Tree(names, child_ptr, np.arange(depth + 1), limits=limits))
+def finish_removed(out: Path) -> None:
+    """Finish removing the run folder of a target where that was interrupted: nothing of it is needed any more."""
+    gone = run_path(out).with_name(run_path(out).name + REMOVED)
+    if gone.is_dir() and not gone.is_symlink():
+        folder = RunFolder(gone)
+        with folder.held():
+            folder.finish_removing()

@@ -12,37 +12,34 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.files.memory import peak_bytes
 from trueup.io.bundle.manifest import guarantee_in
-from trueup.io.bundle.part_tables import read_measured, write_counts, write_measured
+from trueup.io.bundle.tables import read_measured, write_counts, write_measured
 from trueup.io.microdata.sparse import Occupied
 from trueup.io.microdata.tabulate import refuse_overflow
+from trueup.kernel.histogram.anova import marginalise
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.status import Status
 from trueup.measuring import draw
 from trueup.model.build import local_constraints
 from trueup.model.cells import Cells, Margin
-from trueup.model.constraints import refuse_broken
+from trueup.model.constraints import refuse_broken, violations
+from trueup.model.header import Measured
 from trueup.reconciling import BEFORE_NOISE, refuse_inexact, unsolved
 from trueup.reconciling.histogram_parts import Answers, Segment, SegmentPlan, Settlement, Summary, down, up
 from trueup.releasing.cut import PlacePart
-from trueup.releasing.rules import broken_rules, misses
+from trueup.releasing.log import Work
 from trueup.releasing.run_folder import Branch, RunFolder, load_arrays, save_arrays
 
-
-class Work(NamedTuple):
-    """What a task took: for the run log, which depends on the data and stays internal."""
-
-    bundle: PlacePart
-    seconds: float
-    core_seconds: float
-    peak: int
+CHECKS = ("whole numbers", "parts add up", "every constraint", "invariants exact")
+"""The rules that every part is held to."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +96,8 @@ class Measure(Task):
     """Draw the noise of a bundle, once: of any number of draws one is committed, and no other is ever seen."""
 
     def done(self, folder: RunFolder, bundle: PlacePart) -> bool:
-        """Whether measurements are committed."""
-        return folder.measured.find(str(bundle)) is not None
+        """Whether measurements are committed; BundleError if they were, and are lost."""
+        return folder.draws.find(str(bundle)) is not None
 
     def work(self, folder: RunFolder, bundle: PlacePart) -> None:
         """Commit the measurements."""
@@ -111,6 +108,7 @@ class Measure(Task):
         folder.measured.commit(
             str(bundle), lambda path: write_measured(path, cells, headers, drawn.values), ".parquet"
         )
+        folder.draws.find(str(bundle))
 
 
 @dataclass(frozen=True)
@@ -149,8 +147,10 @@ class Down(_Reconciling):
     seed: int
 
     def done(self, folder: RunFolder, bundle: PlacePart) -> bool:
-        """Whether the report on the bundle is committed: it is the last of its parts."""
-        return folder.settled.find(f"report-{bundle}") is not None
+        """Whether its tables, the leaves for the bundles below and the report on it are committed."""
+        tables = (folder.tables.find(level_part(level, bundle)) for level in folder.cut.settled(bundle.stage))
+        below = bundle.stage == len(folder.cut.stages) - 1 or folder.settled.find(f"leaves-{bundle}")
+        return bool(folder.settled.find(f"report-{bundle}") and below and all(tables))
 
     def work(self, folder: RunFolder, bundle: PlacePart) -> None:
         """Commit the tables, the leaves for the bundles below, and the report."""
@@ -158,15 +158,13 @@ class Down(_Reconciling):
         above = _above(folder, bundle, self.plan.cells) if bundle.stage else None
         settled = down(segment, answers, below, above, self.seed)
         if not settled.solved:
-            raise unsolved("histogram-tree", Status.UNSOLVED)
+            raise unsolved(folder.method, Status.UNSOLVED)
         tables = dict(zip(settled.levels, settled.tables)) | ({} if above is None else {segment.top: above})
         cells, headers = folder.cells(branch), folder.headers_of(bundle.stage)
-        if broken := broken_rules(folder.spec, cells, segment.top, tables, headers, answers):
-            raise unsolved(
-                "histogram-tree", f"its counts break {', '.join(broken)}, which is a defect of the method"
-            )
+        gaps = _gaps(cells, segment.top, tables, headers, answers)
+        refuse_broken_rules(folder, cells, segment.top, tables, gaps)
         self._write(folder, bundle, branch, cells, tables, settled)
-        report = {"stats": settled.stats, "misses": misses(cells, segment.top, tables, headers, answers)}
+        report = {"stats": settled.stats, "misses": [_squares(h, gap) for h, gap in gaps if not h.exact]}
         folder.settled.commit(f"report-{bundle}", lambda path: path.write_text(json.dumps(report)))
 
     def _write(
@@ -181,13 +179,76 @@ class Down(_Reconciling):
         for level in settled.levels:
             name, held = folder.spec.levels[level].name, _occupied(tables[level])
             folder.tables.commit(
-                f"{level:02d}-{bundle}",
+                level_part(level, bundle),
                 lambda path, name=name, held=held: write_counts(path, cells, name, *held),
                 ".parquet",
             )
         if bundle.stage < len(folder.cut.stages) - 1:
             leaves = _occupied(settled.tables[-1], int(branch.starts[-1]))
             folder.settled.commit(f"leaves-{bundle}", lambda path: save_arrays(path, leaves._asdict()))
+
+
+Gaps = Sequence[tuple[Measured, NDArray]]
+
+
+def refuse_broken_rules(
+    folder: RunFolder, cells: Cells, top: int, tables: Mapping[int, NDArray], gaps: Gaps
+) -> None:
+    """Hold the settled tables of a bundle to every rule, independently of what settled them.
+
+    Parameters
+    ----------
+    cells
+        The bundle's cells; its first level is level `top` of the whole tree.
+    tables
+        Per level of the whole tree, `(places, n)` counts.
+    gaps
+        Every header with released minus measured counts.
+
+    Raises
+    ------
+    ConvergenceError
+        Naming the rules that they break.
+    """
+    holds = (
+        all(table.dtype.kind in "iu" for table in tables.values()),
+        all(_adds_up(cells, top, tables, level) for level, _ in pairwise(sorted(tables))),
+        not violations(local_constraints(folder.spec, cells), tables[max(tables)].ravel()),
+        not any(gap.any() for header, gap in gaps if header.exact),
+    )
+    if broken := [rule for rule, kept in zip(CHECKS, holds) if not kept]:
+        raise unsolved(
+            folder.method, f"its counts break {', '.join(broken)}, which is a defect of the method"
+        )
+
+
+def _adds_up(cells: Cells, top: int, tables: Mapping[int, NDArray], level: int) -> bool:
+    starts = cells.tree.starts(level - top, level - top + 1)[:-1]
+    return np.array_equal(np.add.reduceat(tables[level + 1], starts, axis=0), tables[level])
+
+
+def _gaps(
+    cells: Cells, top: int, tables: Mapping[int, NDArray], headers: Sequence[Measured], answers: Answers
+) -> Gaps:
+    """Every header with released minus measured counts `(places, groups)`."""
+    found = []
+    for level, measured in enumerate(answers):
+        own = [h for h in headers if h.margin.level == cells.tree.levels[level]]
+        for header, answer in zip(own, measured, strict=True):
+            marginal = cells.marginal(header.margin.attributes)
+            found.append((header, marginalise(tables[top + level], marginal) - answer))
+    return found
+
+
+def _squares(header: Measured, gap: NDArray) -> dict[str, Any]:
+    """How many counts of a header there are, and the sum of squares of its gaps (counts squared)."""
+    squares = float((gap**2.0).sum())
+    return {"query": header.query, "level": header.margin.level, "counts": gap.size, "squares": squares}
+
+
+def level_part(level: int, bundle: PlacePart) -> str:
+    """The name of the part that holds the table of a level."""
+    return f"{level:02d}-{bundle}"
 
 
 def _exact(folder: RunFolder, bundle: PlacePart, branch: Branch) -> NDArray[np.int64]:

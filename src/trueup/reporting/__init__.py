@@ -14,7 +14,6 @@ from trueup.model.records.assessment import Assessment
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
-from trueup.model.records.release_by_parts import ReleaseByBlocks
 from trueup.model.spec import Spec
 from trueup.planning.allocation import Allocation
 from trueup.reporting.drawing.blocks import Page
@@ -24,13 +23,11 @@ from trueup.reporting.pages.measurements import measurements_page
 from trueup.reporting.pages.plan import plan_page
 from trueup.reporting.pages.posterior import posterior_page
 from trueup.reporting.pages.release import release_page
-from trueup.reporting.pages.release_by_parts import blocks_page
 from trueup.reporting.sections.origin import Ledger
 
 PAGES: dict[type, Callable[[Any, Spec, Ledger], Page]] = {
     Measurements: measurements_page,
     Release: release_page,
-    ReleaseByBlocks: blocks_page,
     Allocation: plan_page,
     Assessment: assessment_page,
     Posterior: posterior_page,
@@ -44,7 +41,7 @@ def report(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
     Parameters
     ----------
     record
-        `Measurements`, `Release`, `ReleaseByBlocks`, a planned `Allocation`, an `Assessment` or a `Posterior`.
+        `Measurements`, `Release`, a planned `Allocation`, an `Assessment` or a `Posterior`.
     spec
         The spec that it was made from.
     ledger
@@ -66,7 +63,7 @@ def report(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
     Traceback (most recent call last):
     trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release, ...
     """
-    lay_out = PAGES.get(type(record))
+    lay_out = next((PAGES[kind] for kind in type(record).__mro__ if kind in PAGES), None)
     if lay_out is None:
         known = ", ".join(kind.__name__ for kind in PAGES)
         raise SpecError(f"there is no report for a {type(record).__name__}", needed=f"one of {known}")

@@ -32,12 +32,15 @@ class Part:
         SHA-256 of the file, keyed where the folder has a key.
     bytes
         Its size.
+    seal
+        The seal on the measurements that it was made from; none if it comes before them.
     """
 
     name: str
     file: str
     digest: str
     bytes: int
+    seal: str = ""
 
 
 class Parts:
@@ -54,6 +57,10 @@ class Parts:
         Made if it is missing, readable by nobody else; its parent must be there.
     key
         If given, digests are keyed (HMAC): for confidential parts, of which an unkeyed digest would confirm a guess.
+    seal
+        What every part states that it was made from.
+    follows
+        Whether parts follow from others: one whose file was lost is made again.
 
     Examples
     --------
@@ -63,8 +70,8 @@ class Parts:
     (True, 'first')
     """
 
-    def __init__(self, folder: Path, key: bytes = b"") -> None:
-        self.folder, self._key = folder, key
+    def __init__(self, folder: Path, key: bytes = b"", *, seal: str = "", follows: bool = False) -> None:
+        self.folder, self._key, self._seal, self._follows = folder, key, seal, follows
         with _writing(folder.name):
             folder.mkdir(
                 mode=0o700, exist_ok=True
@@ -97,14 +104,21 @@ class Parts:
         Raises
         ------
         BundleError
-            If its record is damaged.
+            If its record is damaged, or it was made from other measurements.
         """
+        record = self.folder / f"{name}{_RECORD}"
         try:
-            return Part(name, **json.loads((self.folder / f"{name}{_RECORD}").read_text()))
+            held = Part(name, **json.loads(record.read_text()))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError):
-            raise _damaged(name) from None
+            raise self._damaged(record) from None
+        if held.seal != self._seal:
+            raise self._damaged(record, "was made from other measurements")
+        if self._follows and not (self.folder / held.file).exists():
+            record.unlink(missing_ok=True)
+            return None
+        return held
 
     def part(self, name: str) -> Part:
         """Return what is committed under a name, unread; BundleError if nothing is."""
@@ -123,7 +137,7 @@ class Parts:
         part = self.part(name)
         path = self.folder / part.file
         if not path.is_file() or path.stat().st_size != part.bytes or self._digest(path) != part.digest:
-            raise _damaged(name)
+            raise self._damaged(path)
         return path
 
     def names(self) -> set[str]:
@@ -136,7 +150,8 @@ class Parts:
             write(hidden)
             to_disk(hidden)
             digest = self._digest(hidden)
-            part = Part(name, f"{name}.{digest[:16]}{suffix}", digest, hidden.stat().st_size)
+            file = f"{name}.{digest[:16]}{suffix}"
+            part = Part(name, file, digest, hidden.stat().st_size, self._seal)
             hidden.replace(self.folder / part.file)
         return part
 
@@ -163,6 +178,25 @@ class Parts:
         finally:
             Path(name).unlink(missing_ok=True)
 
+    def destroy_uncommitted(self) -> None:
+        """Remove, unread, every file that no record names: what lost to another writer, or whose writer died."""
+        committed = {part.file for name in self.names() if (part := self.find(name))}
+        for path in self.folder.iterdir():
+            if path.suffix != _RECORD and path.name not in committed:
+                path.unlink(missing_ok=True)
+
+    def _damaged(self, path: Path, how: str = "is truncated or altered") -> BundleError:
+        if self._follows:
+            return BundleError(
+                f"'{path}' of the run {how}",
+                remedy="remove it, then continue with --resume: it is made again",
+            )
+        return BundleError(
+            f"'{path}' of the run {how}",
+            needed="the file that was committed",
+            remedy="restore it, or start a new run: noise is not drawn twice under one run",
+        )
+
     def _digest(self, path: Path) -> str:
         keyed = hmac.new(self._key, digestmod="sha256") if self._key else hashlib.sha256()
         with path.open("rb") as file:
@@ -180,11 +214,3 @@ def _writing(name: str) -> Iterator[None]:
             f"cannot write part '{name}' of the run: {error.strerror or 'the disk refuses'}",
             remedy="check space and permissions, then continue with --resume",
         ) from None
-
-
-def _damaged(name: str) -> BundleError:
-    return BundleError(
-        f"part '{name}' of the run is truncated or altered",
-        needed="the file that was committed",
-        remedy="restore it, or start a new run: noise is not drawn twice under one run",
-    )

@@ -3,8 +3,8 @@
 public/manifest.json      what was done, exactly, with the digest of every other public file
 public/spec.toml          the spec as it was given
 public/places.parquet     the public places of the last level with all their keys, names and limits
-public/measurements/*     one table per noisy margin (and per invariant, labelled so)
-public/counts/*           one table per published margin
+public/measurements/*     noisy counts (and invariants, labelled so), one file for each part of the run
+public/counts/*           released counts, one table for each published margin
 public/report.html        the report
 internal/run.json         run log, timings, keyed fingerprint of the input
 """
@@ -31,9 +31,9 @@ from trueup.noise import law_named
 from trueup.noise.cost import Cost
 from trueup.noise.laws.exact import Exact
 
-FORMAT = 1
-BLOCKS = "blocks"
-"""The layout of a bundle that holds many places, part by part; see `docs/bundle.md`."""
+FORMAT = 2
+READ = (1, FORMAT)
+"""Formats that are read; what 1 wrote otherwise stands in `format_1.py`."""
 MANIFEST = Path("public/manifest.json")
 _MEASURED = {"files", "guarantee", "headers", "kind", "ledger", "measurements", "spec"}
 _HEADER = {"attributes", "law", "level", "parameters", "query"}
@@ -58,7 +58,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        known = manifest["format"] == FORMAT
+        known = manifest["format"] in READ
         if known:
             _refuse_incomplete(manifest)
     except OSError:
@@ -68,7 +68,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         raise BundleError(f"the manifest of '{folder}' is damaged", remedy="restore the bundle") from None
     if not known:
-        raise BundleError(f"'{folder}' has format {manifest['format']}", needed=f"format {FORMAT}")
+        raise BundleError(f"'{folder}' has format {manifest['format']}", needed=f"a format up to {FORMAT}")
     return manifest
 
 
@@ -79,6 +79,24 @@ def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
     parts += [(manifest["method"], {"method"})] if "method" in manifest else []
     if lost := [name for part, names in parts for name in names - set(part)]:
         raise KeyError(min(lost))
+
+
+def seal_of(parts: Mapping[str, str]) -> str:
+    """SHA-256 over the digests of all files of measurements, in order: the seal on what was drawn.
+
+    Examples
+    --------
+    >>> seal_of({"0-00000": "ab"})[:12]
+    '39d5d62cd5fd'
+    """
+    return hashlib.sha256(
+        "".join(f"{name} {digest}\n" for name, digest in parts.items()).encode()
+    ).hexdigest()
+
+
+def measured_file(part: str) -> str:
+    """Where in `public/` the measurements of a part stand."""
+    return f"measurements/part-{part}.parquet"
 
 
 def read_spec(folder: Path) -> tuple[str, Spec]:

@@ -3,63 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
-from trueup.files.source import open_table
+from trueup.files.source import connect, parquet, quiet_duckdb
+from trueup.io.bundle.format_1 import read_headers
 from trueup.io.bundle.manifest import (
-    BLOCKS,
     guarantee_in,
     header_in,
+    margin_in,
+    measured_file,
     read_manifest,
     read_spec,
     refuse_altered,
+    seal_of,
 )
 from trueup.io.bundle.places import read_places
+from trueup.io.bundle.tables import read_counted, read_header
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
+from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.mechanism_on_lattice import with_lattices
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.records.measurements import Measurements
-from trueup.model.records.release import Release
-from trueup.model.records.release_by_parts import Miss, ReleaseByBlocks
-from trueup.model.tables import margin_columns
+from trueup.model.records.release import Miss, Release
 
-
-def read_published(out: Path) -> ReleaseByBlocks:
-    """Read what a bundle by blocks says of itself.
-
-    Raises
-    ------
-    BundleError
-        If the folder is no bundle, or one of another layout.
-    """
-    manifest = read_manifest(out)
-    if manifest.get("layout") != BLOCKS:
-        raise BundleError(f"'{out}' was not released by blocks", remedy="read it with `trueup.read_release`")
-    return release_in(manifest, str(out))
-
-
-def release_in(manifest: Mapping[str, Any], folder: str) -> ReleaseByBlocks:
-    """Read what the manifest of a release by blocks says."""
-    return ReleaseByBlocks(
-        folder,
-        manifest["measurements"],
-        tuple(header_in(entry) for entry in manifest["headers"]),
-        guarantee_in(manifest["guarantee"]),
-        {entry["level"]: entry["places"] for entry in manifest["levels"]},
-        manifest["cells"],
-        tuple(Margin(t["level"], tuple(t["attributes"])) for t in manifest["counts"]),
-        manifest["method"],
-        manifest["checks"],
-        manifest["stats"],
-        tuple(Miss(**miss) for miss in manifest["misses"]),
-    )
+LARGEST = 200_000_000
+"""More cells than this are not read whole."""
 
 
 def read_measurements(folder: str | Path) -> Measurements:
@@ -68,71 +43,21 @@ def read_measurements(folder: str | Path) -> Measurements:
     Raises
     ------
     BundleError
-        If a file is missing or is not the one that the manifest names.
+        If a file is missing or is not the one that the manifest names, or they are too many to be held at once.
+
+    Examples
+    --------
+    >>> import pandas, tempfile, trueup
+    >>> from trueup.demo.areas import AREAS
+    >>> out = Path(tempfile.mkdtemp()) / "areas"
+    >>> released = trueup.release(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}), out)
+    >>> read_measurements(out).digest == released.measurements.digest
+    True
     """
     folder = Path(folder)
     manifest = read_manifest(folder)
     refuse_altered(folder, manifest)
-    if manifest.get("layout") == BLOCKS:
-        from trueup.io.bundle import read_parts as block_bundle
-
-        return block_bundle.read_part_measurements(folder, manifest)
-    _, spec = read_spec(folder)
-    cells = build_cells(spec, read_places(folder / "public" / "places.parquet", spec))
-    pairs = [_read_header(folder / "public", entry) for entry in manifest["headers"]]
-    record = Measurements(
-        cells,
-        with_lattices(spec, cells, [h for h, _ in pairs]),
-        tuple(v for _, v in pairs),
-        guarantee_in(manifest["guarantee"]),
-        spec=spec,
-    )
-    if record.digest != manifest["measurements"]:
-        raise BundleError(f"the measurements of '{folder}' do not have the digest that its manifest states")
-    return record
-
-
-def read_released(folder: Path, cells: Cells) -> dict[Margin, NDArray[np.int64]]:
-    """Read every released table of a bundle, in the order of its margin's groups."""
-    manifest = read_manifest(folder)
-    if "counts" not in manifest:
-        raise BundleError(
-            f"'{folder}' holds measurements but no released counts", remedy="run `trueup reconcile`"
-        )
-    if manifest.get("layout") == BLOCKS:
-        from trueup.io.bundle import read_parts as block_bundle
-
-        return block_bundle.read_part_counts(folder, manifest, cells)
-    tables = {}
-    for entry in manifest["counts"]:
-        margin = Margin(entry["level"], tuple(entry["attributes"]))
-        columns = open_table(folder / "public" / entry["file"])
-        expected = margin_columns(cells, margin)
-        read = columns.select([*expected, "count"])
-        if any(not np.array_equal(read[name], column) for name, column in expected.items()):
-            raise BundleError(f"table '{entry['file']}' does not list the groups of '{margin}'")
-        tables[margin] = read["count"]
-    return tables
-
-
-def read_errors(folder: Path, cells: Cells) -> dict[Margin, NDArray[np.float64]]:
-    """Read the standard errors (counts) of the tables that state them."""
-    found, manifest = {}, read_manifest(folder)
-    if manifest.get("layout") == BLOCKS:
-        return found
-    for entry in manifest["counts"]:
-        table = open_table(folder / "public" / entry["file"])
-        if "standard_error" in table.columns():
-            margin = Margin(entry["level"], tuple(entry["attributes"]))
-            found[margin] = table.select(["standard_error"])["standard_error"]
-    return found
-
-
-def _read_header(public: Path, entry: Mapping[str, Any]) -> tuple[Measured, NDArray[np.int64]]:
-    table = open_table(public / entry["file"])
-    header = header_in(entry, table.select(["group"])["group"] if entry["some_groups"] else None)
-    value = "exact" if header.exact else "noisy"
-    return header, table.select([value])[value].astype(np.int64)
+    return _measurements(folder, manifest)
 
 
 def read_release(folder: str | Path) -> Release:
@@ -141,19 +66,171 @@ def read_release(folder: str | Path) -> Release:
     Raises
     ------
     BundleError
-        If the folder holds no release, or an altered one.
+        If the folder holds no release, an altered one, or one that is too large to be held at once.
+
+    Examples
+    --------
+    >>> import pandas, tempfile, trueup
+    >>> from trueup.demo.areas import AREAS
+    >>> out = Path(tempfile.mkdtemp()) / "areas"
+    >>> released = trueup.release(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}), out)
+    >>> bool((read_release(out).counts == released.counts).all())
+    True
     """
-    source = Path(folder)
-    manifest = read_manifest(source)
-    measurements = read_measurements(source)
-    tables = read_released(source, measurements.cells)
-    return Release(
-        measurements,
-        tables[measurements.cells.finest],
-        manifest["method"],
-        manifest["checks"],
-        manifest["stats"],
-        published=tuple(tables),
-        errors=read_errors(source, measurements.cells),
-        expects=ExpectedErrors.read(written) if (written := manifest.get("expected errors")) else None,
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    refuse_unreleased(folder, manifest)
+    refuse_altered(folder, manifest)
+    release = StoredRelease(folder, manifest)
+    assert release.counts is not None  # read now: the folder may be gone later
+    return release
+
+
+class StoredRelease(Release):
+    """A release whose counts stay in their bundle until they are asked for.
+
+    What its manifest says is at hand: method, checks, noise distributions, guarantee, digests. A nation's counts may be too
+    many to be read at once.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+
+    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+        self.__dict__.update(
+            folder=folder,
+            manifest=manifest,
+            method=manifest["method"],
+            checks=manifest["checks"],
+            stats=manifest["stats"],
+            published=tuple(margin_in(entry) for entry in manifest["counts"]),
+            expects=ExpectedErrors.read(written) if (written := manifest.get("expected errors")) else None,
+        )
+
+    @cached_property
+    def measurements(self) -> Measurements:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Its measurements, read from the bundle."""
+        return _measurements(self.folder, self.manifest)
+
+    @cached_property
+    def _tables(self) -> dict[Margin, tuple[NDArray, NDArray | None]]:
+        return _tables(self.folder, self.manifest, self.measurements.cells)
+
+    @cached_property
+    def counts(self) -> NDArray:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Its finest counts, read from the bundle."""
+        return self._tables[self.measurements.cells.finest][0]
+
+    @cached_property
+    def errors(self) -> dict[Margin, NDArray]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The standard errors (counts) of the tables that state them."""
+        return {margin: errors for margin, (_, errors) in self._tables.items() if errors is not None}
+
+    @cached_property
+    def headers(self) -> tuple[Measured, ...]:
+        """Every measurement."""
+        return tuple(header_in(entry) for entry in self.manifest["headers"])
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What is protected, at what cost."""
+        return guarantee_in(self.manifest["guarantee"])
+
+    @property
+    def digest(self) -> str:
+        """The digest of its measurements."""
+        return self.manifest["measurements"]
+
+    @property
+    def parts(self) -> int:
+        """In how many parts it was measured."""
+        return len(self.manifest.get("parts", "1"))
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Number of places of every level, from the root."""
+        return {entry["level"]: entry["places"] for entry in self.manifest["levels"]}
+
+    @property
+    def place_cells(self) -> int:
+        """Number of cells of each place."""
+        return self.manifest["cells"]
+
+    @cached_property
+    def misses(self) -> tuple[Miss, ...]:
+        """How far its counts are from the noisy ones."""
+        return tuple(Miss(**miss) for miss in self.manifest["misses"])
+
+
+def read_released(folder: Path, cells: Cells) -> dict[Margin, NDArray]:
+    """Read every released table of a bundle, in the order of its margin's groups."""
+    manifest = read_manifest(folder)
+    refuse_unreleased(folder, manifest)
+    return {margin: counts for margin, (counts, _) in _tables(folder, manifest, cells).items()}
+
+
+def refuse_unreleased(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Refuse a bundle of measurements alone."""
+    if "counts" not in manifest:
+        raise BundleError(
+            f"'{folder}' holds measurements but no released counts", remedy="run `trueup reconcile`"
+        )
+
+
+def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
+    _, spec = read_spec(folder)
+    cells = build_cells(spec, read_places(folder / "public" / "places.parquet", spec))
+    refuse_large(folder, cells)
+    if "parts" in manifest:
+        headers = [_header(cells, entry) for entry in manifest["headers"]]
+        files = parquet(folder / "public" / measured_file(name) for name in manifest["parts"])
+        # One thread keeps the rows in order.
+        with connect(folders=[folder / "public"], threads=1) as connection, quiet_duckdb(f"'{folder}'"):
+            values = [read_header(connection, files, cells, header) for header in headers]
+    else:
+        headers, values = zip(*read_headers(folder, manifest))
+    record = Measurements(
+        cells,
+        with_lattices(spec, cells, headers),
+        tuple(values),
+        guarantee_in(manifest["guarantee"]),
+        spec=spec,
+        sealed=seal if (seal := seal_of(manifest.get("parts", {}))) == manifest["measurements"] else None,
     )
+    if record.digest != manifest["measurements"]:
+        raise BundleError(f"the measurements of '{folder}' do not have the digest that its manifest states")
+    return record
+
+
+def _header(cells: Cells, entry: Mapping[str, Any]) -> Measured:
+    header = header_in(entry)
+    return Measured.enumerated(cells, header.margin) if header.exact else header
+
+
+def _tables(
+    folder: Path, manifest: Mapping[str, Any], cells: Cells
+) -> dict[Margin, tuple[NDArray, NDArray | None]]:
+    """Every released table with its standard errors, where it states them."""
+    public, found = folder / "public", {}
+    with connect(folders=[public]) as connection:
+        for entry in manifest["counts"]:
+            files = sorted(public.glob(entry.get("files") or entry["file"]))
+            found[margin_in(entry)] = read_counted(connection, files, cells, margin_in(entry))
+    return found
+
+
+def refuse_large(folder: Path, cells: Cells) -> None:
+    """Refuse a bundle of more cells than memory should hold at once.
+
+    Raises
+    ------
+    BundleError
+        Saying how to read it in parts.
+    """
+    if cells.n > LARGEST:
+        raise BundleError(
+            f"'{folder}' holds {cells.n:,} finest counts, too many to be read at once",
+            needed=f"at most {LARGEST:,}",
+            remedy="read the places you need from public/counts/LEVEL/*.parquet, with DuckDB or any reader of Parquet; "
+            "counts that are not listed are zero",
+        )

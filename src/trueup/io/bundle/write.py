@@ -1,28 +1,54 @@
-"""Records written as the files of a bundle."""
+"""The files of a bundle: what every run writes, and what stands in its manifest."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-from numpy.typing import NDArray
 
 from trueup.errors import PrivacyError
 from trueup.files.columns import write_parquet
 from trueup.files.source import connect
-from trueup.io.bundle.manifest import FORMAT, guarantee_out, header_out, margin_out, slug
+from trueup.io.bundle.manifest import (
+    FORMAT,
+    digest,
+    guarantee_out,
+    header_out,
+    margin_out,
+    measured_file,
+    seal_of,
+    slug,
+    write_manifest,
+)
 from trueup.io.bundle.places import write_places
-from trueup.model.cells import Cells, Margin
+from trueup.io.bundle.tables import write_measured
+from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.tables import margin_columns
 from trueup.version import __version__
 
+WHOLE = "0-00000"
+"""The only part of a run that is not cut."""
+NOTE = "a cell of the domain that a table does not list is zero"
+
+
+def begin_bundle(folder: Path, spec_text: str) -> Path:
+    """Make the folders of a bundle and write the spec; return `public/`."""
+    public = folder / "public"
+    (public / "measurements").mkdir(parents=True)
+    (public / "counts").mkdir()
+    (folder / "internal").mkdir(mode=0o700)  # others may read `public/`, nobody else this
+    (public / "spec.toml").write_text(spec_text, encoding="utf-8")
+    return public
+
 
 def write_measurements(folder: Path, spec_text: str, measurements: Measurements) -> dict[str, Any]:
-    """Write the public part of measurements; return the manifest without its file digests.
+    """Begin a bundle of measurements that memory holds; return what its manifest says of them.
 
     Raises
     ------
@@ -33,32 +59,50 @@ def write_measurements(folder: Path, spec_text: str, measurements: Measurements)
         raise PrivacyError(
             "simulated measurements are never published", needed="measurements by `trueup.measure`"
         )
-    public = folder / "public"
-    (public / "measurements").mkdir(parents=True)
-    (folder / "internal").mkdir(mode=0o700)  # others may read `public/`, nobody else this
-    (public / "spec.toml").write_text(spec_text, encoding="utf-8")
-    with connect(folders=[public]) as connection:
-        write_places(public / "places.parquet", measurements.cells, connection)
-        headers = [
-            _write_header(public, i, h, v, measurements.cells, connection)
-            for i, (h, v) in enumerate(zip(measurements.headers, measurements.values))
-        ]
+    public, cells = begin_bundle(folder, spec_text), measurements.cells
+    file = public / measured_file(WHOLE)
+    write_places(public / "places.parquet", cells)
+    write_measured(file, cells, measurements.headers, measurements.values)
+    sizes = dict(zip(cells.tree.levels, cells.tree.sizes))
+    described = describe_measured(
+        spec_text, sizes, cells.n // cells.shape[0], measurements.headers, measurements.guarantee
+    )
+    return described | {"measurements": measurements.digest} | sealed({WHOLE: digest(file)})
+
+
+def describe_measured(
+    spec_text: str, sizes: Mapping[str, int], cells: int, headers: Sequence[Measured], guarantee: Guarantee
+) -> dict[str, Any]:
+    """What a manifest says of measurements before they are drawn.
+
+    Parameters
+    ----------
+    sizes
+        Number of places of every level, from the root.
+    cells
+        Number of cells of each place of the last level.
+    """
     return {
         "format": FORMAT,
         "trueup": __version__,
         "kind": "measurements",
         "spec": hashlib.sha256(spec_text.encode()).hexdigest(),
-        "measurements": measurements.digest,
-        "guarantee": guarantee_out(measurements.guarantee),
-        "headers": headers,
+        "levels": [{"level": name, "places": places} for name, places in sizes.items()],
+        "cells": cells,
+        "guarantee": guarantee_out(guarantee),
+        "headers": [header_out(h) for h in headers],
         "ledger": None,
     }
 
 
+def sealed(parts: Mapping[str, str]) -> dict[str, Any]:
+    """What a manifest says of the files of measurements, given the digest of each."""
+    return {"parts": dict(parts), "seal": seal_of(parts)}
+
+
 def write_release(folder: Path, release: Release) -> dict[str, Any]:
-    """Write the released tables; return what the manifest says of them."""
+    """Write the released tables of a release that memory holds; return what its manifest says of them."""
     tables = folder / "public" / "counts"
-    tables.mkdir()
     cells = release.cells
     with connect(folders=[tables]) as connection:
         for margin in release.published:
@@ -66,23 +110,26 @@ def write_release(folder: Path, release: Release) -> dict[str, Any]:
             if (errors := release.errors.get(margin)) is not None:
                 columns["standard_error"] = errors
             write_parquet(tables / f"{slug(margin)}.parquet", columns, connection)
+    counts = [{"files": f"counts/{slug(m)}.parquet", **margin_out(m)} for m in release.published]
+    return describe_release(release, counts)
+
+
+def describe_release(release: Release, counts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a manifest says of released tables, given where each stands."""
     return {
         "kind": "release",
         "method": dict(release.method),
         "checks": dict(release.checks),
         "stats": dict(release.stats),
         "expected errors": release.expected.written() if release.expected else None,
-        "counts": [{"file": f"counts/{slug(m)}.parquet", **margin_out(m)} for m in release.published],
+        "misses": [asdict(miss) for miss in release.misses],
+        "counts": list(counts),
+        "not listed": NOTE,
     }
 
 
-def _write_header(
-    public: Path, number: int, header: Measured, values: NDArray, cells: Cells, connection: Any
-) -> dict[str, Any]:
-    file = f"measurements/{number:03d}-{slug(Margin(header.query))}-{slug(header.margin)}.parquet"
-    columns = margin_columns(cells, header.margin)
-    if header.groups is not None:
-        columns = {name: column[header.groups] for name, column in columns.items()}
-        columns["group"] = header.groups
-    write_parquet(public / file, columns | {"exact" if header.exact else "noisy": values}, connection)
-    return {"file": file, **header_out(header), "some_groups": header.groups is not None}
+def finish_bundle(folder: Path, manifest: Mapping[str, Any], page: str, log: Mapping[str, Any]) -> None:
+    """Write the report, the manifest and the agency's own log: the bundle is complete."""
+    (folder / "public" / "report.html").write_text(page, encoding="utf-8")
+    write_manifest(folder, manifest)
+    (folder / "internal" / "run.json").write_text(json.dumps(log, indent=2) + "\n", encoding="utf-8")

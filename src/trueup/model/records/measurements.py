@@ -45,6 +45,8 @@ class Measurements:
         The spec that it was measured by, where that is known; verbs that take the record need no other.
     frame
         The library of the dataframe that was measured; None for a file. Tables are made in it.
+    sealed
+        Of a run by parts, the digest over its files, which stands for that of the values.
     """
 
     cells: Cells
@@ -55,6 +57,7 @@ class Measurements:
     simulation: bool = field(default=False, kw_only=True)
     spec: Spec | None = field(default=None, kw_only=True)
     frame: str | None = field(default=None, kw_only=True)
+    sealed: str | None = field(default=None, kw_only=True)
 
     @cached_property
     def flat(self) -> NDArray[np.int64]:
@@ -64,6 +67,8 @@ class Measurements:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the public content: laws, margins and values. Seeds post-processing."""
+        if self.sealed is not None:
+            return self.sealed
         whole = hashlib.sha256()
         for header, values in zip(self.headers, self.values):
             law = ", ".join(f"{k}={v}" for k, v in sorted(header.law.parameters().items()))

@@ -13,10 +13,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.model.cells import Cells, Margin
+from trueup.model.guarantee import Guarantee
+from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.records.measurements import Measurements
 from trueup.model.tables import dataset_of, margin_asked, probability_of, table_of
+
+
+@dataclass(frozen=True)
+class Miss:
+    """How far released counts are from the noisy ones of a query at a level.
+
+    Attributes
+    ----------
+    query, level
+        The query and its level.
+    counts
+        How many noisy counts there are.
+    rms
+        Root mean square of released minus noisy count (counts).
+    """
+
+    query: str
+    level: str
+    counts: int
+    rms: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +84,35 @@ class Release:
     def cells(self) -> Cells:
         """The finest cells."""
         return self.measurements.cells
+
+    @property
+    def headers(self) -> tuple[Measured, ...]:
+        """Every measurement."""
+        return self.measurements.headers
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is protected, at what cost."""
+        return self.measurements.guarantee
+
+    @property
+    def digest(self) -> str:
+        """The digest of its measurements, which seeded everything after them."""
+        return self.measurements.digest
+
+    @property
+    def parts(self) -> int:
+        """In how many parts it was measured."""
+        return 1
+
+    @cached_property
+    def misses(self) -> tuple[Miss, ...]:
+        """How far its counts are from the noisy ones, for every noisy query and level."""
+        noisy = [h for h in self.headers if not h.exact]
+        gaps = zip(noisy, self.adjustments().values(), strict=True)
+        return tuple(
+            Miss(h.query, h.margin.level, gap.size, float(np.sqrt((gap**2.0).mean()))) for h, gap in gaps
+        )
 
     def sums(self, margin: Margin | str) -> NDArray:
         """Released counts `(groups,)` of a margin, summed from the finest cells, as an array.

@@ -1,10 +1,10 @@
-"""The report of a release by blocks: the summary of a whole country, without its single counts."""
+"""The report of a release by parts: the summary of a whole country, without its single counts."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from trueup.model.records.release_by_parts import ReleaseByBlocks
+from trueup.io.bundle.read import StoredRelease
 from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Column, Page, Section, Table, Text
 from trueup.reporting.drawing.words import number, numbers, plain, plural, table_name
@@ -14,12 +14,12 @@ from trueup.reporting.sections.origin import Ledger, checks, making, origin, pas
 from trueup.reporting.sections.protection import cost, protected, total_loss
 
 
-def blocks_page(release: ReleaseByBlocks, spec: Spec, ledger: Ledger) -> Page:
-    """Lay out the report of a release by blocks."""
+def parts_page(release: StoredRelease, spec: Spec, ledger: Ledger) -> Page:
+    """Lay out the report of a release by parts."""
     unit = plural(spec.table.counts)
     return Page(
         spec.title,
-        "Report on a release of counts with formal privacy protection, made by blocks",
+        "Report on a release of counts with formal privacy protection, made by parts",
         "",
         _summary(release),
         (
@@ -35,29 +35,31 @@ def blocks_page(release: ReleaseByBlocks, spec: Spec, ledger: Ledger) -> Page:
     )
 
 
-def _summary(release: ReleaseByBlocks) -> tuple[tuple[str, str], ...]:
+def _summary(release: StoredRelease) -> tuple[tuple[str, str], ...]:
     places = "; ".join(f"{plain(name)} ({size:,})" for name, size in release.sizes.items())
     return (
         ("Places", places),
-        ("Counts of each place", number(release.cells)),
+        ("Counts of each place", number(release.place_cells)),
         ("Protected", f"each {release.guarantee.unit}"),
         ("Privacy loss", total_loss(release.guarantee)),
         ("Checks passed", passed(release)),
     )
 
 
-def _levels(release: ReleaseByBlocks) -> Section:
+def _levels(release: StoredRelease) -> Section:
     columns = (
         Column("Level", [plain(name) for name in release.sizes]),
         Column("Places", [number(size) for size in release.sizes.values()], numeric=True),
-        Column("Counts", [number(size * release.cells) for size in release.sizes.values()], numeric=True),
+        Column(
+            "Counts", [number(size * release.place_cells) for size in release.sizes.values()], numeric=True
+        ),
         Column("Released table", [table_name(margin) for margin in release.published]),
     )
     note = "Tables list the counts that are not zero; every other count of the public places is zero."
     return Section("levels", "What was released", (Table("Released tables", columns, note),))
 
 
-def _errors(release: ReleaseByBlocks, unit: str) -> Section:
+def _errors(release: StoredRelease, unit: str) -> Section:
     noisy = {(h.query, h.margin.level): h for h in release.headers if not h.exact}
     found = [(noisy[m.query, m.level], m) for m in release.misses]
     columns = (

@@ -7,7 +7,6 @@ from typing import Any
 
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
-from trueup.model.records.release_by_parts import ReleaseByBlocks
 from trueup.model.spec import ConstraintsPart, Spec
 from trueup.reporting.drawing.blocks import Block, Column, Facts, Section, Table, Text
 from trueup.reporting.drawing.words import listing, plain, said
@@ -25,7 +24,7 @@ _CHECKS = {
 }
 
 
-def checks(release: Release | ReleaseByBlocks) -> Section:
+def checks(release: Release) -> Section:
     """List the rules that were checked on the final counts."""
     names = sorted(release.checks)
     table = Table(
@@ -42,7 +41,7 @@ def checks(release: Release | ReleaseByBlocks) -> Section:
     return Section("checks", "Rules checked", (table, added))
 
 
-def passed(release: Release | ReleaseByBlocks) -> str:
+def passed(release: Release) -> str:
     """How many checks passed of those that the release claims to pass."""
     claimed = [holds for name, holds in release.checks.items() if holds or name != _WHOLE]
     return f"{sum(claimed)} of {len(claimed)}"
@@ -55,7 +54,7 @@ def _result(name: str, holds: bool) -> str:
     return "– not claimed: the method's counts are continuous" if name == _WHOLE else "✗ does not hold"
 
 
-def making(release: Release | ReleaseByBlocks, spec: Spec, unit: str) -> Section:
+def making(release: Release, spec: Spec, unit: str) -> Section:
     """State the rules, the laws, the method with its parameters, and what it reported."""
     parameters = sorted(item for item in release.method.items() if item[0] != "method")
     blocks: tuple[Block, ...] = (
@@ -68,7 +67,7 @@ def making(release: Release | ReleaseByBlocks, spec: Spec, unit: str) -> Section
         Text(
             ("The rules that the counts had to satisfy: " + "; ".join(stated_rules(spec.constraints)) + ".",)
         ),
-        laws(release.measurements if isinstance(release, Release) else release),
+        laws(release),
         _stats(release, unit),
     )
     return Section("making", "How it was made", blocks)
@@ -79,7 +78,7 @@ def noise_making(measurements: Measurements) -> Section:
     return Section("making", "How the noise was made", (laws(measurements),))
 
 
-def origin(measurements: Measurements | ReleaseByBlocks, spec: Spec, ledger: Ledger) -> Section:
+def origin(measurements: Measurements | Release, spec: Spec, ledger: Ledger) -> Section:
     """State version, digests and the ledger's entry."""
     facts = (
         ("Software", f"trueup {__version__}"),
@@ -124,7 +123,7 @@ def _where(condition: Mapping[str, str]) -> str:
     return listing([f"{plain(name)} is {value}" for name, value in condition.items()])
 
 
-def _stats(release: Release | ReleaseByBlocks, unit: str) -> Block:
+def _stats(release: Release, unit: str) -> Block:
     if not release.stats:
         return Text(("The method reported nothing further.",))
     rows = sorted(release.stats.items())

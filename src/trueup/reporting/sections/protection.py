@@ -7,7 +7,7 @@ from math import exp
 
 from trueup.model.guarantee import Charge, Guarantee
 from trueup.model.records.measurements import Measurements
-from trueup.model.records.release_by_parts import ReleaseByBlocks
+from trueup.model.records.release import Release
 from trueup.noise import law_named
 from trueup.reporting.drawing.blocks import Block, Column, Facts, Notice, Section, Table, Text
 from trueup.reporting.drawing.pictures import Figure, bars
@@ -35,7 +35,7 @@ def protected(guarantee: Guarantee) -> Section:
     return Section("protected", "What is protected", tuple(blocks))
 
 
-def cost(measurements: Measurements | ReleaseByBlocks) -> Section:
+def cost(measurements: Measurements | Release) -> Section:
     """Show the privacy loss of every noisy table, exact, and its share of the total."""
     guarantee = measurements.guarantee
     explained = Text(
@@ -48,7 +48,7 @@ def cost(measurements: Measurements | ReleaseByBlocks) -> Section:
     return Section("cost", "What it cost", (explained, _picture(guarantee), _charges(guarantee)))
 
 
-def laws(measurements: Measurements | ReleaseByBlocks) -> Facts:
+def laws(measurements: Measurements | Release) -> Facts:
     """State the law of noise of every noisy table."""
     noisy = (h for h in measurements.headers if not h.exact)
     return Facts(

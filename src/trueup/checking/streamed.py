@@ -1,9 +1,7 @@
-"""Check a bundle by blocks from its files alone, in bounded memory: DuckDB streams through the tables."""
+"""Check the tables of a bundle that came in many parts, in bounded memory: DuckDB streams through them."""
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,74 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from trueup.errors import BundleError
-from trueup.files.source import connect, literal, parquet, quoted
-from trueup.io.bundle.manifest import (
-    guarantee_in,
-    header_out,
-    read_manifest,
-    read_spec,
-    refuse_altered,
-    unlisted,
-)
-from trueup.io.bundle.part_tables import label_sql, query_label
+from trueup.checking.stated import promised
+from trueup.files.source import literal, parquet, quoted
+from trueup.io.bundle.manifest import header_in
 from trueup.io.bundle.places import limit_column
+from trueup.io.bundle.tables import label_sql, query_label
 from trueup.kernel.histogram.anova import cell_groups
-from trueup.model.build import build_cells, local_constraints, no_limits
+from trueup.model.build import cells_of_sizes, local_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured
-from trueup.model.mechanism import plan_measurements
 from trueup.model.spec import BoundPart, Spec
-from trueup.model.tree import Tree
 
-MEMORY = "2GB"
-"""What DuckDB may hold in memory; the rest goes to a temporary folder."""
 Finding = tuple[str, bool, tuple[str, ...]]
 """A rule, whether it holds, and the first places where it does not."""
 
 
-def check_blocks(folder: Path, memory: str = MEMORY) -> Iterator[Finding]:
-    """Check every rule that the public files of a bundle by blocks must keep, trusting none of its claims.
-
-    Raises
-    ------
-    BundleError
-        If a file is missing or altered, or cannot be read.
-    """
-    manifest = read_manifest(folder)
-    refuse_altered(folder, manifest)
-    yield "every public file is the one that was written", True, ()
-    strangers = unlisted(folder)
-    yield "public/ holds no other file", not strangers, tuple(strangers)
-    yield "the measurements have the digest that the manifest states", _digested(manifest), ()
-    _, spec = read_spec(folder)
-    with (
-        tempfile.TemporaryDirectory() as spill,
-        connect(folders=[folder / "public"], memory_limit=memory, temp_directory=spill) as connection,
-    ):
-        import duckdb
-
-        try:
-            yield from _Files(folder / "public", spec, manifest, connection).findings()
-        except duckdb.Error as error:
-            raise BundleError(
-                f"the tables of '{folder}' cannot be read ({type(error).__name__})",
-                remedy="restore the bundle",
-            ) from None
-
-
-def _digested(manifest: Mapping[str, Any]) -> bool:
-    """Whether the digest of the measurements is that of their parts, and these are the public files."""
-    parts, files = manifest["parts"], manifest["files"]
-    whole = hashlib.sha256("".join(f"{name} {digest}\n" for name, digest in parts.items()).encode())
-    same = all(files.get(f"measurements/part-{name}.parquet") == digest for name, digest in parts.items())
-    listed = sum(name.startswith("measurements/") for name in files)
-    return same and listed == len(parts) and whole.hexdigest() == manifest["measurements"]
-
-
 @dataclass(frozen=True)
-class _Files:
+class Files:
     """The public files as tables of a database.
 
     Places have one text each, as in the measurements; a histogram's cell is its position in cell order.
@@ -95,17 +43,11 @@ class _Files:
         """Look at every rule."""
         self._views()
         sizes = [self._one(f"SELECT count(*) FROM {quoted(f'place {i}')}") for i in self._levels]
-        cells = build_cells(self.spec, _tree_of(self.spec, sizes))
         yield "the places are as many as stated", sizes == [e["places"] for e in self.manifest["levels"]], ()
-        headers, guarantee = plan_measurements(self.spec, cells)
-        stated = guarantee_in(self.manifest["guarantee"])
-        laws = [
-            (h["query"], h["level"], h["attributes"], h["law"], h["parameters"])
-            for h in self.manifest["headers"]
-        ]
-        asked = [header_out(h) for h in headers]
-        same = laws == [(h["query"], h["level"], h["attributes"], h["law"], h["parameters"]) for h in asked]
-        yield "the noise and the guarantee are those of the spec", same and stated.agrees(guarantee), ()
+        cells = cells_of_sizes(self.spec, sizes)
+        laws = promised(self.spec, cells, self.manifest)
+        yield laws.rule, laws.holds, laws.where
+        headers = [header_in(entry) for entry in self.manifest["headers"]]
         yield self._complete(cells, headers)
         for level in self._levels:
             yield from self._table(level)
@@ -227,7 +169,7 @@ class _Files:
     @cached_property
     def _one_place(self) -> Cells:
         """The cells of one place on every level."""
-        return build_cells(self.spec, _tree_of(self.spec, [1] * len(self._names)))
+        return cells_of_sizes(self.spec, [1] * len(self._names))
 
     def _zeros(self) -> str:
         """The cells that are structural zeros."""
@@ -286,14 +228,3 @@ def _limit_sql(limit: int | str | None) -> str:
     if isinstance(limit, str):
         return quoted(f"limit {limit}")
     return "CAST(NULL AS BIGINT)" if limit is None else str(limit)
-
-
-def _tree_of(spec: Spec, sizes: Sequence[int]) -> Tree:
-    """Some tree with so many places on every level: what laws and losses depend on."""
-    level_ptr = np.append(0, np.cumsum(sizes))
-    counts = [
-        np.bincount(np.arange(below) * above // below, minlength=above) for above, below in pairwise(sizes)
-    ]
-    every = np.concatenate([*counts, np.zeros(sizes[-1], np.int64)])
-    names, child_ptr = tuple(level.name for level in spec.levels), sizes[0] + np.append(0, np.cumsum(every))
-    return Tree(names, child_ptr, level_ptr, limits=no_limits(spec, sizes))

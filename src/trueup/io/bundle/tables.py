@@ -1,0 +1,213 @@
+"""The Parquet tables of a bundle: measurements, and released counts.
+
+A file of measurements has one row for each place and query, with the list of its values in the order of the margin's
+groups, as the noisy-measurement files of the 2020 census have. A table of counts has a row for each cell that it lists,
+under its keys; a cell of the public domain that it does not list is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import BundleError
+from trueup.files.columns import write_parquet
+from trueup.files.source import connect, parquet, quiet_duckdb, quoted
+from trueup.model.cells import Cells, Margin
+from trueup.model.header import Measured
+from trueup.model.tables import place_keys
+from trueup.model.tree import Tree
+
+
+def write_measured(
+    path: Path, cells: Cells, headers: Sequence[Measured], values: Sequence[NDArray[np.int64]]
+) -> None:
+    """Write measurements, header after header, places in their order.
+
+    Raises
+    ------
+    BundleError
+        If the disk refuses.
+    """
+    sizes = [np.diff(place_edges(cells, h)) for h in headers]
+    texts = {h.margin.level: labels(cells.tree, h.margin.level) for h in headers}
+    columns = {
+        "level": [np.full(size.size, h.margin.level) for h, size in zip(headers, sizes)],
+        "place": [texts[h.margin.level] for h in headers],
+        "query": [np.full(size.size, query_label(h)) for h, size in zip(headers, sizes)],
+        "exact": [np.full(size.size, h.exact) for h, size in zip(headers, sizes)],
+    }
+    if all((size == 1).all() for size in sizes):  # DuckDB makes millions of lists of one faster than Python
+        columns["value"], select = list(values), "* REPLACE ([value] AS value)"
+    else:
+        columns["value"], select = [_lists(v, size) for v, size in zip(values, sizes, strict=True)], "*"
+    write_parquet(path, {name: np.concatenate(parts) for name, parts in columns.items()}, select=select)
+
+
+def place_edges(cells: Cells, header: Measured) -> NDArray[np.int64]:
+    """`(places + 1,)`: where the values of each place of a header begin and end."""
+    places = cells.margin_shape(header.margin)[0]
+    each = cells.size(header.margin) // places
+    every = np.arange(places + 1) * each
+    return every if header.groups is None else np.searchsorted(header.groups, every)
+
+
+def query_label(header: Measured) -> str:
+    """The name of a header's query in a file of measurements: an invariant is told from others by its margin."""
+    return (
+        header.query
+        if not header.exact
+        else f"{header.query}{str(header.margin)[len(header.margin.level) :]}"
+    )
+
+
+def _lists(values: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray:
+    """One array object a place, in the smallest integers that hold them all."""
+    small = np.abs(values).max(initial=0) < 2**31
+    rows = np.empty(sizes.size, dtype=object)
+    rows[:] = np.split(values.astype(np.int32) if small else values, np.cumsum(sizes)[:-1])
+    return rows
+
+
+def read_measured(path: Path, cells: Cells, headers: Sequence[Measured]) -> tuple[NDArray[np.int64], ...]:
+    """Read the measurements of one file, one vector for each header as `Measurements.values` holds them.
+
+    Raises
+    ------
+    BundleError
+        If the file does not hold what the headers announce.
+    """
+    import duckdb
+
+    with connect(files=[path], threads=1) as connection:
+        try:
+            rows = connection.execute(f"SELECT unnest(value)::BIGINT AS value FROM {parquet([path])}")
+            flat = rows.fetchnumpy()["value"]
+        except duckdb.Error:
+            raise BundleError(f"'{path.name}' cannot be read: it is truncated or damaged") from None
+    sizes = [cells.size(h.margin) for h in headers]
+    if flat.size != sum(sizes):
+        raise BundleError(f"'{path.name}' does not hold the measurements of its places")
+    return tuple(np.split(flat, np.cumsum(sizes)[:-1]))
+
+
+def read_header(connection: Any, files: str, cells: Cells, header: Measured) -> NDArray[np.int64]:
+    """Read the values of one header from all files of measurements, in the order of the places.
+
+    Raises
+    ------
+    BundleError
+        If the files do not list every place once, in order, with its values.
+    """
+    rows = f"FROM {files} WHERE level = $1 AND query = $2"
+    given = [header.margin.level, query_label(header)]
+    found = connection.execute(f"SELECT place, len(value) AS size {rows}", given).fetchnumpy()
+    in_order = np.array_equal(found["place"].astype(str), labels(cells.tree, header.margin.level))
+    if not in_order or not np.array_equal(found["size"], np.diff(place_edges(cells, header))):
+        raise BundleError(
+            f"the measurements do not list the places of level '{header.margin.level}' in order"
+        )
+    return connection.execute(f"SELECT unnest(value)::BIGINT AS value {rows}", given).fetchnumpy()["value"]
+
+
+def write_counts(
+    path: Path, cells: Cells, level: str, place: NDArray, cell: NDArray, count: NDArray[np.int64]
+) -> None:
+    """Write the histograms of a level, cells that are not zero alone: `place` and `cell` say which.
+
+    Raises
+    ------
+    BundleError
+        If the disk refuses.
+    """
+    keys = {name: column[place] for name, column in place_keys(cells.tree, cells.tree.level(level)).items()}
+    attributes = np.unravel_index(cell, cells.shape[1:]) if cells.attributes else ()
+    values = {a.name: np.array(a.values)[at] for a, at in zip(cells.attributes, attributes, strict=True)}
+    write_parquet(path, keys | values | {"count": count})
+
+
+def read_counted(
+    connection: Any, files: Sequence[Path], cells: Cells, margin: Margin
+) -> tuple[NDArray, NDArray | None]:
+    """Read a table of counts in the order of its margin's groups, zeros filled in; and its standard errors, if it has any.
+
+    Raises
+    ------
+    BundleError
+        If it lists what is no group of the margin, or one twice.
+    """
+    level, size = cells.tree.level(margin.level), cells.size(margin)
+    keys = place_keys(cells.tree, level)
+    texts = {name: column.astype(object) for name, column in keys.items()}
+    connection.register("given_places", {**texts, "at place": np.arange(cells.tree.sizes[level])})
+    joins, position = [f"given_places USING ({', '.join(map(quoted, keys))})"], quoted("at place")
+    for recode in cells.kept(margin):
+        name, at = f"given {recode.name}", f"at {recode.name}"
+        connection.register(name, {recode.name: np.array(recode.values), at: np.arange(recode.size)})
+        joins.append(f"{quoted(name)} USING ({quoted(recode.name)})")
+        position = f"({position}) * {recode.size} + {quoted(at)}"
+    source = parquet(files)
+    with quiet_duckdb(f"the table of '{margin}'"):
+        held = [row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()]
+        more = ", standard_error" if "standard_error" in held else ""
+        query = (
+            f"SELECT {position} AS position, count{more} FROM {source} LEFT JOIN {' LEFT JOIN '.join(joins)}"
+        )
+        rows = connection.execute(query).fetchnumpy()
+    position = rows["position"]
+    listed = np.zeros(size, bool)
+    if not np.ma.is_masked(position):
+        listed[np.asarray(position)] = True
+    if listed.sum() != len(position):
+        raise BundleError(
+            f"the table of '{margin}' lists a group twice, or one that '{margin}' does not have"
+        )
+    return tuple(
+        _placed(np.asarray(position), rows[name], size) if name in rows else None
+        for name in ("count", "standard_error")
+    )  # pyright: ignore[reportReturnType]
+
+
+def _placed(position: NDArray, values: NDArray, size: int) -> NDArray:
+    table = np.zeros(size, dtype=values.dtype)
+    table[position] = values
+    return table
+
+
+def labels(tree: Tree, level: str) -> NDArray:
+    """The key of every place of a level as one text: a JSON pointer (RFC 6901), so that no two places share one.
+
+    Examples
+    --------
+    >>> tree = Tree.from_columns(["all", "area"], [{}, {"state": ["1", "1/2"], "area": ["2/3", "3"]}])
+    >>> labels(tree, "area").tolist(), labels(tree, "all").tolist()
+    (['1/2~13', '1~12/3'], ['all'])
+    """
+    at = tree.level(level)
+    columns = list(tree.keys[at].values()) if tree.keys and tree.keys[at] else []
+    if not columns:
+        return np.array([tree.label(level, place) for place in range(tree.sizes[at])])
+    text = _escaped(columns[0])
+    for column in columns[1:]:
+        text = np.char.add(np.char.add(text, "/"), _escaped(column))
+    return text
+
+
+def label_sql(columns: Sequence[str]) -> str:
+    """The same text of key columns as an expression of DuckDB."""
+    return " || '/' || ".join(f"replace(replace({quoted(c)}, '~', '~0'), '/', '~1')" for c in columns)
+
+
+def _escaped(keys: NDArray) -> NDArray:
+    """Keys without a slash: `~1` stands for one, and `~0` for the tilde."""
+    letters = np.ascontiguousarray(keys).view(np.uint32)
+    if not ((letters == ord("~")) | (letters == ord("/"))).any():
+        return keys
+    for plain, escape in (("~", "~0"), ("/", "~1")):
+        # NumPy cuts a Python text to the width of the keys: texts of its own keep theirs.
+        keys = np.char.replace(keys, np.str_(plain), np.str_(escape))
+    return keys

@@ -1,0 +1,129 @@
+"""What is made from a bundle again: other counts from its measurements, and its report; and an assessment's folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from trueup import reporting
+from trueup.files.staging import refuse_occupied, staged
+from trueup.io.bundle.assessment import holds_assessment, read_assessment, write_assessment
+from trueup.io.bundle.manifest import read_manifest, read_spec
+from trueup.io.bundle.read import StoredRelease, read_measurements
+from trueup.io.bundle.write import begin_bundle, finish_bundle, write_measurements
+from trueup.model.build import build_constraints
+from trueup.model.problem import Problem
+from trueup.model.records.assessment import Assessment, refuse_confidential
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.release import Release
+from trueup.model.spec import Spec, parse_spec, read_spec_text
+from trueup.model.verb import renamed
+from trueup.reconciling import Prepared, build, choose
+from trueup.releasing.log import Log, stages
+from trueup.releasing.whole import settled
+
+Tell = Callable[[str], None]
+
+
+def reconcile_bundle(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    method: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    tell: Tell = lambda stage: None,
+) -> Release:
+    """Reconcile the measurements of a bundle into a new one; equal measurements, equal integers."""
+    log, source, out = Log(stages(tell)), Path(folder), Path(out)
+    refuse_occupied(out)
+    with log.stage("reading the measurements"):
+        measurements, manifest = read_measurements(source), read_manifest(source)
+        spec_text, spec = read_spec(source)
+    with log.stage("choosing the method"):
+        constraints = build_constraints(spec, measurements.cells, measurements.bounds)
+        chosen = build(method, parameters or {}) if method else choose(spec.reconcile, constraints)
+        prepared = Prepared.of(constraints, measurements.headers, chosen)
+    with staged(out) as target:
+        draft = _copied(source, manifest, target, spec_text, measurements) | {"ledger": manifest["ledger"]}
+        released, made = settled(target, prepared, measurements, draft, log)
+        page = reporting.report(released, spec, ledger=manifest["ledger"])
+        finish_bundle(target, made, page, log.plain())
+    return released
+
+
+def _copied(
+    source: Path, manifest: Mapping[str, Any], target: Path, spec_text: str, measurements: Measurements
+) -> dict[str, Any]:
+    """Copy the files of measurements with their seal; those of a bundle of format 1 are written anew."""
+    if "seal" not in manifest:
+        return write_measurements(target, spec_text, measurements)
+    public = begin_bundle(target, spec_text)
+    for name in ("places.parquet", *(n for n in manifest["files"] if n.startswith("measurements/"))):
+        shutil.copyfile(source / "public" / name, public / name)
+    made_after = {"checks", "counts", "files", "method", "misses", "not listed", "run", "stats"}
+    return {name: held for name, held in manifest.items() if name not in made_after}
+
+
+def render_bundle(folder: str | Path, *, publish: bool = False) -> str:
+    """Make the report of a bundle, or of an assessment, anew from its files.
+
+    Raises
+    ------
+    PrivacyError
+        If it is to be published and is an assessment on confidential counts.
+    """
+    source = Path(folder)
+    if not holds_assessment(source):
+        manifest = read_manifest(source)
+        whole = manifest["kind"] == "measurements"
+        record = read_measurements(source) if whole else StoredRelease(source, manifest)
+        return reporting.report(record, read_spec(source)[1], ledger=manifest["ledger"])
+    record, spec = read_assessment(source)
+    if publish:
+        refuse_confidential(record.public)
+    return reporting.report(record, spec)
+
+
+@renamed(spec_path="spec")
+def assess_table(
+    spec: Spec | Problem | str | Path,
+    truth: Any,
+    out: str | Path,
+    *,
+    geography: Any = None,
+    tell: Tell = lambda stage: None,
+    **options: Any,
+) -> Assessment:
+    """Assess a spec and write the assessment as a folder: figures, report and Parquet tables.
+
+    Parameters
+    ----------
+    spec, truth, geography
+        As for `trueup.assess`.
+    out
+        A new folder: `internal/` holds a confidential assessment, `public/` one whose truth is public.
+    tell
+        Hears the name of each stage.
+    options
+        Further arguments of `trueup.assess`.
+    """
+    from trueup.assessing import assess
+
+    refuse_occupied(Path(out))
+    if isinstance(spec, str | Path):
+        text = read_spec_text(spec)
+        stated = parse_spec(text)
+    else:
+        stated = spec.spec if isinstance(spec, Problem) else spec
+        text = spec.written() if isinstance(spec, Problem) else spec.text()
+
+    def progress(done: int, replicates: int) -> None:
+        tell(f"{done:,} of {replicates:,} replicates")
+
+    tell("reading the spec and the counts")
+    record = assess(stated, truth, geography, progress=progress, **options)
+    tell("writing the assessment")
+    write_assessment(out, text, record, reporting.report(record, stated))
+    return record

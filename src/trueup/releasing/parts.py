@@ -1,0 +1,263 @@
+"""A run by parts: measure every part, then up the tree, then down. Killed anywhere, it goes on from its folder.
+
+    total      check the confidential counts, and sum them into the roots of every part       (lowest stage first)
+    measure    draw noise, all parts at once; a committed part is never drawn again
+    seal       the digest of all measurements, after which nothing is drawn
+    up         what a part's measurements and those below tell about its roots                (lowest stage first)
+    down       settle below the settled roots, check, write tables                            (highest stage first)
+
+Up to the seal the confidential counts are needed, and after it they are gone; what comes then is a function of the
+measurements and of nothing else, its seed included. So a run that was killed ends with the integers of one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trueup.errors import BudgetError, BundleError
+from trueup.files.staging import refuse_occupied
+from trueup.io.bundle.manifest import MANIFEST, guarantee_in, margin_out, measured_file, read_manifest, slug
+from trueup.io.bundle.read import StoredRelease
+from trueup.io.bundle.write import NOTE, begin_bundle, describe_measured, sealed
+from trueup.ledger.account import Account
+from trueup.ledger.request import read_request
+from trueup.ledger.reservation import Reservation
+from trueup.model.cells import Margin
+from trueup.model.records.release import Miss, Release
+from trueup.model.spec import Spec
+from trueup.reconciling.histogram_parts import tie_seed
+from trueup.releasing.data import check_data, contribution_note
+from trueup.releasing.log import Log
+from trueup.releasing.run_folder import RunFolder
+from trueup.releasing.start import divided
+from trueup.releasing.tasks import CHECKS, Down, Measure, Up, level_part
+from trueup.run.executor import Executor
+from trueup.run.parts import Parts
+
+
+@dataclass(frozen=True)
+class ByParts:
+    """A run of many parts, kept in a folder beside its target.
+
+    Attributes
+    ----------
+    folder
+        The run folder.
+    data
+        The confidential table; it is read where it was not read yet.
+    executor
+        Carries out the parts' tasks; all its workers see the folder.
+    log
+        What the run took.
+    """
+
+    folder: RunFolder
+    data: Any
+    executor: Executor
+    log: Log
+
+    @property
+    def out(self) -> Path:
+        """The run's target."""
+        return Path(self.folder.plan["out"])
+
+    @property
+    def spec(self) -> Spec:
+        """The spec."""
+        return self.folder.spec
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from the run folder."""
+        with self.folder.held():
+            yield
+
+    def published(self, account: Account | None) -> StoredRelease | None:
+        """What the run has published already; else nothing else may stand in its target."""
+        if (self.out / MANIFEST).is_file():
+            manifest = read_manifest(self.out)
+            if manifest.get("run") == self.folder.plan["run"]:
+                return StoredRelease(self.out, manifest)
+        try:
+            refuse_occupied(self.out)
+        except BundleError as error:
+            raise BundleError(
+                error.given,
+                needed=error.needed,
+                remedy="move away what stands there, then continue with --resume: a run keeps its target",
+            ) from None
+        return None
+
+    def reserve(self, account: Account | None) -> Reservation | None:
+        """Take the privacy loss out of the budget, unless an earlier attempt of this run has done so."""
+        if account is None:
+            return None
+        try:
+            reservation = account.reserve(
+                read_request(self.folder.plan["request"]), name=self.folder.plan["run"]
+            )
+        except BudgetError:
+            if not self.folder.tabulated and not self.folder.draws.begun:
+                self.folder.remove()  # nothing was read: a run that is granted begins anew
+            raise
+        if done := reservation.committed:
+            raise BudgetError(
+                f"the run was released before, to '{done.final}'; a second draw would not be paid for",
+                remedy=f"use that release, and remove '{self.folder.path}'",
+            )
+        return reservation
+
+    def read(self) -> None:
+        """Read and check the confidential counts, as far as that was not done; nothing is drawn."""
+        if not self.folder.draws.is_sealed:
+            check_data(self.folder, self.data, self.executor, self.log)
+
+    def begin(self, reservation: Reservation | None) -> None:
+        """Record that drawing begins; refuse a folder from before that, of which noise would be drawn a second time."""
+        if reservation and reservation.drawn and not self.folder.draws.begun:
+            raise BudgetError(
+                "the ledger knows that noise was drawn for this run, and the run's folder is from before that",
+                needed="the folder as the run left it; a second draw would not be paid for",
+                remedy=f"put that folder back, or remove '{self.folder.path}' and begin a run that is charged anew",
+            )
+        if reservation and reservation.sealed and not self.folder.draws.is_sealed:
+            raise BudgetError(
+                "the ledger knows that all measurements of this run were drawn, and the run's folder has no seal on them",
+                needed="the folder as the run left it; a second draw would not be paid for",
+                remedy=f"put that folder back, or remove '{self.folder.path}' and begin a run that is charged anew",
+            )
+        if reservation:
+            reservation.begin()
+        self.folder.draws.begin()
+
+    def measure(self, target: Path) -> str:
+        """Draw what was not drawn yet, and seal it; the confidential counts are removed."""
+        draws = self.folder.draws
+        if not draws.is_sealed:
+            self.log.map(
+                "measuring", Measure(self.folder.path), self.folder, self.folder.all_parts, self.executor
+            )
+        seal = draws.seal()
+        self.folder.forget_counts()
+        return seal
+
+    def settle(self, target: Path) -> tuple[Release, Mapping[str, Any]]:
+        """Reconcile up and down the tree; link the tables into the bundle, and say what its manifest says of them."""
+        folder, stages = self.folder, self.folder.cut.bundles
+        _, plan = divided(folder.spec, folder.headers)
+        for parts in stages[:0:-1]:
+            self.log.map(f"up to {folder.top_of(parts)}", Up(folder.path, plan), folder, parts, self.executor)
+        seed = int(tie_seed(np.random.default_rng(int(folder.seal, 16))))
+        for parts in stages:
+            task = Down(folder.path, plan, seed)
+            self.log.map(f"down from {folder.top_of(parts)}", task, folder, parts, self.executor)
+        self.log.notes |= {
+            "engine": self.executor.name,
+            "workers": self.executor.workers,
+            "memory": folder.plan["memory"],
+            **contribution_note(folder),
+        }
+        with self.log.stage("linking the tables"):
+            manifest = self._link(target)
+        return StoredRelease(target, manifest), manifest
+
+    def _link(self, target: Path) -> dict[str, Any]:
+        """Link the parts into the bundle, which takes no room."""
+        folder, manifest = self.folder, self._manifest()
+        public = begin_bundle(target, folder.spec_text)
+        link_part(folder.places, "all", public / "places.parquet")
+        for part in folder.all_parts:
+            link_part(folder.measured, str(part), public / measured_file(str(part)))
+        for level, table in enumerate(manifest["counts"]):
+            stage = next(s for s in range(len(folder.cut.stages)) if level in folder.cut.settled(s))
+            for part in folder.cut.bundles[stage]:
+                link_part(
+                    folder.tables,
+                    level_part(level, part),
+                    public / table["files"].replace("*", str(part)),
+                )
+        return manifest
+
+    def _manifest(self) -> dict[str, Any]:
+        folder, plan = self.folder, self.folder.plan
+        names = [level.name for level in folder.spec.levels]
+        attributes = tuple(a.name for a in folder.spec.attributes)
+        tables = [Margin(name, attributes) for name in names]
+        cells = int(np.prod([len(a.values) for a in folder.spec.attributes], dtype=np.int64))
+        return {
+            **describe_measured(
+                folder.spec_text,
+                dict(zip(names, plan["sizes"])),
+                cells,
+                folder.headers,
+                guarantee_in(plan["guarantee"]),
+            ),
+            **sealed(folder.draws.parts),
+            "measurements": folder.seal,
+            "kind": "release",
+            "run": plan["run"],
+            "method": plan["method"],
+            "checks": dict.fromkeys(CHECKS, True),  # a part that breaks one ends the run
+            "stats": _worst(report["stats"] for report in self._reports),
+            "misses": [asdict(miss) for miss in _misses(m for r in self._reports for m in r["misses"])],
+            "counts": [
+                {"files": f"counts/{slug(Margin(m.level))}/part-*.parquet", **margin_out(m)} for m in tables
+            ],
+            "not listed": NOTE,
+        }
+
+    @cached_property
+    def _reports(self) -> list[dict[str, Any]]:
+        held = (self.folder.settled.path(f"report-{part}") for part in self.folder.all_parts)
+        return [json.loads(path.read_text()) for path in held]
+
+    def finish(self) -> StoredRelease:
+        """Remove the run folder: the release stands."""
+        out = self.out
+        self.folder.remove()
+        return StoredRelease(out, read_manifest(out))
+
+
+def link_part(parts: Parts, name: str, target: Path) -> None:
+    """Link a part into a bundle.
+
+    Raises
+    ------
+    BundleError
+        If it is not the one that was committed, or the disk refuses.
+    """
+    source = parts.path(name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+        target.chmod(0o644)
+    except OSError as error:
+        raise BundleError(
+            f"cannot link '{target.name}': {error.strerror}", remedy="check space and permissions"
+        ) from None
+
+
+def _worst(stats: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The largest of every part's figures."""
+    found: dict[str, float] = {}
+    for part in stats:
+        found = {key: max(value, found.get(key, value)) for key, value in part.items()}
+    return found
+
+
+def _misses(parts: Iterable[Mapping[str, Any]]) -> list[Miss]:
+    """Join the parts' sums of squares by query and level."""
+    sums: dict[tuple[str, str], tuple[int, float]] = {}
+    for part in parts:
+        counts, squares = sums.get((part["query"], part["level"]), (0, 0.0))
+        sums[part["query"], part["level"]] = counts + part["counts"], squares + part["squares"]
+    return [Miss(query, level, n, (squares / n) ** 0.5) for (query, level), (n, squares) in sums.items()]

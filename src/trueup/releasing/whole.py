@@ -1,0 +1,128 @@
+"""A run of one part in the memory of this process: until its bundle is whole, nothing of it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from trueup.files.frames import frame_library
+from trueup.io.bundle.read import read_measurements, read_release
+from trueup.io.bundle.write import write_measurements, write_release
+from trueup.ledger.account import Account
+from trueup.ledger.request import Request
+from trueup.ledger.reservation import Reservation
+from trueup.measuring import draw, limit_of, read_confidential
+from trueup.measuring.fingerprint import fingerprinting
+from trueup.model.problem import Problem
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.release import Release
+from trueup.model.spec import Spec
+from trueup.reconciling import BEFORE_NOISE, Prepared, refuse_inexact
+from trueup.releasing.log import Log
+
+
+@dataclass
+class Whole:
+    """A run of one part.
+
+    Attributes
+    ----------
+    problem, data, out
+        What is released, from what, and where to.
+    prepared
+        The method, ready; None where the measurements alone are released.
+    request
+        What the run asks of the ledger.
+    log
+        What the run took.
+    """
+
+    problem: Problem
+    data: Any
+    out: Path
+    prepared: Prepared | None
+    request: Request | None
+    log: Log
+    counts: NDArray | None = field(default=None, init=False)
+    measurements: Measurements | None = field(default=None, init=False)
+    sealed: Mapping[str, Any] | None = field(default=None, init=False)
+
+    @property
+    def spec(self) -> Spec:
+        """The spec."""
+        return self.problem.spec
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else can get at what is in memory."""
+        yield
+
+    def published(self, account: Account | None) -> Release | Measurements | None:
+        """What was committed under the account's key, which is not drawn again."""
+        if account and self.request and account.holds(self.request, self.out):
+            return read_release(self.out) if self.prepared else read_measurements(self.out)
+        return None
+
+    def reserve(self, account: Account | None) -> Reservation | None:
+        """Take the privacy loss out of the budget."""
+        return account.reserve(self.request) if account and self.request else None
+
+    def read(self) -> None:
+        """Read and check the confidential counts; nothing is drawn."""
+        problem = self.problem
+        with self.log.stage("reading the confidential counts"), fingerprinting(self.data) as found:
+            limit = limit_of(problem.spec)
+            self.counts = read_confidential(
+                problem.spec, problem.cells, self.data, limit, problem.constraints
+            )
+            if self.prepared:
+                refuse_inexact(problem.cells.sum(self.counts, problem.cells.coarsest), BEFORE_NOISE)
+        self.log.notes |= {"engine": "memory", "workers": 1, "input": found.get()}
+        self.log.notes |= {"contribution": asdict(limit)} if limit else {}
+
+    def begin(self, reservation: Reservation | None) -> None:
+        """Record that drawing begins."""
+        if reservation:
+            reservation.begin()
+
+    def measure(self, target: Path) -> str:
+        """Draw the noise, write the measurements, and seal them; the counts are let go."""
+        problem = self.problem
+        assert self.counts is not None
+        with self.log.stage("drawing exact noise"):
+            drawn = draw(problem.cells, self.counts, problem.headers, problem.guarantee)
+            self.measurements, self.counts = (
+                replace(drawn, spec=problem.spec, frame=frame_library(self.data)),
+                None,
+            )
+        with self.log.stage("writing the measurements"):
+            self.sealed = write_measurements(target, problem.written(), self.measurements)
+        return self.sealed["seal"]
+
+    def settle(self, target: Path) -> tuple[Release | Measurements, Mapping[str, Any]]:
+        """Reconcile and write the tables; return the record, and what the manifest says of it."""
+        assert self.measurements is not None
+        assert self.sealed is not None
+        if self.prepared is None:
+            return self.measurements, self.sealed
+        return settled(target, self.prepared, self.measurements, self.sealed, self.log)
+
+    def finish(self) -> Release | Measurements | None:
+        """Nothing is left to be removed."""
+
+
+def settled(
+    target: Path, prepared: Prepared, measurements: Measurements, manifest: Mapping[str, Any], log: Log
+) -> tuple[Release, Mapping[str, Any]]:
+    """Reconcile measurements that memory holds and write the released tables."""
+    with log.stage("reconciling"):
+        released = prepared.reconcile(measurements)
+    with log.stage("simulating the errors to expect"):
+        _ = released.expected
+    with log.stage("writing the tables"):
+        return released, {**manifest, **write_release(target, released)}
