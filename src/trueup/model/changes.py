@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Change
-from trueup.model.kept import Kept
+from trueup.model.kept import Found, Kept
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.privacy.accountant import Loss, compose
 from trueup.privacy.contribution import Relation
@@ -87,20 +87,6 @@ class PricedQuery(NamedTuple):
     def cost(self, l1: int, l2_squared: int) -> Cost:
         """Loss of a change that moves the margin so far."""
         return self.law.cost(Sensitivity(Fraction(l1), Fraction(l2_squared)))
-
-
-class Found(NamedTuple):
-    """The smallest changes of some cells, of one L1 norm: how many units leave one cell for another, the largest loss.
-
-    `attained` says whether one of them has that loss, else it is a bound; `smallest` whether the norm is the least,
-    else that is one.
-    """
-
-    norm: int
-    moved: int
-    loss: Loss
-    attained: bool = True
-    smallest: bool = True
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.tree import Tree
+from trueup.privacy.accountant import Loss
 
 Matrix = NDArray[np.int64]
 
@@ -228,3 +230,17 @@ def _among(cells: Cells, margin: Margin) -> NDArray[np.bool_]:
     if not margin.where:
         return np.ones(prod(cells.shape[1:]), bool)
     return np.any([cells.where(dict(each)).ravel() for each in margin.where], axis=0)
+
+
+class Found(NamedTuple):
+    """The smallest changes of some cells, of one L1 norm: how many units leave one cell for another, the largest loss.
+
+    `attained` says whether one of them has that loss, else it is a bound; `smallest` whether the norm is the least,
+    else that is one.
+    """
+
+    norm: int
+    moved: int
+    loss: Loss
+    attained: bool = True
+    smallest: bool = True

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +31,11 @@ from numpy.typing import NDArray
 from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.determined import determined
 from trueup.kernel.lattice.smallest import Exhausted, Search, Vector
-from trueup.model.changes import Changes, Found
-from trueup.model.kept import Kept
+from trueup.model.kept import Found, Kept
 from trueup.privacy.accountant import Loss, compose
+
+if TYPE_CHECKING:
+    from trueup.model.changes import Changes
 
 WHOLE = 600
 """Cells up to which changes are searched on the whole tree, where losses are exact; beyond, on folded trees."""
