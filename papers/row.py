@@ -11,6 +11,7 @@ from trueup.errors import SpecError
 Verdict = Literal["agrees", "differs", "shown only", "cannot match"]
 
 CANNOT_FAIL = "No figure that ours could be is further from the printed one than the tolerance."
+NOTHING_WOULD_PASS = "The tolerance is as wide as the printed figure: 0 would pass, too."
 ERRORS = 5.0
 """Standard errors that a difference may reach by chance: 5.7e-7 for one figure, both sides together."""
 
@@ -70,7 +71,8 @@ def compare(
 ) -> Row:
     """Assert that a printed figure and ours differ by no more than chance and rounding explain.
 
-    Where no possible figure of ours could differ by more, nothing is asserted: the row is shown only.
+    Where no possible figure of ours could differ by more, or 0 would pass for a printed figure that is not 0, nothing is
+    asserted: the row is shown only.
 
     Parameters
     ----------
@@ -103,11 +105,15 @@ def compare(
     'differs'
     >>> compare("share", "0.5", 0.4, ours_error=0.2, possible=(0, 1)).verdict
     'shown only'
+    >>> compare("average", "0.01", 0.012, paper_error=0.01).verdict
+    'shown only'
     """
     tolerance = ERRORS * hypot(ours_error, paper_error) + rounding(paper) + slack
     if isfinite(ours) and max(abs(end - printed(paper)) for end in possible) <= tolerance:
         return shown(label, paper, float(ours), " ".join(filter(None, (note, CANNOT_FAIL))))
     agrees = isfinite(ours) and abs(ours - printed(paper)) <= tolerance * (1 + 1e-9)
+    if agrees and printed(paper) and tolerance >= abs(printed(paper)):
+        return shown(label, paper, float(ours), " ".join(filter(None, (note, NOTHING_WOULD_PASS))))
     return Row(label, paper, float(ours), tolerance, "agrees" if agrees else "differs", note)
 
 

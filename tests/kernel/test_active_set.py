@@ -106,7 +106,7 @@ def test_a_point_that_is_not_the_optimum_is_not_called_it(monkeypatch, rng):
             continue
         x, fit = np.array(twin, float), fit.relative()
         start = np.zeros(N)
-        found = optimum_near(p, fit, start, 1.0)
+        found = optimum_near(p, fit, start, 1e5)
         if found is not None and found.objective > fit.objective(x) + 1e-3:
             assert programs.relative_gap(found.objective, found.bound) != 0.0
             assert found.bound <= fit.objective(x)

@@ -21,7 +21,7 @@ A point that is found is moved to once more, unless it is near already.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy  # its parts load when first used
@@ -30,12 +30,16 @@ from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.proof import least_squares_bound
 
-NEAR = 1e-5  # distance from a limit, relative to the largest count, at which an interior point touches it
+# Distances from a limit, relative to the counts in its unit, at which an interior point touches it: the next one is tried
+# where the rows of the one before exclude each other.
+NEAR = (1e-5, 1e-7, 1e-9)
 CROSSED = (
     1e-9  # likewise, beyond a limit, at which it is crossed; relative to what is measured around the origin
 )
 SIGN = 1e-12  # multiplier, relative to the largest, that has no sign
+SIGNED = 1e-7  # what multipliers of the right signs may leave of the prices, relative to the largest
 SYSTEMS = 20
+CAREFUL = 1000  # rows and counts up to which one row at a time is tried, too
 ORIGINS = 4
 CHANGE = 10.0  # counts by which the optimum may differ from its origin
 REGULAR = 1e-11  # added to the diagonal, so that rows may depend on each other; taken out again by refinement
@@ -109,6 +113,29 @@ class _Limits:
         multipliers[at] = held
         return _Face(side, x, prices, multipliers)
 
+    def with_signs(self, fit: Fit, face: _Face) -> _Face | None:
+        """The same with multipliers of the right signs, if there are any: those of rows that depend on each other are not
+        unique, and the least ones may have the wrong sign where others have not. By linear programming."""
+        at = np.flatnonzero(face.side)
+        wanted, one = -(fit.matrix.T @ face.prices), scipy.sparse.eye_array(fit.matrix.shape[1])
+        size = np.abs(wanted).max(initial=1.0)
+        free, sign = (self.lower == self.upper)[at], face.side[at]
+        rows = scipy.sparse.hstack([self.rows[at].T, one, -one])
+        least, most = np.where(free | (sign < 0), -np.inf, 0.0), np.where(free | (sign > 0), np.inf, 0.0)
+        spare = 2 * one.shape[0]
+        answer = scipy.optimize.linprog(
+            np.append(np.zeros(at.size), np.ones(spare)),
+            A_eq=rows,
+            b_eq=wanted / size,
+            bounds=np.stack([np.append(least, np.zeros(spare)), np.append(most, np.full(spare, np.inf))], 1),
+            method="highs",
+        )
+        if answer.x is None or answer.fun > SIGNED:
+            return None
+        multipliers = np.zeros(face.side.size)
+        multipliers[at] = size * answer.x[: at.size]
+        return replace(face, multipliers=multipliers)
+
     def bound(self, fit: Fit, face: _Face) -> float:
         """What a face's prices and multipliers prove, multipliers of the wrong sign left out."""
         right = (self.lower == self.upper) | (face.side * face.multipliers > 0)
@@ -118,7 +145,7 @@ class _Limits:
 
 
 def optimum_near(
-    polyhedron: Polyhedron, fit: Fit, x: np.ndarray, near: float | None = None
+    polyhedron: Polyhedron, fit: Fit, x: np.ndarray, unit: float | None = None
 ) -> Optimum | None:
     """The optimum, if a point leads to it.
 
@@ -126,7 +153,7 @@ def optimum_near(
     ----------
     polyhedron, fit : what to minimise over, and what; the least weight should be 1
     x : (n,) a point near the optimum
-    near : distance (counts) from a limit at which x touches it; by default `NEAR` of the largest count
+    unit : counts in the unit of the solver that found x, which its errors are relative to; by default the largest count
 
     Returns
     -------
@@ -141,13 +168,20 @@ def optimum_near(
     >>> found.x.round(12) + 0.0, round(found.objective, 6), round(found.bound, 6)
     (array([3., 0.]), 5.0, 5.0)
     """
-    limits = _Limits.of(polyhedron)
-    size = max(1.0, float(np.abs(x).max(initial=0.0)))
-    side = limits.touched(x, NEAR * size if near is None else near)
+    limits, unit = _Limits.of(polyhedron), unit or max(1.0, float(np.abs(x).max(initial=0.0)))
     origin = np.floor(np.maximum(x, 0.0) if polyhedron.nonnegative else x)
+    sides = {side.tobytes(): side for side in (limits.touched(x, near * unit) for near in NEAR)}
+    tried = (_optimum_from(limits, fit, side, origin) for side in sides.values())
+    return next((found for found in tried if found is not None), None)
+
+
+def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarray) -> Optimum | None:
+    """The optimum, if the rows held at first lead to it; the origin (n,) moves along."""
     for _ in range(ORIGINS):
         moved, rest = limits.around(origin), fit.around(origin)
-        face = _search(moved, rest, side, most=side.size) or _search(moved, rest, side, most=1)
+        face = _search(moved, rest, side, most=side.size)
+        if face is None and side.size <= CAREFUL:
+            face = _search(moved, rest, side, most=1)
         if face is None:
             return None
         if np.abs(face.x).max(initial=0.0) <= CHANGE:
@@ -159,9 +193,9 @@ def optimum_near(
 def _search(limits: _Limits, fit: Fit, side: np.ndarray, most: int) -> _Face | None:
     """Hold and let go of rows, so many at once, until the conditions of optimality hold.
 
-    All at once is quick, but it may cycle, or hold rows that exclude each other.
+    All at once is quick, but it may cycle, or hold rows that exclude each other: then there is none.
     """
-    fixed = limits.lower == limits.upper
+    fixed, doubtful = limits.lower == limits.upper, True
     for system in range(SYSTEMS):
         if (face := limits.face(fit, side)) is None:
             return None
@@ -172,6 +206,10 @@ def _search(limits: _Limits, fit: Fit, side: np.ndarray, most: int) -> _Face | N
         wrong = pull > SIGN * (1 + np.abs(face.multipliers).max(initial=0.0))
         if not crossed.any() and not wrong.any():
             return face
+        if not crossed.any() and doubtful:
+            if (signed := limits.with_signs(fit, face)) is not None:
+                return signed
+            doubtful = False
         if crossed.any() and (system % 2 == 0 or not wrong.any()):
             side = np.where(_worst(crossed, np.abs(over), most), np.sign(over).astype(int), side)
         else:

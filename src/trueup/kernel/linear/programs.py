@@ -19,7 +19,7 @@ import numpy as np
 import scipy  # its parts load when first used
 
 from trueup.errors import TrueupError
-from trueup.kernel.linear.active_set import NEAR, Optimum, optimum_near
+from trueup.kernel.linear.active_set import Optimum, optimum_near
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.proof import least_absolute_bound
@@ -28,7 +28,11 @@ from trueup.kernel.status import Status
 PIQP_VARIABLES = 10_000
 PASSES = 3  # of an interior-point solver, each from the point of the one before
 PROVED = 1e-6  # relative gap that the tolerances of solvers leave, reported as none
-ACCURACY = 1e-6  # violation, relative to the right-hand sides, above which a solution is not called solved
+ACCURACY = 1e-6  # relative excess of a second program over the first that its tolerance explains
+KEPT = (
+    1e-6,
+    1e-13,
+)  # violation (counts; relative to the right-hand sides, for rounding) of a rule that counts as kept
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def constrained_least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
             near, unit, ended = _by(solve, polyhedron, fit, origin)
             if not np.isfinite(near).all():
                 break
-            best = optimum_near(polyhedron, fit, near, NEAR * unit)
+            best = optimum_near(polyhedron, fit, near, unit)
             if best is not None and (found := _proved(polyhedron, best)).gap == 0.0:
                 return found
             answer = min(answer, found if best else _unproved(polyhedron, fit, near, ended), key=_rank)
@@ -100,6 +104,12 @@ def _unproved(polyhedron: Polyhedron, fit: Fit, near: np.ndarray, ended: bool) -
 def _rank(answer: Answer) -> tuple:
     """What is solved comes first, then what is proved, then the nearest."""
     return answer.status is not Status.SOLVED, answer.gap is None, answer.objective
+
+
+def near_least_squares(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> np.ndarray:
+    """A point (n,) near the least squares, by one run of an interior point around an origin (n,); the origin if it fails."""
+    near = _by(_interior_points(polyhedron.cells + fit.values.size)[0], polyhedron, fit.relative(), origin)[0]
+    return near if np.isfinite(near).all() else origin
 
 
 def _by(solve, polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tuple[np.ndarray, float, bool]:
@@ -142,7 +152,7 @@ def status_of(residual: float, polyhedron: Polyhedron) -> Status:
     """`SOLVED` if a recomputed residual (counts) is within the tolerance, which a residual that is no number is not."""
     if not np.isfinite(residual):
         return Status.NOT_FINITE
-    return Status.SOLVED if residual <= ACCURACY * polyhedron.scale else Status.INACCURATE
+    return Status.SOLVED if residual <= KEPT[0] + KEPT[1] * polyhedron.scale else Status.INACCURATE
 
 
 def _extra(module: str):
@@ -220,7 +230,7 @@ def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
     """
     fit = fit.relative()
     vertex, optima = absolute_optima(polyhedron, fit)
-    if vertex.status is not Status.SOLVED:
+    if vertex.status not in (Status.SOLVED, Status.INACCURATE):
         return vertex
     even = constrained_least_squares(optima, fit)
     total = float(fit.weights @ np.abs(fit.matrix @ even.x - fit.values))
@@ -234,24 +244,26 @@ def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
 def absolute_optima(polyhedron: Polyhedron, fit: Fit) -> tuple[Answer, Polyhedron]:
     """A vertex of the optima of least absolute deviations, and the set of all optima.
 
-    The least-squares point is the origin of a second try: counts of billions leave a solver few digits for what is
-    left of them there.
+    The vertex is the origin of another try where it breaks a rule or is not proved: counts of billions leave a solver few
+    digits for what is left of them there.
     """
-    found = _absolute_optima(polyhedron, fit, np.zeros(polyhedron.cells))
-    if found[0].status is Status.SOLVED:
-        return found
-    origin = constrained_least_squares(polyhedron, fit).x
-    if not np.isfinite(origin).all():
-        return found
-    whole = np.floor(origin)  # sums of whole numbers are exact: rows that follow from each other still do
-    return _absolute_optima(polyhedron, fit, np.maximum(whole, 0.0) if polyhedron.nonnegative else whole)
+    tries, origin = [], np.zeros(polyhedron.cells)
+    for _ in range(PASSES):
+        tries.append(_absolute_optima(polyhedron, fit, origin))
+        vertex = tries[-1][0]
+        if (vertex.status is Status.SOLVED and vertex.gap == 0.0) or not np.isfinite(vertex.x).all():
+            break
+        origin = np.floor(
+            vertex.x
+        )  # sums of whole numbers are exact: rows that follow from each other still do
+    return min(tries, key=lambda each: _rank(each[0]))
 
 
 def _absolute_optima(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tuple[Answer, Polyhedron]:
     n, q = polyhedron.cells, fit.values.size
-    sums, values = polyhedron.sums - polyhedron.equal @ origin, fit.values - fit.matrix @ origin
-    moved = polyhedron.ranged @ origin
-    unit = max(1.0, float(np.abs(sums).max(initial=0.0)), float(np.abs(values).max(initial=0.0)))
+    sums, moved = polyhedron.sums - polyhedron.equal @ origin, polyhedron.ranged @ origin
+    rest = fit.around(origin)
+    unit = max(1.0, float(np.abs(sums).max(initial=0.0)), float(np.abs(rest.values).max(initial=0.0)))
     one = scipy.sparse.eye_array(q)
     ranged = scipy.sparse.csr_array(
         scipy.sparse.hstack([polyhedron.ranged, scipy.sparse.csr_array((polyhedron.lower.size, 2 * q))])
@@ -265,19 +277,22 @@ def _absolute_optima(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tu
         A_eq=scipy.sparse.block_array(
             [[polyhedron.equal, None, None], [fit.matrix, -one, one]], format="csr"
         ),
-        b_eq=np.concatenate([sums, values]) / unit,
+        b_eq=np.concatenate([sums, rest.values]) / unit,
         bounds=np.stack([np.append(lowest, np.zeros(2 * q)), np.full(n + 2 * q, np.inf)], axis=1),
         method="highs",
     )
     if answer.x is None:
         return Answer(np.full(n, np.nan), Status.UNSOLVED, np.inf, np.inf, None), polyhedron
     x = origin + answer.x[:n] * unit
-    residual, total = polyhedron.residual(x), float(answer.fun) * unit
-    status = status_of(residual, polyhedron) if answer.status == 0 else Status.UNSOLVED
-    bound = _priced(polyhedron, fit.around(origin), origin, answer, below, above, total)
-    return Answer(x, status, residual, total, relative_gap(total, bound)), _optima(
-        polyhedron, fit, answer, below, above
+    x = np.maximum(x, 0.0) if polyhedron.nonnegative else x
+    residual, total = (
+        polyhedron.residual(x),
+        float(fit.weights @ np.abs(rest.matrix @ (x - origin) - rest.values)),
     )
+    status = status_of(residual, polyhedron) if answer.status == 0 else Status.UNSOLVED
+    bound = _priced(polyhedron, rest, origin, answer, below, above, total)
+    vertex = Answer(x, status, residual, total, relative_gap(total, bound))
+    return vertex, _optima(polyhedron, fit, answer, below, above)
 
 
 def _priced(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray, answer, below, above, most: float) -> float:

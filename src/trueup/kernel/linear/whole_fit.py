@@ -26,7 +26,7 @@ from trueup.kernel.linear.programs import (
     Answer,
     Solve,
     absolute_optima,
-    constrained_least_squares,
+    near_least_squares,
     relative_gap,
     status_of,
 )
@@ -298,12 +298,6 @@ def in_any_order(solve: Solve, polyhedron: Polyhedron, fit: Fit, rng: np.random.
     return replace(answer, x=answer.x[np.argsort(order)])
 
 
-def _centre(polyhedron: Polyhedron, fit: Fit, otherwise: np.ndarray) -> np.ndarray:
-    """The continuous least squares, if they are found."""
-    x = constrained_least_squares(polyhedron, fit).x
-    return x if np.isfinite(x).all() else otherwise
-
-
 def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) -> Answer:
     """Whole-number point with the least weighted absolute deviations and, among these, the least squares.
 
@@ -331,7 +325,7 @@ def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) ->
     left = min(EVEN, until - monotonic())
     tight = relative_gap(first.objective, vertex.objective) == 0.0
     if tight:  # then all whole optima are among the optima in reals
-        even = whole_fit(optima, fit, square, _centre(optima, fit, first.x), seconds=left)
+        even = whole_fit(optima, fit, square, near_least_squares(optima, fit, first.x), seconds=left)
     else:
         limit = (absolute, first.objective)
         even = whole_fit(polyhedron, fit, square, first.x, limit=limit, seconds=left)
