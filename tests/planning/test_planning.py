@@ -372,3 +372,21 @@ def test_areas_need_noise_whose_sums_have_a_known_law():
 def test_areas_that_were_not_given_are_no_level():
     with pytest.raises(SpecError, match="no level 'district'"):
         plan(spec_of("rho", BUDGETS), places(2, 3, 2), targets=["district=9"])
+
+
+def test_the_command_takes_areas_from_a_file(tmp_path):
+    from typer.testing import CliRunner
+
+    from trueup.cli.console import new_app
+    from trueup.cli.plan import register
+
+    spec_of("rho", BUDGETS).write(tmp_path / "spec.toml")
+    places(2, 3, 2).to_csv(tmp_path / "places.csv", index=False)
+    DISTRICTS.to_csv(tmp_path / "districts.csv", index=False)
+    files = ["--geography", str(tmp_path / "places.csv"), "--areas", str(tmp_path / "districts.csv")]
+    app = new_app()
+    register(app)
+    wish = ["--column", "district", "--target", "district=12@95%"]
+    found = CliRunner().invoke(app, ["plan", str(tmp_path / "spec.toml"), *files, *wish])
+    assert found.exit_code == 0, found.output
+    assert "district=12@95%" in found.output

@@ -1,0 +1,79 @@
+"""What is said before a release: errors by size on a made-up population, in memory and by blocks, or why there are none."""
+
+from __future__ import annotations
+
+import pandas
+import pytest
+from typer.testing import CliRunner
+
+from trueup.cli.console import new_app
+from trueup.cli.explain import register
+from trueup.model.spec import parse_spec
+from trueup.releasing.explain import explain
+
+SPEC = """
+format = 1
+title = "Blocks by sex"
+table = {{ name = "demo", kind = "counts", counts = "person", count = "n" }}
+privacy = {{ unit = "person", neighbours = "add-remove" }}
+level = [{{ name = "all" }}, {{ name = "tract", column = "tract" }}, {{ name = "block", column = "block" }}]
+attribute = [{{ name = "sex", values = ["f", "m"] }}]
+query = [
+  {{ name = "total", epsilon = {{ all = "1/4", tract = "1/4", block = "1/4" }} }},
+  {{ name = "by sex", attributes = ["sex"], epsilon = {{ tract = "1/4", block = "1/4" }} }},
+]
+{rules}
+"""
+PLACES = pandas.DataFrame(
+    {"tract": [f"t{i // 20}" for i in range(400)], "block": [f"b{i}" for i in range(400)]}
+)
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch):
+    monkeypatch.setattr("trueup.releasing.explain.WORK", 2**14)
+
+
+def spec(rules: str = ""):
+    return parse_spec(SPEC.format(rules=rules))
+
+
+def test_errors_by_size_are_given_for_every_table_in_memory_and_by_blocks():
+    whole = explain(spec(), PLACES)
+    parts = explain(spec(), PLACES, memory=10_000)
+    assert (whole.engine, parts.engine) == ("memory", "local")
+    for found in (whole, parts):
+        tables = {str(table) for table in found.classes.tables}
+        assert {"all", "tract", "block", "block x sex"} <= tables
+        of_blocks = [c for c in found.classes.classes if str(c.table) == "block"]
+        assert [c.lowest for c in of_blocks][:3] == [0, 1, 10]
+        assert of_blocks[0].rmse < 0.8 * of_blocks[2].rmse
+
+
+def test_the_population_has_the_size_that_is_asked_for():
+    few, many = (explain(spec(), PLACES, persons=n).classes for n in (2_000, 200_000))
+    assert "population of 2,000 in 400 of 400 places" in few.note
+    assert max(c.lowest for c in few.classes) < max(c.lowest for c in many.classes)
+
+
+def test_equal_arguments_give_equal_figures():
+    assert explain(spec(), PLACES).classes == explain(spec(), PLACES).classes
+
+
+def test_rules_that_no_made_up_population_keeps_are_named():
+    rules = '[constraints]\nbounds = [{ level = "block", lower = 3 }]'
+    found = explain(spec(rules), PLACES).classes
+    assert found.classes == ()
+    assert "bounds" in found.note
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_command_shows_errors_by_size_unless_it_is_to_be_quick(quick, tmp_path):
+    (tmp_path / "spec.toml").write_text(SPEC.format(rules=""))
+    PLACES.to_csv(tmp_path / "places.csv", index=False)
+    arguments = ["explain", str(tmp_path / "spec.toml"), "--geography", str(tmp_path / "places.csv")]
+    app = new_app()
+    register(app)
+    found = CliRunner().invoke(app, [*arguments, *(["--quick"] if quick else [])])
+    assert found.exit_code == 0, found.output
+    assert ("Errors to expect by size" in found.output) != quick
