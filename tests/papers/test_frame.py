@@ -70,7 +70,13 @@ def test_a_figure_that_cannot_fail_is_shown_only():
     assert compare("mean within rules", "0.0", 0.0, possible=(0.0, 0.0)).verdict == "shown only"
     assert compare("share", "50", 90.0, ours_error=11.0, possible=(0.0, 100.0)).verdict == "shown only"
     assert compare("share", "50", 90.0, ours_error=7.0, possible=(0.0, 100.0)).verdict == "differs"
-    assert compare("mean", "50", 90.0, ours_error=11.0, possible=(0.0, float("inf"))).verdict == "agrees"
+    assert compare("mean", "50", 90.0, ours_error=9.0, possible=(0.0, float("inf"))).verdict == "agrees"
+
+
+def test_a_figure_that_0_would_pass_for_is_shown_only():
+    assert compare("mean", "50", 90.0, ours_error=11.0).verdict == "shown only"
+    assert compare("mean", "50", 120.0, ours_error=11.0).verdict == "differs"
+    assert compare("variance", "0.0", 0.01, ours_error=0.01).verdict == "agrees"
 
 
 def test_the_first_line_counts_what_is_asserted_and_what_is_not(app):
