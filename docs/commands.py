@@ -8,11 +8,16 @@ from typing import Any
 import typer.main
 
 from trueup.cli import COMMANDS
-from trueup.cli.console import new_app
+from trueup.cli.console import EXIT_CODES, new_app
 
 HEAD = """# Command line
 
-Every command and option, as `trueup COMMAND --help` shows them. `--json` prints for machines what is otherwise printed to be read."""
+Every command and option, as `trueup COMMAND --help` shows them. `--json` prints for machines what is otherwise printed to be read,
+errors as well: `{"error": {"message": ..., "given": ..., "needed": ..., "remedy": ..., "exit_code": ...}}`.
+
+| exit code | meaning |
+|---|---|
+"""
 
 
 def page() -> str:
@@ -21,7 +26,8 @@ def page() -> str:
     for module in COMMANDS:
         module.register(app)
     root = typer.main.get_command(app)
-    return "\n\n".join([HEAD, *(section(name, command) for name, command in commands("trueup", root))])
+    codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
+    return "\n\n".join([HEAD + codes, *(section(name, command) for name, command in commands("trueup", root))])
 
 
 def commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:

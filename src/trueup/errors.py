@@ -14,6 +14,11 @@ from typing import Any
 class TrueupError(ValueError):
     """Something trueup refuses to do, said in words that a user can act on.
 
+    Attributes
+    ----------
+    exit_code
+        With what the command ends where the error reaches it; each kind of error that calls for another reaction has its own.
+
     Parameters
     ----------
     given
@@ -29,6 +34,8 @@ class TrueupError(ValueError):
     Traceback (most recent call last):
     trueup.errors.TrueupError: level 'tract' is not declared. To do: add it to [[level]].
     """
+
+    exit_code = 2
 
     def __init__(self, given: str, *, needed: str = "", remedy: str = "") -> None:
         self.given, self.needed, self.remedy = given, needed, remedy
@@ -64,13 +71,23 @@ class PrivacyError(TrueupError):
 class BudgetError(TrueupError):
     """The ledger does not grant the privacy loss that was asked for."""
 
+    exit_code = 3
+
 
 class BundleError(TrueupError):
     """A bundle on disk is missing, damaged, of another kind, or in the way."""
 
 
+class BusyError(BundleError):
+    """Another process works on the same folder; the same command succeeds when that has ended."""
+
+    exit_code = 4
+
+
 class ConvergenceError(TrueupError):
     """A solver or a chain stopped before its answer could be called an answer."""
+
+    exit_code = 5
 
 
 def load_extra(module: str, extra: str) -> Any:

@@ -115,7 +115,7 @@ def test_check_trusts_no_claim_of_the_manifest(areas, tmp_path):
     manifest["files"]["counts/state.parquet"] = digest(path)
     manifest_path.write_text(json.dumps(manifest))
     done = run("check", forged)
-    assert done.returncode == 1
+    assert done.returncode == 6
     assert "FAIL 'state' is the sum of its cells: 01; 02" in done.stdout
 
 
@@ -126,7 +126,7 @@ def test_check_finds_a_public_file_that_nobody_vouches_for(areas, tmp_path):
     shutil.copytree(folder / "out", tmp_path / "out")
     (tmp_path / "out" / "public" / "counts" / "extra.csv").write_text("county,n\n")
     done = run("check", tmp_path / "out")
-    assert done.returncode == 1
+    assert done.returncode == 6
     assert "FAIL public/ holds no other file: counts/extra.csv" in done.stdout
 
 
@@ -172,7 +172,7 @@ def test_check_finds_a_guarantee_that_the_spec_does_not_give(areas, tmp_path):
     manifest["guarantee"]["amount"] = "1/100"
     path.write_text(json.dumps(manifest))
     done = run("check", tmp_path / "out")
-    assert done.returncode == 1
+    assert done.returncode == 6
     assert "FAIL the noise and the guarantee are those of the spec" in done.stdout
 
 
@@ -340,5 +340,5 @@ def test_a_key_belongs_to_one_spec(tmp_path):
     assert (tmp_path / "out" / "public" / "manifest.json").read_bytes() == before
     spec.write_text(SPEC.replace("Areas", "Other areas"))
     other = run("release", spec, *charged)
-    assert other.returncode == 2
+    assert other.returncode == 3
     assert "another spec" in " ".join(other.stderr.split())

@@ -89,7 +89,7 @@ def test_an_analyst_without_a_cap_is_told_the_option_that_gives_one(areas):
     assert run("budget", "init", folder / "l.db", "--dataset", "areas", *caps).returncode == 0
     asked = ("--data", table, "--out", folder / "never", "--ledger", folder / "l.db", "--analyst", "bob")
     done = run("release", spec, *asked)
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "`trueup budget init --analyst-cap`" in done.stderr
 
 

@@ -45,7 +45,7 @@ def test_releases_are_charged_until_the_cap_is_reached(place):
     assert release("two", command="measure").returncode == 0
     assert spent() == "1/2"
     refused = release("three")
-    assert refused.returncode == 2
+    assert refused.returncode == 3
     assert "at most 0 of the cap 1/2" in " ".join(refused.stderr.split())
     assert not (place / "three").exists()
     events = json.loads(run("budget", "log", "ledger.db", "--json").stdout)
@@ -80,7 +80,7 @@ def test_a_key_returns_the_same_bytes_and_draws_once(place):
     assert {p: p.read_bytes() for p in (place / "one").rglob("*") if p.is_file()} == before
     assert spent() == "1/4"
     moved = release("elsewhere", "--key", "2026")
-    assert moved.returncode == 2
+    assert moved.returncode == 3
     assert "was committed before" in moved.stderr
 
 
@@ -131,7 +131,7 @@ def test_verify_fails_when_the_ledger_was_replaced(place):
     (place / "ledger.db").unlink()
     run(*INIT)
     found = run("budget", "verify", "ledger.db", "--against", ".")
-    assert found.returncode == 1
+    assert found.returncode == 6
     assert "WRONG" in found.stdout
 
 

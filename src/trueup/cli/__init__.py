@@ -50,7 +50,7 @@ COMMANDS = (
 
 
 def main() -> None:
-    """Run the command line; exit code 0 for success, 2 for bad input, 1 for failure."""
+    """Run the command line; `console.EXIT_CODES` says with what it ends."""
     gc.set_threshold(
         100_000, 50, 50
     )  # by default a tenth of a short command goes to searching modules for garbage

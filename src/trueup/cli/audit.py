@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import FAILURE, AsJson, print_json, print_table
+from trueup.cli.console import FAILED_CHECK, AsJson, print_json, print_table
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
         else:
             _show(found)
         if not found.passed:
-            raise typer.Exit(FAILURE)
+            raise typer.Exit(FAILED_CHECK)
 
 
 def _law(name: str, given: dict[str, str | None]) -> Any:

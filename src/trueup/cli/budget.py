@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import FAILURE, AsJson, GeographyPath, print_json, print_table
+from trueup.cli.console import FAILED_CHECK, AsJson, GeographyPath, print_json, print_table
 from trueup.errors import SpecError
 
 Url = Annotated[str, typer.Argument(metavar="LEDGER", help="A file, or postgresql://...", show_default=False)]
@@ -186,7 +186,7 @@ def verify(url: Url, against: Against = None, as_json: AsJson = False) -> None:
     else:
         _say(found)
     if found.findings:
-        raise typer.Exit(FAILURE)
+        raise typer.Exit(FAILED_CHECK)
 
 
 def _show(ledger: Any, *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import typer
 
-from trueup.cli.console import FAILURE, AsJson, BundlePath, print_json
+from trueup.cli.console import FAILED_CHECK, AsJson, BundlePath, print_json
 
 
 def register(app: typer.Typer) -> None:
@@ -26,4 +26,4 @@ def register(app: typer.Typer) -> None:
                     f"{'ok  ' if c.holds else 'FAIL'} {c.rule}{': ' + '; '.join(c.where) if c.where else ''}"
                 )
         if not all(c.holds for c in checks):
-            raise typer.Exit(FAILURE)
+            raise typer.Exit(FAILED_CHECK)

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from trueup.errors import ConvergenceError, TrueupError, place_of
+from trueup.errors import BudgetError, BusyError, ConvergenceError, TrueupError, place_of
 from trueup.version import __version__
 
-BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
+FAILURE, FAILED_CHECK, INTERRUPTED, TERMINATED = 1, 6, 130, 143
+
+EXIT_CODES = {
+    0: "done",
+    FAILURE: "the system refused (a full disk, a missing permission) or an internal error; nothing is half-written",
+    TrueupError.exit_code: "bad input: the message says what was given, what is needed, what to do",
+    BudgetError.exit_code: "the ledger refused the privacy loss",
+    BusyError.exit_code: "another process works on the same folder: try again later",
+    ConvergenceError.exit_code: "stopped before the answer could be called one: other settings may do",
+    FAILED_CHECK: "something that was checked does not hold",
+    INTERRUPTED: "interrupted",
+    TERMINATED: "ended by SIGTERM or SIGHUP; a run by parts is continued by `trueup release --resume`",
+}
+"""With what every command ends, and what that means."""
 
 SpecPath = Annotated[Path, typer.Argument(help="The spec, a TOML file.", show_default=False)]
 DataPath = Annotated[
@@ -46,9 +63,9 @@ def new_app() -> typer.Typer:
     """Make the application; tracebacks never show local variables, which may hold counts."""
     app = typer.Typer(
         help="Differentially private counts that add up.",
+        epilog="Begin with: trueup demo",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
@@ -69,34 +86,56 @@ def _show_version(wanted: bool) -> None:
 
 def run_app(app: Callable[[], Any]) -> None:
     """Run the application; turn errors into one message and an exit code."""
+    ended_by: list[int] = []
+    _end_as_interrupted(ended_by)
     try:
         app()
     except TrueupError as error:
-        _say_error(str(error))
-        sys.exit(FAILURE if isinstance(error, ConvergenceError) else BAD_INPUT)
+        _leave(str(error), error.exit_code, error)
     except KeyboardInterrupt:
-        _leave_interrupted()
+        _leave_interrupted(ended_by)
     except SystemExit as end:
         if end.code == INTERRUPTED:  # typer leaves without a word
-            _leave_interrupted()
+            _leave_interrupted(ended_by)
         raise
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(FAILURE)
     except OSError as error:  # those that have a cause in the data or in paths are told where they arise
-        _say_error(f"the system refused: {os.strerror(error.errno or 0)}, at {place_of(error)}")
-        sys.exit(FAILURE)
+        _leave(f"the system refused: {os.strerror(error.errno or 0)}, at {place_of(error)}", FAILURE)
     except Exception as error:
         if str(error) == "Query interrupted":  # what DuckDB makes of an interruption
-            _leave_interrupted()
+            _leave_interrupted(ended_by)
         # The message of an unforeseen error may quote data: name its type and place alone.
-        _say_error(f"internal error {type(error).__name__} at {place_of(error)}; please report it")
-        sys.exit(FAILURE)
+        _leave(f"internal error {type(error).__name__} at {place_of(error)}; please report it", FAILURE)
 
 
-def _leave_interrupted() -> NoReturn:
-    _say_error("interrupted; nothing was published")
-    sys.exit(INTERRUPTED)
+def _end_as_interrupted(ended_by: list[int]) -> None:
+    """Let SIGTERM and SIGHUP end the run as Ctrl-C does: what is staged goes, what was promised stays."""
+
+    def end(number: int, frame: Any) -> NoReturn:
+        ended_by.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, end)
+
+
+def _leave_interrupted(ended_by: list[int]) -> NoReturn:
+    if ended_by:
+        _leave(f"ended by {signal.Signals(ended_by[0]).name}; nothing was published", TERMINATED)
+    _leave("interrupted; nothing was published", INTERRUPTED)
+
+
+def _leave(text: str, code: int, error: TrueupError | None = None) -> NoReturn:
+    """End with a message: words on the terminal, one JSON object on standard output for machines."""
+    if "--json" in sys.argv:
+        parts = {"given": error.given, "needed": error.needed, "remedy": error.remedy} if error else {}
+        kind = type(error).__name__ if error else None
+        print_json({"error": {"message": text, "kind": kind, "exit_code": code} | parts})
+    _say_error(text)
+    sys.exit(code)
 
 
 def _say_error(text: str) -> None:
@@ -123,28 +162,54 @@ def print_json(value: Any) -> None:
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Show the running stage on the terminal; yield the function that names it."""
+    """Show the running stage: with a clock on a terminal, a dated line for each elsewhere; yield the function that names it."""
     from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    console = Console(stderr=True, highlight=False)
+    if quiet:
         yield lambda stage: None
-        return
-    with console.status("starting") as status:
-        yield lambda stage: status.update(f"{stage} ...")
+    elif not console.is_terminal:
+        yield lambda stage: say_dated(stage)
+    else:
+        with Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        ) as shown:
+            row = shown.add_task("starting")
+            yield lambda stage: shown.update(row, description=stage)
 
 
 @contextmanager
 def progress_by_level(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """Show how many bundles of every level are done; off the terminal, one line for each that is finished."""
+    """Show how many parts of every stage are done and how long the rest may take; off a terminal, a dated line now and then."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True, highlight=False)
-    if quiet or not console.is_terminal:
-        yield lambda what, done, of: None if quiet or done < of else console.print(f"{what}: done")
+    if quiet:
+        yield lambda what, done, of: None
         return
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    if not console.is_terminal:
+        yield LogLines().watch
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console) as shown:
         rows: dict[str, Any] = {}
 
@@ -156,18 +221,50 @@ def progress_by_level(*, quiet: bool) -> Iterator[Callable[[str, int, int], None
         yield watch
 
 
+class LogLines:
+    """Dated lines of a run's stages, for a log: the first and the last part of each, and between them one in `PERIOD` seconds."""
+
+    PERIOD = 30.0
+
+    def __init__(self) -> None:
+        self._begun: dict[str, float] = {}
+        self._said = 0.0
+
+    def watch(self, what: str, done: int, of: int) -> None:
+        """Say that parts of a stage are done, if it is time."""
+        now = time.monotonic()
+        begun = self._begun.setdefault(what, now)
+        if done < of and now - self._said < self.PERIOD:
+            return
+        self._said = now
+        left = f", about {(now - begun) / done * (of - done):.0f} s left" if 0 < done < of else ""
+        say_dated(f"{what}: {done:,} of {of:,}{left}")
+
+
+def say_dated(text: str) -> None:
+    """Write a line with the time before it on standard error."""
+    print(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {text}", file=sys.stderr)
+
+
+WIDE = 400
+"""Characters of a line off a terminal, where nothing need be folded."""
+
+
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table."""
+    """Print a table; a terminal's width folds it between words only."""
     from rich import box
     from rich.console import Console
     from rich.table import Column, Table
 
-    # Words that do not fit are folded: an exact amount that is cut short would be another one.
-    whole = (Column(name, overflow="fold") for name in columns)
+    # Words are never cut: an exact amount in two pieces would be read as another one.
+    words = [
+        max(map(len, " ".join(column).split()), default=0) for column in zip(columns, *rows, strict=True)
+    ]
+    whole = (Column(name, overflow="fold", min_width=word) for name, word in zip(columns, words, strict=True))
     drawn = Table(*whole, title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
     for row in rows:
         drawn.add_row(*row)
-    Console().print(drawn)
+    Console(width=None if sys.stdout.isatty() else WIDE).print(drawn)
 
 
 def compile_first(*, quiet: bool, posterior: bool = False) -> None:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
 
-from trueup.errors import BundleError
+from trueup.errors import BundleError, BusyError
 
 
 def refuse_occupied(target: Path) -> None:
@@ -59,7 +59,7 @@ def claimed(target: Path) -> Iterator[None]:
     >>> with claimed(out), claimed(out):  # doctest: +ELLIPSIS
     ...     pass
     Traceback (most recent call last):
-    trueup.errors.BundleError: another run writes to ...
+    trueup.errors.BusyError: another run writes to ...
     """
     _refuse_orphan(target)
     path = _claim_of(target)
@@ -70,7 +70,7 @@ def claimed(target: Path) -> Iterator[None]:
             f"cannot write beside '{target}': {error.strerror}", remedy="check permissions"
         ) from None
     if handle is None:
-        raise BundleError(
+        raise BusyError(
             f"another run writes to '{target}'; nothing was drawn or charged",
             remedy="wait for it, or choose another --out",
         )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import BundleError, DataError
+from trueup.errors import BundleError, BusyError, DataError
 from trueup.files.staging import holding, replace_whole, to_disk
 from trueup.io.bundle.manifest import header_in, seal_of
 from trueup.io.bundle.places import read_places, write_places
@@ -71,14 +71,14 @@ class RunFolder:
 
         Raises
         ------
-        BundleError
+        BusyError
             If another process works on it.
         """
         try:
             with holding(self.path):
                 yield
         except BlockingIOError:
-            raise BundleError(
+            raise BusyError(
                 f"another process works on '{self.path}'", remedy="wait for it, or end it"
             ) from None
 
