@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +13,8 @@ import pytest
 import trueup
 from tests.areas import SPEC, write_areas
 from tests.cli.test_commands import run
-from trueup import Margin
+from trueup import Margin, errors
+from trueup.cli.console import EXIT_CODES, TERMINATED, LogLines
 from trueup.errors import SpecError
 from trueup.measuring import simulate
 from trueup.model.mechanism import plan_measurements
@@ -108,3 +112,51 @@ def test_tables_and_draws_that_cannot_be_are_refused_by_name(areas):
     for draws in (0, -1):
         with pytest.raises(SpecError, match="draws are asked for"):
             trueup.infer(noisy, spec=spec, draws=draws)
+
+
+def test_an_error_is_one_json_object_where_json_is_asked_for(areas):
+    spec, table, folder = areas
+    done = run("release", spec, "--data", table, "--out", folder, "--json")
+    error = json.loads(done.stdout)["error"]
+    assert error["kind"] == "BundleError"
+    assert error["exit_code"] == done.returncode == 2
+    assert error["remedy"] in error["message"]
+
+
+def test_each_kind_of_error_has_the_exit_code_that_is_documented():
+    kinds = {
+        kind.exit_code
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.TrueupError)
+    }
+    assert kinds <= set(EXIT_CODES)
+    assert kinds >= {2, 3, 4, 5}
+
+
+ENDED = """
+import os, signal, sys
+from trueup.cli import console
+def app():
+    os.kill(os.getpid(), signal.{signal})
+    signal.pause()
+console.run_app(app)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_run_that_is_told_to_end_says_so(name):
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED.format(signal=name)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == TERMINATED
+    assert f"ended by {name}" in done.stderr
+
+
+def test_a_log_has_a_line_now_and_then_with_the_time_left(capsys, monkeypatch):
+    clock = iter([0.0, 10.0, 40.0, 80.0])
+    monkeypatch.setattr("trueup.cli.console.time.monotonic", lambda: next(clock))
+    lines = LogLines()
+    for done in range(4):
+        lines.watch("measuring", done, 3)
+    said = capsys.readouterr().err.splitlines()
+    assert [line[21:] for line in said] == ["measuring: 2 of 3, about 20 s left", "measuring: 3 of 3"]

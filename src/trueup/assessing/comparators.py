@@ -116,7 +116,7 @@ class Swapping:
 
 
 @dataclass(frozen=True, eq=False)
-class PublishedTable:
+class GivenRelease:
     """Somebody's released counts, the same in every replicate: its errors, of which nothing is known by chance."""
 
     released: NDArray[np.int64]
@@ -134,7 +134,7 @@ class PublishedTable:
         return ReplicateEstimates(tables, {})
 
 
-Comparator = PerturbedTables | Swapping | PublishedTable
+Comparator = PerturbedTables | Swapping | GivenRelease
 
 
 def comparators(
@@ -167,7 +167,7 @@ def comparators(
     found = [_made(*_entry(one), counts, level) for one in wanted]
     if released is not None:
         named = _named("published table", {}, "A released table that was given", nonnegative=False)
-        found.append((named, PublishedTable(released)))
+        found.append((named, GivenRelease(released)))
     return found
 
 

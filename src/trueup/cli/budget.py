@@ -64,8 +64,9 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(
         no_args_is_help=True, help="Caps, what was spent, and whether the books are in order."
     )
-    for command in (init, adopt, show, log, export, verify):
+    for command in (init, adopt, show, log, verify):
         group.command()(command)
+    group.command("export")(export_entries)
     app.add_typer(group, name="budget")
 
 
@@ -163,7 +164,7 @@ def log(url: Url, as_json: AsJson = False) -> None:
     print_table("", columns, [[str(value) for value in asdict(row).values()] for row in rows])
 
 
-def export(url: Url, out: Out = None) -> None:
+def export_entries(url: Url, out: Out = None) -> None:
     """Write all entries, one canonical JSON line each; every line holds the SHA-256 of the one before."""
     from trueup.ledger.ledger import Ledger
     from trueup.ledger.summary import write_lines

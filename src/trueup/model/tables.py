@@ -71,7 +71,7 @@ def table_of(
     wanted = figure or next(iter(figures))
     if wanted not in figures:
         raise SpecError(f"there is no figure '{wanted}'", needed=f"one of {', '.join(figures)}")
-    return as_frame(spread(cells, margin, figures[wanted], wide), backend, known=known)
+    return as_frame(one_column_a_value(cells, margin, figures[wanted], wide), backend, known=known)
 
 
 def dataset_of(cells: Cells, margin: Margin, figures: Figures, attributes: Mapping[str, str]) -> Any:
@@ -133,7 +133,7 @@ def place_names(tree: Tree, level: int) -> dict[str, NDArray]:
     }
 
 
-def spread(cells: Cells, margin: Margin, figure: NDArray, attribute: str) -> dict[str, NDArray]:
+def one_column_a_value(cells: Cells, margin: Margin, figure: NDArray, attribute: str) -> dict[str, NDArray]:
     """Lay out the figures `(groups,)` of a margin with one column for each value of an attribute.
 
     Raises
@@ -146,7 +146,7 @@ def spread(cells: Cells, margin: Margin, figure: NDArray, attribute: str) -> dic
     >>> from trueup.model.cells import Attribute
     >>> tree = Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}])
     >>> cells, margin = Cells(tree, (Attribute("sex", ("f", "m")),)), Margin("area", ("sex",))
-    >>> {name: column.tolist() for name, column in spread(cells, margin, np.arange(4), "sex").items()}
+    >>> {name: column.tolist() for name, column in one_column_a_value(cells, margin, np.arange(4), "sex").items()}
     {'area': ['a', 'b'], 'f': [0, 2], 'm': [1, 3]}
     """
     kept = cells.kept(margin)

@@ -13,7 +13,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
-from trueup.model.tables import named_columns, probability_of, spread
+from trueup.model.tables import named_columns, one_column_a_value, probability_of
 from trueup.version import __version__
 
 Record = Release | Measurements | Posterior
@@ -47,7 +47,7 @@ class ExportedTable:
         """All columns by their headings: keys of places, readable names, attributes, figures."""
         if self.wide is None:
             return named_columns(self.cells, self.margin) | dict(self.figures)
-        return spread(self.cells, self.margin, next(iter(self.figures.values())), self.wide)
+        return one_column_a_value(self.cells, self.margin, next(iter(self.figures.values())), self.wide)
 
     @property
     def labels(self) -> set[str]:

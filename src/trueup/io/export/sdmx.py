@@ -32,7 +32,7 @@ _CONFIDENTIALITY = {"F": "Free (free for publication)"}
 
 
 @dataclass(frozen=True)
-class Component:
+class StructureComponent:
     """A dimension or an attribute: its identifier, its name, and its codes by name; None for numbers."""
 
     id: str
@@ -71,8 +71,8 @@ class _Flow:
     id: str
     agency: str
     table: ExportedTable
-    dimensions: tuple[Component, ...]
-    attributes: tuple[Component, ...]
+    dimensions: tuple[StructureComponent, ...]
+    attributes: tuple[StructureComponent, ...]
 
     @classmethod
     def of(cls, table: ExportedTable, agency: str) -> _Flow:
@@ -80,15 +80,15 @@ class _Flow:
         places = [tree.label(margin.level, place) for place in range(tree.sizes[tree.level(margin.level)])]
         names = tree.names[tree.level(margin.level)] if tree.names else None
         readable = places if names is None else [str(name) for name in names]
-        area = Component("REF_AREA", margin.level, dict(zip(codes(places), readable)))
+        area = StructureComponent("REF_AREA", margin.level, dict(zip(codes(places), readable)))
         kept = table.cells.kept(margin)
         attributes = (
-            Component(identifier(r.name), r.name, dict(zip(codes(r.values), r.values))) for r in kept
+            StructureComponent(identifier(r.name), r.name, dict(zip(codes(r.values), r.values))) for r in kept
         )
         _, *others = table.figures
-        more = (Component(identifier(name), name) for name in others)
-        status = Component("OBS_STATUS", "Observation status", _STATUS)
-        free = Component("CONF_STATUS", "Confidentiality status", _CONFIDENTIALITY)
+        more = (StructureComponent(identifier(name), name) for name in others)
+        status = StructureComponent("OBS_STATUS", "Observation status", _STATUS)
+        free = StructureComponent("CONF_STATUS", "Confidentiality status", _CONFIDENTIALITY)
         return cls(identifier(slug(margin)), agency, table, (area, *attributes), (status, free, *more))
 
     def columns(self) -> dict[str, NDArray]:
@@ -182,7 +182,7 @@ def _describe(
             held = _item(lists, "Codelist", f"CL_{flow.id}_{component.id}", component.name, flow.agency)
             for code, label in component.codes.items():
                 _item(held, "Code", code, label)
-    measure = Component("OBS_VALUE", next(iter(flow.table.figures)))
+    measure = StructureComponent("OBS_VALUE", next(iter(flow.table.figures)))
     scheme = _item(schemes, "ConceptScheme", f"CS_{flow.id}", name, flow.agency)
     for component in (*components, measure):
         _item(scheme, "Concept", component.id, component.name)
@@ -221,7 +221,9 @@ def _printable(text: str) -> Iterator[str]:
     return (c if c >= " " or c in "\t\n" else "\ufffd" for c in text)
 
 
-def _component(parent: Xml.Element, tag: str, component: Component, flow: _Flow, **more: str) -> Xml.Element:
+def _component(
+    parent: Xml.Element, tag: str, component: StructureComponent, flow: _Flow, **more: str
+) -> Xml.Element:
     found = Xml.SubElement(parent, f"{_STRUCTURE}{tag}", {"id": component.id, **more})
     concept = f"{_URN}conceptscheme.Concept={flow.agency}:CS_{flow.id}({VERSION}).{component.id}"
     Xml.SubElement(found, f"{_STRUCTURE}ConceptIdentity").text = concept

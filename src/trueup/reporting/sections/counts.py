@@ -119,7 +119,7 @@ def _places(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
     used, inverse = np.unique(place, return_inverse=True)
     codes = [cells.tree.label(margin.level, int(p)) for p in used]
     found = [Column("Code", [codes[i] for i in inverse])]
-    if (names := place_names(cells, level, used)) is not None:
+    if (names := names_with_parents(cells, level, used)) is not None:
         found = [Column(plain(margin.level).capitalize(), [names[i] for i in inverse]), *found]
     else:
         found = [Column(plain(margin.level).capitalize(), found[0].cells)]
@@ -129,7 +129,7 @@ def _places(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
     ]
 
 
-def place_names(cells: Cells, level: int, places: NDArray) -> list[str] | None:
+def names_with_parents(cells: Cells, level: int, places: NDArray) -> list[str] | None:
     """Readable names of places, each followed by its parent's where that has one."""
     tree = cells.tree
     if not tree.names or tree.names[level] is None:

@@ -11,7 +11,7 @@ from trueup.reporting.drawing.blocks import Section, Text
 from trueup.reporting.drawing.pictures import Figure, Mark, PictureAxis, Shape
 from trueup.reporting.drawing.ridges import BINS_OF_DRAWS, MOST_BINS, Ridge, Ridges, steps
 from trueup.reporting.drawing.words import number, percent
-from trueup.reporting.sections.counts import place_names
+from trueup.reporting.sections.counts import names_with_parents
 
 EACH = 5
 """Smallest counts, and largest ones, that are drawn as hills."""
@@ -58,7 +58,7 @@ class PosteriorView:
 def cell_name(cells: Cells, cell: int) -> str:
     """Readable name of one of the finest cells."""
     place, *_ = np.unravel_index(cell, cells.shape)
-    named = place_names(cells, len(cells.tree.levels) - 1, np.array([place]))
+    named = names_with_parents(cells, len(cells.tree.levels) - 1, np.array([place]))
     label = cells.label(cell)
     return (
         label
