@@ -49,7 +49,7 @@ HELD = 1e-9  # what a solution may leave of a system, relative to its sides or t
 
 
 @dataclass(frozen=True)
-class Optimum:
+class FaceOptimum:
     """A point (n,), its weighted squares, and a lower bound of those of every point that obeys the limits."""
 
     x: np.ndarray
@@ -146,7 +146,7 @@ class _Limits:
 
 def optimum_near(
     polyhedron: Polyhedron, fit: Fit, x: np.ndarray, unit: float | None = None
-) -> Optimum | None:
+) -> FaceOptimum | None:
     """The optimum, if a point leads to it.
 
     Parameters
@@ -175,7 +175,7 @@ def optimum_near(
     return next((found for found in tried if found is not None), None)
 
 
-def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarray) -> Optimum | None:
+def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarray) -> FaceOptimum | None:
     """The optimum, if the rows held at first lead to it; the origin (n,) moves along."""
     for _ in range(ORIGINS):
         moved, rest = limits.around(origin), fit.around(origin)
@@ -185,7 +185,7 @@ def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarra
         if face is None:
             return None
         if np.abs(face.x).max(initial=0.0) <= CHANGE:
-            return Optimum(origin + face.x, rest.objective(face.x), moved.bound(rest, face))
+            return FaceOptimum(origin + face.x, rest.objective(face.x), moved.bound(rest, face))
         origin, side = origin + np.floor(face.x), face.side
     return None
 

@@ -19,7 +19,7 @@ import numpy as np
 import scipy  # its parts load when first used
 
 from trueup.errors import TrueupError
-from trueup.kernel.linear.active_set import Optimum, optimum_near
+from trueup.kernel.linear.active_set import FaceOptimum, optimum_near
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.proof import least_absolute_bound
@@ -88,7 +88,7 @@ def constrained_least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
     return answer
 
 
-def _proved(polyhedron: Polyhedron, best: Optimum) -> Answer:
+def _proved(polyhedron: Polyhedron, best: FaceOptimum) -> Answer:
     x = np.maximum(best.x, 0.0) if polyhedron.nonnegative else best.x
     residual, gap = polyhedron.residual(x), relative_gap(best.objective, best.bound)
     return Answer(x, status_of(residual, polyhedron), residual, best.objective, gap)
