@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 from itertools import product
 from typing import Any
 
@@ -82,3 +84,13 @@ def enumerated(cells, measured):
             log += header.law.log_mass(value, tables @ sums[:, group])
     mass = np.exp(log - log.max())
     return tables[mass > 0], mass[mass > 0] / mass.sum()
+
+
+def district_counts(folder):
+    """New Mexico's districts by race as cells, and their counts `(n,)`."""
+    with gzip.open(folder / "nm_vtds_2010.csv.gz", "rt") as file:
+        rows = sorted(csv.DictReader(file), key=lambda row: (row["county"], row["vtd"]))
+    kinds = tuple(name for name in rows[0] if name.startswith("pop_"))
+    keys = [{}, {"county": [row["county"] for row in rows]}, {"vtd": [row["vtd"] for row in rows]}]
+    cells = Cells(Tree.from_columns(["state", "county", "vtd"], keys), (Attribute("race", kinds),))
+    return cells, np.array([int(row[kind]) for row in rows for kind in kinds])

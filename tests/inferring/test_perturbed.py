@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from tests.inferring.perturbed_problems import enumerated, random_problem
+from tests.inferring.calibration import FALSE_ALARM, pit, uniform_p
+from tests.inferring.perturbed_problems import LAWS, district_counts, enumerated, random_problem
+from tests.inferring.problems import star
+from trueup.assessing.comparators import PerturbedTables
 from trueup.inferring import infer
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact
-from trueup.model.prior import FLAT
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.guarantee import NO_GUARANTEE
+from trueup.model.header import Measured
+from trueup.model.prior import FLAT, Estimated, Poisson
+from trueup.model.records.measurements import Measurements
+from trueup.noise.perturbed import CellKey, RandomRounding, Rounded, Suppressed
 
 
 def furthest(cells, posterior, tables, mass):
@@ -83,3 +94,65 @@ def test_markov_chains_agree_with_enumeration(seed):
     tables, mass = enumerated(cells, measured)
     if posterior.drawn.connected:
         assert worst_z(cells, posterior, tables, mass) < 5.5
+
+
+def sbc(law, replicates, seed):
+    """Randomised transforms of a leaf's and the total's truth, drawn from the prior, under exact marginals."""
+    cells, prior = star(3), Poisson(2.5)
+    margins = [Margin("all"), cells.finest]
+    constraints = Constraints(cells, tuple(margins))
+    rng, found = np.random.default_rng([9, seed]), []
+    for _ in range(replicates):
+        truth = rng.poisson(2.5, cells.n)
+        values = tuple(law.publish(t, rng.random(len(t))) for t in (cells.sum(truth, m) for m in margins))
+        headers = tuple(Measured("t", m, law) for m in margins)
+        measured = Measurements(cells, headers, values, NO_GUARANTEE)
+        posterior = infer(measured, TreeExact(prior=prior), spec=constraints, draws=1)
+        found += [pit(posterior, 0, m, cells.sum(truth, m)[0], rng) for m in margins]
+    return np.array(found).reshape(-1, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(LAWS)))
+def test_posteriors_are_calibrated_under_a_proper_prior(number):
+    for column in sbc(LAWS[number], 400, number).T:
+        assert uniform_p(column) > FALSE_ALARM
+
+
+@pytest.mark.slow
+def test_a_wrong_law_is_not_calibrated():
+    class Wrong(RandomRounding):
+        def publish(self, true, keys):
+            return super().publish(true, np.asarray(keys) ** 2)
+
+    assert min(uniform_p(column) for column in sbc(Wrong(5), 400, 99).T) < FALSE_ALARM
+
+
+REAL = {
+    "random rounding to 3": RandomRounding(3),
+    "random rounding to 5": RandomRounding(5),
+    "cell key 2": CellKey(2, "1", 2),
+    "cell key 5": CellKey(5, "3", 3),
+    "rounding to 10": Rounded(10),
+    "suppression below 10": Suppressed(10),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REAL)
+def test_intervals_hold_what_they_claim_on_districts(name, data_dir):
+    """New Mexico's districts by race, keys by simulated record keys: within 2 points of the claim, prior estimated."""
+    cells, counts = district_counts(data_dir)
+    law: Any = REAL[name]
+    margins = [Margin(level) for level in cells.tree.levels] + [cells.finest]
+    rng = np.random.default_rng(11)
+    tables = PerturbedTables(law, counts, 0.9)._publish(cells, margins, rng)
+    headers = tuple(Measured("t", margin, law) for margin in margins)
+    measured = Measurements(cells, headers, tuple(tables[m] for m in margins), NO_GUARANTEE)
+    constraints = Constraints(cells, tuple(margins))
+    posterior = infer(measured, TreeExact(prior=Estimated()), spec=constraints, draws=1)
+    for margin in margins[-2:]:
+        exact, truth = posterior.drawn.marginals[margin], cells.sum(counts, margin)
+        low, high = exact.quantile(0.05), exact.quantile(0.95)
+        claim = (exact.cdf(high) - exact.cdf(low - 1)).mean()
+        assert abs(((low <= truth) & (truth <= high)).mean() - claim) < 0.02

@@ -28,6 +28,7 @@ from trueup.model.prior import (
     AnyPrior,
     Bounded,
     CountPrior,
+    Estimated,
     FlatTotal,
     Hierarchical,
     Prior,
@@ -249,7 +250,7 @@ class _State:
 def _priors(given: Prior) -> tuple[CountPrior, CountPrior]:
     """Priors on the parts and on the total."""
     given.refuse_varying()
-    assert not isinstance(given, Hierarchical)  # refused when the method was made
+    assert not isinstance(given, Hierarchical | Estimated)  # refused when the method was made
     if not isinstance(given, FlatTotal):
         return given, FLAT
     if given.split != "uniform":

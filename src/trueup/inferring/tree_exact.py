@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, TypeVar
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
 from trueup.inferring.attainable import nothing_attained
+from trueup.inferring.estimated import fitted_masses
 from trueup.inferring.hierarchical import Objective, Spread, climb, given, start_of, uncertain
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.tree_parts import ByBundles, Part, Top, drawn_from, rises_of
@@ -21,13 +22,13 @@ from trueup.kernel.messages.pmf import OPEN, Factors, reach_all
 from trueup.kernel.messages.solve import Solved, joint_draws, marginals, mode, solve, too_short
 from trueup.kernel.messages.tilting import bounds, inherit, tilts
 from trueup.kernel.messages.upward import Tilted
-from trueup.layouts.factors import FactorTable
+from trueup.layouts.factors import FactorTable, FittedMasses
 from trueup.layouts.splits import Splits, splits_of
 from trueup.layouts.tree import TreeProblem, tree_problem
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.nested import NestedTree
-from trueup.model.prior import FLAT, PRIORS, AnyPrior, Hierarchical, Prior, settle_priors
+from trueup.model.prior import FLAT, PRIORS, AnyPrior, Estimated, Hierarchical, Prior, settle_priors
 from trueup.model.records.posterior import Drawn, Marginals
 from trueup.noise.lattice.laws import LatticeL2Laplace
 from trueup.run.executor import Executor
@@ -60,7 +61,8 @@ class TreeExact(InferenceMethod):
     Attributes
     ----------
     prior
-        Name, or name and parameters: `hierarchical`, whose hyperparameters are estimated from the noisy values;
+        Name, or name and parameters: `estimated`, one law for each combination of attribute values, fitted to the finest
+        published values; `hierarchical`, whose hyperparameters are estimated from the noisy values;
         or a prior on the finest cells: flat, bounded, poisson, negative-binomial, masses; or flat-total.
     tolerance
         Largest posterior mass that windows and rounding may drop; exceeded, it refuses.
@@ -107,6 +109,9 @@ class TreeExact(InferenceMethod):
     ) -> Drawn:
         """Draw the counts, and give exact marginals of every margin of the tree."""
         state.refuse_impossible(values)
+        if isinstance(self.prior, Estimated):
+            announce(progress, "estimating the prior from the published values")
+            state = replace(state, prior=fitted_masses(state.problem, state.parts(values)))
         search = SolutionSearch(state, values, executor or LocalPool(), self.tolerance)
         record = {}
         if isinstance(self.prior, Hierarchical):
@@ -189,7 +194,7 @@ class _State:
     """A tree problem with its prior, and where a large tree is cut."""
 
     problem: TreeProblem
-    prior: Prior
+    prior: Prior | FittedMasses
     cut: Partition | None
 
     def hard_bounds(self, values: NDArray) -> tuple[NDArray, NDArray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from trueup.errors import DataError
 from trueup.kernel.messages.pmf import Factors, no_splits
 from trueup.model.prior import (
     Bounded,
+    Estimated,
     Flat,
     FlatTotal,
     Hierarchical,
@@ -27,6 +29,26 @@ Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 WIDEST = 1 << 24
 """Most entries of one table (counts)."""
+
+
+class FittedMasses(NamedTuple):
+    """Log masses of the counts 0, 1, ... of each class of the finest cells.
+
+    Attributes
+    ----------
+    log
+        `(classes, counts)`.
+    kind
+        `(n,)` the class of each cell.
+    """
+
+    log: Reals
+    kind: Integers
+
+    @property
+    def name(self) -> str:
+        """The name of the prior that was fitted."""
+        return Estimated().name
 
 
 class FactorTable:
@@ -89,9 +111,12 @@ class FactorTable:
             self._table(key, lambda log=log: (log, 0), open_ended=0.0)
             self._rows.append((nodes[at], np.full(len(at), low), self._known[key][0]))
 
-    def add_prior(self, prior: Prior, leaves: Integers, depth: float) -> None:
+    def add_prior(self, prior: Prior | FittedMasses, leaves: Integers, depth: float) -> None:
         """Add a prior on the finest cells, or on their total."""
         match prior:
+            case FittedMasses():
+                for kind, log in enumerate(prior.log):
+                    self.add_masses(("fitted", kind), log, leaves[prior.kind == kind])
             case Flat():
                 return
             case Bounded():

@@ -352,11 +352,30 @@ class Hierarchical(_Prior):
         return self.total.window()
 
 
+@dataclass(frozen=True)
+class Estimated(_Prior):
+    """For each combination of attribute values one law of counts, a smooth mixture estimated from the published values.
+
+    Examples
+    --------
+    >>> read_prior("estimated")
+    Estimated(name='estimated')
+    """
+
+    name: Literal["estimated"] = "estimated"
+
+    def window(self) -> tuple[int, int] | None:
+        """Where its mass is (counts): known once it is estimated."""
+        return None
+
+
 CountPrior = Flat | Bounded | Poisson | NegativeBinomial | Masses
 """A prior on one count."""
-Prior = CountPrior | FlatTotal | Hierarchical
-PRIORS: tuple[type, ...] = (Flat, Bounded, Poisson, NegativeBinomial, Masses, FlatTotal, Hierarchical)
-COUNT_PRIORS = PRIORS[:-2]
+Prior = CountPrior | FlatTotal | Hierarchical | Estimated
+COUNT_PRIORS: tuple[type, ...] = (Flat, Bounded, Poisson, NegativeBinomial, Masses)
+PRIORS: tuple[type, ...] = (*COUNT_PRIORS, FlatTotal, Hierarchical, Estimated)
+FACTORED = (*COUNT_PRIORS, FlatTotal)
+"""Priors that are products of factors given in advance."""
 FLAT = Flat()
 
 
@@ -418,7 +437,7 @@ def _as_mapping(entry: Any) -> dict[str, Any]:
     raise SpecError(f"a prior of type {type(entry).__name__}", needed="a name, or a table with a name")
 
 
-def settle_priors(method: Any, kinds: tuple[type, ...] = PRIORS[:-1]) -> None:
+def settle_priors(method: Any, kinds: tuple[type, ...] = FACTORED) -> None:
     """Read the entries `prior` and `prior_total` of a new method, so that it always holds priors.
 
     Raises
@@ -432,7 +451,8 @@ def settle_priors(method: Any, kinds: tuple[type, ...] = PRIORS[:-1]) -> None:
 
 
 AnyPrior = Annotated[
-    Prior, BeforeValidator(read_prior, json_schema_input_type=Literal["flat", "hierarchical"] | Prior)
+    Prior,
+    BeforeValidator(read_prior, json_schema_input_type=Literal["flat", "hierarchical", "estimated"] | Prior),
 ]
 """A prior, or how a spec writes it."""
 EachPrior = Annotated[

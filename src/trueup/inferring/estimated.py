@@ -1,0 +1,126 @@
+"""A prior on the finest counts that is estimated from what is published: for each class a smooth mixture.
+
+The counts of a class (one combination of attribute values) are taken as independent draws of one law, a mixture of a
+mass at zero and of negative binomials of one shape with means on a geometric grid. Its weights maximise the likelihood of
+the published finest values alone, `sum_v log sum_x p(v | x) p(x)`, which is concave in them (the expectation-maximisation
+steps converge to the maximum). A negative binomial of size 2 has a standard deviation of .7 of its mean or more, so the law
+is smooth, as a law of many places is: no spikes where a rounding leaves counts undetermined.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.layouts.factors import FittedMasses
+from trueup.layouts.tree import TreeProblem
+from trueup.model.nested import canonical
+from trueup.noise.perturbed import Perturbation
+from trueup.noise.perturbed.base import NO_LIMIT
+
+Reals = NDArray[np.float64]
+SIZE = 2.0
+SMALLEST_MEAN, RATIO = 0.02, 1.4
+STEPS, SETTLED = 400, 1e-7
+LARGEST = 1 << 20
+"""Largest count of a table of masses."""
+
+
+def fitted_masses(problem: TreeProblem, parts: list[NDArray]) -> FittedMasses:
+    """Fit a law to each class of the finest cells.
+
+    Parameters
+    ----------
+    problem, parts
+        The tree and the measured values of each header.
+
+    Raises
+    ------
+    SpecError
+        If no finest cell was published as a value, or a count is too large for a table.
+    """
+    cells = problem.nested.cells
+    each = cells.n // cells.shape[0]
+    seen = _finest(problem, parts)
+    if not seen:
+        raise SpecError(
+            "prior 'estimated' has nothing to be estimated from: no finest count is published",
+            needed="values of the finest cells",
+            remedy='use another prior, such as "flat"',
+        )
+    top = max(high for *_, high in seen)
+    if top > LARGEST:
+        raise SpecError(f"prior 'estimated' is asked for counts up to {top:,}", needed=f"at most {LARGEST:,}")
+    counts = np.arange(top + 1)
+    components = _components(counts)
+    logs = [_fit(kind, each, seen, components) for kind in range(each)]
+    return FittedMasses(np.stack(logs), np.arange(cells.n) % each)
+
+
+def _finest(problem: TreeProblem, parts: list[NDArray]) -> list[tuple[Any, NDArray, NDArray, int]]:
+    """Law, cells, values and largest possible count of every header of the finest cells that says something alone."""
+    cells = problem.nested.cells
+    found = []
+    for header, part in zip(problem.headers, parts):
+        if canonical(cells, header.margin) != cells.finest:
+            continue
+        law: Any = header.law
+        at = np.arange(cells.n) if header.groups is None else header.groups
+        if isinstance(law, Perturbation):
+            high = law.bounds(part)[1]
+            if (high >= NO_LIMIT).any():
+                continue
+            found.append((law, at, part, int(high.max(initial=0))))
+        else:
+            reach = 0 if header.exact else int(np.ceil(8 * law.variance**0.5))
+            found.append((law, at, part, int(np.max(part, initial=0)) + reach))
+    return found
+
+
+def _components(counts: NDArray[np.int64]) -> Reals:
+    """Masses `(k, x)` of the components, renormalised on the table."""
+    from scipy.special import gammaln
+
+    top = max(float(counts[-1]), 1.0)
+    means = SMALLEST_MEAN * RATIO ** np.arange(int(np.log(top / SMALLEST_MEAN) / np.log(RATIO)) + 2)
+    p = means[:, None] / (means[:, None] + SIZE)
+    log = gammaln(counts + SIZE) - gammaln(counts + 1.0) + counts * np.log(p) + SIZE * np.log1p(-p)
+    mass = np.vstack([counts == 0, np.exp(log)])
+    return mass / mass.sum(axis=1, keepdims=True)
+
+
+def _fit(kind: int, each: int, seen: list, components: Reals) -> Reals:
+    """Log masses of one class."""
+    rows, times = [], []
+    for law, at, part, _ in seen:
+        values, often = np.unique(part[at % each == kind], return_counts=True)
+        rows += [_evidence(law, value, components) for value in values.tolist()]
+        times += often.tolist()
+    weights = np.full(len(components), 1 / len(components))
+    if rows:
+        likelihood, n = np.array(rows), np.array(times, float)
+        likelihood /= likelihood.max(axis=1, keepdims=True)
+        for _ in range(STEPS):
+            new = weights * ((n / (likelihood @ weights)) @ likelihood) / n.sum()
+            moved, weights = np.abs(new - weights).max(), new
+            if moved < SETTLED:
+                break
+    weights = (weights + 1e-9) / (weights + 1e-9).sum()  # nothing that a sum could need is excluded
+    with np.errstate(divide="ignore"):
+        return np.log(weights @ components)
+
+
+def _evidence(law: Any, value: float, components: Reals) -> Reals:
+    """Probability `(k,)` of a value under each component."""
+    last = components.shape[1] - 1
+    if isinstance(law, Perturbation):
+        low, high = (int(end) for end in law.bounds(value))
+    else:
+        reach = int(np.ceil(8 * law.variance**0.5))
+        low, high = max(int(np.floor(value)) - reach, 0), int(np.ceil(value)) + reach
+    counts = np.arange(low, min(high, last) + 1)
+    mass = law.log_mass(value, counts) if isinstance(law, Perturbation) else law.logpmf(value - counts)
+    return components[:, counts] @ np.exp(mass) + 1e-300
