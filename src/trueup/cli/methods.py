@@ -21,17 +21,21 @@ def register(app: typer.Typer) -> None:
     def methods(as_json: AsJson = False, markdown: AsMarkdown = False) -> None:
         """List the laws of noise and the methods of reconciliation and inference with their structures."""
         from trueup import inferring, reconciling
-        from trueup.noise import JOINT_LAWS, LAWS
+        from trueup.noise import JOINT_LAWS, LAWS, PERTURBATIONS
 
         laws = [{"name": law.name, "title": law.title} for law in (*LAWS, *JOINT_LAWS)]
+        others = [{"name": law.name, "title": law.title} for law in PERTURBATIONS]
         verbs = {"reconcile": _listed(reconciling.METHODS), "infer": _listed(inferring.METHODS)}
         if as_json:
-            print_json({"noise": laws, **verbs})
+            print_json({"noise": laws, "perturbed": others, **verbs})
             return
         if markdown:
-            _print_markdown(laws, verbs)
+            _print_markdown(laws, others, verbs)
             return
         print_table("Noise", ["law", "what it is"], [[law["name"], law["title"]] for law in laws])
+        print_table(
+            "What others publish", ["law", "what it is"], [[law["name"], law["title"]] for law in others]
+        )
         for verb, kinds in verbs.items():
             rows = [[k["name"], ", ".join(k["structures"]), k["title"]] for k in kinds]
             print_table(NOUNS[verb], ["method", "structures", "what it solves"], rows)
@@ -41,12 +45,19 @@ def _listed(kinds: Sequence[Any]) -> list[dict[str, Any]]:
     return [{"name": k.name, "title": k.title, "structures": sorted(k.structures)} for k in kinds]
 
 
-def _print_markdown(laws: list[dict], verbs: dict[str, list[dict]]) -> None:
+def _print_markdown(laws: list[dict], others: list[dict], verbs: dict[str, list[dict]]) -> None:
     """Print docs/methods.md."""
-    print("# Laws and methods\n\nMade by `trueup methods --markdown`.\n\n## Laws of noise\n")
-    print("| law | what it is |\n|---|---|")
-    for law in laws:
-        print(f"| `{law['name']}` | {law['title']} |")
+    print("# Laws and methods\n\nMade by `trueup methods --markdown`.")
+    for heading, listed in (
+        ("Laws of noise", laws),
+        (
+            "Laws of what others publish\n\nFor `infer --perturbed` and `assess`; none has a guarantee.",
+            others,
+        ),
+    ):
+        print(f"\n## {heading}\n\n| law | what it is |\n|---|---|")
+        for law in listed:
+            print(f"| `{law['name']}` | {law['title']} |")
     for verb, kinds in verbs.items():
         print(f"\n## {NOUNS[verb]} methods\n\nThe first that fits is the default.\n")
         print("| method | structures | what it solves |\n|---|---|---|")
