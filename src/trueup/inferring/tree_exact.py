@@ -138,14 +138,14 @@ class TreeExact(InferenceMethod):
         cut = None if self.mode else cut
         if cut is None:
             solved, below = search.whole(self.tolerance), None
-            nodes, lost, factors = len(solved.tilted.low), 0.0, solved.tilted.factors
+            nodes, factors = len(solved.tilted.low), solved.tilted.factors
             deeper = partial(search.at, splits, self.tolerance)
         else:
             top = search.by_parts(cut, self.tolerance)
-            solved, below, nodes, lost = top.solved, (cut, top), int(cut.edges[0]), top.lost
+            solved, below, nodes = top.solved, (cut, top), int(cut.edges[0])
             tau = inherit(search.child_ptr, tilts(search.child_ptr, top.tilted.slope))
             deeper, factors = None, untilted(solved.tilted.factors, tau[nodes : cut.edges[-1]])
-        spread = Spread(search.child_ptr, solved, factors, lost, nodes, splits, self.tolerance, deeper)
+        spread = Spread(search.child_ptr, solved, factors, nodes, splits, self.tolerance, deeper)
         mixture = spread.parts(estimate, free, draws, rng, progress)
         return self._drawn(
             search, mixture.parts, below, rng, progress, {"prior": mixture.record(splits, estimate, free)}
