@@ -1,0 +1,191 @@
+"""Messages on trees all of whose counts are known to lie in narrow windows: everything is summed, nothing is left out.
+
+Rounded, perturbed and suppressed values bound their counts on both sides, so no window need be cut and no tilt sought. Each
+node's message is its factor times the convolution of its children's, taken one after the other; with the sums of the
+first k children as states, forward and backward sums give every child's marginal, and one backward draw a table.
+
+Work and memory of a parent grow with its children's number times the width of their sum: see `closed_work`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from trueup.kernel.messages.pmf import Factors, convolve, log_factor
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class ClosedMessages(NamedTuple):
+    """Messages of `n` nodes up a tree.
+
+    Attributes
+    ----------
+    low, start, masses
+        The first count of each node's window `(n,)`, where its masses start `(n + 1,)`, and the masses given all that
+        is at and below the node, each node's sum 1.
+    failed
+        A node at which no counts are possible; -1 where there is none.
+    """
+
+    low: Integers
+    start: Integers
+    masses: Reals
+    failed: int
+
+
+@njit(cache=True)
+def closed_work(child_ptr, low, high):
+    """Return the multiplications of one sweep, and the most sums of the children of one parent that are held at once."""
+    work, most = 0.0, 0.0
+    for v in range(len(low)):
+        width, held = 0.0, 0.0
+        for c in range(child_ptr[v], child_ptr[v + 1]):
+            size = float(high[c] - low[c] + 1)
+            work += size * max(width, 1.0)
+            width += size
+            held += width
+        most = max(most, held)
+    return work, most
+
+
+def closed_up(child_ptr: Integers, factors: Factors, low: Integers, high: Integers) -> ClosedMessages:
+    """Work messages up a tree in level order, on windows `low..high` that none is empty of.
+
+    Examples
+    --------
+    See `tests/inferring/test_perturbed.py`, which holds them against enumeration.
+    """
+    start = np.concatenate([[0], np.cumsum(high - low + 1)])
+    masses = np.zeros(start[-1])
+    return ClosedMessages(low, start, masses, int(_up(child_ptr, factors, low, start, masses)))
+
+
+@njit(cache=True)
+def _up(child_ptr, factors, low, start, masses):
+    for v in range(len(low) - 1, -1, -1):
+        size = start[v + 1] - start[v]
+        log = log_factor(factors, v, low[v], size, 0.0)
+        own = masses[start[v] : start[v + 1]]
+        top = log.max()
+        if top == -np.inf:
+            return v
+        for i in range(size):
+            own[i] = np.exp(log[i] - top)
+        first, last = child_ptr[v], child_ptr[v + 1]
+        if first < last:
+            total = masses[start[first] : start[first + 1]].copy()
+            bottom = low[first]
+            for c in range(first + 1, last):
+                total = convolve(total, masses[start[c] : start[c + 1]])
+                bottom += low[c]
+            for i in range(size):
+                j = low[v] + i - bottom
+                own[i] *= total[j] if 0 <= j < len(total) else 0.0
+        whole = own.sum()
+        if not whole > 0.0:
+            return v
+        for i in range(size):
+            own[i] /= whole
+    return -1
+
+
+@njit(cache=True)
+def _forward(child_ptr, low, start, masses, v):
+    """Sums of the first children of a parent: where each begins in one array, their masses, their smallest counts."""
+    first, last = child_ptr[v], child_ptr[v + 1]
+    at, bottom = np.zeros(last - first + 1, np.int64), np.zeros(last - first, np.int64)
+    width, least = 0, 0
+    for k in range(last - first):
+        c = first + k
+        width += start[c + 1] - start[c] - (1 if k else 0)
+        least += low[c]
+        at[k + 1], bottom[k] = at[k] + width, least
+    sums = np.zeros(at[-1])
+    sums[: at[1]] = masses[start[first] : start[first + 1]]
+    for k in range(1, last - first):
+        c = first + k
+        sums[at[k] : at[k + 1]] = convolve(sums[at[k - 1] : at[k]], masses[start[c] : start[c + 1]])
+    return at, sums, bottom
+
+
+@njit(cache=True)
+def closed_marginals(child_ptr, low, start, masses):
+    """Return the marginal masses of every node, laid out like the messages."""
+    out = np.zeros(len(masses))
+    out[: start[1]] = masses[: start[1]]
+    for v in range(len(low)):
+        first, last = child_ptr[v], child_ptr[v + 1]
+        if first == last:
+            continue
+        at, sums, bottom = _forward(child_ptr, low, start, masses, v)
+        n = last - first
+        behind = np.zeros(at[n] - at[n - 1])
+        for i in range(start[v + 1] - start[v]):  # what all but the children say of their sum
+            j = low[v] + i - bottom[n - 1]
+            if 0 <= j < len(behind) and sums[at[n - 1] + j] > 0.0:
+                behind[j] = out[start[v] + i] / sums[at[n - 1] + j]
+        for k in range(n - 1, 0, -1):
+            c = first + k
+            size, before = start[c + 1] - start[c], at[k] - at[k - 1]
+            ahead = np.zeros(before)
+            for x in range(size):
+                mass, total = masses[start[c] + x], 0.0
+                for s in range(before):
+                    total += sums[at[k - 1] + s] * behind[s + x]
+                    ahead[s] += mass * behind[s + x]
+                out[start[c] + x] = mass * total
+            behind = ahead
+        for x in range(start[first + 1] - start[first]):
+            out[start[first] + x] = masses[start[first] + x] * behind[x]
+        for c in range(first, last):
+            whole = out[start[c] : start[c + 1]].sum()
+            for x in range(start[c], start[c + 1]):
+                out[x] /= whole
+    return out
+
+
+@njit(cache=True)
+def closed_draws(rng, child_ptr, low, start, masses, draws):
+    """Return `(draws, n)` independent draws of all nodes."""
+    counts = np.zeros((draws, len(low)), np.int64)
+    for d in range(draws):
+        counts[d, 0] = low[0] + _drawn(rng, masses[: start[1]])
+    for v in range(len(low)):
+        first, last = child_ptr[v], child_ptr[v + 1]
+        if first == last:
+            continue
+        at, sums, bottom = _forward(child_ptr, low, start, masses, v)
+        for d in range(draws):
+            left = counts[d, v]
+            for k in range(last - first - 1, 0, -1):
+                c = first + k
+                size = start[c + 1] - start[c]
+                weights = np.zeros(size)
+                for x in range(size):
+                    s = left - low[c] - x - bottom[k - 1]
+                    if 0 <= s < at[k] - at[k - 1]:
+                        weights[x] = masses[start[c] + x] * sums[at[k - 1] + s]
+                counts[d, c] = low[c] + _drawn(rng, weights)
+                left -= counts[d, c]
+            counts[d, first] = left
+    return counts
+
+
+@njit(cache=True)
+def _drawn(rng, weights):
+    """Draw a position by its weight."""
+    left = rng.random() * weights.sum()
+    last = 0
+    for i in range(len(weights)):
+        if weights[i] > 0.0:
+            last = i
+            left -= weights[i]
+            if left < 0.0:
+                return i
+    return last
