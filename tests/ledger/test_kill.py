@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import trueup
 from tests.ledger.conftest import database
 from tests.ledger.helpers import PERSON
 from trueup.checking.bundle import check_bundle
@@ -46,14 +47,17 @@ class Runs:
 
     def __init__(self, place, url):
         self.place, self.url = place, url
-        root = str(Path(__file__).parents[2])
+        ours = (
+            Path(__file__).parents[2],
+            Path(trueup.__file__).parents[1],
+        )  # the same package as here, wherever it is
         self.server = subprocess.Popen(
             [sys.executable, "-m", "tests.ledger.fork_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=place,
-            env={**os.environ, "PYTHONPATH": root},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, ours))},
         )
 
     def start(self, name, out):
