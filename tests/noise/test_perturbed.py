@@ -1,0 +1,140 @@
+"""Laws of what others publish: moments, bounds, tables of maximum entropy, and the keys that choose."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import chisquare
+
+from trueup.errors import PrivacyError, SpecError
+from trueup.noise import law_named
+from trueup.noise.cost import Sensitivity
+from trueup.noise.perturbed import PERTURBATIONS, CellKey, CountInterval, RandomRounding, Rounded, Suppressed
+from trueup.noise.perturbed.entropy import maximum_entropy
+
+LAWS = (
+    RandomRounding(3),
+    RandomRounding(10),
+    CellKey(2, "1"),
+    CellKey(5, "3", 3),
+    CellKey(transitions=[{0: 1}, {-1: 0.25, 0: 0.5, 1: 0.25}, {-2: 0.5, 2: 0.5}], repeat=2),
+    Rounded(3),
+    Rounded(4, "even"),
+    Rounded(10, "either"),
+    Suppressed(10),
+    Suppressed(3, 0),
+)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_masses_sum_to_one_and_bounds_are_where_mass_is(law):
+    x, y = np.arange(40), np.arange(-1, 80)
+    mass = np.exp(law.log_mass(y[:, None], x))
+    assert np.abs(mass.sum(axis=0) - 1).max() < 1e-14
+    low, high = law.bounds(y)
+    for value, row, first, last in zip(y, mass, low, high):
+        held = np.flatnonzero(row)
+        if value <= 25 and held.size:
+            assert (held[0], held[-1]) == (first, last)
+        assert held.size or first > last or value > 25
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_keys_choose_as_the_law_says_and_a_law_with_shifted_keys_is_rejected(law, rng):
+    x, n = 7, 40_000
+    values = np.arange(-1, 30)
+    expected = np.exp(law.log_mass(values, x)) * n
+    use = expected > 0
+
+    def p_value(keys):
+        seen = law.publish(np.full(n, x), keys)
+        counts = np.array([(seen == v).sum() for v in values])
+        if counts[~use].any():
+            return 0.0
+        return chisquare(counts[use], expected[use]).pvalue if use.sum() > 1 else 1.0
+
+    keys = rng.random(n)
+    assert p_value(keys) > 1e-6
+    if use.sum() > 1:
+        assert p_value(keys**1.1) < 1e-6
+
+
+@pytest.mark.parametrize("maximum", range(1, 16))
+def test_tables_of_maximum_entropy_are_unbiased_and_have_their_variance(maximum):
+    for variance in ("1/10", "1/2", "1", "1.08", "2", "3", "5", "8", "20"):
+        for smallest in range(1, min(maximum + 1, 5) + 1):
+            if Fraction(variance) > maximum**2:
+                continue
+            law = CellKey(maximum, variance, smallest)
+            x = np.arange(len(law.rows) + 3)
+            assert np.abs(law.mean(x) - x).max() < 1e-12
+            met = [k for k in x[1:] if k not in law.other_variances]
+            assert np.abs(law.variance_at(met) - float(Fraction(variance))).max(initial=0) < 1e-12
+            assert all(abs(law.variance_at(k) - v) < 1e-12 for k, v in law.other_variances.items())
+            below = law.log_mass(np.arange(1, smallest)[:, None], x)
+            assert np.isneginf(below).all()
+
+
+def test_the_entropy_is_that_of_a_solver_of_another_kind():
+    for support, variance in (
+        (np.arange(-3, 4), 1.5),
+        (np.array([-2, 0, 1, 2]), 1.0),
+        (np.array([-3, -1, 1, 2]), 2.0),
+    ):
+        p, met = maximum_entropy(support, variance)
+        assert met
+        rows = np.stack([np.ones(len(support)), support, support**2])
+        found = minimize(
+            lambda q: float(np.sum(q * np.log(q))),
+            np.full(len(support), 1 / len(support)),
+            bounds=[(1e-12, 1)] * len(support),
+            constraints={"type": "eq", "fun": lambda q, rows=rows, v=variance: rows @ q - [1, 0, v]},
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        assert np.abs(found.x - p).max() < 1e-5
+
+
+def test_what_the_support_forbids_is_listed():
+    assert CellKey(2, "1", 3).other_variances == {1: 2.0, 2: 2.0, 3: 0.0}
+    assert CellKey(2, "2").rows[-1] == pytest.approx(np.full(5, 0.2))  # uniform, as ptable's tables round to
+    assert CellKey(5, "3", 3).other_variances == {}
+
+
+def test_rounding_is_that_of_division():
+    x = np.arange(60)
+    assert RandomRounding(5).mean(x) == pytest.approx(x)
+    assert RandomRounding(5).variance_at(x) == pytest.approx((x % 5) * (5 - x % 5))
+    assert (Rounded(4).publish(x, 0.0) == 4 * ((x + 2) // 4)).all()
+    assert (Rounded(4, "even").publish(x, 0.0) == 4 * np.rint(x / 4)).all()
+    assert (Rounded(7).publish(x, 0.0) == 7 * ((x + 3) // 7)).all()
+
+
+@pytest.mark.parametrize("law", [*LAWS, CountInterval(1, 9), CountInterval(10)], ids=str)
+def test_laws_are_read_back_and_cost_nothing_that_could_be_stated(law):
+    assert law_named(law.name).from_parameters(law.parameters()) == law
+    for refused in (
+        lambda: law.cost(Sensitivity.of(1, 1)),
+        lambda: law.sample(1, lambda k: b"0" * k),
+        lambda: type(law).budgeted(Fraction(1), Sensitivity.of(1, 1), {}),
+    ):
+        with pytest.raises(PrivacyError, match="bounds no privacy loss"):
+            refused()
+    assert "No formal guarantee" in law.sentence()
+
+
+def test_every_law_is_listed_and_bad_parameters_are_named():
+    assert {type(law) for law in LAWS} | {CountInterval} == set(PERTURBATIONS)
+    for make in (
+        lambda: RandomRounding(1),
+        lambda: Rounded(4, "sideways"),
+        lambda: Suppressed(3, 3),
+        lambda: CellKey(2, "5"),
+        lambda: CellKey(1, "1/2", 3),
+        lambda: CellKey(),
+        lambda: CountInterval(5, 4),
+    ):
+        with pytest.raises(SpecError):
+            make()
