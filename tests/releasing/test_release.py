@@ -146,3 +146,16 @@ def test_the_cut_does_not_show_in_the_integers(tmp_path, monkeypatch):
     assert len(read_manifest(tmp_path / "b")["parts"]) == 1
     assert not np.array_equal(trueup.read_release(whole.folder).counts, counts), "fresh noise, fresh counts"
     assert not RunFolder(run_path(tmp_path / "a")).path.exists()
+
+
+def test_errors_to_expect_were_simulated_and_are_read_back(released):
+    expected = trueup.read_release(released).expected
+    assert "places" in expected.note
+    levels = [level.name for level in read_spec(released)[1].levels]
+    assert {table.level for table in expected.tables} == set(levels)
+    assert (
+        "Errors to expect, by size of the released count" in (released / "public" / "report.html").read_text()
+    )
+    margin = trueup.read_release(released).margin_of_error(levels[-1])
+    assert margin is not None
+    assert 0 <= margin.min() < margin.max()

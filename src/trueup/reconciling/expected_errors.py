@@ -70,15 +70,17 @@ class ErrorSimulation:
     def simulate(
         self,
         counts: NDArray,
-        values: NDArray,
+        values: NDArray | None,
         headers: Sequence[Measured],
         rng: np.random.Generator,
         *,
         spec: Spec | None = None,
         work: int = WORK,
+        said: str = "",
     ) -> ExpectedErrors:
         """Take for the population released counts (n,), or their measured values (q,) reconciled without shrinking.
 
+        Without the values, as where these places are some of many, the released counts are measured once more for that.
         With a spec, some of the places may stand for all.
         """
         cells = self.constraints.cells
@@ -91,11 +93,17 @@ class ErrorSimulation:
         whole = Sample(cells, population, self.constraints, headers)
         some = self._some(whole, spec, work, rng)
         made = "the released counts" if self.unshrunk is None else f"counts by '{self.unshrunk.name}'"
-        said = f"{made} of {some.of(cells)}"
-        return expected_errors(self.method, some, self.published, rng, said=said, work=work)
+        of = said or some.of(cells)
+        return expected_errors(self.method, some, self.published, rng, said=f"{made} of {of}", work=work)
 
     def _unshrunk_counts(self, method: Method, counts, values, headers, rng: np.random.Generator) -> NDArray:
-        solution = method.apply(method.prepare(self.constraints, headers), values, rng)
+        if values is None:
+            whole = np.maximum(np.rint(counts), 0).astype(np.int64)
+            values = simulate_many(self.constraints.cells, whole, headers, rng, 1)[0]
+        try:
+            solution = method.apply(method.prepare(self.constraints, headers), values, rng)
+        except TrueupError:
+            return counts
         return solution.values if solution.status is Status.SOLVED else counts
 
     def _some(self, whole: Sample, spec: Spec | None, work: int, rng: np.random.Generator) -> Sample:

@@ -36,6 +36,7 @@ from trueup.model.records.release import Miss, Release
 from trueup.model.spec import Spec
 from trueup.reconciling.histogram_parts import tie_seed
 from trueup.releasing.data import check_data, contribution_note
+from trueup.releasing.errors_of_parts import errors_of_parts
 from trueup.releasing.log import Log
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.start import divided
@@ -153,7 +154,7 @@ class ByParts:
     def settle(self, target: Path) -> tuple[Release, Mapping[str, Any]]:
         """Reconcile up and down the tree; link the tables into the bundle, and say what its manifest says of them."""
         folder, stages = self.folder, self.folder.cut.bundles
-        _, plan = divided(folder.spec, folder.headers)
+        method, plan = divided(folder.spec, folder.headers)
         for parts in stages[:0:-1]:
             self.log.map(f"up to {folder.top_of(parts)}", Up(folder.path, plan), folder, parts, self.executor)
         seed = int(tie_seed(np.random.default_rng(int(folder.seal, 16))))
@@ -166,8 +167,10 @@ class ByParts:
             "memory": folder.plan["memory"],
             **contribution_note(folder),
         }
+        with self.log.stage("simulating the errors to expect"):
+            expected = errors_of_parts(folder, method)
         with self.log.stage("linking the tables"):
-            manifest = self._link(target)
+            manifest = self._link(target) | {"expected errors": expected.written()}
         return StoredRelease(target, manifest), manifest
 
     def _link(self, target: Path) -> dict[str, Any]:

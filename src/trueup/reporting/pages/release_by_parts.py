@@ -8,7 +8,7 @@ from trueup.io.bundle.read import StoredRelease
 from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Column, Page, Section, Table, Text
 from trueup.reporting.drawing.words import number, numbers, plain, plural, table_name
-from trueup.reporting.sections.error import noise_margin
+from trueup.reporting.sections.error import expected_blocks, noise_margin
 from trueup.reporting.sections.glossary import glossary
 from trueup.reporting.sections.origin import Ledger, checks, making, origin, passed
 from trueup.reporting.sections.protection import cost, protected, total_loss
@@ -88,4 +88,5 @@ def _errors(release: StoredRelease, unit: str) -> Section:
             "nearly all noise was taken out again or pushed elsewhere by nonnegativity. It compares public numbers.",
         )
     )
-    return Section("error", "Noise and adjustments", (text, Table("Noise of each table", columns)))
+    blocks = (*expected_blocks(release.expected, unit), text, Table("Noise of each table", columns))
+    return Section("error", "Expected error, noise and adjustments", blocks)
