@@ -27,9 +27,9 @@ from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.reconciling.method import Method
 
-WORK = 2**19
+WORK = 2**18
 """Cells that are reconciled in all, replicates times cells, by a method of effort 1."""
-FEWEST, MOST = 8, 400
+FEWEST, MOST = 8, 200
 """Fewest replicates (a problem too large for so many is represented by some of its places), and most."""
 TOGETHER = 2**20
 """Most measured values and cells of replicates that are worked on at once."""
@@ -65,7 +65,7 @@ class ErrorSimulation:
             )
         rng = np.random.default_rng([int(noisy.digest, 16), 1])
         some = noisy.spec if not noisy.bounds else None
-        return self.simulate(release.counts, noisy.flat, noisy.headers, rng, spec=some)
+        return self.simulate(release.counts, noisy.flat, noisy.headers, rng, spec=some, work=WORK)
 
     def simulate(
         self,
@@ -194,7 +194,7 @@ def expected_errors(
     >>> method, rng = choose({}, problem.constraints), np.random.default_rng(1)
     >>> found = expected_errors(method, sample, [Margin("area")], rng, said="two areas")
     >>> found.classes[0].lowest, found.classes[0].simulated, 1.5 < found.classes[0].rmse < 3
-    (100, 800, True)
+    (100, 400, True)
     """
     replicates = int(np.clip(work // (sample.cells.n * method.effort), FEWEST, MOST))
     try:

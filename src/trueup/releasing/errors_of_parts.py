@@ -1,8 +1,9 @@
-"""The errors to expect of a run by parts: simulated in memory on some places of one part, with all above them."""
+"""The errors to expect of a run by parts: simulated in memory on places of some parts, with all above them."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trueup.errors import TrueupError
 from trueup.files.source import connect
@@ -11,8 +12,9 @@ from trueup.model.cells import Cells
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.reconciling import Prepared
-from trueup.reconciling.expected_errors import WORK, some_places
+from trueup.reconciling.expected_errors import FEWEST, WORK, some_places
 from trueup.reconciling.method import Method
+from trueup.releasing.cut import PlacePart
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.tasks import level_part
 
@@ -20,24 +22,41 @@ from trueup.releasing.tasks import level_part
 def errors_of_parts(folder: RunFolder, method: Method) -> ExpectedErrors:
     """Simulate the errors of a run whose tables are settled; equal measurements give equal figures."""
     rng = np.random.default_rng([int(folder.seal, 16), 1])
-    last, tree = len(folder.spec.levels) - 1, folder.tree()
-    parts = folder.cut.bundles[-1]
-    part = parts[int(rng.integers(len(parts)))]
-    branch = folder.branch(part)
-    of_part = folder.cells(branch)
-    file = folder.tables.path(level_part(last, part))
-    with connect(files=[file], threads=1) as connection:
-        counts, _ = read_counted(connection, [file], of_part, of_part.finest)
-    first = int(branch.starts[-1])
-    within, _ = tree.only(last, first + np.arange(of_part.shape[0]))
-    cells, leaves = some_places(Cells(within, of_part.attributes), WORK // method.effort, rng)
-    some = np.asarray(counts).reshape(of_part.shape[0], -1)[leaves].ravel()
+    tree, work = folder.tree(), WORK // method.effort
+    places, counts = _settled_counts(folder, work // FEWEST, rng)
+    kept, _ = tree.only(len(tree.levels) - 1, places)
+    attributes = folder.cells(folder.branch(folder.cut.bundles[-1][0])).attributes
+    cells, leaves = some_places(Cells(kept, attributes), work, rng)
     said = f"{cells.shape[0]:,} of {tree.sizes[-1]:,} places"
     try:
         local = Problem(folder.spec, cells)
         simulation = Prepared.of(local.constraints, local.headers, method).simulation
-        return simulation.simulate(some, None, local.headers, rng, said=said)
+        return simulation.simulate(counts[leaves].ravel(), None, local.headers, rng, said=said)
     except (
         TrueupError
     ) as error:  # rules may name places that were not chosen; the release does not depend on it
         return ExpectedErrors((), f"Errors could not be simulated on {said}: {error}")
+
+
+def _settled_counts(
+    folder: RunFolder, most: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places of the last level and their released counts (places, n), from parts at random until there are `most` cells."""
+    parts, found, held = folder.cut.bundles[-1], [], 0
+    for number in rng.permutation(len(parts)):
+        first, counts = _counts_of(folder, parts[number])
+        found.append((first + np.arange(len(counts)), counts))
+        if (held := held + counts.size) >= most:
+            break
+    found.sort(key=lambda part: int(part[0][0]))
+    return np.concatenate([at for at, _ in found]), np.concatenate([counts for _, counts in found])
+
+
+def _counts_of(folder: RunFolder, part: PlacePart) -> tuple[int, NDArray[np.int64]]:
+    """Where the places of a part begin within the last level, and their counts (places, n)."""
+    branch = folder.branch(part)
+    cells = folder.cells(branch)
+    file = folder.tables.path(level_part(len(folder.spec.levels) - 1, part))
+    with connect(files=[file], threads=1) as connection:
+        counts, _ = read_counted(connection, [file], cells, cells.finest)
+    return int(branch.starts[-1]), np.asarray(counts).reshape(cells.shape[0], -1)

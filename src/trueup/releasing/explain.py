@@ -24,7 +24,7 @@ from trueup.releasing.engine import default_engine
 from trueup.releasing.start import MEMORY
 from trueup.synth.own_places import made_up_counts
 
-WORK = 2**18
+WORK = 2**17
 """Cells that are reconciled in all when the errors are simulated: seconds."""
 
 
@@ -139,7 +139,7 @@ def explain(
     >>> plan.structure, plan.method["method"], [round(e.most, 2) for e in plan.expected]
     ('sum', 'tree-topdown', [2.29, 2.29])
     >>> plan.classes.note
-    'Simulated: 400 replicates of measuring and reconciling a made-up population of 80 in 2 of 2 places.'
+    'Simulated: 200 replicates of measuring and reconciling a made-up population of 80 in 2 of 2 places.'
     """
     problem = Problem.of(spec, geography)
     cells, constraints = problem.cells, problem.constraints
