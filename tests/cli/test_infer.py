@@ -32,6 +32,16 @@ def test_it_prints_every_level_and_writes_a_folder(bundle, tmp_path):
     assert draws[1] >= 0
 
 
+def test_the_level_may_be_a_percentage(bundle):
+    done = [run("infer", bundle, "--draws", 5, "--json", "--level", level) for level in ("80%", ".8", "95%")]
+    low = [json.loads(one.stdout)["summary"]["county"]["low"] for one in done]
+    assert low[0] == low[1] != low[2]
+    assert "5 of 5 draws" in done[0].stderr
+    refused = run("infer", bundle, "--level", "many")
+    assert refused.returncode == 2
+    assert "not a probability" in " ".join(refused.stderr.split())
+
+
 def test_chosen_counts_are_named_by_their_labels(bundle, tmp_path):
     chosen = ("--chosen", "01/003", "--out", tmp_path / "posterior")
     assert run("infer", bundle, "--draws", 5, *chosen).returncode == 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,7 +41,7 @@ Nmf = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Write a new folder.", show_default=False)]
 Draws = Annotated[int, typer.Option("--draws", min=1, help="Number of draws.")]
-Level = Annotated[float, typer.Option("--level", help="Probability of the intervals.")]
+Level = Annotated[str, typer.Option("--level", help="Probability of the intervals: 95% or .95.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Write CSV instead of Parquet.")]
 Chosen = Annotated[
     list[str] | None,
@@ -65,7 +66,7 @@ def register(app: typer.Typer) -> None:
         geography: Geography = None,
         out: Out = None,
         draws: Draws = 1000,
-        level: Level = 0.9,
+        level: Level = "90%",
         as_csv: AsCsv = False,
         chosen: Chosen = None,
         show: Show = 20,
@@ -94,7 +95,7 @@ def register(app: typer.Typer) -> None:
                 spec=spec if perturbed is None else None,
                 draws=draws,
                 level=level,
-                progress=lambda k, of: tell(f"{k:,} of {of:,} draws"),
+                progress=_Shown(tell),
                 workers=workers,
             )
         if out is not None:
@@ -106,6 +107,20 @@ def register(app: typer.Typer) -> None:
         else:
             _print(posterior, show, out)
             _print_missed(missed)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Progress of drawing, and the stages before it."""
+
+    tell: Callable[[str], None]
+
+    def __call__(self, done: int, of: int) -> None:
+        self.tell(f"{done:,} of {of:,} draws")
+
+    def stage(self, text: str) -> None:
+        """Name the stage that begins."""
+        self.tell(text)
 
 
 def _source(source: Path | None, tables: list[Path]) -> Path:

@@ -278,10 +278,11 @@ def _sums(first_node, end, child_ptr, factors, informs, floor, ceiling, above, s
 
 
 @njit(cache=True)
-def _moved(child_ptr, informs, least, most, state, below):
+def _moved(child_ptr, informs, least, most, state, below, last_step):
     """Return tilts under which the parts of every node come to what is known of it, to first order, and how far they were off.
 
-    Given a change of the tilt of its parts, a sum moves by its variance times that, and so does each part.
+    Given a change of the tilt of its parts, a sum moves by its variance times that, and so does each part. A step that
+    would undo the last one, `last_step` (n,), goes half as far at most.
     """
     n = len(state.tau)
     tau, furthest = state.tau.copy(), 0.0
@@ -298,13 +299,16 @@ def _moved(child_ptr, informs, least, most, state, below):
             change = (wanted - below[v, 0]) / spread
             # A tilt by more than one standard deviation of a part leaves the range where the moments hold.
             reach = min(1.0 / math.sqrt(max(below[v, 2], 1e-9)), LONGEST)
+            if change * last_step[v] < 0.0:  # it would go back and forth
+                reach = min(reach, 0.5 * abs(last_step[v]))
             fresh = state.tau[v] + min(max(change, -reach), reach)
             for c in range(first, last):
                 if child_ptr[c] == child_ptr[c + 1]:
                     fresh = min(max(fresh, least[c]), most[c])
             off = abs(fresh - state.tau[v]) * math.sqrt(spread)
+            last_step[v] = 0.0
             if off > RESTING:
-                tau[v] = fresh
+                tau[v], last_step[v] = fresh, fresh - state.tau[v]
                 furthest = max(furthest, off)
         for c in range(first, last):
             parent_tau[c], parent_change[c] = tau[v], tau[v] - state.tau[v]
@@ -382,10 +386,10 @@ def find_tilts(child_ptr, factors, windows, tau: Reals | None = None) -> TiltSta
     least, most = limits(child_ptr, factors, low, high, floor, ceiling)
     pieces = pieces_of(child_ptr, factors, low, high)
     state = at_rest(n, first_tilts(child_ptr, factors) if tau is None else tau)
-    below = np.full((n, 3), np.nan)
+    below, last_step = np.full((n, 3), np.nan), np.zeros(n)
     for _ in range(STEPS):
         evaluate(child_ptr, factors, informs, windows, pieces, state, below)
-        tau, off = _moved(child_ptr, informs, least, most, state, below)
+        tau, off = _moved(child_ptr, informs, least, most, state, below, last_step)
         if off < SETTLED:
             break
         state = state._replace(tau=tau)
