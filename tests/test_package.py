@@ -171,12 +171,8 @@ def extended(tmp_path_factory) -> Path:
     shutil.copy(ROOT / "pyproject.toml", copy)
     (copy / "src/trueup/reconciling/clip.py").write_text(TRIVIAL)
     registry = copy / "src/trueup/reconciling/__init__.py"
-    text = registry.read_text().replace("    TreeTopDown,\n", "    TreeTopDown,\n    Clip,\n", 1)
-    text = text.replace(
-        "from trueup.reconciling.method",
-        "from trueup.reconciling.clip import Clip\nfrom trueup.reconciling.method",
-        1,
-    )
+    first = '        "tree-topdown": "tree_topdown.TreeTopDown",\n'
+    text = registry.read_text().replace(first, first + '        "clip": "clip.Clip",\n', 1)
     registry.write_text(text)
     return copy
 

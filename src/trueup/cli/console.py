@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from trueup.errors import BudgetError, BusyError, ConvergenceError, TrueupError, place_of
 from trueup.version import __version__
+
+if TYPE_CHECKING:
+    from trueup.ledger.account import Account
 
 FAILURE, FAILED_CHECK, INTERRUPTED, TERMINATED = 1, 6, 130, 143
 
@@ -277,3 +280,12 @@ def compile_first(*, quiet: bool, posterior: bool = False) -> None:
             f"made the numerical kernels ready in {seconds:.1f} s (compiled on the first run, then cached)",
             file=sys.stderr,
         )
+
+
+def open_account(url: str | None, analyst: str | None, key: str | None) -> Account | None:
+    """Open the account that options name; without any of them, nothing of ledgers is loaded."""
+    if url is analyst is key is None:
+        return None
+    from trueup.ledger.account import Account
+
+    return Account.open(url, analyst, key)

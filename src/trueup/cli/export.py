@@ -81,7 +81,9 @@ def default_out(bundle: Path, to: str) -> Path:
 
 def write_tables(out: Path, *, as_csv: bool, as_xlsx: bool) -> list[Path]:
     """Write the tables of a new release beside its public files, which a repeated run finds there."""
+    wanted = [(out / "tables", "csv")] * as_csv + [(out / "tables.xlsx", "xlsx")] * as_xlsx
+    if not wanted:
+        return []
     from trueup.io.export import export as run
 
-    wanted = [(out / "tables", "csv")] * as_csv + [(out / "tables.xlsx", "xlsx")] * as_xlsx
     return [path if path.exists() else run(out, path, to) for path, to in wanted]

@@ -13,6 +13,7 @@ from trueup.cli.console import (
     LedgerUrl,
     OutPath,
     SpecPath,
+    open_account,
     print_json,
     progress,
     say_repeated,
@@ -34,10 +35,9 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Measure with exact noise; reconcile later, or let others do it."""
-        from trueup.ledger.account import Account
         from trueup.releasing.pipeline import measure_only
 
-        account = Account.open(ledger, analyst, key)
+        account = open_account(ledger, analyst, key)
         repeated = account is not None and account.repeats
         with progress(quiet=as_json) as tell:
             measurements = measure_only(spec, data, out, geography=geography, account=account, tell=tell)

@@ -17,6 +17,7 @@ from trueup.cli.console import (
     Key,
     LedgerUrl,
     Memory,
+    open_account,
     print_json,
     progress,
     progress_by_level,
@@ -77,15 +78,15 @@ def register(app: typer.Typer) -> None:
         """Measure with exact noise, reconcile and report: one command, one folder."""
         from trueup.cli.export import write_tables
         from trueup.files.memory import parse_memory
-        from trueup.io.export import refuse_unwritable
-        from trueup.ledger.account import Account
         from trueup.model.problem import Problem
         from trueup.releasing.engine import default_engine
 
         _refuse_lost_master(engine, master)
         if as_xlsx:
+            from trueup.io.export import refuse_unwritable
+
             refuse_unwritable("xlsx")
-        account = Account.open(ledger, analyst, key)
+        account = open_account(ledger, analyst, key)
         repeated = account is not None and account.repeats
         size = parse_memory(memory)
         if resume is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from trueup.errors import SpecError
@@ -19,6 +20,35 @@ class Named(Protocol):
 
 
 M = TypeVar("M", bound=Named)
+
+
+class Methods(Sequence[type[M]]):
+    """The methods of a verb, the preferred first, each imported when it is first asked for.
+
+    Parameters
+    ----------
+    package
+        The verb's package.
+    homes
+        For each method's name in a spec its file and class, such as `tree_topdown.TreeTopDown`.
+
+    Examples
+    --------
+    >>> from trueup.reconciling import METHODS
+    >>> METHODS[0].name, all(kind.name == name for kind, name in zip(METHODS, METHODS.names))
+    ('tree-topdown', True)
+    """
+
+    def __init__(self, package: str, homes: Mapping[str, str]) -> None:
+        self.names = tuple(homes)
+        self._homes = [f"{package}.{home}".rpartition(".") for home in homes.values()]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, at: int) -> type[M]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        module, _, kind = self._homes[at]
+        return getattr(import_module(module), kind)
 
 
 def make(kinds: Sequence[type[M]], noun: str, name: str, parameters: Mapping[str, Any]) -> M:
@@ -85,12 +115,12 @@ def describe(method: Named) -> dict[str, Any]:
 
 
 def _named(kinds: Sequence[type[M]], noun: str, name: str) -> type[M]:
-    every = {kind.name: kind for kind in kinds}
-    if name not in every:
-        close = get_close_matches(name, every, 1)
+    names = kinds.names if isinstance(kinds, Methods) else tuple(kind.name for kind in kinds)
+    if name not in names:
+        close = get_close_matches(name, names, 1)
         raise SpecError(
             f"{noun} method '{name}' is unknown",
-            needed=f"one of: {', '.join(every)}",
+            needed=f"one of: {', '.join(names)}",
             remedy=f"did you mean '{close[0]}'?" if close else "",
         )
-    return every[name]
+    return kinds[names.index(name)]  # pyright: ignore[reportReturnType]

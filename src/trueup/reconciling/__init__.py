@@ -1,6 +1,6 @@
 """reconcile: measurements in, counts that satisfy every constraint out.
 
-A method is a frozen dataclass in a file of its own, listed once in `METHODS`. From that tuple
+A method is a frozen dataclass in a file of its own, listed once in `METHODS`. From that list
 follow the spec, its schema, `trueup methods`, the docs table and the conformance suite.
 """
 
@@ -23,45 +23,32 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
-from trueup.model.registry import describe
+from trueup.model.registry import Methods, describe
 from trueup.model.spec import Spec
 from trueup.model.verb import record_first
 from trueup.reconciling.expected_errors import ErrorSimulation
-from trueup.reconciling.general_integer import GeneralInteger
-from trueup.reconciling.general_projection import GeneralProjection
-from trueup.reconciling.histogram_posterior import HistogramPosterior
-from trueup.reconciling.histogram_tree import HistogramTree
-from trueup.reconciling.lattice_posterior import LatticePosterior
-from trueup.reconciling.margins_controlled import MarginsControlled
-from trueup.reconciling.margins_projection import MarginsProjection
 from trueup.reconciling.method import Method, Solution
-from trueup.reconciling.multinomial_mode import MultinomialMode
-from trueup.reconciling.multinomial_sample import MultinomialSample
-from trueup.reconciling.projected_laplace import ProjectedDiscreteLaplace
-from trueup.reconciling.topdown_multipass import TopDownMultipass
-from trueup.reconciling.topdown_raw import TopDownRaw
-from trueup.reconciling.tree_equality import TreeEquality
-from trueup.reconciling.tree_integer import TreeInteger
-from trueup.reconciling.tree_nonnegative import TreeNonnegative
-from trueup.reconciling.tree_topdown import TreeTopDown
 
-METHODS: tuple[type[Method], ...] = (
-    TreeTopDown,
-    MultinomialMode,
-    MultinomialSample,
-    TreeEquality,
-    TreeNonnegative,
-    TreeInteger,
-    TopDownRaw,
-    MarginsControlled,
-    MarginsProjection,
-    HistogramTree,
-    HistogramPosterior,
-    TopDownMultipass,
-    GeneralInteger,
-    GeneralProjection,
-    ProjectedDiscreteLaplace,
-    LatticePosterior,
+METHODS: Methods[Method] = Methods(
+    "trueup.reconciling",
+    {
+        "tree-topdown": "tree_topdown.TreeTopDown",
+        "multinomial-mode": "multinomial_mode.MultinomialMode",
+        "multinomial-sample": "multinomial_sample.MultinomialSample",
+        "tree-equality": "tree_equality.TreeEquality",
+        "tree-nonnegative": "tree_nonnegative.TreeNonnegative",
+        "tree-integer": "tree_integer.TreeInteger",
+        "topdown-raw": "topdown_raw.TopDownRaw",
+        "margins-controlled": "margins_controlled.MarginsControlled",
+        "margins-projection": "margins_projection.MarginsProjection",
+        "histogram-tree": "histogram_tree.HistogramTree",
+        "histogram-posterior": "histogram_posterior.HistogramPosterior",
+        "topdown-multipass": "topdown_multipass.TopDownMultipass",
+        "general-integer": "general_integer.GeneralInteger",
+        "general-projection": "general_projection.GeneralProjection",
+        "projected-discrete-laplace": "projected_laplace.ProjectedDiscreteLaplace",
+        "lattice-posterior": "lattice_posterior.LatticePosterior",
+    },
 )
 """Every method; the first that fits a structure is its default."""
 LARGEST = 2**53

@@ -24,8 +24,6 @@ from trueup.files.staging import claimed, staged
 from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import StoredRelease
 from trueup.io.bundle.write import finish_bundle
-from trueup.ledger.account import Account
-from trueup.ledger.reservation import Reservation
 from trueup.measuring.rehearsal import rehearse
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
@@ -40,6 +38,8 @@ from trueup.releasing.whole import Whole
 from trueup.run.executor import Executor
 
 if TYPE_CHECKING:
+    from trueup.ledger.account import Account
+    from trueup.ledger.reservation import Reservation
     from trueup.releasing.run_folder import RunFolder
 
 

@@ -6,16 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from trueup.files.frames import frame_library
 from trueup.io.bundle.read import read_measurements, read_release
 from trueup.io.bundle.write import write_measurements, write_release
-from trueup.ledger.account import Account
-from trueup.ledger.request import Request
-from trueup.ledger.reservation import Reservation
 from trueup.measuring import draw, limit_of, read_confidential
 from trueup.measuring.fingerprint import fingerprinting
 from trueup.model.problem import Problem
@@ -24,6 +21,11 @@ from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.reconciling import BEFORE_NOISE, Prepared, refuse_inexact
 from trueup.releasing.log import Log
+
+if TYPE_CHECKING:
+    from trueup.ledger.account import Account
+    from trueup.ledger.request import Request
+    from trueup.ledger.reservation import Reservation
 
 
 @dataclass

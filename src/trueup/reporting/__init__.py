@@ -7,6 +7,7 @@ nothing private: it reads records and imports no verb.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from trueup.errors import SpecError
@@ -18,19 +19,23 @@ from trueup.model.spec import Spec
 from trueup.planning.allocation import Allocation
 from trueup.reporting.drawing.blocks import Page
 from trueup.reporting.html import html
-from trueup.reporting.pages.assessment import assessment_page
-from trueup.reporting.pages.measurements import measurements_page
-from trueup.reporting.pages.plan import plan_page
-from trueup.reporting.pages.posterior import posterior_page
-from trueup.reporting.pages.release import release_page
 from trueup.reporting.sections.origin import Ledger
 
-PAGES: dict[type, Callable[[Any, Spec, Ledger], Page]] = {
-    Measurements: measurements_page,
-    Release: release_page,
-    Allocation: plan_page,
-    Assessment: assessment_page,
-    Posterior: posterior_page,
+LayOut = Callable[[Any, Spec, Ledger], Page]
+
+
+def _page(home: str) -> LayOut:
+    """A layout by its file and function, which are imported with the first record of its kind."""
+    module, _, name = f"trueup.reporting.pages.{home}".rpartition(".")
+    return lambda record, spec, ledger: getattr(import_module(module), name)(record, spec, ledger)
+
+
+PAGES: dict[type, LayOut] = {
+    Measurements: _page("measurements.measurements_page"),
+    Release: _page("release.release_page"),
+    Allocation: _page("plan.plan_page"),
+    Assessment: _page("assessment.assessment_page"),
+    Posterior: _page("posterior.posterior_page"),
 }
 """The layout of every kind of record."""
 

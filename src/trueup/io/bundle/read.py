@@ -28,7 +28,6 @@ from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
-from trueup.model.mechanism_on_lattice import with_lattices
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Miss, Release
@@ -189,6 +188,8 @@ def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
             values = [read_header(connection, files, cells, header) for header in headers]
     else:
         headers, values = zip(*read_headers(folder, manifest))
+    from trueup.model.mechanism_on_lattice import with_lattices  # it loads the algebra of lattices
+
     record = Measurements(
         cells,
         with_lattices(spec, cells, headers),

@@ -9,7 +9,6 @@ from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Page
 from trueup.reporting.drawing.words import number, plural, table_name
 from trueup.reporting.pages.measurements import warning
-from trueup.reporting.pages.release_by_parts import parts_page
 from trueup.reporting.sections.adjustments import adjustments
 from trueup.reporting.sections.counts import enumerated, released_counts
 from trueup.reporting.sections.error import release_error
@@ -21,6 +20,8 @@ from trueup.reporting.sections.protection import cost, protected, total_loss
 def release_page(release: Release, spec: Spec, ledger: Ledger) -> Page:
     """Lay out the report of a release; of one that came in many parts, a summary without its single counts."""
     if release.parts > 1:
+        from trueup.reporting.pages.release_by_parts import parts_page  # it reads bundles
+
         return parts_page(release, spec, ledger)
     measurements, unit = release.measurements, plural(spec.table.counts)
     return Page(
