@@ -478,5 +478,9 @@ def _by_margin(nested: NestedTree, start: NDArray, offset: NDArray, masses: NDAr
     for margin, nodes in zip(nested.margins, nested.nodes):
         sizes = np.diff(start)[nodes]
         begin = np.concatenate([[0], np.cumsum(sizes)])
-        result[margin] = Marginals(begin, offset[nodes], masses[spread_messages(start[nodes], sizes)])
+        if (np.diff(nodes) == 1).all():  # side by side: no copy of a nation's masses
+            own = masses[start[nodes[0]] : start[nodes[-1] + 1]]
+        else:
+            own = masses[spread_messages(start[nodes], sizes)]
+        result[margin] = Marginals(begin, offset[nodes], own)
     return result
