@@ -74,7 +74,7 @@ def test_explain_names_the_engine(tmp_path):
     assert default_engine(Problem(spec, cells), 100 * cells.n) == "memory"
     assert default_engine(Problem(spec, cells), 100 * cells.n - 1) == "local"
     said = trueup("explain", paths["spec"], "--geography", paths["geography"], "--memory", "10KB")
-    assert "Engine: by blocks" in said.stdout
+    assert "Engine: by parts" in said.stdout
 
 
 def test_a_key_that_was_released_draws_nothing_again(tmp_path):

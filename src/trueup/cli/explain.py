@@ -58,7 +58,7 @@ def _show(plan) -> None:
     print(plan.title)
     print(f"Structure: {plan.structure}, {plan.cells} finest cells. Method: {plan.method['method']}.")
     if plan.engine != "memory":
-        print("Engine: by blocks, since the whole does not fit into --memory.")
+        print("Engine: by parts, since the whole does not fit into --memory.")
     for sentence in plan.guarantee.sentences:
         print(sentence)
     charges = [[c.query, c.margin, c.law, f"{c.currency} = {c.amount}"] for c in plan.guarantee.charges]

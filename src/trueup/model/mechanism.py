@@ -22,7 +22,9 @@ from trueup.privacy.accountant import Loss, compose
 from trueup.privacy.contribution import RELATIONS, Contribution, Reach, Records, Relation
 
 
-def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], Guarantee]:
+def plan_measurements(
+    spec: Spec, cells: Cells, constraints: Constraints | None = None
+) -> tuple[tuple[Measured, ...], Guarantee]:
     """Lay out every measurement of a spec, and the guarantee they give together.
 
     Parameters
@@ -31,6 +33,8 @@ def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], G
         Queries, budgets, unit of privacy, neighbour relation, invariants.
     cells
         The public cells.
+    constraints
+        What the counts must satisfy, where it was built already.
 
     Returns
     -------
@@ -44,7 +48,7 @@ def plan_measurements(spec: Spec, cells: Cells) -> tuple[tuple[Measured, ...], G
     InfeasibleError
         If the rules contradict each other, whatever the counts; it names them.
     """
-    constraints = build_constraints(spec, cells)
+    constraints = constraints or build_constraints(spec, cells)
     crossing = constraints.bounds and constraints.chain is None  # nested ones are held together by their tree
     if constraints.linear or crossing:
         from trueup.model.linear_system import refuse_contradiction

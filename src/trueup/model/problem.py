@@ -93,7 +93,7 @@ class Problem:
 
     @cached_property
     def _mechanism(self) -> tuple[tuple[Measured, ...], Guarantee]:
-        return plan_measurements(self.spec, self.cells)
+        return plan_measurements(self.spec, self.cells, self.constraints)
 
     @property
     def headers(self) -> tuple[Measured, ...]:

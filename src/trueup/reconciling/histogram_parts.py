@@ -285,7 +285,7 @@ def segment_plan(
         are not determined, or structural zeros tie too many codes together.
     """
     if reason := refuses_on_histogram(constraints):
-        raise SpecError(f"constraints that reconciliation by blocks does not keep: {reason}")
+        raise SpecError(f"constraints that reconciliation by parts does not keep: {reason}")
     cells, fold = constraints.cells, small_fold(constraints)
     if fold is None:
         raise SpecError(

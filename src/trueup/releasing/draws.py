@@ -58,6 +58,11 @@ class Draws:
         """Whether every part is drawn."""
         return self._file.exists()
 
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to be drawn; BundleError if something was drawn and is lost."""
+        return self.is_sealed or (self.begun and all(self.find(name) for name in self.names))
+
     def find(self, name: str) -> Part | None:
         """Return what was drawn for a part, and bear witness to it; None if nothing was ever committed.
 

@@ -119,7 +119,7 @@ class ByParts:
 
     def read(self) -> None:
         """Read and check the confidential counts, as far as that was not done; nothing is drawn."""
-        if not self.folder.draws.is_sealed:
+        if not self.folder.draws.complete:
             check_data(self.folder, self.data, self.executor, self.log)
 
     def begin(self, reservation: Reservation | None) -> None:

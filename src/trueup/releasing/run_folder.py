@@ -1,4 +1,7 @@
-"""The run folder: everything a run needs to go on after any kill, readable by its owner alone."""
+"""The run folder: everything a run needs to go on after any kill, readable by its owner alone.
+
+Longer than other files, since all that the folder holds, and all that is made of it, stands in one place.
+"""
 
 from __future__ import annotations
 

@@ -112,9 +112,9 @@ class Parts:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError):
-            raise self._damaged(record) from None
+            raise self._damaged(name) from None
         if held.seal != self._seal:
-            raise self._damaged(record, "was made from other measurements")
+            raise self._damaged(name, "was made from other measurements")
         if self._follows and not (self.folder / held.file).exists():
             record.unlink(missing_ok=True)
             return None
@@ -137,7 +137,7 @@ class Parts:
         part = self.part(name)
         path = self.folder / part.file
         if not path.is_file() or path.stat().st_size != part.bytes or self._digest(path) != part.digest:
-            raise self._damaged(path)
+            raise self._damaged(name)
         return path
 
     def names(self) -> set[str]:
@@ -185,14 +185,14 @@ class Parts:
             if path.suffix != _RECORD and path.name not in committed:
                 path.unlink(missing_ok=True)
 
-    def _damaged(self, path: Path, how: str = "is truncated or altered") -> BundleError:
+    def _damaged(self, name: str, how: str = "is truncated or altered") -> BundleError:
         if self._follows:
             return BundleError(
-                f"'{path}' of the run {how}",
-                remedy="remove it, then continue with --resume: it is made again",
+                f"part '{name}' in '{self.folder}' {how}",
+                remedy=f"remove '{self.folder / name}.*', then continue with --resume: it is made again",
             )
         return BundleError(
-            f"'{path}' of the run {how}",
+            f"part '{name}' in '{self.folder}' {how}",
             needed="the file that was committed",
             remedy="restore it, or start a new run: noise is not drawn twice under one run",
         )

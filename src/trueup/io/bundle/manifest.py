@@ -87,7 +87,7 @@ def seal_of(parts: Mapping[str, str]) -> str:
     Examples
     --------
     >>> seal_of({"0-00000": "ab"})[:12]
-    '39d5d62cd5fd'
+    '7636c0c4819d'
     """
     return hashlib.sha256(
         "".join(f"{name} {digest}\n" for name, digest in parts.items()).encode()

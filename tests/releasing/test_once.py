@@ -1,0 +1,124 @@
+"""One release reads, builds, prepares and opens each thing once."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from trueup.demo.areas import AREAS
+from trueup.model.problem import Problem
+from trueup.reconciling.tree_topdown import TreeTopDown
+from trueup.releasing import pipeline
+
+ONCE = {
+    "parse_spec": "model/spec.py",
+    "read_tree": "model/geography.py",
+    "public_cells": "model/problem.py",
+    "read_confidential": "measuring/__init__.py",
+    "draw": "measuring/__init__.py",
+    "write_measurements": "io/bundle/write.py",
+    "write_release": "io/bundle/write.py",
+    "write_manifest": "io/bundle/manifest.py",
+    "report": "reporting/__init__.py",
+}
+"""What is done once in a release, by function and file."""
+
+
+def counted(call) -> Counter:
+    """How often each function of the package is called, by name and file; and the sizes of what is built and prepared."""
+    calls: Counter = Counter()
+    package = Path(pipeline.__file__).parents[1]
+
+    def note(frame, event, argument):
+        if event != "call" or not frame.f_code.co_filename.startswith(str(package)):
+            return
+        name = frame.f_code.co_name
+        calls[name, Path(frame.f_code.co_filename).relative_to(package).as_posix()] += 1
+        if name in ("build_constraints", "prepare"):
+            held = frame.f_locals.get("cells") or frame.f_locals["constraints"].cells
+            calls[name, held.n] += 1
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.fixture
+def areas(tmp_path):
+    """A spec of eleven places with its table, on disk."""
+    AREAS.write(tmp_path / "areas.toml")
+    rows = "".join(f"{name},{10 + i}\n" for i, name in enumerate("abcdefghijk"))
+    (tmp_path / "areas.csv").write_text("area,n\n" + rows)
+    return tmp_path
+
+
+def test_a_release_does_everything_once(areas):
+    calls = counted(lambda: pipeline.release(areas / "areas.toml", areas / "areas.csv", areas / "out"))
+    assert {(name, file): calls[name, file] for name, file in ONCE.items()} == dict.fromkeys(ONCE.items(), 1)
+    assert calls["_open_file", "files/source.py"] == 2, (
+        "the table is read as list of places, and for its counts"
+    )
+
+
+def test_constraints_are_built_and_the_method_prepared_once_for_the_whole_problem(areas, monkeypatch):
+    monkeypatch.setattr(
+        "trueup.model.records.release.Release.expected", None
+    )  # simulates problems of its own
+    calls = counted(lambda: pipeline.release(areas / "areas.toml", areas / "areas.csv", areas / "out"))
+    assert calls["build_constraints", 11] == 1
+    assert calls["prepare", 11] == 1
+
+
+def test_a_problem_that_is_given_is_not_settled_again(areas):
+    problem = Problem.of(areas / "areas.toml", data=areas / "areas.csv")
+    assert problem.guarantee
+    calls = counted(lambda: pipeline.release(problem, areas / "areas.csv", areas / "out"))
+    assert not calls["parse_spec", "model/spec.py"]
+    assert not calls["read_tree", "model/geography.py"]
+    assert calls["_open_file", "files/source.py"] == 1
+
+
+def test_the_method_is_ready_before_the_data_are_read(areas, monkeypatch):
+    """The wait for a compiler is announced, and comes before any confidential count."""
+    heard, order = [], []
+    monkeypatch.setattr(TreeTopDown, "apply", noting(TreeTopDown.apply, order, "apply"))
+    monkeypatch.setattr("trueup.releasing.whole.read_confidential", noting(_read(), order, "read"))
+    pipeline.release(areas / "areas.toml", areas / "areas.csv", areas / "out", tell=heard.append)
+    assert order[:2] == ["apply", "read"]
+    ready = next(i for i, stage in enumerate(heard) if "method ready" in stage)
+    assert ready < heard.index("reading the confidential counts")
+
+
+def noting(function, order: list, what: str):
+    """The function, which notes that it is called."""
+
+    def called(*given, **more):
+        order.append(what)
+        return function(*given, **more)
+
+    return called
+
+
+def _read():
+    from trueup.measuring import read_confidential
+
+    return read_confidential
+
+
+def test_the_old_name_of_the_spec_warns(areas):
+    with pytest.warns(DeprecationWarning, match="spec="):
+        pipeline.release(spec_path=areas / "areas.toml", data=areas / "areas.csv", out=areas / "out")
+
+
+def test_a_spec_made_in_python_and_dataframes_are_released(tmp_path):
+    import pandas
+
+    from trueup import load_spec
+
+    areas = pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})
+    pipeline.release(AREAS, areas, tmp_path / "out", geography=areas[["area"]])
+    assert load_spec(tmp_path / "out" / "public" / "spec.toml") == AREAS
