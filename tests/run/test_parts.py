@@ -56,7 +56,7 @@ def test_a_damaged_part_is_refused_by_name(tmp_path, damage):
     part = parts.commit("counts", lambda path: path.write_bytes(b"whole"), ".bin")
     path = tmp_path / part.file
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(BundleError, match="part .counts. in .* is truncated or altered"):
+    with pytest.raises(BundleError, match=r"part .counts. in .* is truncated or altered"):
         parts.path("counts")
 
 
@@ -65,7 +65,7 @@ def test_a_missing_part_and_a_damaged_record_are_refused_by_name(tmp_path):
     with pytest.raises(BundleError, match="part 'counts' of the run is missing"):
         parts.path("counts")
     (tmp_path / "counts.part").write_text("{")
-    with pytest.raises(BundleError, match="part .counts. in .* is truncated"):
+    with pytest.raises(BundleError, match=r"part .counts. in .* is truncated"):
         parts.find("counts")
 
 
