@@ -8,7 +8,7 @@ import pytest
 from tests.reference import posterior_mean as twin
 from trueup.kernel.histogram.anova import Domain, identity
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
-from trueup.kernel.settling.posterior_mean import Hyperprior, moments, posterior_means
+from trueup.kernel.settling.posterior_mean import Hyperprior, posterior_means, ratio_moments
 from trueup.kernel.settling.two_way import nearest_two_way
 
 LAWS = [
@@ -25,7 +25,7 @@ LAWS = [
 
 @pytest.mark.parametrize("given", LAWS, ids=str)
 def test_moments_of_a_law_equal_sums_over_all_counts(given):
-    mean, variance, rises = moments(*given)
+    mean, variance, rises = ratio_moments(*given)
     first, second, rise_a, rise_b = twin.law(*given)
     np.testing.assert_allclose([mean, variance], [first, second], rtol=2e-3, atol=1e-5 * given[1])
     np.testing.assert_allclose([rises[0], rises[2]], [rise_a, rise_b], rtol=2e-3)
@@ -35,7 +35,7 @@ def test_moments_of_a_law_equal_sums_over_all_counts(given):
 def test_second_derivatives_are_those_of_the_first(given):
     """Of the mean rise with the law held: by a difference over all counts."""
     mean, variance, alpha, beta = given
-    _, _, rises = moments(*given)
+    _, _, rises = ratio_moments(*given)
     x = np.arange(20_000)
     log = twin.gammaln(x + alpha) - twin.gammaln(x + beta) - (x - mean) ** 2 / (2 * variance)
     p = np.exp(log - log.max())

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.messages.pmf import Factors, convolve, log_factor
 
 Reals = NDArray[np.float64]

@@ -26,7 +26,15 @@ from trueup.kernel.messages.pairs import PairPlan, plan_pairs
 from trueup.kernel.messages.pmf import Factors, reach_all
 from trueup.kernel.messages.tails import PROBES, probes_of, rooms
 from trueup.kernel.messages.tilting import bounds, certain, find_tilts, has_factor, inherit, limits, tilts
-from trueup.kernel.messages.upward import DIRECT, Messages, Tilted, above, below, empty_messages, upward
+from trueup.kernel.messages.upward import (
+    DIRECT,
+    Messages,
+    Tilted,
+    above,
+    below_marked,
+    empty_messages,
+    upward,
+)
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -120,7 +128,7 @@ def settle_tilts(
             break
         share = np.minimum(share, wanted)
         # windows of all below sums that are too narrow end where the sums do
-        share[below(plan, messages.short > wanted)] *= WIDENED[attempt]
+        share[below_marked(plan, messages.short > wanted)] *= WIDENED[attempt]
     return Solved(plan, tilted, messages, min(dropped, 1.0))
 
 

@@ -263,7 +263,7 @@ def above(plan, passed, roots):
 
 
 @njit(cache=True)
-def below(plan, marked):
+def below_marked(plan, marked):
     """Mark the nodes that are anywhere below marked ones."""
     out = np.zeros(len(marked), np.bool_)
     for place in range(len(plan.order) - 1, -1, -1):

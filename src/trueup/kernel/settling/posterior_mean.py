@@ -28,8 +28,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.histogram.least_squares import product
 from trueup.kernel.messages.splits import digamma
 from trueup.kernel.settling.nearest import Metric, flat
@@ -85,7 +85,7 @@ def _trigammas(x, b):
 
 
 @njit(cache=True, error_model="numpy")
-def moments(mean, variance, alpha, beta):
+def ratio_moments(mean, variance, alpha, beta):
     """Return mean and variance of the law `Gamma(x + alpha) / Gamma(x + beta) N(x; mean, variance)` on 0, 1, 2, ...
 
     And for b = alpha, then b = beta the means of `psi(x + b) - psi(b)` and of minus its derivative by b. From 64 up the
@@ -93,7 +93,7 @@ def moments(mean, variance, alpha, beta):
 
     Examples
     --------
-    >>> mean, variance, _ = moments(0.0, 1.0, 1.0, 1.0)  # a normal law on 0, 1, 2, ...
+    >>> mean, variance, _ = ratio_moments(0.0, 1.0, 1.0, 1.0)  # a normal law on 0, 1, 2, ...
     >>> round(mean, 3), round(variance, 3)
     (0.52, 0.444)
     """
@@ -170,7 +170,7 @@ def _site(variance, mean, tau, nu, alpha, beta, least):
     if free <= 0.0:
         return tau, nu, (0.0, 0.0, 0.0, 0.0)
     around = (mean / variance - nu) / free
-    m, v, rises = moments(around, 1.0 / free, alpha, beta)
+    m, v, rises = ratio_moments(around, 1.0 / free, alpha, beta)
     new = max(1.0 / v - free, least)
     return new, m * (free + new) - around * free, rises
 

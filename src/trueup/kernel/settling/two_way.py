@@ -10,8 +10,8 @@ steps on all multipliers, whose system is eliminated to the columns, finish.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.settling.nearest_sparse import _factor, _solve
 
 PRECISE = 1e-9  # counts; more where the sums are so large that double precision leaves more
