@@ -251,11 +251,12 @@ def absolute_optima(polyhedron: Polyhedron, fit: Fit) -> tuple[Answer, Polyhedro
     for _ in range(PASSES):
         tries.append(_absolute_optima(polyhedron, fit, origin))
         vertex = tries[-1][0]
-        if (vertex.status is Status.SOLVED and vertex.gap == 0.0) or not np.isfinite(vertex.x).all():
+        if vertex.status is Status.SOLVED and vertex.gap == 0.0:
             break
-        origin = np.floor(
-            vertex.x
-        )  # sums of whole numbers are exact: rows that follow from each other still do
+        near = vertex.x if np.isfinite(vertex.x).all() else constrained_least_squares(polyhedron, fit).x
+        if not np.isfinite(near).all():
+            break
+        origin = np.floor(near)  # sums of whole numbers are exact: rows that follow from each other still do
     return min(tries, key=lambda each: _rank(each[0]))
 
 

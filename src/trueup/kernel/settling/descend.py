@@ -199,7 +199,8 @@ def _with_fallback(
     stage: _Level, chain: Sequence[Marginal], short: Sequence[Marginal], how: _How, zeros: np.ndarray | None
 ) -> _Result:
     """Settle at posterior means if asked for; other parents along the chain, and along the short one where need be."""
-    if how.posterior and stage.parents is not None:
+    known = not any(v.any() for v in stage.metric.variances)  # then nothing is left to infer
+    if how.posterior and stage.parents is not None and not known:
         result = stage.settle_at_means(chain if how.integer else short, how, zeros)
         return _again(stage, result, how, zeros, chain, short)
     result = stage.settle(chain, how, zeros)
