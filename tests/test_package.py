@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -162,9 +163,113 @@ class Clip(Method):
 '''
 
 
+NEW_LAW = '''"""A mixture of two discrete Laplace laws, one twice as wide as the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from trueup.noise.cost import Cost
+from trueup.noise.laws.base import IntegerLaw
+from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+from trueup.noise.rational import rational
+
+
+@dataclass(frozen=True)
+class MixedLaplace(IntegerLaw):
+    """Either of two laws by a fair coin: no likelier to tell neighbouring databases apart than the narrower one."""
+
+    name: ClassVar[str] = "mixed-laplace"
+    title: ClassVar[str] = "Either of two discrete Laplace laws, pure epsilon"
+    epsilon: Fraction
+
+    def __post_init__(self):
+        object.__setattr__(self, "epsilon", rational(self.epsilon, "epsilon"))
+
+    @classmethod
+    def for_budget(cls, amount, sensitivity):
+        return cls(amount / sensitivity.l1)
+
+    def cost(self, sensitivity):
+        return Cost("epsilon", self.epsilon * sensitivity.l1)
+
+    @property
+    def parts(self):
+        return DiscreteLaplace(self.epsilon), DiscreteLaplace(self.epsilon / 2)
+
+    @property
+    def variance(self):
+        return sum(law.variance for law in self.parts) / 2
+
+    def _logpmf(self, k):
+        return np.logaddexp(*(law.logpmf(k) for law in self.parts)) - np.log(2)
+
+    def _lower(self, k):
+        return sum(law.cdf(k) for law in self.parts) / 2
+
+    def _lower_quantile(self, probability):
+        return self.parts[0].quantile(probability)
+
+    def sample(self, size, words):
+        coins = np.unpackbits(np.frombuffer(words(size // 8 + 1), np.uint8))[:size]
+        return np.choose(coins, [law.sample(size, words) for law in self.parts])
+
+    def sentence(self):
+        return f"Each count receives noise of two discrete Laplace laws by a fair coin, epsilon = {self.epsilon}."
+'''
+NEW_PRIOR = '''"""Geometric counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from trueup.model.prior_base import BasePrior
+
+
+@dataclass(frozen=True)
+class Geometric(BasePrior):
+    """Each count is k with a probability proportional to `ratio^k`."""
+
+    ratio: float
+    name: Literal["geometric"] = "geometric"
+
+    def __post_init__(self):
+        self._require(0 < self.ratio < 1, "ratio", "between 0 and 1")
+
+    def logpmf(self, count):
+        count = np.asarray(count)
+        return np.where(count >= 0, np.log1p(-self.ratio) + count * np.log(self.ratio), -np.inf)
+
+    def window(self):
+        return 0, int(np.ceil(-42 / np.log(self.ratio)))
+'''
+ADDED = {
+    "noise": ("noise/laws/mixed.py", NEW_LAW, "LAWS", "MixedLaplace", "trueup.noise.laws.mixed"),
+    "model/prior": ("model/geometric.py", NEW_PRIOR, "COUNT_PRIORS", "Geometric", "trueup.model.geometric"),
+}
+"""The law and the prior that are added from outside the package: a file, and a name in the tuple of their kind."""
+
+
+def _line(registry: Path, names: str, name: str, module: str) -> None:
+    """Add a name to a tuple, and import it."""
+    text = registry.read_text()
+    start = re.search(rf"^{names}\b[^\n]* = \(", text, re.MULTILINE)
+    assert start
+    text = f"{text[: start.end()]}{name}, {text[start.end() :]}"
+    first = text.index("from trueup.")
+    registry.write_text(f"{text[:first]}from {module} import {name}\n{text[first:]}")
+
+
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory) -> Path:
-    """Return a copy of the project with one more method: one file and one line."""
+    """Return a copy of the project with one more method, law and prior: one file and one line each."""
     copy = tmp_path_factory.mktemp("project")
     for name in ("src", "tests", "docs"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -174,6 +279,10 @@ def extended(tmp_path_factory) -> Path:
     first = '        "tree-topdown": "tree_topdown.TreeTopDown",\n'
     text = registry.read_text().replace(first, first + '        "clip": "clip.Clip",\n', 1)
     registry.write_text(text)
+    for at, (file, text, names, name, module) in ADDED.items():
+        (copy / "src/trueup" / file).write_text(text)
+        folder = copy / "src/trueup" / at
+        _line(folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py"), names, name, module)
     return copy
 
 
@@ -208,6 +317,56 @@ def test_a_new_method_is_held_against_the_conformance_suite(extended):
         "-rA",
     )
     assert "clip-one sum" in said
+
+
+RELEASE = """
+import numpy as np, pandas, trueup
+from trueup.inferring import inference_method
+spec = trueup.parse_spec('''
+format = 2
+title = "Areas"
+table = { name = "areas", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "area", column = "area" }]
+query = [{ name = "total", noise = "NOISE", epsilon = { all = "1/2", area = "1/2" } }]
+infer = { method = "METHOD", prior = PRIOR }
+''')
+noisy = trueup.measure(spec, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))
+release = trueup.reconcile(noisy)
+assert all(release.checks.values()) and noisy.guarantee.amount == 1
+law = noisy.headers[0].law
+assert law.name == "NOISE" and abs(law.pmf(np.arange(-500, 501)).sum() - 1) < 1e-9
+posterior = trueup.infer(noisy, draws=400)
+means = posterior.table("area")["mean"]
+print(posterior.prior, *(round(float(m)) for m in means))
+"""
+
+
+def _released(copy: Path, noise: str, method: str, prior: str) -> str:
+    code = RELEASE.replace("NOISE", noise).replace("METHOD", method).replace("PRIOR", prior)
+    return _in(copy, "-c", code)
+
+
+def test_a_new_law_is_one_file_and_one_line(extended):
+    listed = json.loads(_in(extended, "-m", "trueup", "methods", "--json"))["noise"]
+    assert "mixed-laplace" in [law["name"] for law in listed]
+    schema = json.loads(_in(extended, "-m", "trueup", "schema"))
+    assert "mixed-laplace" in schema["$defs"]["Query"]["properties"]["noise"]["enum"]
+    one, other = map(int, _released(extended, "mixed-laplace", "tree-exact", '"flat"').split()[-2:])
+    # Noise of scale at most 4: off by 200 with probability below 1e-20.
+    assert abs(one - 300) < 200
+    assert abs(other - 400) < 200
+
+
+@pytest.mark.parametrize("method", ["tree-exact", "lattice-moves"])
+def test_a_new_prior_is_one_file_and_one_line(extended, method):
+    schema = json.loads(_in(extended, "-m", "trueup", "schema"))
+    assert "Geometric" in schema["$defs"]
+    # A count of 300 is e^-415 as probable as 0 under the prior, and costs the noise less than half of that.
+    *_, one, other = _released(
+        extended, "discrete-laplace", method, '{ name = "geometric", ratio = 0.25 }'
+    ).split()
+    assert max(int(one), int(other)) < 30
 
 
 def test_the_docs_table_of_methods_is_current():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, fields
 from typing import Annotated, Any
 
 import typer
@@ -49,9 +49,9 @@ def _law(name: str, given: dict[str, str | None]) -> Any:
     parameters = {key: value for key, value in given.items() if value is not None}
     if "rho" in parameters:
         parameters["sigma2"] = str(1 / (2 * rational(parameters.pop("rho"), "rho")))
-    if name == "truncated-geometric":
-        parameters.setdefault("bound", "50")
-    return law_named(name).from_parameters(parameters)
+    law = law_named(name)
+    optional = {field.name: field.default for field in fields(law) if field.default is not MISSING}
+    return law.from_parameters(optional | parameters)
 
 
 def _show(found: Any) -> None:

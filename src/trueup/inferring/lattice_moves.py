@@ -15,7 +15,7 @@ from trueup.inferring.listed import Weighed, drawn, weigh
 from trueup.inferring.method import InferenceMethod, Progress, in_blocks
 from trueup.inferring.walk import Walk, no_counts
 from trueup.layouts.linear import LinearProblem
-from trueup.layouts.rows import RowProblem, form
+from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Margin
 from trueup.model.constraints import STRUCTURES, Constraints
 from trueup.model.header import Measured
@@ -72,7 +72,7 @@ class LatticeMoves(InferenceMethod):
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """The law of each count must be a factor of its own."""
-        unknown = [h.law.name for h in headers if not h.exact and form(h.law) is None]
+        unknown = [h.law.name for h in headers if not h.exact and h.law.form is None]
         if unknown:
             return f"law '{unknown[0]}' does not factor over cells"
         return "it compares chains, so it takes two or more" if self.chains < 2 else None

@@ -37,7 +37,6 @@ from trueup.model.header import Measured, split
 from trueup.model.nested import NestedTree
 from trueup.model.prior import FLAT, PRIORS, AnyPrior, Estimated, Hierarchical, Prior, settle_priors
 from trueup.model.records.posterior import Drawn, Marginals
-from trueup.noise.lattice.laws import LatticeL2Laplace
 from trueup.noise.perturbed import Perturbation
 from trueup.run.executor import Executor
 from trueup.run.local import LocalPool
@@ -96,7 +95,7 @@ class TreeExact(InferenceMethod):
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """The law of each count must be a factor of its own."""
-        whole = [h.law.name for h in headers if isinstance(h.law, LatticeL2Laplace)]
+        whole = [h.law.name for h in headers if not h.law.factors]
         return f"law '{whole[0]}' does not factor over cells" if whole else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State:

@@ -131,6 +131,8 @@ class FactorTable:
                 prior.refuse_other_than(len(leaves))
                 for cell, leaf in enumerate(leaves):
                     self._add_cell(prior.at(cell), leaf, depth)
+            case _:
+                self.add_masses(prior, prior.tabled(), leaves)
         self._lower[leaves] = np.maximum(self._lower[leaves], 0)
 
     def add_masses(self, key: Hashable, log: Reals, nodes: Integers) -> None:

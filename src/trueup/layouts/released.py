@@ -13,7 +13,6 @@ from trueup.errors import SpecError
 from trueup.kernel.released.redrawn import tabulate_redrawn
 from trueup.kernel.released.tables import Tables, Total, released_tilts, tabulate
 from trueup.model.prior import FLAT, CountPrior, Flat
-from trueup.noise import DiscreteLaplace
 from trueup.noise.sums import MassTable, convolved
 
 Integers = NDArray[np.int64]
@@ -123,14 +122,14 @@ class ReleasedSum:
         if not self.summed:
             return -1
         distinct, _ = self.kinds
-        if not all(isinstance(law, DiscreteLaplace) for law in (self.total_law, *distinct)):
+        if any(law.rate is None for law in (self.total_law, *distinct)):
             raise SpecError("a summed total with other laws than discrete-laplace", needed="discrete-laplace")
-        if self.total_law.epsilon >= min(law.epsilon for law in distinct):
+        if self.total_law.rate >= min(law.rate for law in distinct):
             return -1  # the law of the sum is nowhere steeper than the total's: the mode is n itself
         far = 64
         while True:
             # the released total given n far above n*: the mode of log p(n - N) + log p(n* - N)
-            log = self.sum_of_noise(far).at(np.arange(far)) + float(self.total_law.epsilon) * np.arange(far)
+            log = self.sum_of_noise(far).at(np.arange(far)) + self.total_law.rate * np.arange(far)
             plateau = np.flatnonzero(log >= log.max() - 1e-9)
             if plateau[-1] < far - 1:
                 return int(plateau[(plateau.size - 1) // 2])
@@ -246,6 +245,7 @@ def redrawn(law, true: Integers, drawn: Integers) -> Reals:
     Examples
     --------
     >>> from fractions import Fraction
+    >>> from trueup.noise.laws.discrete_laplace import DiscreteLaplace
     >>> mass = redrawn(DiscreteLaplace(Fraction(2)), np.arange(2), np.arange(40))
     >>> mass.sum(axis=1).round(9).tolist()
     [1.0, 1.0]

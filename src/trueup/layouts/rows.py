@@ -15,12 +15,6 @@ from trueup.kernel.table_walks.rows import HIGH, LOW, Rows
 from trueup.layouts.linear import LinearProblem
 from trueup.model.header import split
 from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson, Prior
-from trueup.noise.law import Law
-from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
-from trueup.noise.laws.discrete_laplace import DiscreteLaplace
-from trueup.noise.laws.gaussian import Gaussian
-from trueup.noise.laws.laplace import Laplace
-from trueup.noise.laws.truncated_geometric import TruncatedGeometric
 from trueup.noise.perturbed import Perturbation
 from trueup.noise.perturbed.base import NO_LIMIT
 
@@ -29,30 +23,6 @@ SLACK = 1e-6
 """How far (counts) a row may be from its bound: rules with fractions are sums of rounded terms."""
 FIRST_TABLE = 0.5
 """What `TABLED` holds for a table whose first entry is of the count 0 and stands first."""
-
-_FORMS: dict[type, Any] = {
-    DiscreteLaplace: lambda law: (float(law.epsilon), 0.0, np.inf),
-    Laplace: lambda law: (float(1 / law.scale), 0.0, np.inf),
-    TruncatedGeometric: lambda law: (float(law.epsilon), 0.0, float(law.bound)),
-    DiscreteGaussian: lambda law: (0.0, float(1 / (2 * law.sigma2)), np.inf),
-    Gaussian: lambda law: (0.0, float(1 / (2 * law.sigma2)), np.inf),
-}
-"""Slope, curvature and reach of every law's log density."""
-
-
-def form(law: Law) -> tuple[float, float, float] | None:
-    """Return slope, curvature and reach of a law's log density, None if it has another form.
-
-    A perturbation is listed value by value; of its form only the curvature of a rough normal law is told.
-
-    Examples
-    --------
-    >>> form(DiscreteLaplace("1/2"))
-    (0.5, 0.0, inf)
-    """
-    if isinstance(law, Perturbation):
-        return 0.0, 1 / (2 * law.variance), np.inf
-    return next((of(law) for kind, of in _FORMS.items() if isinstance(law, kind)), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +199,7 @@ def _walls(block: _Block) -> _Block:
 def _noisy(problem: LinearProblem, values: NDArray) -> tuple[_Block, ...]:
     blocks = []
     for header, part in zip(problem.headers, split(values, problem.headers, problem.cells)):
-        shape = form(header.law)
+        shape = header.law.form
         if not header.exact and shape is not None and not isinstance(header.law, Perturbation):
             slope, curve, reach = shape
             blocks.append(
@@ -297,6 +267,8 @@ def _prior(prior: Prior, box: Reals) -> tuple[tuple[_Block, ...], Reals, Reals]:
     match prior:
         case Bounded():
             box[1] = np.minimum(box[1], prior.upper)
+        case Flat():
+            pass
         case Masses():
             possible = np.flatnonzero(prior.masses)
             box = np.stack([np.maximum(box[0], possible[0]), np.minimum(box[1], possible[-1])])
@@ -310,6 +282,10 @@ def _prior(prior: Prior, box: Reals) -> tuple[tuple[_Block, ...], Reals, Reals]:
             return (_Block(each, gamma=(-1, 1, size, np.log(mean / (mean + size)))),), none, box
         case FlatTotal():
             return (*_flat_total(prior, each, whole, box),), none, box
+        case _:
+            table = prior.tabled()
+            box[1] = np.minimum(box[1], len(table) - 1)
+            return (_Block(each, tabled=FIRST_TABLE),), table, box
     return (), none, box
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import shake_256
+from typing import Any
 
 from trueup.errors import PrivacyError
 from trueup.model.header import Measured
-from trueup.noise import JOINT_LAWS
 from trueup.noise.law import Words
 
 
@@ -30,18 +30,20 @@ def rehearse(headers: Iterable[Measured]) -> None:
     >>> from trueup.noise import DiscreteLaplace
     >>> rehearse([Measured("total", Margin("all"), DiscreteLaplace("1/2"))])
     """
-    alone = {header.law: None for header in headers if not isinstance(header.law, JOINT_LAWS)}
+    alone = {header.law: None for header in headers if not header.law.joint}
     for header in headers:
-        if isinstance(header.law, JOINT_LAWS):
+        law: Any = header.law
+        if law.joint:
             refuse_approximate(header)
-            header.law.sample(header.law.bound.n, public_words())
+            law.sample(law.bound.n, public_words())
     for law in alone:
         law.sample(1, public_words())
 
 
 def refuse_approximate(header: Measured) -> None:
     """Refuse a law whose sampler is a Markov chain: what it draws has another law, by a distance that is only estimated."""
-    if isinstance(header.law, JOINT_LAWS) and header.law.bound.distance:
+    law: Any = header.law
+    if law.joint and law.approximate:
         raise PrivacyError(
             f"query '{header.query}' would be drawn by the sampler 'markov-chain', which is approximate",
             needed="an exact sampler for what is published",

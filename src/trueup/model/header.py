@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.model.cells import Cells, Margin
-from trueup.noise import JOINT_LAWS
-from trueup.noise.lattice.laws import LatticeL2Laplace
 from trueup.noise.law import Law
 from trueup.noise.laws.exact import Exact
 
@@ -48,8 +47,9 @@ class Measured:
 
     def __post_init__(self) -> None:
         # A manifest holds no lattice, without which this law has no variance; it was looked at when it was planned.
-        joint = isinstance(self.law, LatticeL2Laplace) and self.law.lattice is None
-        if not self.exact and not joint and not self.law.variance >= VANISHING:
+        law: Any = self.law
+        unbound = not law.factors and law.lattice is None
+        if not self.exact and not unbound and not self.law.variance >= VANISHING:
             raise SpecError(
                 f"query '{self.query}' has so large a budget that its noise vanishes",
                 remedy="lower it, or declare the counts an invariant, which is what they would be",
@@ -74,7 +74,7 @@ class Measured:
     @property
     def exact(self) -> bool:
         """Whether the values carry no noise."""
-        return self.law.name == Exact.name
+        return self.law.exact
 
     def sums(self, cells: Cells, counts: NDArray) -> NDArray:
         """The sums of cell counts `(n,)` that it measures, in the order of its groups."""
@@ -114,6 +114,6 @@ def _many(
     true = header.sums(cells, counts)
     if header.exact:
         return np.broadcast_to(true, (replicates, true.size))
-    if isinstance(header.law, JOINT_LAWS):  # drawn as whole vectors
+    if header.law.joint:  # drawn as whole vectors
         return true + np.stack([header.law.sample(true.size, rng.bytes) for _ in range(replicates)])
     return true + header.law.sample(replicates * true.size, rng.bytes).reshape(replicates, -1)

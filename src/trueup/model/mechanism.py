@@ -16,7 +16,7 @@ from trueup.model.kept import Kept
 from trueup.model.nested import canonical
 from trueup.model.spec import Query, Spec
 from trueup.model.statements import known, statements
-from trueup.noise import JOINT_LAWS, law_named
+from trueup.noise import law_named
 from trueup.noise.cost import Cost, Currency, Sensitivity
 from trueup.privacy.accountant import Loss, compose
 from trueup.privacy.contribution import RELATIONS, Contribution, Reach, Records, Relation
@@ -61,7 +61,7 @@ def plan_measurements(
             margin = canonical(cells, Margin(level, query.attributes))
             _refuse_fixed(query, margin, constraints)
             reach = contribution(spec, query)
-            if law_named(query.noise) in JOINT_LAWS:
+            if law_named(query.noise).joint:
                 from trueup.model.mechanism_on_lattice import plan_on_lattice
 
                 law, sentences = plan_on_lattice(spec, query, margin, budget, reach, constraints)

@@ -19,7 +19,6 @@ from trueup.model.nested import chain
 from trueup.model.spec import Query, Spec
 from trueup.noise import law_named
 from trueup.noise.cost import Sensitivity
-from trueup.noise.lattice.laws import LatticeL2Laplace
 from trueup.privacy.contribution import Reach
 
 
@@ -74,16 +73,17 @@ def plan_on_lattice(
 
 def with_lattices(spec: Spec, cells: Cells, headers: Sequence[Measured]) -> tuple[Measured, ...]:
     """Give laws that were read from a file, which holds no lattice, the one that their variance depends on."""
-    if not any(isinstance(header.law, LatticeL2Laplace) for header in headers):
+    if all(header.law.factors for header in headers):
         return tuple(headers)
     constraints = build_constraints(spec, cells)
     return tuple(_with_lattice(spec, constraints, header) for header in headers)
 
 
 def _with_lattice(spec: Spec, constraints: Constraints, header: Measured) -> Measured:
-    if not isinstance(header.law, LatticeL2Laplace):
+    law: Any = header.law
+    if law.factors:
         return header
-    return replace(header, law=header.law.over(_lattice(spec, constraints, header.margin)))
+    return replace(header, law=law.over(_lattice(spec, constraints, header.margin)))
 
 
 def _lattice(spec: Spec, constraints: Constraints, margin: Margin) -> Lattice:

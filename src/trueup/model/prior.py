@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
-from math import isfinite
-from numbers import Real
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BeforeValidator
 
 from trueup.errors import SpecError
+from trueup.model.prior_base import BasePrior
 
 # scipy.special is imported by the functions that need it: with the flat prior nothing does.
 
@@ -22,65 +21,8 @@ Each = float | tuple[float, ...]
 """One parameter for all cells, or one for each of the `n` finest cells."""
 
 
-class _Prior:
-    """What the parameters of every prior share."""
-
-    name: Any
-    per_cell: ClassVar[tuple[str, ...]] = ()
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
-    @property
-    def varying(self) -> dict[str, tuple[float, ...]]:
-        """Parameters that were given for each cell."""
-        given = {name: getattr(self, name) for name in self.per_cell}
-        return {name: values for name, values in given.items() if isinstance(values, tuple)}
-
-    def refuse_other_than(self, cells: int) -> None:
-        """Refuse parameters that were given for another number of cells."""
-        for name, values in self.varying.items():
-            if len(values) != cells:
-                raise SpecError(
-                    f"prior '{self.name}' has {len(values)} values of '{name}'",
-                    needed=f"one value for all, or one for each of {cells} cells",
-                )
-
-    def refuse_varying(self) -> None:
-        """Refuse parameters that were given for each cell."""
-        if self.varying:
-            raise SpecError(f"prior '{self.name}' with a parameter for each cell", needed="one for all cells")
-
-    def at(self, cell: int) -> Self:
-        """Return the prior of one cell."""
-        own: Any = {name: values[cell] for name, values in self.varying.items()}
-        return replace(self, **own) if own else self  # pyright: ignore[reportArgumentType]
-
-    def _require(self, good: bool, parameter: str, needed: str) -> None:
-        if not good:
-            raise SpecError(f"prior '{self.name}': parameter '{parameter}' is out of range", needed=needed)
-
-    def _require_whole(self, parameter: str) -> None:
-        given = getattr(self, parameter)
-        whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
-        self._require(bool(whole and given >= 0), parameter, "a whole number, 0 or more")
-
-    def _require_positive(self, parameter: str) -> None:
-        given = self._numbers(parameter)
-        self._require(bool(np.all(given > 0)), parameter, "above 0")
-
-    def _numbers(self, parameter: str) -> Reals:
-        """Read one number or more; a text that looks like one is none."""
-        given = getattr(self, parameter)
-        each = tuple(given) if isinstance(given, tuple | list) else (given,)
-        if not each or not all(map(_is_number, each)):
-            raise SpecError(
-                f"prior '{self.name}': parameter '{parameter}' is of the wrong kind",
-                needed="a finite number, or a list of them, without quotes",
-            )
-        return np.asarray(each, float)
-
-
 @dataclass(frozen=True)
-class Flat(_Prior):
+class Flat(BasePrior):
     """Every count of 0 or more is equally likely: improper, so measurements must bound every count.
 
     Examples
@@ -101,7 +43,7 @@ class Flat(_Prior):
 
 
 @dataclass(frozen=True)
-class Bounded(_Prior):
+class Bounded(BasePrior):
     """Every count from 0 to `upper` is equally likely.
 
     Examples
@@ -127,7 +69,7 @@ class Bounded(_Prior):
 
 
 @dataclass(frozen=True)
-class Poisson(_Prior):
+class Poisson(BasePrior):
     """Independent Poisson counts.
 
     Attributes
@@ -164,7 +106,7 @@ class Poisson(_Prior):
 
 
 @dataclass(frozen=True)
-class NegativeBinomial(_Prior):
+class NegativeBinomial(BasePrior):
     """Independent negative binomial counts: Poisson counts whose means are gamma variables.
 
     Attributes
@@ -208,7 +150,7 @@ class NegativeBinomial(_Prior):
 
 
 @dataclass(frozen=True)
-class Masses(_Prior):
+class Masses(BasePrior):
     """Any prior with finitely many counts: `masses[k]` for the count `k`, up to a constant.
 
     Examples
@@ -238,7 +180,7 @@ class Masses(_Prior):
 
 
 @dataclass(frozen=True)
-class FlatTotal(_Prior):
+class FlatTotal(BasePrior):
     """Every total from 0 to `upper` is equally likely; given it, a stated law of its parts.
 
     Attributes
@@ -301,7 +243,7 @@ class FlatTotal(_Prior):
 
 
 @dataclass(frozen=True)
-class Hierarchical(_Prior):
+class Hierarchical(BasePrior):
     """A flat total, and splits of every count among its parts with a concentration for each level.
 
     Given a count, its `C` parts are Dirichlet-multinomial with parameters `a C m`: the concentration `a` of the
@@ -353,7 +295,7 @@ class Hierarchical(_Prior):
 
 
 @dataclass(frozen=True)
-class Estimated(_Prior):
+class Estimated(BasePrior):
     """For each combination of attribute values one law of counts, a smooth mixture estimated from the published values.
 
     Examples
@@ -369,13 +311,16 @@ class Estimated(_Prior):
         return None
 
 
-CountPrior = Flat | Bounded | Poisson | NegativeBinomial | Masses
-"""A prior on one count."""
-Prior = CountPrior | FlatTotal | Hierarchical | Estimated
 COUNT_PRIORS: tuple[type, ...] = (Flat, Bounded, Poisson, NegativeBinomial, Masses)
+"""Priors on one count; one more is a file and a name here."""
 PRIORS: tuple[type, ...] = (*COUNT_PRIORS, FlatTotal, Hierarchical, Estimated)
 FACTORED = (*COUNT_PRIORS, FlatTotal)
 """Priors that are products of factors given in advance."""
+if TYPE_CHECKING:
+    CountPrior = Flat | Bounded | Poisson | NegativeBinomial | Masses
+    Prior = CountPrior | FlatTotal | Hierarchical | Estimated
+else:  # what specs may hold follows from the tuples
+    CountPrior, Prior = Union[COUNT_PRIORS], Union[PRIORS]  # noqa: UP007
 FLAT = Flat()
 
 
@@ -421,12 +366,6 @@ def read_prior(entry: Prior | Mapping[str, Any] | str, kinds: tuple[type, ...] =
             f"prior '{kind.name}' lacks a parameter, or has one of the wrong kind",
             needed=f"numbers for: {', '.join(known)}",
         ) from None
-
-
-def _is_number(given: Any) -> bool:
-    return (
-        isinstance(given, Real | np.integer | np.floating) and not isinstance(given, bool) and isfinite(given)
-    )
 
 
 def _as_mapping(entry: Any) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def dataset_of(cells: Cells, margin: Margin, figures: Figures, attributes: Mappi
         margin.level: [tree.label(margin.level, place) for place in range(shape[0])],
         **{recode.name: list(recode.values) for recode in kept},
     }
-    for name, column in (place_keys(tree, level) | place_names(tree, level)).items():
+    for name, column in (place_keys(tree, level) | readable_names(tree, level)).items():
         coordinates.setdefault(f"{name} key" if name == margin.level else name, (margin.level, column))
     held = {name: (dims, _filled(column).reshape(shape)) for name, column in figures.items()}
     return xarray.Dataset(held, coordinates, dict(attributes))
@@ -112,7 +112,7 @@ def margin_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
 def named_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
     """Do the same with the readable names of places, where there are any, after their keys: `county name`."""
     tree, level = cells.tree, cells.tree.level(margin.level)
-    keys, names = place_keys(tree, level), place_names(tree, level)
+    keys, names = place_keys(tree, level), readable_names(tree, level)
     return _of_places(cells, margin, keys | names) | _attributes(cells, margin)
 
 
@@ -123,7 +123,7 @@ def place_keys(tree: Tree, level: int) -> dict[str, NDArray]:
     return {tree.levels[level]: np.arange(tree.sizes[level]).astype(str)}
 
 
-def place_names(tree: Tree, level: int) -> dict[str, NDArray]:
+def readable_names(tree: Tree, level: int) -> dict[str, NDArray]:
     """Readable names of the places of a level and of those that hold them, by `LEVEL name`."""
     held = enumerate(tree.names[: level + 1])
     return {

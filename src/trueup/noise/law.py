@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,19 +32,63 @@ class Tail(NamedTuple):
     exact: bool
 
 
+class Form(NamedTuple):
+    """The log mass (density) of a law up to a constant: `-slope |x| - curvature x^2` for `|x| <= reach`."""
+
+    slope: float
+    curvature: float
+    reach: float
+
+
 @runtime_checkable
 class Law(Protocol):
     """A distribution of noise on one count, symmetric about zero.
 
     A law is a frozen dataclass; its fields are its exact (rational) parameters.
+
+    Attributes
+    ----------
+    discrete
+        Whether it is on the integers.
+    exact
+        Whether it adds nothing.
+    joint
+        Whether it is drawn as a whole vector, which keeps invariants.
+    factors
+        Whether the mass of a vector is a product over its counts, so that one count has a law of its own.
     """
 
     name: ClassVar[str]
     discrete: ClassVar[bool]
+    exact: ClassVar[bool]
+    joint: ClassVar[bool]
+    factors: ClassVar[bool]
+
+    @property
+    def form(self) -> Form | None:
+        """Its log mass, where that is of this form."""
+        ...
 
     @property
     def variance(self) -> float:
         """Variance of one draw (counts squared)."""
+        ...
+
+    @property
+    def rate(self) -> float | None:
+        """Rate of a law on the integers with mass proportional to `exp(-rate |k|)`; None of any other."""
+        ...
+
+    def scaled(self, factor: Fraction) -> Law:
+        """Return the same noise at `factor` times its cost; SpecError where no cost scales so."""
+        ...
+
+    def characteristic(self, t: Reals) -> Reals:
+        """Mean of `cos(t noise)` at frequencies `t` (per count); SpecError where it is not known."""
+        ...
+
+    def loss_distribution(self, pld: Any, sensitivity: int, grid: float) -> Any:
+        """Return the distribution of the privacy loss of one count, by the module of dp-accounting that is given."""
         ...
 
     def logpmf(self, noise: ArrayLike) -> Reals:

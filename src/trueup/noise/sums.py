@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.noise import DiscreteLaplace
 
 Reals = NDArray[np.float64]
 Shape = tuple[tuple, ...]
@@ -79,6 +78,7 @@ def convolved(shapes: Shapes, distance: int) -> MassTable:
     Examples
     --------
     >>> from fractions import Fraction
+    >>> from trueup.noise.laws.discrete_laplace import DiscreteLaplace
     >>> table = convolved({((DiscreteLaplace(Fraction(1)), 0),): 2}, 5)
     >>> q = np.exp(-1.0)
     >>> bool(np.isclose(np.exp(table.at([0])[0]), ((1 - q) / (1 + q)) ** 2 * (1 + q**2) / (1 - q**2)))
@@ -91,8 +91,8 @@ def convolved(shapes: Shapes, distance: int) -> MassTable:
     masses[edge] = 1.0
     for shape, count in shapes.items():
         law, only = shape[0][0], len(shape) == 1
-        if only and isinstance(law, DiscreteLaplace):
-            masses = _filtered(masses, float(law.epsilon), count)
+        if only and law.rate is not None:
+            masses = _filtered(masses, law.rate, count)
         else:
             masses = _added(masses, *_power(*reading_masses(shape), count, edge))
     first, last = np.flatnonzero(masses > 1e-290)[[0, -1]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import SpecError
 from trueup.noise.law import Law
 from trueup.planning.optimum import Hyperbolic, LinearPrices, Prices
 from trueup.planning.targets import Target
@@ -155,14 +154,7 @@ def scaled(law: Law, factor: Fraction) -> Law:
     >>> scaled(law_named("discrete-laplace")(Fraction(1, 2)), Fraction(2)).epsilon
     Fraction(1, 1)
     """
-    law_fields: Any = law
-    if law.name == "discrete-laplace":
-        return replace(law_fields, epsilon=law_fields.epsilon * factor)
-    if law.name == "discrete-gaussian":
-        return replace(law_fields, sigma2=law_fields.sigma2 / factor)
-    raise SpecError(
-        f"the noise '{law.name}' cannot be planned", needed="discrete-laplace or discrete-gaussian"
-    )
+    return law.scaled(factor)
 
 
 def prices(tables: Sequence[Priced], currency: str) -> Prices:

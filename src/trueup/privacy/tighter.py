@@ -74,13 +74,4 @@ def _distribution(part: LossPart, grid: float) -> Any:
         raise SpecError(
             "tighter composition needs dp-accounting", remedy="pip install 'trueup[pld]'"
         ) from None
-    law: Any = part.law
-    if law.name == "discrete-laplace":
-        return pld.from_discrete_laplace_mechanism(
-            float(law.epsilon), sensitivity=part.each, value_discretization_interval=grid
-        )
-    if law.name == "discrete-gaussian":
-        return pld.from_discrete_gaussian_mechanism(
-            float(law.sigma2) ** 0.5, sensitivity=part.each, value_discretization_interval=grid
-        )
-    raise SpecError(f"the noise '{law.name}' has no privacy-loss distribution here")
+    return part.law.loss_distribution(pld, part.each, grid)

@@ -89,9 +89,13 @@ class LatticePosterior(Method):
     def refuses_noise(self, headers: Sequence[Measured]) -> str | None:
         """One query, with noise that keeps the invariants and is a product over cells."""
         noisy = [h for h in headers if not h.exact]
-        if len(noisy) != 1 or noisy[0].law.name not in (LAPLACE, GAUSSIAN) or noisy[0].groups is not None:
+        if (
+            len(noisy) != 1
+            or not (noisy[0].law.joint and noisy[0].law.factors)
+            or noisy[0].groups is not None
+        ):
             return f"it takes one query, with noise '{LAPLACE}' or '{GAUSSIAN}'"
-        if self.estimate == "mode" and noisy[0].law.name == GAUSSIAN:
+        if self.estimate == "mode" and noisy[0].law.rate is None:
             return "the mode under Gaussian noise is least squares: use 'tree-integer' or 'general-integer'"
         return None
 

@@ -11,7 +11,6 @@ from trueup.errors import TrueupError
 from trueup.model.build import build_constraints, cells_of_sizes
 from trueup.model.header import Measured
 from trueup.model.spec import Spec
-from trueup.noise import JOINT_LAWS
 from trueup.reconciling.method import Method
 
 
@@ -26,7 +25,7 @@ def warm(spec: Spec, headers: Sequence[Measured], method: Method) -> None:
     >>> from trueup.reconciling.tree_topdown import TreeTopDown
     >>> warm(AREAS, [], TreeTopDown())
     """
-    if any(isinstance(h.law, JOINT_LAWS) for h in headers):
+    if any(h.law.joint for h in headers):
         return
     with suppress(
         TrueupError

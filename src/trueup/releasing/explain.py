@@ -15,7 +15,6 @@ from trueup.model.header import Measured
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.spec import Spec
-from trueup.noise import JOINT_LAWS
 from trueup.reconciling import build, choose, describe, published, refuse_misfit
 from trueup.reconciling.expected_errors import Progress, Sample, expected_errors, some_places
 from trueup.reconciling.histogram_tree import HistogramTree
@@ -159,7 +158,7 @@ def explain(
         refuse_misfit(chosen, constraints, headers)
     errors = {} if by_parts else chosen.errors(chosen.prepare(constraints, headers))
     # A cell's noise given the invariants has another variance than the law of one cell: its tail is stated.
-    alone = (h for h in headers if not isinstance(h.law, JOINT_LAWS))
+    alone = (h for h in headers if not h.law.joint)
     noise = {h.margin: float(np.sqrt(h.law.variance)) for h in alone}
     rows = (
         ExpectedError(

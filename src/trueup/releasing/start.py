@@ -24,7 +24,6 @@ from trueup.model.build import build_constraints, cells_of_sizes
 from trueup.model.header import Measured
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
-from trueup.noise import JOINT_LAWS
 from trueup.reconciling import choose, describe
 from trueup.reconciling.histogram_parts import SegmentPlan
 from trueup.reconciling.histogram_tree import HistogramTree
@@ -210,7 +209,7 @@ def plan_of(problem: Problem) -> tuple[Method, SegmentPlan]:
             "reconciled by parts as whole histograms",
             remedy="give --engine memory, or declare the whole table an invariant",
         )
-    if joint := next((h for h in headers if isinstance(h.law, JOINT_LAWS)), None):
+    if joint := next((h for h in headers if h.law.joint), None):
         raise SpecError(
             f"query '{joint.query}' has noise '{joint.law.name}', which is drawn for all places together, and places are "
             "measured by parts",

@@ -9,10 +9,6 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.noise.law import Law
-from trueup.noise.laws.base import IntegerLaw
-from trueup.noise.laws.discrete_laplace import DiscreteLaplace
-from trueup.noise.laws.gaussian import Gaussian
-from trueup.noise.laws.laplace import Laplace
 
 WIDEST = 2**14
 """Largest radius (counts) up to which laws without a formula are convolved."""
@@ -65,6 +61,7 @@ def ball_probability(law: Law, n: int, radius: float) -> float:
 
     Examples
     --------
+    >>> from trueup.noise import DiscreteLaplace, Laplace
     >>> round(ball_probability(Laplace("5"), 33, 348.0), 9)
     0.999999624
     >>> round(ball_probability(DiscreteLaplace("1/5"), 1_000_000, 4_966_821), 4)
@@ -80,6 +77,7 @@ def outside_probability(law: Law, n: int, radius: float) -> float:
 
     Examples
     --------
+    >>> from trueup.noise import Laplace
     >>> print(f"{outside_probability(Laplace('5'), 33, 348.0):.4g}")
     3.758e-07
     """
@@ -96,13 +94,12 @@ def _split(law: Law, n: int, radius: float) -> tuple[float, float]:
         return 0.0, 1.0
     if radius == inf:
         return 1.0, 0.0
-    if isinstance(law, Laplace):
-        return _gamma(n, radius / float(law.scale))
-    if isinstance(law, Gaussian):
-        return _gamma(n / 2, radius**2 / (2 * law.variance))
-    if isinstance(law, DiscreteLaplace):
-        return _geometric(float(law.epsilon), int(n), floor(min(radius, 2.0**62)))
-    if isinstance(law, IntegerLaw) and radius <= WIDEST:
+    if not law.discrete and law.form is not None:  # the norm's power is a gamma variable
+        slope, curvature, _ = law.form
+        return _gamma(n / 2, radius**2 * curvature) if curvature else _gamma(n, radius * slope)
+    if law.rate is not None:
+        return _geometric(law.rate, int(n), floor(min(radius, 2.0**62)))
+    if law.discrete and law.factors and radius <= WIDEST:
         inside = _convolved(law, int(n), floor(radius))
         return inside, max(0.0, 1 - inside)
     raise SpecError(
@@ -146,12 +143,12 @@ def _terms(epsilon: float, n: int, radius: int, above: bool) -> NDArray[np.float
     return mass * np.where(left >= 0, tail, float(above))
 
 
-def _convolved(law: IntegerLaw, n: int, radius: int) -> float:
+def _convolved(law: Law, n: int, radius: int) -> float:
     """Mass of the norm up to the radius, by binary powers of truncated convolutions: positive terms only."""
     from scipy.signal import fftconvolve
 
     convolve = np.convolve if radius <= 512 else lambda x, y: np.maximum(fftconvolve(x, y), 0.0)
-    power = law.pmf(np.arange(radius + 1))
+    power = np.exp(law.logpmf(np.arange(radius + 1)))
     power[1:] *= 2
     total = None
     while n:

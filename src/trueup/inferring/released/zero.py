@@ -24,7 +24,7 @@ from trueup.kernel.messages.solve import Solved, joint_draws, solve
 from trueup.kernel.released.log_product import log_product
 from trueup.layouts.factors import FactorTable
 from trueup.layouts.released import ReleasedSum, half_width
-from trueup.model.prior import Bounded, Flat, Masses, NegativeBinomial, Poisson
+from trueup.model.prior import Flat, NegativeBinomial, Poisson
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -70,7 +70,7 @@ class ZeroPosterior:
         InfeasibleError
             The prior allows no total that is released as zero.
         """
-        if isinstance(problem.prior, Bounded | Masses):
+        if not isinstance(problem.prior, Flat | Poisson | NegativeBinomial):
             return cls._by_messages(problem)
         last = 64
         while True:

@@ -45,20 +45,18 @@ def choose_sampler(
     SpecError
         No exact sampler is fast enough, or the one named does not fit; the message gives what each would cost.
     """
-    if law.name == "lattice-l2-laplace":
+    if not law.factors:
         if sampler not in ("auto", "mixture"):
             raise SpecError(f"sampler '{sampler}' for the L2 norm", needed="'mixture', the only one")
         bound = whole_noise(law, lattice, weights)
         if not (choice := bound.pieces[0][1]).seconds <= slowest:
             raise SpecError(
-                f"noise 'lattice-l2-laplace' on this lattice takes more than {slowest:g} s: {choice.sentence()}",
+                f"noise '{law.name}' on this lattice takes more than {slowest:g} s: {choice.sentence()}",
                 needed="a smaller epsilon, fewer cells, or more time",
                 remedy="use 'lattice-laplace'",
             )
         return bound
-    factors = (
-        [_factor(law, Fraction(1))] * lattice.n if weights is None else _weighed(law, lattice.n, weights)
-    )
+    factors = [law.of_cell(Fraction(1))] * lattice.n if weights is None else _weighed(law, lattice.n, weights)
     return BoundSampler(
         lattice, tuple(_choose_piece(law, piece, factors, sampler, slowest) for piece in lattice.pieces)
     )
@@ -68,7 +66,7 @@ def _weighed(law, n: int, weights: Sequence[Fraction]) -> list[Fraction]:
     scales = [Fraction(weight) for weight in weights]
     if len(scales) != n or min(scales) <= 0:
         raise SpecError("weights do not fit the lattice", needed=f"{n} positive rational numbers")
-    return [_factor(law, scale) for scale in scales]
+    return [law.of_cell(scale) for scale in scales]
 
 
 def _choose_piece(law, piece: Piece, all_factors: Sequence[Fraction], sampler: str, slowest: float):
@@ -81,11 +79,6 @@ def _choose_piece(law, piece: Piece, all_factors: Sequence[Fraction], sampler: s
             if options[-1].seconds <= slowest and not options[-1].beyond:
                 return cells, options[-1]
     raise _too_slow(piece, options, sampler, slowest)
-
-
-def _factor(law, scale: Fraction) -> Fraction:
-    """Return the cell's own parameter: epsilon, or sigma squared."""
-    return law.epsilon * scale if law.name == "lattice-laplace" else law.sigma2 / scale
 
 
 def _too_slow(piece: Piece, options: list[Choice], sampler: str, slowest: float) -> SpecError:
@@ -101,7 +94,7 @@ def _too_slow(piece: Piece, options: list[Choice], sampler: str, slowest: float)
 def _options(law, piece: Piece, factors: tuple[Fraction, ...]):
     """Yield `(sampler, build)` for a piece, the best first; none is built before it is asked for."""
     alike, only = len(set(factors)) == 1, factors[0]
-    laplace = law.name == "lattice-laplace"
+    laplace = law.factor[1] == 1
     if laplace and alike and piece.kind == "sum":
         yield "composition", lambda: composition(len(factors), only)
     if laplace and alike and piece.kind == "table":

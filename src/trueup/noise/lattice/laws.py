@@ -33,8 +33,14 @@ class OnLattice:
     """What the lattice laws share: they are bound to a lattice, and to its samplers before they sample."""
 
     name: ClassVar[str]
+    joint: ClassVar[bool] = True
     lattice: Any = None
     bound: Any = None
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the sampler it is bound to draws another law, by a distance that is only estimated."""
+        return self.bound is not None and bool(self.bound.distance)
 
     def over(self, lattice) -> Self:
         """Return this law over a lattice, without samplers: all that is needed to know of noise that has been drawn."""
@@ -75,7 +81,7 @@ class OnLattice:
         A sampler within total variation eta of an epsilon-private law is (epsilon, (1 + e^epsilon) eta)-private.
         """
         exact: Cost = super().cost(sensitivity)  # type: ignore[misc]
-        if self.bound is None or not self.bound.distance:
+        if not self.approximate:
             return exact
         if exact.currency != "epsilon":
             raise SpecError(
@@ -85,6 +91,18 @@ class OnLattice:
             )
         delta = (1 + exp(float(exact.amount))) * self.bound.distance
         return Cost("epsilon", exact.amount, min(Fraction(1), Fraction(delta)))
+
+    def scaled(self, factor: Fraction) -> Self:
+        """Refuse: the law is bound to samplers at its own cost."""
+        return BaseLaw.scaled(self, factor)  # type: ignore[arg-type]
+
+    def characteristic(self, t: Reals) -> Reals:
+        """Refuse: the noise of one cell, given the invariants, has another law."""
+        return BaseLaw.characteristic(self, t)  # type: ignore[arg-type]
+
+    def loss_distribution(self, pld: Any, sensitivity: int, grid: float) -> Any:
+        """Refuse: the loss is that of a whole vector."""
+        return BaseLaw.loss_distribution(self, pld, sensitivity, grid)  # type: ignore[arg-type]
 
     def tail(self, probability: float) -> Tail:
         """How far the noise of any one cell goes, given the invariants (see `lattice.tail`)."""
@@ -139,6 +157,10 @@ class LatticeLaplace(OnLattice, DiscreteLaplace):
         """Rate and power of a cell's factor `exp(-rate |v|^power)`."""
         return float(self.epsilon), 1
 
+    def of_cell(self, weight: Fraction) -> Fraction:
+        """Return the parameter of a cell whose precision is `weight` times the law's: its epsilon."""
+        return self.epsilon * weight
+
     def sentence(self) -> str:
         """Describe the law in one plain sentence."""
         return (
@@ -180,6 +202,10 @@ class LatticeGaussian(OnLattice, DiscreteGaussian):
         """Rate and power of a cell's factor `exp(-rate |v|^power)`."""
         return float(1 / (2 * self.sigma2)), 2
 
+    def of_cell(self, weight: Fraction) -> Fraction:
+        """Return the parameter of a cell whose precision is `weight` times the law's: its sigma squared."""
+        return self.sigma2 / weight
+
     def sentence(self) -> str:
         """Describe the law in one plain sentence."""
         return (
@@ -209,6 +235,7 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
     name: ClassVar[str] = "lattice-l2-laplace"
     title: ClassVar[str] = "Laplace in the L2 norm given the invariants, pure epsilon"
     discrete: ClassVar[bool] = True
+    factors: ClassVar[bool] = False
     epsilon: Fraction
 
     def __post_init__(self) -> None:

@@ -33,7 +33,7 @@ def markov_chain(law: Any, piece: Piece, parameter: Fraction) -> Choice:
     ConvergenceError
         Some coupled chains had not met: nothing is certified, and nothing is drawn.
     """
-    laplace = law.name == "lattice-laplace"
+    laplace = law.factor[1] == 1
     rate = float(parameter) if laplace else float(1 / (2 * parameter))
     scale, steps, distance = _certified(piece.invariants.tobytes(), len(piece.invariants), laplace, rate)
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from trueup.errors import PrivacyError, SpecError
 from trueup.noise.cost import Sensitivity
-from trueup.noise.law import Integers, Reals, Tail, Words
+from trueup.noise.law import Form, Integers, Reals, Tail, Words
 
 WIDEST = 2**28
 """Largest scale or standard deviation (counts). Beyond it sums of noisy counts could leave int64."""
@@ -33,6 +33,52 @@ class BaseLaw:
     name: ClassVar[str]
     title: ClassVar[str]
     discrete: ClassVar[bool]
+    exact: ClassVar[bool] = False
+    joint: ClassVar[bool] = False
+    factors: ClassVar[bool] = True
+
+    @property
+    def form(self) -> Form | None:
+        """Slope, curvature and reach of its log mass; None where that is of another form."""
+        return None
+
+    @property
+    def rate(self) -> float | None:
+        """Rate of a law on the integers with mass proportional to `exp(-rate |k|)`; None of any other."""
+        form = self.form
+        return form.slope if self.discrete and form and form == (form.slope, 0.0, np.inf) else None
+
+    def scaled(self, factor: Fraction) -> Self:
+        """Return the same noise at `factor` times its cost.
+
+        Raises
+        ------
+        SpecError
+            Where no cost scales so.
+        """
+        raise SpecError(
+            f"the noise '{self.name}' cannot be planned", needed="discrete-laplace or discrete-gaussian"
+        )
+
+    def characteristic(self, t: Reals) -> Reals:
+        """Mean of `cos(t noise)` at frequencies `t` (per count).
+
+        Raises
+        ------
+        SpecError
+            Where it is not known.
+        """
+        raise SpecError(f"no characteristic function is known for the noise '{self.name}'")
+
+    def loss_distribution(self, pld: Any, sensitivity: int, grid: float) -> Any:
+        """Return the distribution of the privacy loss of one count, by the module of dp-accounting that is given.
+
+        Raises
+        ------
+        SpecError
+            Where that module has none for this law.
+        """
+        raise SpecError(f"the noise '{self.name}' has no privacy-loss distribution here")
 
     def pmf(self, noise: ArrayLike) -> Reals:
         """Mass (density for a continuous law) at `noise`."""
@@ -138,6 +184,13 @@ class IntegerLaw(BaseLaw):
     def support(self) -> tuple[float, float]:
         """Smallest and largest possible draw (counts)."""
         return -np.inf, np.inf
+
+    def characteristic(self, t: Reals) -> Reals:
+        """Mean of `cos(t noise)` at frequencies `t`, summed over the masses beyond which there is less than 1e-18."""
+        k = np.arange(1, self.reach(2e-18) + 1)
+        mass = 2 * self.pmf(k)
+        sums = [mass @ np.cos(k * each) for each in np.ravel(t)]
+        return float(self.pmf(0)) + np.reshape(np.array(sums), np.shape(t))
 
     def _logpmf(self, k: Reals) -> Reals:
         raise NotImplementedError

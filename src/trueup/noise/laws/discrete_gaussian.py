@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import exp, log, log1p, pi, sqrt
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from trueup.noise.cost import Cost, Sensitivity
-from trueup.noise.law import Reals
+from trueup.noise.law import Form, Reals
 from trueup.noise.laws.base import IntegerLaw, Sampler, refuse_extreme_width
 from trueup.noise.rational import rational
 from trueup.noise.samplers.gaussian_table import GaussianTable
@@ -75,6 +75,30 @@ class DiscreteGaussian(IntegerLaw):
     def fourth_moment(self) -> float:
         """Mean of the fourth power of one draw (counts^4)."""
         return _moment(float(self.sigma2), 4)
+
+    @property
+    def form(self) -> Form:
+        """Slope, curvature and reach of its log mass."""
+        return Form(0.0, float(1 / (2 * self.sigma2)), np.inf)
+
+    def scaled(self, factor: Fraction) -> Self:
+        """Return the same noise at `factor` times its rho."""
+        return replace(self, sigma2=self.sigma2 / factor)
+
+    def characteristic(self, t: Reals) -> Reals:
+        """Mean of `cos(t noise)` at frequencies `t` (per count): by Poisson summation, normal curves around 2 pi j."""
+        if self.sigma2 < 1:
+            return super().characteristic(t)
+        sigma2, turns = float(self.sigma2), 2 * np.pi * np.arange(-2, 3)
+        nearest = t - 2 * np.pi * np.rint(t / (2 * np.pi))
+        curves = np.exp(-0.5 * sigma2 * np.subtract.outer(nearest, turns) ** 2).sum(axis=-1)
+        return curves / np.exp(-0.5 * sigma2 * turns**2).sum()
+
+    def loss_distribution(self, pld: Any, sensitivity: int, grid: float) -> Any:
+        """Return the distribution of the privacy loss of one count."""
+        return pld.from_discrete_gaussian_mechanism(
+            float(self.sigma2) ** 0.5, sensitivity=sensitivity, value_discretization_interval=grid
+        )
 
     def _logpmf(self, k: Reals) -> Reals:
         sigma2 = float(self.sigma2)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from trueup.noise.cost import Cost, Sensitivity
-from trueup.noise.law import Reals
+from trueup.noise.law import Form, Reals
 from trueup.noise.laws.base import IntegerLaw, refuse_extreme_width
 from trueup.noise.rational import rational
 from trueup.noise.samplers.geometric import TwoSidedGeometric, two_sided_geometric
@@ -73,6 +73,27 @@ class DiscreteLaplace(IntegerLaw):
         # From the characteristic function, E X^4 = 2 q (1 + 10 q + q^2) / (1 - q)^4.
         q, gap = np.exp(-float(self.epsilon)), -np.expm1(-float(self.epsilon))
         return float(2 * q * (1 + 10 * q + q * q) / gap**4)
+
+    @property
+    def form(self) -> Form:
+        """Slope, curvature and reach of its log mass."""
+        return Form(float(self.epsilon), 0.0, np.inf)
+
+    def scaled(self, factor: Fraction) -> Self:
+        """Return the same noise at `factor` times its epsilon."""
+        return replace(self, epsilon=self.epsilon * factor)
+
+    def characteristic(self, t: Reals) -> Reals:
+        """Mean of `cos(t noise)` at frequencies `t` (per count)."""
+        # tanh^2 / (tanh^2 cos^2 + sin^2) at half angles: exact at small t, where 1 - 2 a cos t + a^2 cancels.
+        square, half = np.tanh(float(self.epsilon) / 2) ** 2, 0.5 * t
+        return square / (square * np.cos(half) ** 2 + np.sin(half) ** 2)
+
+    def loss_distribution(self, pld: Any, sensitivity: int, grid: float) -> Any:
+        """Return the distribution of the privacy loss of one count."""
+        return pld.from_discrete_laplace_mechanism(
+            float(self.epsilon), sensitivity=sensitivity, value_discretization_interval=grid
+        )
 
     def _logpmf(self, k: Reals) -> Reals:
         rate = float(self.epsilon)

@@ -28,6 +28,7 @@ class Exact(IntegerLaw):
 
     name: ClassVar[str] = "exact"
     title: ClassVar[str] = "No noise (a declared invariant)"
+    exact: ClassVar[bool] = True
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Exact:

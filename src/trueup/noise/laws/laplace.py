@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trueup.noise.cost import Cost, Sensitivity
-from trueup.noise.law import Reals
+from trueup.noise.law import Form, Reals
 from trueup.noise.laws.base import ContinuousLaw, probabilities, refuse_extreme_width
 from trueup.noise.rational import rational
 
@@ -67,6 +67,15 @@ class Laplace(ContinuousLaw):
     def fourth_moment(self) -> float:
         """Mean of the fourth power of one draw (counts^4)."""
         return float(24 * self.scale**4)
+
+    @property
+    def form(self) -> Form:
+        """Slope, curvature and reach of its log density."""
+        return Form(float(1 / self.scale), 0.0, np.inf)
+
+    def characteristic(self, t: Reals) -> Reals:
+        """Mean of `cos(t noise)` at frequencies `t` (per count)."""
+        return 1 / (1 + (float(self.scale) * t) ** 2)
 
     def logpmf(self, noise: ArrayLike) -> Reals:
         """Log density at `noise`."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from trueup.errors import SpecError
 from trueup.noise.cost import Cost, Sensitivity
-from trueup.noise.law import Reals
+from trueup.noise.law import Form, Reals
 from trueup.noise.laws.base import IntegerLaw, refuse_extreme_width
 from trueup.noise.rational import rational
 from trueup.noise.samplers.interval import Interval, Powers
@@ -67,6 +67,11 @@ class TruncatedGeometric(IntegerLaw):
             )
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "bound", int(bound))
+
+    @property
+    def form(self) -> Form:
+        """Slope, curvature and reach of its log mass."""
+        return Form(float(self.epsilon), 0.0, float(self.bound))
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity, bound: int = 50) -> TruncatedGeometric:

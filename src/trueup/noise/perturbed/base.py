@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import PrivacyError
 from trueup.noise.cost import Sensitivity
-from trueup.noise.law import Integers, Reals, Tail, Words
+from trueup.noise.law import Form, Integers, Reals, Tail, Words
 from trueup.noise.laws.base import BaseLaw
 
 NO_LIMIT = np.int64(1) << 60
@@ -65,6 +65,11 @@ class Perturbation(BaseLaw):
     def shift(self) -> float:
         """Mean of published value minus true count over large true counts."""
         return 0.0
+
+    @property
+    def form(self) -> Form:
+        """The curvature of a rough normal law, by which walks are scaled; what is weighed is listed value by value."""
+        return Form(0.0, 1 / (2 * self.variance), np.inf)
 
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
         """Return the values that keys in [0, 1) give to true counts: equal keys and counts, equal values."""

@@ -14,7 +14,6 @@ from trueup.model.nested import canonical
 from trueup.model.records.expected_errors import CONFIDENCES, ExpectedErrors
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
-from trueup.noise.lattice.laws import LatticeL2Laplace
 from trueup.noise.law import Law
 from trueup.reporting.drawing.blocks import Column, Section, Table, Text
 from trueup.reporting.drawing.pictures import Figure, before_after
@@ -29,12 +28,12 @@ _AFTER = "least squares with all levels"
 
 def noise_margin(law: Law) -> float:
     """Smallest `m` with 90 % of the noise within plus or minus `m` (counts); NaN, written as a dash, if one count has no law."""
-    return nan if isinstance(law, LatticeL2Laplace) else float(law.quantile(0.95))
+    return float(law.quantile(0.95)) if law.factors else nan
 
 
 def _deviation(law: Law) -> float:
     """Standard deviation of the noise of a count; NaN, written as a dash, if one count has no law of its own."""
-    return nan if isinstance(law, LatticeL2Laplace) else float(np.sqrt(law.variance))
+    return float(np.sqrt(law.variance)) if law.factors else nan
 
 
 def of_margin(measurements: Measurements, margin: Margin) -> list[tuple[Measured, NDArray]]:
