@@ -103,3 +103,11 @@ def test_margins_methods_and_levels_are_accepted_as_text():
         trueup.infer(noisy, level=90)
     with pytest.raises(SpecError, match="did you mean 'tree-exact'"):
         trueup.infer(noisy, "tree-exakt")
+
+
+def test_measurements_are_shown_in_three_lines_without_a_count():
+    noisy = trueup.measure(trueup.Problem.of(trueup.parse_spec(SPEC), COUNTIES), COUNTIES)
+    shown = repr(noisy)
+    assert len(shown.splitlines()) == 3
+    assert "Measurements: Areas" in shown
+    assert "array" not in shown + noisy._repr_html_()

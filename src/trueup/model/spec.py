@@ -360,6 +360,18 @@ class Spec(SpecPart):
         default_factory=dict, description="method, prior, and ratios of the posterior"
     )
 
+    @classmethod
+    def read(cls, path: str | Path) -> Spec:
+        """Read a spec from a TOML file; see `parse_spec`.
+
+        Examples
+        --------
+        >>> from importlib.resources import files
+        >>> Spec.read(files("trueup.demo") / "children.toml").table.counts
+        'child'
+        """
+        return load_spec(path)
+
     def text(self) -> str:
         """Return the spec as TOML; reading it gives the same spec.
 

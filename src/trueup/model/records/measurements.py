@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from trueup.noise.perturbed import Perturbation
 from trueup.noise.perturbed.base import NO_LIMIT
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Measurements:
     """Noisy counts, drawn once; everything after them is post-processing.
 
@@ -58,6 +59,24 @@ class Measurements:
     spec: Spec | None = field(default=None, kw_only=True)
     frame: str | None = field(default=None, kw_only=True)
     sealed: str | None = field(default=None, kw_only=True)
+
+    def __repr__(self) -> str:
+        return "\n  ".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        first, *more = map(escape, self._lines())
+        return f"<p><strong>{first}</strong><br>{'<br>'.join(more)}</p>"
+
+    def _lines(self) -> tuple[str, str, str]:
+        """What it is in three lines, without any of its counts."""
+        title = self.spec.title if self.spec else "spec not known"
+        tables = dict.fromkeys(str(header.margin) for header in self.headers)
+        cost = f"{self.guarantee.currency} = {self.guarantee.amount} for one {self.guarantee.unit}"
+        return (
+            f"Measurements: {title}",
+            f"{len(self.flat):,} counts in {len(tables)} tables: {', '.join(tables)}",
+            "simulated noise: never released" if self.simulation else cost,
+        )
 
     @cached_property
     def flat(self) -> NDArray[np.int64]:
