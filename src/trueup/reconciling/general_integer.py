@@ -12,6 +12,7 @@ from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import Answer, constrained_least_squares
 from trueup.kernel.linear.whole_fit import FitLoss, in_any_order, whole_fit
+from trueup.kernel.status import Status
 from trueup.layouts.linear import LinearProblem
 from trueup.model.constraints import STRUCTURES
 from trueup.reconciling.linear_method import LinearMethod
@@ -49,8 +50,8 @@ class GeneralInteger(LinearMethod):
             return continuous
         answer = whole_fit(polyhedron, *self._goal(fit, continuous.x), continuous.x, seconds=self.seconds)
         proved = (
-            continuous.gap == 0.0 or self.objective != "rounding"
-        )  # near what is the optimum, else near something
+            continuous.status is Status.SOLVED and continuous.gap == 0.0
+        ) or self.objective != "rounding"  # near what is the optimum, else near something
         return answer if proved else replace(answer, gap=None)
 
     def _goal(self, fit: Fit, x: NDArray) -> tuple[Fit, FitLoss]:
