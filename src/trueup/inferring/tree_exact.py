@@ -440,6 +440,7 @@ class SolutionSearch:
         tolerance: float,
     ) -> Outcome:
         """Deepen the tables that end too soon until the dropped mass is within the tolerance."""
+        before = self.depth.copy()
         if self.splits is not None:
             inner = self.child_ptr[1:] > self.child_ptr[:-1]
             self.depth[inner] = np.maximum(self.depth[inner], WIDE)
@@ -460,6 +461,7 @@ class SolutionSearch:
                 break
             named = short(solved) & deeper
             self.depth[named if named.any() else deeper] += 1
+        self.depth = before  # a prior far off, which the search has tried, must not spoil the next
         raise ConvergenceError(
             "the measurements disagree so far with each other, the prior or the bounds that no window of "
             f"counts holds all but {self.wanted:g} of the posterior",
