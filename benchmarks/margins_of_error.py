@@ -48,13 +48,13 @@ def worlds(harness: Harness) -> Iterator[World]:
     if not DATA.is_dir():
         harness.progress(f"no data at {DATA}: set TRUEUP_TEST_DATA")
         return
-    blocks = _read("ri_blocks_2010.csv.gz")
+    blocks = read("ri_blocks_2010.csv.gz")
     spec = load_spec(EXAMPLE)
     for county, name in {"44001": "Bristol", "44005": "Newport"}.items():
-        yield _world(f"{name} county, blocks", spec, blocks[blocks.GEOID.str.startswith(county)], 10)
+        yield world_of(f"{name} county, blocks", spec, blocks[blocks.GEOID.str.startswith(county)], 10)
     if harness.full:
-        yield _world("Rhode Island, blocks", spec, blocks, 1)
-    yield _world("New Mexico, districts", of_districts(spec), _read("nm_vtds_2010.csv.gz"), 10)
+        yield world_of("Rhode Island, blocks", spec, blocks, 1)
+    yield world_of("New Mexico, districts", of_districts(spec), read("nm_vtds_2010.csv.gz"), 10)
 
 
 def of_districts(spec: Spec) -> Spec:
@@ -73,13 +73,13 @@ def of_districts(spec: Spec) -> Spec:
     return Spec.model_validate(given | {"level": levels, "query": queries})
 
 
-def _read(name: str):
+def read(name: str):
     import pandas
 
     return pandas.read_csv(DATA / name, dtype={"GEOID": str, "state": str, "county": str, "vtd": str})
 
 
-def _world(name: str, spec: Spec, table, releases: int) -> World:
+def world_of(name: str, spec: Spec, table, releases: int) -> World:
     problem = Problem.of(spec, table, data=table)
     return World(name, spec, problem, read_confidential(spec, problem.cells, table), releases)
 

@@ -16,7 +16,7 @@ from trueup.errors import DataError, InfeasibleError, TrueupError
 from trueup.io.bundle.manifest import digest, read_manifest, read_spec
 from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
-from trueup.reconciling.histogram_tree import HistogramTree
+from trueup.reconciling import choose
 from trueup.releasing import pipeline
 from trueup.releasing.pipeline import resume
 from trueup.run.local import LocalPool
@@ -67,8 +67,9 @@ def spec_without_limits():
 def test_the_integers_are_those_in_memory(released):
     folder, _ = released
     release, spec = trueup.read_release(folder), read_spec(folder)[1]
-    method = HistogramTree()
-    state = method.prepare(build_constraints(spec, release.cells), release.measurements.headers)
+    constraints = build_constraints(spec, release.cells)
+    method = choose(spec.reconcile, constraints)
+    state = method.prepare(constraints, release.measurements.headers)
     rng = np.random.default_rng(int(read_manifest(folder)["measurements"], 16))
     assert np.array_equal(method.apply(state, release.measurements.flat, rng).values, release.counts)
 

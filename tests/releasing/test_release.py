@@ -13,7 +13,7 @@ from trueup.errors import BundleError
 from trueup.io.bundle.manifest import MANIFEST, read_manifest, read_spec, write_manifest
 from trueup.io.bundle.read import read_released
 from trueup.model.build import build_constraints
-from trueup.reconciling.histogram_tree import HistogramTree
+from trueup.reconciling import choose
 from trueup.releasing import pipeline
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.start import run_path
@@ -46,8 +46,9 @@ def test_the_bundle_keeps_every_rule_and_nothing_else_is_left(released):
 def test_the_integers_are_those_of_the_whole_tree_from_the_same_measurements(released):
     release = trueup.read_release(released)
     spec = read_spec(released)[1]
-    method = HistogramTree()
-    state = method.prepare(build_constraints(spec, release.cells), release.measurements.headers)
+    constraints = build_constraints(spec, release.cells)
+    method = choose(spec.reconcile, constraints)
+    state = method.prepare(constraints, release.measurements.headers)
     rng = np.random.default_rng(int(read_manifest(released)["measurements"], 16))
     whole = method.apply(state, release.measurements.flat, rng)
     assert np.array_equal(whole.values, release.counts)

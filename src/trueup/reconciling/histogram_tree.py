@@ -78,7 +78,7 @@ class HistogramTree(Method):
         """Prepare what all segments of the tree share."""
         from trueup.reconciling.histogram_parts import segment_plan
 
-        return segment_plan(constraints, headers)
+        return segment_plan(constraints, headers, posterior=self.posterior)
 
     def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
         """Standard errors of the least-squares estimates of every measured margin."""

@@ -17,10 +17,9 @@ from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.spec import Spec
 from trueup.reconciling import build, choose, describe, published, refuse_misfit
 from trueup.reconciling.expected_errors import Progress, Sample, expected_errors, some_places
-from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.method import Method
 from trueup.releasing.engine import default_engine
-from trueup.releasing.start import MEMORY
+from trueup.releasing.start import MEMORY, divided
 from trueup.synth.own_places import made_up_counts
 
 WORK = 2**17
@@ -147,7 +146,7 @@ def explain(
     chosen = (
         build(method, {})
         if method
-        else HistogramTree()
+        else divided(problem.spec, problem.headers)[0]
         if by_parts
         else choose(problem.spec.reconcile, constraints)
     )

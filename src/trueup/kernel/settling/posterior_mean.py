@@ -1,17 +1,19 @@
-"""Posterior means of a settled parent's children under Dirichlet-multinomial splits, by expectation propagation.
+"""Posterior means of a settled parent's children under Dirichlet-multinomial splits, from one-dimensional laws.
 
 Given the parent's table X, its children's totals T_c are split by a Dirichlet-multinomial law with concentration `a`, and
-each child's cells given its total by one around the parent's composition `p = X / sum X` with concentration `kappa`.
-With `w(x; b) = Gamma(x + b) / (Gamma(b) x!)` and a multiplier `l` for the sum of the children, the posterior of one child
-given estimates `t` of covariance V is
+each child's cells given its total by one around the parent's composition `p = X / sum X` with concentration `kappa`; cells
+of which the parent has none are zero, which the children's estimates `t` of covariance V are conditioned on.
 
-    w(T; a) / w(T; kappa)  prod_i w(x_i; kappa p_i)  exp(l'x)  N(x; t, V),      T = sum x,
+1. *Totals.* Given T the cells have mean `T p` and covariance `T (T + kappa) / (1 + kappa) (diag p - p p')`; taken at the
+   mean total, generalised least squares gives T an estimate and its variance. With the split's factor the law of T is
+   `Gamma(T + a) / T!  N(T; estimate, variance)  exp(l T)` on 0, 1, ..., one multiplier `l` making the means add up.
+2. *Cells.* Given its total a child's cells are negative binomial with shape `kappa p_i` and mean `T p_i`, T at its
+   posterior mean. Each cell's factor is replaced by a normal one (a `site`) with the moments of its law beside the others
+   (expectation propagation, Minka 2001), where a change of one site changes the child's covariance S by rank one.
+   Multipliers of the cells make the means add up to the parent: an exponential tilt in place of the sum's own law. Its
+   Newton step is `(sum S)^-1 (X - sum m)`, which keeps sums in the metric of the posterior's covariances.
 
-where cells of which the parent has none are zero, which V is conditioned on. One-dimensional factors, of the cells and of
-the total, are replaced by normal ones (`sites`) with the moments of their laws beside the others (Minka 2001); a
-change of one site is a change of rank one of the child's covariance S. The multipliers are those under which the means
-add up to the parent: an exponential tilt in place of the sum's own law. Its Newton step is `(sum S)^-1 (X - sum m)`, which
-keeps sums in the metric of the posterior's covariances.
+A normal site for the total in place of 1 was tried: where noise is wider than counts, it has more than one fixed point.
 
 The concentrations are estimated from the same noisy values, parent by parent, so that what becomes of a parent's children
 depends on nothing else: by Fisher's identity the derivatives of the log evidence are means of differences of digammas,
@@ -35,13 +37,16 @@ from trueup.kernel.messages.splits import digamma
 from trueup.kernel.settling.nearest import Metric, flat
 from trueup.kernel.settling.nearest_sparse import _factor, _precision, _solve, entries
 
-PASSES = 8  # of expectation propagation
-MOST = 320  # open cells of a parent up to which its children's covariances are worked with
-KEPT = 10_000_000  # entries of children's covariances that are kept between passes
+PASSES = 8  # over all sites
+MOST = 320  # open cells of a parent up to which that is done
+KEPT = 20_000_000  # entries of a parent's children's covariances up to which these are worked with
 EXACT = 1e-8  # variance of what is known, as a share of the largest
-DAMPED = 0.5  # share of a step that the total's site takes
+TOTALS = 8  # Newton's steps for the multiplier of the totals
+SMALLEST = 0.02  # total of a child that its cells' laws are taken at, at least
+RIDGE = 1e-6  # variance added to every cell, as a share of the mean, where a total is estimated
 LEAST = 1e-5  # variance of a law beside that of the normal law in it: what rounding leaves of larger ratios is no precision
 REACH = 7.0  # standard deviations on either side over which a law is summed
+MOST_STEPS = 600  # of a sum; no window takes more where all is finite
 UNIT = 64.0  # counts up to which a law is summed one by one; above that in steps of an eighth of its spread
 LONGEST = 1.0  # step of a multiplier, and of the log of a concentration
 
@@ -107,7 +112,9 @@ def ratio_moments(mean, variance, alpha, beta):
     stride = max(1.0, math.floor(spread / 8.0))
     p, top, total, one, two = 1.0, 1.0, 1.0, 0.0, 0.0
     mean_a, mean_b, mean_fall_a, mean_fall_b = rise_a, rise_b, fall_a, fall_b
-    while x < last:
+    for _ in range(MOST_STEPS):
+        if not x < last:
+            break
         if x < UNIT or stride == 1.0:
             h, weight = 1.0, 1.0
             log = math.log((x + alpha) / (x + beta))
@@ -164,14 +171,14 @@ def _include(s, m, column, variance, tau, nu, at):
 
 
 @njit(cache=True, error_model="numpy")
-def _site(variance, mean, tau, nu, alpha, beta, least):
+def _site(variance, mean, tau, nu, alpha):
     """A site's new precision and shift given the current mean and variance along it, and the means of digammas."""
     free = 1.0 / variance - tau
     if free <= 0.0:
         return tau, nu, (0.0, 0.0, 0.0, 0.0)
     around = (mean / variance - nu) / free
-    m, v, rises = ratio_moments(around, 1.0 / free, alpha, beta)
-    new = max(1.0 / v - free, least)
+    m, v, rises = ratio_moments(around, 1.0 / free, alpha, 1.0)
+    new = max(1.0 / v - free, 0.0)
     return new, m * (free + new) - around * free, rises
 
 
@@ -210,58 +217,63 @@ def _covariance(cells, q, components, form):
 
 
 @njit(cache=True, error_model="numpy")
-def _begin(base, gradient, multipliers, sites, s, m):
-    """A child's covariance and mean from its estimates, the multipliers and its sites (precisions, shifts; total last)."""
+def _begin(base, pull, tau, nu, s, m):
+    """A child's covariance and mean from its estimates and multipliers (`pull`) and its sites (precisions, shifts)."""
     n = m.size
-    tau, nu = sites
     s[:] = base
+    m[:] = base @ pull
     for i in range(n):
-        total = 0.0
-        for j in range(n):
-            total += base[i, j] * (gradient[j] + multipliers[j])
-        m[i] = total
-    column = np.empty(n)
-    for i in range(n + 1):
         if tau[i] != 0.0 or nu[i] != 0.0:
-            variance, at = _along(s, m, i, column)
-            _include(s, m, column, variance, tau[i], nu[i], at)
+            _include(s, m, s[i].copy(), s[i, i], tau[i], nu[i], m[i])
 
 
 @njit(cache=True, error_model="numpy")
-def _along(s, m, i, column):
-    """Variance and mean of the cell i, or of the total where i is their number; writes `S e`."""
-    n = m.size
-    if i < n:
-        column[:] = s[i]
-        return s[i, i], m[i]
-    column[:] = 0.0
-    for j in range(n):
-        for k in range(n):
-            column[k] += s[j, k]
-    return column.sum(), m.sum()
-
-
-@njit(cache=True, error_model="numpy")
-def _propagate(s, m, tau, nu, shares, a, kappa, evidence):
-    """One pass over a child's sites; adds means of digammas and trigammas: of its total by a and kappa, of its cells."""
-    n = m.size
-    column = np.empty(n)
-    for i in range(n + 1):
-        variance, at = _along(s, m, i, column)
-        if variance <= 1e-9:
+def _propagate(s, m, tau, nu, shares, kappa, evidence):
+    """One pass over the sites of a child's cells; adds means of digammas and trigammas."""
+    for i in range(m.size):
+        if s[i, i] <= 1e-9:
             continue
-        if i < n:
-            new, shift, rises = _site(variance, at, tau[i], nu[i], kappa * shares[i], 1.0, 0.0)
-            evidence[4] += shares[i] * rises[0]
-            evidence[5] += shares[i] * shares[i] * rises[1]
-        else:
-            least = tau[n] - 0.9 / variance
-            new, shift, rises = _site(variance, at, tau[n], nu[n], a, kappa, least)
-            new, shift = tau[n] + DAMPED * (new - tau[n]), nu[n] + DAMPED * (shift - nu[n])
-            for j in range(4):
-                evidence[j] += rises[j]
-        _include(s, m, column, variance, new - tau[i], shift - nu[i], at)
+        new, shift, rises = _site(s[i, i], m[i], tau[i], nu[i], kappa * shares[i])
+        evidence[2] += shares[i] * rises[0]
+        evidence[3] += shares[i] * shares[i] * rises[1]
+        _include(s, m, s[i].copy(), s[i, i], new - tau[i], shift - nu[i], m[i])
         tau[i], nu[i] = new, shift
+
+
+@njit(cache=True, error_model="numpy")
+def _weights(base, shares, scale):
+    """Weights `u` and precision of a total's estimate `u'y` from cells y = T p + N(0, base + scale (diag p - p p'))."""
+    wide = base.copy()
+    for i in range(shares.size):
+        wide[i, i] += scale * shares[i]
+        for j in range(shares.size):
+            wide[i, j] -= scale * shares[i] * shares[j]
+    ridge = (
+        RIDGE * np.trace(wide) / shares.size
+    )  # where the total is known, rounding may leave it a negative variance
+    for i in range(shares.size):
+        wide[i, i] += ridge
+    _invert(wide)
+    weights = wide @ shares
+    precision = max(weights @ shares, 1e-9)
+    return weights / precision, precision
+
+
+@njit(cache=True, error_model="numpy")
+def _totals(estimates, precisions, sum_, a, multiplier, means, variances, evidence):
+    """Posterior means and variances of the children's totals that add up to their sum; returns the multiplier."""
+    for _ in range(TOTALS):
+        evidence[:2] = 0.0
+        for c in range(means.size):
+            v = 1.0 / precisions[c]
+            means[c], variances[c], rises = ratio_moments(estimates[c] + v * multiplier, v, a, 1.0)
+            evidence[0] += rises[0]
+            evidence[1] += rises[1]
+        step = (sum_ - means.sum()) / variances.sum()
+        multiplier += min(max(step, -LONGEST), LONGEST)
+        if abs(step) < 1e-6:
+            break
+    return multiplier
 
 
 @njit(cache=True, error_model="numpy")
@@ -275,65 +287,92 @@ def _raised(value, slope, fall, median, spread):
 
 
 @njit(cache=True, error_model="numpy")
+def _estimate(bases, gradient, shares, there, kappa, estimates, precisions):
+    """Generalised least squares for the children's totals, whose cells' spread is that at the mean total."""
+    scale = there * (there + kappa) / (1.0 + kappa)
+    weights, precision = _weights(bases[0], shares, scale)
+    for c in range(estimates.size):
+        own = bases[c % len(bases)]
+        if c > 0 and len(bases) > 1:
+            weights, precision = _weights(own, shares, scale)
+        estimates[c], precisions[c] = (own @ weights) @ gradient[c], precision
+
+
+@njit(cache=True, error_model="numpy")
+def _bounded(x, most):
+    for i in range(x.size):
+        x[i] = min(max(x[i], -most), most)
+
+
+@njit(cache=True, error_model="numpy")
+def _learn(a, kappa, children, total, sizes, spreads, evidence, hyper):
+    """The concentrations after a step each, from the means of digammas and trigammas of totals and of cells."""
+    parts = children * a
+    slope = evidence[0] - children * (digamma(total + parts) - digamma(parts))
+    fall = evidence[1] - children * children * _trigammas(total, parts)
+    slope_k, fall_k = evidence[2] + children * digamma(kappa), evidence[3]
+    for c in range(children):  # the mean over the total's law, to the second order
+        slope_k -= digamma(sizes[c] + kappa) - 0.5 * spreads[c] / (sizes[c] + kappa) ** 2
+        fall_k -= _trigammas(sizes[c], kappa)
+    more = _raised(kappa, slope_k, fall_k, hyper.kappa, hyper.kappa_spread)
+    return _raised(a, slope, fall, hyper.a, hyper.a_spread), more
+
+
+@njit(cache=True, error_model="numpy")
 def _parent(cells, sums, gradient, q, components, form, hyper, means, variances):
     """Posterior means and variances (children, open cells) of one parent; returns its concentrations."""
     children, n = gradient.shape
     if children == 1:
         means[0], variances[0] = sums, 1.0
         return 1.0 * hyper.a, 1.0 * hyper.kappa
-    alike = q.shape[0] == 1
-    keep = children * n * n <= KEPT
     total = sums.sum()
     shares = sums / total
-    base = np.empty((1 if alike else children if keep else 0, n, n))
-    for c in range(base.shape[0]):
-        base[c] = _covariance(cells, q[c], components, form)
-    s = np.empty((children if keep else 1, n, n))
-    tau, nu = np.zeros((children, n + 1)), np.zeros((children, n + 1))
-    multipliers, left, metric = np.zeros(n), np.empty(n), np.empty((n, n))
-    a, kappa, evidence = hyper.a, hyper.kappa, np.zeros(6)
-    for c in range(children):
-        nu[c, n] = math.log(
-            (total / children + a) / (total / children + kappa)
-        )  # offset by those of the cells
-        nu[c, :n] = -nu[c, n]
+    bases = np.empty((q.shape[0], n, n))
+    for c in range(len(bases)):
+        bases[c] = _covariance(cells, q[c], components, form)
+    s, tau, nu = np.empty((children, n, n)), np.zeros((children, n)), np.zeros((children, n))
+    left, metric = np.empty(n), np.empty((n, n))
+    a, kappa, evidence = hyper.a, hyper.kappa, np.zeros(4)
+    estimates, precisions, spreads = np.empty(children), np.empty(children), np.empty(children)
+    sizes, leans, tilt = np.empty(children), np.zeros(children), 0.0
     for step in range(PASSES + 1):
+        _estimate(bases, gradient, shares, total / children, kappa, estimates, precisions)
+        tilt = _totals(estimates, precisions, total, a, tilt, sizes, spreads, evidence)
+        if not (np.isfinite(sizes.sum()) and sizes.min() >= 0.0):
+            means[:] = np.nan
+            return a, kappa
+        evidence[2:] = 0.0
         left[:] = sums
         metric[:] = 0.0
-        evidence[:] = 0.0
         for c in range(children):
-            own, m = s[c if keep else 0], means[c]
-            if step == 0 or not keep:
-                own_base = (
-                    base[0] if alike else base[c] if keep else _covariance(cells, q[c], components, form)
-                )
-                _begin(own_base, gradient[c], multipliers, (tau[c], nu[c]), own, m)
-            _propagate(own, m, tau[c], nu[c], shares, a, kappa, evidence)
-            left -= m
-            metric += own
-            for i in range(n):
-                variances[c, i] = own[i, i]
+            lean = math.log(max(sizes[c], SMALLEST) / (max(sizes[c], SMALLEST) + kappa))
+            if step == 0:
+                nu[c] = -lean
+                _begin(bases[c % len(bases)], gradient[c] + lean, tau[c], nu[c], s[c], means[c])
+            else:
+                means[c] += s[c].sum(axis=0) * (lean - leans[c])
+            leans[c] = lean
+            _propagate(s[c], means[c], tau[c], nu[c], shares, kappa, evidence)
+            left -= means[c]
+            metric += s[c]
         _factor(metric)
         _solve(metric, left)
         if step < PASSES:
-            for i in range(n):
-                left[i] = min(max(left[i], -LONGEST), LONGEST)
-        multipliers += left
+            _bounded(left, LONGEST)
         for c in range(children):
-            if keep:
-                means[c] += s[c] @ left
-        if step >= 1 and step < PASSES:
-            parts = children * a
-            slope = evidence[0] - children * (digamma(total + parts) - digamma(parts))
-            fall = evidence[1] - children * children * _trigammas(total, parts)
-            a = _raised(a, slope, fall, hyper.a, hyper.a_spread)
-            slope, fall = evidence[4] - evidence[2], evidence[5] - evidence[3]
-            before, kappa = kappa, _raised(kappa, slope, fall, hyper.kappa, hyper.kappa_spread)
-            for c in range(children):  # what the total's factor gives way, the cells' take up: that cancels
-                there = max(means[c].sum(), 0.0)
-                offset = math.log((there + kappa) / (there + before))
-                nu[c, :n] += offset
-                nu[c, n] -= offset
+            means[c] += s[c] @ left
+            for i in range(n):
+                variances[c, i] = s[c, i, i]
+        if 1 <= step < PASSES:
+            before = kappa
+            a, kappa = _learn(a, kappa, children, total, sizes, spreads, evidence, hyper)
+            for c in range(
+                children
+            ):  # what the tilt of the cells gives way, their sites take up: that cancels
+                size = max(sizes[c], SMALLEST)
+                offset = math.log((size + kappa) / (size + before))
+                nu[c] += offset
+                leans[c] -= offset
     return a, kappa
 
 
@@ -345,7 +384,7 @@ def _parents(sums, open_, gradient, q, components, form, first, hyper, means, va
         if cells.size == 0:
             found[p] = 1.0 * hyper.a, 1.0 * hyper.kappa
             continue
-        if cells.size > MOST:
+        if cells.size > MOST or rows.size * cells.size**2 > KEPT:
             continue
         table = np.empty((rows.size, cells.size))
         for c in range(rows.size):
@@ -386,9 +425,9 @@ def posterior_means(
     >>> metric = Metric(Domain.of([(identity(2),)]), (np.full((1, 1, 1), 4.0),) * 2, np.array([0]), 3)
     >>> tables = np.array([[9.0, 0.0], [1.0, 1.0], [-2.0, 1.0]])
     >>> posterior_means(metric, tables, np.array([[8.0, 0.0]]))[0].round(1) + 0.0
-    array([[7.9, 0. ],
-           [0.1, 0. ],
-           [0. , 0. ]])
+    array([[7.6, 0. ],
+           [0.3, 0. ],
+           [0.1, 0. ]])
     """
     q, largest = [], max(float(np.abs(v).max(initial=0.0)) for v in metric.variances)
     coefficients = metric.domain.forward(tables)
