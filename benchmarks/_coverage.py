@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
@@ -58,7 +59,7 @@ def scenarios() -> Iterator[Scenario]:
 
 
 def _real(folder: Path) -> Iterator[Scenario]:
-    text = dict.fromkeys(("state", "county", "vtd", "GEOID"), str)
+    text: Any = dict.fromkeys(("state", "county", "vtd", "GEOID"), str)
     counties = pandas.read_csv(folder / "us_counties_2010.csv", dtype=text)
     columns = [{}, {"state": counties.state}, {"county": counties.county}]
     yield _fixed("US counties", ["nation", "state", "county"], columns, counties["pop"])
@@ -72,7 +73,7 @@ def _real(folder: Path) -> Iterator[Scenario]:
     yield _fixed("Bristol, RI, blocks", ["county", "tract", "group", "block"], columns, blocks["pop"])
 
 
-def _fixed(name: str, levels: list[str], columns: list, counts: pandas.Series) -> Scenario:
+def _fixed(name: str, levels: list[str], columns: list, counts: Any) -> Scenario:
     """One table of counts, whatever the replicate; rows in the order of the tree's leaves."""
     keys = pandas.DataFrame({k: np.asarray(v) for level in columns for k, v in level.items()})
     order = keys.sort_values(list(keys), kind="stable").index
@@ -163,7 +164,8 @@ def replicate(scenario: Scenario, law: str, prior, replicates: int, seed: int) -
         for name, row in _rows(posterior, truth, released, rng):
             rows.setdefault(name, []).append(row)
     return {
-        name: Held(*np.array([row[:4] for row in many]).T, int(many[0][4])) for name, many in rows.items()
+        name: Held(*np.array([row[:4] for row in many]).T, int(many[0][4]))  # pyright: ignore[reportCallIssue]
+        for name, many in rows.items()
     }
 
 

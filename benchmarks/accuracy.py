@@ -116,7 +116,7 @@ class Figure(NamedTuple):
 
 def figures(population: Population, harness: Harness) -> dict[str, list[Figure]]:
     """By method, tables and size classes."""
-    found: dict[str, list[tuple]] = {}
+    found: dict[str, list[list]] = {}
     ready = methods(population)
     for replicate in range(population.replicates):
         harness.progress(f"{population.name}: {replicate + 1} of {population.replicates}")
@@ -166,7 +166,7 @@ def cases(harness: Harness) -> Iterator[Case]:
         ready = methods(population)
         ours = ready.pop("histogram-posterior")
         peer = ready["histogram-tree"]
-        runs = {"histogram-tree": lambda values=values, peer=peer: peer(values)}
+        runs: dict = {"histogram-tree": lambda values=values, peer=peer: peer(values)}
         yield from harness.compare(
             population.name, lambda values=values, ours=ours: ours(values), runs, memory=False
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.tree import Tree
 from trueup.noise.perturbed import CellKey
 
-LAW = CellKey(4, "2", 1)
+LAW: Any = CellKey(4, "2", 1)
 CATEGORIES, PER_KM, KM_PER_REGION = 5, 12, 500
 SIZES = (1, 2, 3, 5, 10, 20, 50)
 

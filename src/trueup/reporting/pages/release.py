@@ -20,8 +20,10 @@ from trueup.reporting.sections.protection import cost, protected, total_loss
 def release_page(release: Release, spec: Spec, ledger: Ledger) -> Page:
     """Lay out the report of a release; of one that came in many parts, a summary without its single counts."""
     if release.parts > 1:
+        from trueup.io.bundle.read import StoredRelease
         from trueup.reporting.pages.release_by_parts import parts_page  # it reads bundles
 
+        assert isinstance(release, StoredRelease)
         return parts_page(release, spec, ledger)
     measurements, unit = release.measurements, plural(spec.table.counts)
     return Page(
