@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError, SpecError
+from trueup.errors import SpecError
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.tree_parts import Part
 from trueup.kernel.messages.pmf import Factors
@@ -40,7 +40,7 @@ FEW = 2000
 STEPS = 30
 SETTLED = 0.05
 """Standard deviations by which the mode may be off."""
-MOST = 2.0
+MOST = 3.0
 """Longest step in the log of a concentration."""
 POINTS, FEW_POINTS = 64, 16
 """Points to integrate over, and those where more than `SMALL` nodes are solved at each."""
@@ -104,7 +104,7 @@ def climb(objective: Objective, theta: Reals, variances: Reals, few: Integers) -
         step *= min(1.0, MOST / np.abs(step).max())
         size = 1.0
         while True:
-            fresh, slope = _or_nothing(objective, theta + size * step)
+            fresh, slope = objective(theta + size * step)
             evaluations += 1
             if fresh >= value + 1e-4 * size * (gradient @ step) or size < 1e-3:
                 break
@@ -116,14 +116,6 @@ def climb(objective: Objective, theta: Reals, variances: Reals, few: Integers) -
     covariance = np.diag(np.diag(inverse))
     covariance[np.ix_(few, few)] = _curvature(objective, theta, gradient, few, np.sqrt(np.diag(inverse)))
     return Estimate(theta, covariance, evaluations + len(few), settled)
-
-
-def _or_nothing(objective: Objective, theta: Reals) -> tuple[float, Reals]:
-    """Return minus infinity where a prior is so far from the measurements that no window of counts holds its posterior."""
-    try:
-        return objective(theta)
-    except ConvergenceError:
-        return -np.inf, np.zeros(len(theta))
 
 
 def _updated(inverse: Reals, moved: Reals, bent: Reals) -> Reals:
@@ -242,10 +234,6 @@ class PriorMixture:
                 f"Pareto's k of the weights of the prior's parameters is {k:.2f}, above {TRUSTED}: "
                 "their uncertainty may not be integrated over well."
             ]
-        if unsolved := int(np.isneginf(self.log_weights).sum()):
-            return [
-                f"{unsolved} of {len(self.log_weights)} points of the prior's parameters could not be solved."
-            ]
         if np.isnan(k) and len(self.log_weights) > 1:
             return [f"{len(self.log_weights)} points of the prior's parameters are too few for Pareto's k."]
         return []
@@ -269,8 +257,8 @@ class Spread:
     ----------
     child_ptr
         The whole tree.
-    solved, factors
-        The solution at the mode, and its factors without any tilt.
+    solved, factors, lost
+        The solution at the mode, its factors without any tilt, and what was left out below each node.
     nodes
         How many of its nodes, the first ones, have splits that vary; the rest stand for what is below.
     splits, tolerance
@@ -282,13 +270,14 @@ class Spread:
     child_ptr: NDArray[np.int64]
     solved: Solved
     factors: Factors
+    lost: Reals | float
     nodes: int
     splits: Splits
     tolerance: float
     deeper: Callable[[Reals], Solved] | None
 
-    def at(self, theta: Reals) -> Solved | None:
-        """Solve at some hyperparameters; None where no window of counts holds the posterior."""
+    def at(self, theta: Reals) -> Solved:
+        """Solve at some hyperparameters."""
         alpha, total = self.factors.alpha.copy(), self.factors.total.copy()
         fresh = self.splits.parameters(theta)
         alpha[: self.nodes], total[: self.nodes] = fresh[0][: self.nodes], fresh[1][: self.nodes]
@@ -296,14 +285,11 @@ class Spread:
         factors = self.factors._replace(alpha=alpha, total=total)
         child_ptr = np.minimum(self.child_ptr[: n + 1], n)
         for start in (self.solved.tilted, None):
-            tilted = tilt(child_ptr, factors, start)._replace(lost=self.solved.tilted.lost)
-            solved = settle_tilts(self.solved.plan, tilted, self.tolerance)
+            tilted = tilt(child_ptr, factors, start)
+            solved = settle_tilts(self.solved.plan, tilted, self.tolerance, lost=self.lost)
             if solved.dropped <= self.tolerance:
                 return solved
-        try:
-            return self.deeper(theta) if self.deeper else solved
-        except ConvergenceError:
-            return None
+        return self.deeper(theta) if self.deeper else solved
 
     def parts(
         self,
@@ -321,19 +307,14 @@ class Spread:
         solutions, log_weights = [], np.empty(count)
         for i, theta in enumerate(thetas):
             announce(progress, f"integrating over the prior, {i + 1} of {count} points")
-            solutions.append(solved := self.at(theta))
-            evidence = -np.inf if solved is None else solved.evidence
-            log_weights[i] = evidence + self.splits.log_hyperprior(theta)[0] - log_density[i]
+            solutions.append(self.at(theta))
+            log_weights[i] = solutions[-1].evidence + self.splits.log_hyperprior(theta)[0] - log_density[i]
         weights = normalised(log_weights)
         counts = rng.multinomial(draws, weights)
-        if sum(w * s.dropped for w, s in zip(weights, solutions) if s) > self.tolerance:
+        if sum(w * s.dropped for w, s in zip(weights, solutions)) > self.tolerance:
             # too far from what the messages below reach
             return PriorMixture([(1.0, self.solved, draws)], np.zeros(1), beyond=True)
-        kept = [
-            (float(w), s, int(c))
-            for w, s, c in zip(weights, solutions, counts)
-            if s and (w > NEGLIGIBLE or c)
-        ]
+        kept = [(float(w), s, int(c)) for w, s, c in zip(weights, solutions, counts) if w > NEGLIGIBLE or c]
         return PriorMixture(kept, log_weights)
 
 

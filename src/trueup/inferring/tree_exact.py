@@ -169,14 +169,14 @@ class TreeExact(InferenceMethod):
         cut = None if self.mode else cut
         if cut is None:
             solved, below = search.whole(self.tolerance), None
-            nodes, factors = len(solved.tilted.low), solved.tilted.factors
+            nodes, lost, factors = len(solved.tilted.low), 0.0, solved.tilted.factors
             deeper = partial(search.at, splits, self.tolerance)
         else:
             top = search.by_parts(cut, self.tolerance)
-            solved, below, nodes = top.solved, (cut, top), int(cut.edges[0])
+            solved, below, nodes, lost = top.solved, (cut, top), int(cut.edges[0]), top.lost
             tau = inherit(search.child_ptr, tilts(search.child_ptr, top.tilted.slope))
             deeper, factors = None, untilted(solved.tilted.factors, tau[nodes : cut.edges[-1]])
-        spread = Spread(search.child_ptr, solved, factors, nodes, splits, self.tolerance, deeper)
+        spread = Spread(search.child_ptr, solved, factors, lost, nodes, splits, self.tolerance, deeper)
         mixture = spread.parts(estimate, free, draws, rng, progress)
         return self._drawn(
             search, mixture.parts, below, rng, progress, {"prior": mixture.record(splits, estimate, free)}
@@ -440,7 +440,6 @@ class SolutionSearch:
         tolerance: float,
     ) -> Outcome:
         """Deepen the tables that end too soon until the dropped mass is within the tolerance."""
-        before = self.depth.copy()
         if self.splits is not None:
             inner = self.child_ptr[1:] > self.child_ptr[:-1]
             self.depth[inner] = np.maximum(self.depth[inner], WIDE)
@@ -461,7 +460,6 @@ class SolutionSearch:
                 break
             named = short(solved) & deeper
             self.depth[named if named.any() else deeper] += 1
-        self.depth = before  # a prior far off, which the search has tried, must not spoil the next
         raise ConvergenceError(
             "the measurements disagree so far with each other, the prior or the bounds that no window of "
             f"counts holds all but {self.wanted:g} of the posterior",

@@ -46,8 +46,8 @@ Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Part = tuple[float, Solved, int]
 """Weight in a mixture of a solved tree, and how many of the draws come from it."""
-ROUNDS, STRICTER = 3, 1e-6
-"""How often windows below are widened to what the top is surprised by, and by which factor they then leave out less."""
+ROUNDS = 2
+"""How often windows below are widened to what the top is surprised by."""
 BLOCK = 1000
 """Draws at once."""
 
@@ -113,6 +113,8 @@ class Top(NamedTuple):
     ----------
     tilted
         The whole tree.
+    lost
+        Fraction of each of the top's nodes that was left out below it.
     below
         Log evidence of the bundles.
     short
@@ -123,6 +125,7 @@ class Top(NamedTuple):
     bundles: list[SubtreePart]
     dropped: float
     tilted: Tilted
+    lost: Reals
     below: float
     short: NDArray[np.bool_]
 
@@ -208,12 +211,13 @@ class ByBundles:
         first, last = self.cut.edges[[0, -1]]
         inner, plan = take(tilted, np.arange(first)), plan_pairs(top_of(self.child_ptr, self.cut))
         surprise = np.zeros(last - first)
-        for attempt in range(ROUNDS):
-            bundles = self._bundles(tilted, surprise, STRICTER**attempt)
+        for _ in range(ROUNDS):
+            bundles = self._bundles(tilted, surprise)
             answers = self._in_order(send_part, bundles)
             roots = _joined_roots([answer[0] for answer in answers])
-            solved = settle_tilts(plan, with_leaves(inner, roots), self.tolerance)
-            surprise = above(plan, solved.messages.passed, NOTHING_ABOVE)[first:last]
+            lost = np.append(np.zeros(first), roots.lost)
+            solved = settle_tilts(plan, with_leaves(inner, roots), self.tolerance, lost=lost)
+            surprise = above(plan, solved.messages.evidence, NOTHING_ABOVE)[first:last]
             if solved.dropped <= self.tolerance or not np.isfinite(surprise).all():
                 break
         short = np.zeros(len(tilted.low), bool)
@@ -221,7 +225,7 @@ class ByBundles:
         for (begin, end), answer in zip(pairwise(self.cut.edges), answers):
             short[subtrees(self.child_ptr, begin, end)[0]] |= answer[2]
         below = sum(answer[1] for answer in answers)
-        return Top(solved, bundles, solved.dropped, tilted, below, short)
+        return Top(solved, bundles, solved.dropped, tilted, lost, below, short)
 
     def rises(self, top: Top) -> tuple[Reals, Reals]:
         """Return the posterior means `(n,)` that the gradient by the parameters of splits needs; see `Splits.gradient`."""
@@ -263,13 +267,13 @@ class ByBundles:
             own = slice(first - self.cut.edges[0], last - self.cut.edges[0])
             yield FromAbove(weights[own], offset[own], counts[first:last], seed)
 
-    def _bundles(self, tilted: Tilted, surprise: Reals, factor: float) -> list[SubtreePart]:
-        """The bundles of the cut; each may drop the part of the tolerance, times a factor, that its nodes are of all."""
+    def _bundles(self, tilted: Tilted, surprise: Reals) -> list[SubtreePart]:
+        """The bundles of the cut; each may drop the part of the tolerance that its nodes are of all."""
         bundles, leaves = [], np.diff(self.cut.leaves)
         for b, (first, last) in enumerate(pairwise(self.cut.edges)):
             nodes, child_ptr = subtrees(self.child_ptr, first, last)
             known = surprise[first - self.cut.edges[0] : last - self.cut.edges[0]]
-            tolerance = factor * self.tolerance * len(nodes) / len(tilted.low)
+            tolerance = self.tolerance * len(nodes) / len(tilted.low)
             bundles.append(SubtreePart(child_ptr, take(tilted, nodes), known, tolerance, int(leaves[b])))
         return bundles
 

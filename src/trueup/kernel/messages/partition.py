@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.messages.pmf import OPEN, Factors, no_splits
 from trueup.kernel.messages.solve import Solved
-from trueup.kernel.messages.upward import Tilted
+from trueup.kernel.messages.upward import Tilted, lost_below
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -41,13 +41,11 @@ class Partition(NamedTuple):
 
 
 class Roots(NamedTuple):
-    """Messages of the roots of a bundle: normalised masses, and the counts they start at; see `Messages` for the others."""
+    """Messages of the roots of a bundle: normalised masses, the counts they start at, fractions left out."""
 
     masses: list[Reals]
     offset: Integers
-    growth: Reals
     lost: Reals
-    asked: Reals
 
 
 def partition_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Partition | None:
@@ -106,9 +104,8 @@ def take(tilted: Tilted, nodes: Integers) -> Tilted:
 def roots_of(solved: Solved, count: int) -> Roots:
     """Return the messages of the first `count` nodes."""
     messages = solved.messages
-    lost = messages.gone[:count] if solved.dropped < 1 else np.ones_like(messages.gone[:count])
-    masses = [messages.masses[v] for v in range(count)]
-    return Roots(masses, messages.offset[:count], messages.growth[:count], lost, messages.asked[:count])
+    lost = lost_below(solved.plan, messages)[:count] if solved.dropped < 1 else np.ones(count)
+    return Roots([messages.masses[v] for v in range(count)], messages.offset[:count], lost)
 
 
 def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
@@ -130,9 +127,8 @@ def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
         *(np.append(field, one) for field, one in zip((own.alpha, own.total), no_splits(k))),
     )
     window = roots.offset, roots.offset + sizes - 1
-    slopes, informs, probes = np.zeros((2, k)), np.zeros(k, bool), np.zeros_like(roots.asked)
-    ends = (*window, *window, *slopes, informs, probes, roots.asked, roots.growth, roots.lost)
-    return Tilted._make((factors, *(np.append(field, end, axis=0) for field, end in zip(fields, ends))))
+    ends = (*window, *window, np.zeros(k), np.zeros(k), np.zeros(k, bool))
+    return Tilted._make((factors, *(np.append(field, end) for field, end in zip(fields, ends))))
 
 
 def untilted(factors: Factors, tau: Reals) -> Factors:

@@ -5,10 +5,13 @@ the convolution of its children's, multiplied by the parent's own factor whereve
 Down: the mass that all other nodes give to a count, or one draw of a split of each parent's count.
 Sum-product gives marginals and independent joint draws, max-product the mode.
 
-Nothing is dropped in silence. Sums live on windows; of the counts that windows leave out, what may have been lost is
-bounded on the way up, at every node as a fraction of its message: what was trimmed, what lies outside, and what was
-lost below and then multiplied by the node's factor, see `trueup.kernel.messages.tails`. The fraction at the root is reported,
-and windows are widened until it is small.
+Nothing is dropped in silence. With every factor above a node at most 1 after scaling, leaving a
+fraction `lost_v` of the message of `v` out can remove at most
+
+    lost_v / prod_{a above v} c_a
+
+of the posterior, where `c_a` is the evidence at `a`: the mean of its (scaled) factor under its
+children's message. The sum over nodes is reported, and windows are widened until it is small.
 """
 
 from __future__ import annotations
@@ -24,23 +27,12 @@ from trueup.kernel.messages.joint import draw_below, draw_root
 from trueup.kernel.messages.max_product import best_counts, narrow
 from trueup.kernel.messages.pairs import PairPlan, plan_pairs
 from trueup.kernel.messages.pmf import Factors, reach_all
-from trueup.kernel.messages.tails import PROBES, probes_of, rooms
-from trueup.kernel.messages.tilting import bounds, certain, find_tilts, has_factor, inherit, limits, tilts
-from trueup.kernel.messages.upward import (
-    DIRECT,
-    Messages,
-    Tilted,
-    above,
-    below_marked,
-    empty_messages,
-    upward,
-)
+from trueup.kernel.messages.tilting import bounds, find_tilts, has_factor, limits, tilts
+from trueup.kernel.messages.upward import DIRECT, Messages, Tilted, above, empty_messages, upward
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 NOTHING_ABOVE = np.zeros(1)
-WIDENED = (1e-24, 1e-48, 1e-96, 0.0, 0.0)
-"""Factors of what nodes below a sum that is too narrow may leave out, from one attempt to the next."""
 
 
 class Solved(NamedTuple):
@@ -101,6 +93,7 @@ def settle_tilts(
     tilted: Tilted,
     tolerance: float,
     surprise: Reals = NOTHING_ABOVE,
+    lost: Reals | float = 0.0,
 ) -> Solved:
     """Pass messages up a tree whose tilts are known, or up a row of trees that are parts of one.
 
@@ -112,23 +105,26 @@ def settle_tilts(
         As `solve` has it.
     surprise
         (k,) log evidence of what is above each root.
+    lost
+        (n,) fraction of each leaf's factor that was left out when its table was made.
     """
+    n = len(tilted.low)
     if np.any(tilted.low > tilted.high):
         return Solved(plan, tilted, empty_messages(len(plan.left)), 1.0)
     share = np.full(len(plan.left), 1e-18)
-    for attempt, direct in enumerate((DIRECT, DIRECT, *[1 << 20] * 3)):
+    for direct in (DIRECT, DIRECT, 1 << 20):
         messages = upward(plan, tilted, share, direct)
-        every = above(plan, messages.passed, surprise)
+        messages.lost[:n] += lost
+        every = above(plan, messages.evidence, surprise)
         if not np.isfinite(every).all():
             return Solved(plan, tilted, messages, 1.0)
-        with np.errstate(over="ignore"):
-            dropped = float((messages.gone[: len(surprise), 0] * np.exp(-surprise)).sum())
-            wanted = 0.1 * tolerance / len(share) * np.exp(every)
+        with np.errstate(
+            over="ignore", divide="ignore"
+        ):  # in logs: nothing lost stays nothing, however unlikely
+            dropped = float(np.exp(np.log(messages.lost) - every).sum())
         if dropped <= tolerance:
             break
-        share = np.minimum(share, wanted)
-        # windows of all below sums that are too narrow end where the sums do
-        share[below_marked(plan, messages.short > wanted)] *= WIDENED[attempt]
+        share = np.minimum(share, 0.1 * tolerance / len(share) * np.exp(every))
     return Solved(plan, tilted, messages, min(dropped, 1.0))
 
 
@@ -136,34 +132,13 @@ def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> 
     """Choose windows and tilts; those of `start` are where the search begins."""
     n = len(child_ptr) - 1
     lowest, highest = reach_all(factors)
-    floor, ceiling = bounds(child_ptr, *certain(factors))
+    floor, ceiling = bounds(child_ptr, factors.lower, factors.upper)
     low, high = bounds(child_ptr, lowest, highest)
     windows, informs = (low, high, floor, ceiling), has_factor(child_ptr, factors)
-    probes, given = np.zeros((n, PROBES)), np.full((n, PROBES), np.nan)
     if np.any(low > high):
-        return Tilted(factors, *windows, np.zeros(n), np.zeros(n), informs, probes, probes, given, probes)
+        return Tilted(factors, *windows, np.zeros(n), np.zeros(n), informs)
     state = find_tilts(child_ptr, factors, windows, None if start is None else tilts(child_ptr, start.slope))
-    least, _ = limits(child_ptr, *(factors, *windows))
-    room, far = rooms(child_ptr, factors, high, ceiling, state.mean, state.variance)
-    probes = probes_of(child_ptr, state.tau, state.variance, floor, least, room, far)
-    slope, top = inherit(child_ptr, state.tau) - np.where(np.diff(child_ptr) > 0, state.tau, 0.0), state.top
-    return Tilted(
-        factors,
-        *windows,
-        slope,
-        top,
-        informs,
-        probes,
-        _of_parent(child_ptr, probes),
-        given,
-        np.zeros((n, PROBES)),
-    )
-
-
-def _of_parent(child_ptr: Integers, values: Reals) -> Reals:
-    """Give each node what its parent holds; zeros to roots."""
-    children = np.diff(child_ptr)
-    return np.concatenate([np.zeros((child_ptr[0], values.shape[1])), np.repeat(values, children, axis=0)])
+    return Tilted(factors, *windows, state.slope, state.top, informs)
 
 
 def too_short(
@@ -178,14 +153,15 @@ def too_short(
     empty = tilted.low > tilted.high
     if empty.any():
         return _with_family(child_ptr, empty)
-    every = above(solved.plan, messages.passed, surprise)[:n]
+    least, most = limits(child_ptr, tilted.factors, tilted.low, tilted.high, tilted.floor, tilted.ceiling)
+    held = (tilted.slope >= 0.999 * most) | (tilted.slope <= 0.999 * least)
+    if held.any():  # only wider tables of theirs let them tilt further
+        return held
+    every = above(solved.plan, messages.evidence, surprise)[:n]
     with np.errstate(over="ignore", invalid="ignore"):
         short = messages.short[:n] > 0.1 * tolerance / n * np.exp(np.minimum(every, 0.0))
     impossible = np.isneginf(messages.evidence[:n]) & (child_ptr[1:] > child_ptr[:-1])
-    windowed = short & (child_ptr[1:] == child_ptr[:-1]) & (np.diff(tilted.factors.ptr) == 0)
-    return short | _with_family(
-        child_ptr, impossible | windowed
-    )  # a count without tables ends where its parent's do
+    return short | _with_family(child_ptr, impossible)
 
 
 def _with_family(child_ptr: Integers, nodes: NDArray[np.bool_]) -> NDArray[np.bool_]:
