@@ -326,11 +326,11 @@ def test_targets_read_and_write():
 DISTRICTS = pandas.DataFrame(
     {"district": list("nnss"), "area": ["a0", "a1", "a0", "a2"], "block": ["a0b0", "a1b0", "a0b1", "a2b1"]}
 )
-BUDGETS = {"total": {"all": "1/8", "area": "1/8"}, "d": {"area": "1/8", "block": "1/4"}}
+FOR_AREAS = {"total": {"all": "1/8", "area": "1/8"}, "d": {"area": "1/8", "block": "1/4"}}
 
 
 def test_areas_off_the_hierarchy_are_targets():
-    spec, where = spec_of("rho", BUDGETS), places(2, 3, 2)
+    spec, where = spec_of("rho", FOR_AREAS), places(2, 3, 2)
     wishes = ["area=9@95%", "district=12@95%", "district x sex=8@90%", "mean:district=6@90%"]
     planned = plan(spec, where, targets=wishes, areas=DISTRICTS, column="district")
     assert [str(r.target) for r in planned.targets] == wishes
@@ -355,13 +355,13 @@ def test_areas_off_the_hierarchy_are_targets():
 )
 def test_bad_areas_are_named(table, column, message):
     with pytest.raises(TrueupError, match=message):
-        plan(spec_of("rho", BUDGETS), places(2, 3, 2), targets=[f"{column}=9"], areas=table, column=column)
+        plan(spec_of("rho", FOR_AREAS), places(2, 3, 2), targets=[f"{column}=9"], areas=table, column=column)
 
 
 def test_areas_need_noise_whose_sums_have_a_known_law():
     with pytest.raises(SpecError, match="Laplace"):
         plan(
-            spec_of("epsilon", BUDGETS),
+            spec_of("epsilon", FOR_AREAS),
             places(2, 3, 2),
             targets=["district=9"],
             areas=DISTRICTS,
@@ -371,7 +371,7 @@ def test_areas_need_noise_whose_sums_have_a_known_law():
 
 def test_areas_that_were_not_given_are_no_level():
     with pytest.raises(SpecError, match="no level 'district'"):
-        plan(spec_of("rho", BUDGETS), places(2, 3, 2), targets=["district=9"])
+        plan(spec_of("rho", FOR_AREAS), places(2, 3, 2), targets=["district=9"])
 
 
 def test_the_command_takes_areas_from_a_file(tmp_path):
@@ -380,7 +380,7 @@ def test_the_command_takes_areas_from_a_file(tmp_path):
     from trueup.cli.console import new_app
     from trueup.cli.plan import register
 
-    spec_of("rho", BUDGETS).write(tmp_path / "spec.toml")
+    spec_of("rho", FOR_AREAS).write(tmp_path / "spec.toml")
     places(2, 3, 2).to_csv(tmp_path / "places.csv", index=False)
     DISTRICTS.to_csv(tmp_path / "districts.csv", index=False)
     files = ["--geography", str(tmp_path / "places.csv"), "--areas", str(tmp_path / "districts.csv")]

@@ -169,6 +169,7 @@ def test_general_convolution_agrees_with_the_filter():
     class Plain:
         """The same law without its shortcut."""
 
+        rate = None
         variance, logpmf, reach = ONE.variance, staticmethod(ONE.logpmf), staticmethod(ONE.reach)
 
     k = np.arange(-25, 26)

@@ -30,6 +30,7 @@ def nothing_attained(
 
     Examples
     --------
+    >>> import numpy as np
     >>> tree, twos = np.array([1, 3, 3, 3]), np.array([0, 2])
     >>> nothing_attained(tree, np.array([3, 0, 0]), np.array([3, 9, 9]), {1: twos, 2: twos})
     0
