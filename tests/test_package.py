@@ -303,6 +303,7 @@ def test_a_new_method_appears_in_command_schema_and_docs(extended):
     assert "| `clip` | sum | clip at zero |" in _in(extended, "-m", "trueup", "methods", "--markdown")
 
 
+@pytest.mark.thorough
 def test_a_new_method_is_held_against_the_conformance_suite(extended):
     said = _in(
         extended,
@@ -347,6 +348,7 @@ def _released(copy: Path, noise: str, method: str, prior: str) -> str:
     return _in(copy, "-c", code)
 
 
+@pytest.mark.thorough
 def test_a_new_law_is_one_file_and_one_line(extended):
     listed = json.loads(_in(extended, "-m", "trueup", "methods", "--json"))["noise"]
     assert "mixed-laplace" in [law["name"] for law in listed]
@@ -358,6 +360,7 @@ def test_a_new_law_is_one_file_and_one_line(extended):
     assert abs(other - 400) < 200
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["tree-exact", "lattice-moves"])
 def test_a_new_prior_is_one_file_and_one_line(extended, method):
     schema = json.loads(_in(extended, "-m", "trueup", "schema"))

@@ -58,6 +58,7 @@ def test_the_set_is_the_smallest_there_is(seed):
         assert "the smallest such set" in str(error)
 
 
+@pytest.mark.thorough
 def test_of_many_values_a_set_is_named_that_contradicts_by_itself():
     cells = star(2500)
     values = [[3 * 2500], np.full(2500, 3)]

@@ -157,6 +157,7 @@ def posterior_of(k, method, by, sizes=(2, 2), draws=400, **laws):
     return infer(release, method, spec=tree_constraints(cells), draws=draws)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["mode", "draw"])
 def test_the_verb_gives_draws_that_add_up_and_have_mixed(kind):
     method = ReleasedMultinomial(release="sample" if kind in SAMPLES else "mode")

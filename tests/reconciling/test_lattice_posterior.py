@@ -76,6 +76,7 @@ def test_counts_are_whole_nonnegative_and_keep_the_invariants(case, estimate, rn
     assert below > 0
 
 
+@pytest.mark.thorough
 def test_the_draw_has_the_law_of_the_posterior(rng):
     """Against enumeration; the posterior for noise half as wide fails the same test."""
     structure = next(s for s in STRUCTURES if s.name == "tree with noise that keeps invariants")

@@ -121,6 +121,7 @@ def test_a_run_that_was_charged_stays_whatever_is_at_fault(tmp_path, error):
     assert read_manifest(tmp_path / "out")["parts"][drawn.name] == drawn.digest
 
 
+@pytest.mark.thorough
 def test_damaged_counts_keep_the_run_and_are_mended_under_the_same_charge(tmp_path):
     run = interrupted(tmp_path, after=13, account=account(tmp_path))
     path = next((run / "confidential" / "counts").glob("*.parquet"))
@@ -134,6 +135,7 @@ def test_damaged_counts_keep_the_run_and_are_mended_under_the_same_charge(tmp_pa
     assert all(check.holds for check in check_bundle(tmp_path / "out"))
 
 
+@pytest.mark.thorough
 def test_another_ledger_is_neither_charged_nor_asked(tmp_path):
     run = interrupted(tmp_path, account=account(tmp_path))
     other = account(tmp_path, "other.db")
@@ -150,6 +152,7 @@ def test_a_run_keeps_its_key(tmp_path):
     assert account(tmp_path).ledger.state().finished("first")
 
 
+@pytest.mark.thorough
 def test_what_took_the_target_is_moved_away_and_the_run_goes_on(tmp_path):
     with pytest.raises(BundleError, match="already holds something"):
         taken_meanwhile(tmp_path)

@@ -99,6 +99,7 @@ def runs(tmp_path_factory):
     return left_at
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "stage", "damage"),
     [
@@ -138,6 +139,7 @@ def digests(run: Path) -> dict[str, str]:
     return {name: measured.part(name).digest for name in measured.names()}
 
 
+@pytest.mark.thorough
 def test_a_run_that_makes_lost_files_again_ends_with_the_same_integers(runs):
     run = runs(DOWN)
     undisturbed = trueup.read_release(resume(run, executor=LocalPool(1)).folder).counts
@@ -172,6 +174,7 @@ def test_another_draw_in_its_place_is_refused_with_and_without_a_seal(runs):
             resume(run, executor=LocalPool(1))
 
 
+@pytest.mark.thorough
 def test_without_the_witnesses_the_claim_breaks(runs, monkeypatch):
     """The check has power: a run that forgets what it drew draws it a second time."""
     monkeypatch.setattr(Draws, "find", lambda self, name: self.measured.find(name))
