@@ -149,8 +149,11 @@ from tests.ledger import worker
 worker.reserves(sys.argv[1], {CAP})
 """
     run = [sys.executable, "-c", broken]
+    keepers = [sqlite3.connect(p) for p in (ledger, other)]
+    for keeper in keepers:  # a connection that has read keeps its name's log
+        keeper.execute("PRAGMA journal_mode = WAL")
+        keeper.execute("SELECT count(*) FROM sqlite_master").fetchone()
     workers = [subprocess.Popen([*run, str(p)], stdout=subprocess.PIPE, text=True) for p in (ledger, other)]
-    keepers = [sqlite3.connect(p) for p in (ledger, other)]  # an open connection keeps each name's log
     total = sum(int(w.communicate(timeout=120)[0] or 0) for w in workers)
     for keeper in keepers:
         keeper.close()

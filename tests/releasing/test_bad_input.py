@@ -53,7 +53,7 @@ def test_the_table_is_documented_word_for_word():
         ("trueup.releasing.tasks.write_counts", OSError(28, "No space left on device")),
         ("trueup.releasing.tasks.up", MemoryError()),
         ("trueup.releasing.pipeline.finish_bundle", OSError(28, "No space left on device")),
-        ("trueup.releasing.publish.write_manifest", OSError(28, "No space left on device")),
+        ("trueup.io.bundle.write.write_manifest", OSError(28, "No space left on device")),
     ],
 )
 def test_a_run_that_a_resource_stopped_goes_on(name, error, tmp_path):
