@@ -73,6 +73,12 @@ def test_constraints_are_built_and_the_method_prepared_once_for_the_whole_proble
     assert calls["prepare", 11] == 1
 
 
+def test_the_simulated_errors_of_all_places_take_the_problem_as_it_is(areas):
+    calls = counted(lambda: pipeline.release(areas / "areas.toml", areas / "areas.csv", areas / "out"))
+    assert calls["expected_errors", "reconciling/expected_errors.py"] == 1
+    assert calls["build_constraints", 11] == 1
+
+
 def test_a_problem_that_is_given_is_not_settled_again(areas):
     problem = Problem.of(areas / "areas.toml", data=areas / "areas.csv")
     assert problem.guarantee

@@ -111,6 +111,8 @@ class ErrorSimulation:
         if spec is None or any(h.groups is not None for h in whole.headers):
             return whole
         cells, leaves = some_places(whole.cells, work // self.method.effort, rng)
+        if cells is whole.cells:
+            return whole
         try:
             local = Problem(spec, cells)
             population = whole.population.reshape(whole.cells.shape[0], -1)[leaves].ravel()
