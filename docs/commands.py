@@ -7,8 +7,8 @@ from typing import Any
 
 import typer.main
 
-from trueup.cli import COMMANDS
-from trueup.cli.console import EXIT_CODES, new_app
+from trueup.cli import whole_app
+from trueup.cli.console import EXIT_CODES
 
 HEAD = """# Command line
 
@@ -22,10 +22,7 @@ errors as well: `{"error": {"message": ..., "given": ..., "needed": ..., "remedy
 
 def page() -> str:
     """Return the page as Markdown."""
-    app = new_app()
-    for module in COMMANDS:
-        module.register(app)
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(whole_app())
     codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
     return "\n\n".join([HEAD + codes, *(section(name, command) for name, command in commands("trueup", root))])
 

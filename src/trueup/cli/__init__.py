@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 
+import typer
+
 from trueup.cli import (
     areas,
     assess,
@@ -49,12 +51,17 @@ COMMANDS = (
 """Modules that offer `register(app)`; in the order of `trueup --help`."""
 
 
+def whole_app() -> typer.Typer:
+    """Return the application with all its commands."""
+    app = new_app()
+    for command in COMMANDS:
+        command.register(app)
+    return app
+
+
 def main() -> None:
     """Run the command line; `console.EXIT_CODES` says with what it ends."""
     gc.set_threshold(
         100_000, 50, 50
     )  # by default a tenth of a short command goes to searching modules for garbage
-    app = new_app()
-    for command in COMMANDS:
-        command.register(app)
-    run_app(app)
+    run_app(whole_app())

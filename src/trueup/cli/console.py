@@ -173,7 +173,7 @@ def progress(*, quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet:
         yield lambda stage: None
     elif not console.is_terminal:
-        yield lambda stage: say_dated(stage)
+        yield say_dated
     else:
         with Progress(
             SpinnerColumn(),

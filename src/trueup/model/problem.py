@@ -70,17 +70,8 @@ class Problem:
         """
         if isinstance(spec, Problem):
             return spec
-        text = None
-        if isinstance(spec, str | Path):
-            text = read_spec_text(spec)
-            spec = parse_spec(text)
-        if not isinstance(spec, Spec):
-            raise TrueupError(
-                f"a {type(spec).__name__} is given as spec",
-                needed="a Spec, a Problem, or the path of a spec",
-                remedy="trueup.load_spec(path) reads one",
-            )
-        return cls(spec, public_cells(spec, data, geography), text)
+        stated, text = spec_and_text(spec)
+        return cls(stated, public_cells(stated, data, geography), text)
 
     def written(self) -> str:
         """Return the TOML text of the spec, which a bundle keeps: the file's own, if it was read from one."""
@@ -122,6 +113,28 @@ class Problem:
     def _repr_html_(self) -> str:
         title, *more = map(escape, self._lines())
         return f"<p><strong>{title}</strong><br>{'<br>'.join(more)}</p>"
+
+
+def spec_and_text(spec: Spec | Problem | str | Path) -> tuple[Spec, str | None]:
+    """Read a spec, and the TOML text that it was read from: None if it was made in Python.
+
+    Raises
+    ------
+    TrueupError
+        If the spec is at fault, or something else is given.
+    """
+    if isinstance(spec, Problem):
+        return spec.spec, spec.text
+    if isinstance(spec, str | Path):
+        text = read_spec_text(spec)
+        return parse_spec(text), text
+    if isinstance(spec, Spec):
+        return spec, None
+    raise TrueupError(
+        f"a {type(spec).__name__} is given as spec",
+        needed="a Spec, a Problem, or the path of a spec",
+        remedy="trueup.load_spec(path) reads one",
+    )
 
 
 def public_cells(spec: Spec, data: Any = None, geography: Any = None) -> Cells:

@@ -61,11 +61,10 @@ def record_first(verb: Callable[P, R]) -> Callable[P, R]:
     @wraps(verb)
     def called(*arguments: Any, **options: Any) -> Any:
         if len(arguments) > 1 and type(arguments[0]).__name__ in ("Spec", "Constraints"):
-            warn(
-                f"trueup.{verb.__name__}(spec, {record}) is the old form: write trueup.{verb.__name__}({record}), "
-                f"or trueup.{verb.__name__}({record}, spec=spec) for another spec",
-                DeprecationWarning,
-                stacklevel=2,
+            name = f"trueup.{verb.__name__}"
+            warn_old_form(
+                f"{name}(spec, {record})",
+                f"{name}({record}), or {name}({record}, spec=spec) for another spec",
             )
             arguments, options = arguments[1:], {**options, "spec": arguments[0]}
         return checking(*arguments, **options)
@@ -87,17 +86,18 @@ def renamed(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         def called(*arguments: P.args, **options: P.kwargs) -> R:
             for old, new in names.items():
                 if old in options:
-                    warn(
-                        f"{function.__name__}({old}=...) is the old form: write {new}=...",
-                        DeprecationWarning,
-                        stacklevel=2,
-                    )
+                    warn_old_form(f"{function.__name__}({old}=...)", f"{new}=...")
                     options[new] = options.pop(old)  # pyright: ignore[reportArgumentType]
             return function(*arguments, **options)
 
         return called
 
     return taking
+
+
+def warn_old_form(old: str, new: str) -> None:
+    """Warn whoever called the caller that a form of call works for one release more."""
+    warn(f"{old} is the old form: write {new}", DeprecationWarning, stacklevel=3)
 
 
 def _refuse_other_kinds(verb: str, name: str, annotation: str, given: Any) -> None:

@@ -14,11 +14,11 @@ from trueup.io.bundle.manifest import read_manifest, read_spec
 from trueup.io.bundle.read import StoredRelease, read_measurements
 from trueup.io.bundle.write import begin_bundle, finish_bundle, write_measurements
 from trueup.model.build import build_constraints
-from trueup.model.problem import Problem
+from trueup.model.problem import Problem, spec_and_text
 from trueup.model.records.assessment import Assessment, refuse_confidential
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
-from trueup.model.spec import Spec, parse_spec, read_spec_text
+from trueup.model.spec import Spec
 from trueup.model.verb import renamed
 from trueup.reconciling import Prepared, build, choose
 from trueup.releasing.log import Log, stages
@@ -112,12 +112,7 @@ def assess_table(
     from trueup.assessing import assess
 
     refuse_occupied(Path(out))
-    if isinstance(spec, str | Path):
-        text = read_spec_text(spec)
-        stated = parse_spec(text)
-    else:
-        stated = spec.spec if isinstance(spec, Problem) else spec
-        text = spec.written() if isinstance(spec, Problem) else spec.text()
+    stated, text = spec_and_text(spec)
 
     def progress(done: int, replicates: int) -> None:
         tell(f"{done:,} of {replicates:,} replicates")
@@ -125,5 +120,5 @@ def assess_table(
     tell("reading the spec and the counts")
     record = assess(stated, truth, geography, progress=progress, **options)
     tell("writing the assessment")
-    write_assessment(out, text, record, reporting.report(record, stated))
+    write_assessment(out, stated.text() if text is None else text, record, reporting.report(record, stated))
     return record

@@ -192,8 +192,9 @@ def resume(
     from trueup.releasing.run_folder import REMOVED, RunFolder
 
     run = RunFolder(Path(folder).absolute())  # workers may stand elsewhere
-    gone = run.path.with_name(run.path.name.removesuffix(REMOVED) + REMOVED)
-    if gone.is_dir() and not run.path.with_name(run.path.name.removesuffix(REMOVED)).exists():
+    whole = run.path.with_name(run.path.name.removesuffix(REMOVED))
+    gone = whole.with_name(whole.name + REMOVED)
+    if gone.is_dir() and not whole.exists():
         return _removed(RunFolder(gone))
     refuse_changes(run, spec, geography, out)
     if account := same_account(run, account):

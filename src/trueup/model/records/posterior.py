@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
-from warnings import warn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +15,7 @@ from trueup.errors import SpecError, load_extra
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear, parse_sum
 from trueup.model.tables import margin_asked, probability_of, table_of
+from trueup.model.verb import warn_old_form
 
 Reals = NDArray[np.float64]
 Columns = dict[str, NDArray]
@@ -385,12 +385,8 @@ class Posterior:
         [['a', 4.0, 3, 4], ['b', 4.5, 4, 4]]
         """
         if isinstance(table, Margin):
-            warn(
-                "posterior.table(Margin(...)) for draws is the old form: write posterior.sums(...), or "
-                "posterior.table('NAME') for a dataframe",
-                DeprecationWarning,
-                stacklevel=2,
-            )
+            new = "posterior.sums(...), or posterior.table('NAME') for a dataframe"
+            warn_old_form("posterior.table(Margin(...)) for draws", new)
             return self.sums(table)
         margin = margin_asked(self.cells, table, by)
         figures = self.figures(margin, level)

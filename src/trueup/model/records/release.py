@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
-from warnings import warn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from trueup.model.nested import canonical
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.records.measurements import Measurements
 from trueup.model.tables import dataset_of, margin_asked, probability_of, table_of
+from trueup.model.verb import warn_old_form
 
 
 @dataclass(frozen=True)
@@ -174,12 +174,8 @@ class Release:
         ['area', 'released', 'noisy', 'margin of error']
         """
         if isinstance(table, Margin):
-            warn(
-                "release.table(Margin(...)) for an array is the old form: write release.sums(...), or "
-                "release.table('NAME') for a dataframe",
-                DeprecationWarning,
-                stacklevel=2,
-            )
+            new = "release.sums(...), or release.table('NAME') for a dataframe"
+            warn_old_form("release.table(Margin(...)) for an array", new)
             return self.sums(table)
         margin = margin_asked(self.cells, table, by)
         figures = self.figures(margin, level)
