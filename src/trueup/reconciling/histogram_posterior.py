@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from trueup.reconciling.histogram_tree import HistogramTree
 
@@ -26,12 +26,9 @@ class HistogramPosterior(HistogramTree):
         `controlled` for whole numbers, `none` for the continuous solution.
     """
 
-    rounding: Literal["controlled", "none"] = "controlled"
-
     name: ClassVar[str] = "histogram-posterior"
     title: ClassVar[str] = (
         "histograms on a hierarchy: posterior means under estimated splits, settled from the top"
     )
-    structures: ClassVar[frozenset[str]] = frozenset({"histogram"})
     shrinks: ClassVar[bool] = True
     posterior: ClassVar[bool] = True

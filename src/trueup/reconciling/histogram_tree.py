@@ -1,4 +1,4 @@
-"""The default for histograms on a hierarchy: least squares over the whole tree, then settled from the top."""
+"""Histograms on a hierarchy: least squares over the whole tree, then settled from the top."""
 
 from __future__ import annotations
 
