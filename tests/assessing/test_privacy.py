@@ -9,7 +9,7 @@ import pytest
 
 from tests.areas import SPEC, write_areas
 from tests.assessing.worlds import area_spec, areas
-from tests.cli.test_commands import run
+from tests.command import run
 from trueup.assessing import assess
 from trueup.errors import BundleError, PrivacyError
 from trueup.io.bundle.assessment import holds_assessment, read_assessment

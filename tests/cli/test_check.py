@@ -9,7 +9,7 @@ import polars
 import pytest
 
 from tests.areas import SPEC, write_areas
-from tests.cli.test_commands import run
+from tests.command import run
 from trueup.io.bundle.manifest import digest
 
 RULES = """

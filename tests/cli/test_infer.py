@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from tests.areas import write_areas
-from tests.cli.test_commands import run
+from tests.command import run
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 
 import trueup
 from tests.areas import SPEC, write_areas
-from tests.cli.test_commands import run
+from tests.command import run
 from trueup import Margin, errors
 from trueup.cli.console import EXIT_CODES, TERMINATED, LogLines
 from trueup.errors import SpecError

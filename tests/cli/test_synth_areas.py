@@ -7,7 +7,7 @@ import json
 import polars
 
 from tests.areas import SPEC
-from tests.cli.test_commands import run
+from tests.command import run
 
 RECORDS = SPEC.replace('kind = "counts"', 'kind = "records"').replace(', count = "n", keys = "public"', "")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import trueup
-from tests.cli.test_commands import run
+from tests.command import run
 from tests.docs.pages import run_page
 
 ROOT = Path(__file__).parents[2]

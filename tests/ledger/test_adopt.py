@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.cli.test_commands import run
+from tests.command import run
 from tests.ledger.helpers import PERSON, request, reserve
 from trueup.errors import BudgetError
 from trueup.ledger.account import Account

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.test_commands import run
+from tests.command import run
 from trueup.ledger.entries import entry_digest
 
 SPEC = """

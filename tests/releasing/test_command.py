@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.test_commands import run as trueup
+from tests.command import run as trueup
 from tests.releasing.bad_input import interrupted
 from tests.releasing.state import TERMS, write_state
 from trueup.model.problem import Problem, public_cells
