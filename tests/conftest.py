@@ -43,6 +43,15 @@ def cluster():
             yield cluster
 
 
+@pytest.fixture
+def browser(tmp_path):
+    """Return a headless Chromium."""
+    from tests.browser import Browser, installed_browser
+
+    program = installed_browser()
+    return Browser(program, tmp_path / "browser") if program else skip_loudly("Chromium is not installed")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Call what runs on Spark thorough: starting its processes takes longer than most files of tests."""

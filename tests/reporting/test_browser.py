@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 import struct
-import subprocess
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import skip_loudly
-from tests.reporting.records import CROSSED, PLAIN, released
+from tests.browser import DARK
+from tests.reporting.records import CROSSED, PLAIN, RECORDS, released
 from trueup.reporting import report
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--enable-logging=stderr",
-]
 pytestmark = pytest.mark.browser
 
 # Run inside the page, after its own script; what it finds is left in the document's title.
@@ -59,45 +43,6 @@ document.title = JSON.stringify(look);
 """
 
 
-class Browser:
-    """A headless Chromium with a fresh profile for every page."""
-
-    def __init__(self, program: str, folder: Path) -> None:
-        self.program, self.folder = program, folder
-
-    def open(self, page: str, *more: str, size: tuple[int, int] = (1280, 1600)) -> tuple[str, list[str]]:
-        """Return what the page became and what was written to the console."""
-        self.folder.mkdir(exist_ok=True)
-        path = self.folder / "page.html"
-        path.write_text(page, encoding="utf-8")
-        profile = self.folder / "profile"
-        command = [self.program, *FLAGS, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"]
-        done = subprocess.run(
-            [*command, *more, path.as_uri()], capture_output=True, text=True, timeout=120, check=True
-        )
-        shutil.rmtree(profile, ignore_errors=True)
-        return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-
-    def probe(self, page: str, *more: str, size: tuple[int, int] = (1280, 1600)) -> dict:
-        """Run the probe in the page, whose policy would forbid a second script."""
-        free = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
-        dump, console = self.open(
-            free.replace("</body>", f"<script>{PROBE}</script></body>"), "--dump-dom", *more, size=size
-        )
-        assert console == []
-        title = re.search(r"<title>(.*?)</title>", dump, re.DOTALL)
-        assert title is not None
-        return json.loads(title[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
-
-
-@pytest.fixture
-def browser(tmp_path) -> Browser:
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        return skip_loudly("Chromium is not installed")
-    return Browser(program, tmp_path / "browser")
-
-
 @pytest.fixture(scope="module")
 def page() -> str:
     return report(*released(PLAIN, blocks=40))
@@ -123,7 +68,7 @@ def number(text: str) -> float:
 
 
 def test_tables_sort_and_search(browser, page):
-    look = browser.probe(page)
+    look = browser.probe(page, PROBE)
     assert look["searchable"]
     assert look["up"] == ["ascending", sorted(look["before"], key=number)]
     assert look["down"][0] == "descending"
@@ -134,7 +79,7 @@ def test_tables_sort_and_search(browser, page):
 
 @pytest.mark.parametrize("width", [500, 1280])
 def test_bars_are_drawn_and_the_page_does_not_scroll_sideways(browser, width):
-    look = browser.probe(report(*released(CROSSED)), size=(width, 1600))
+    look = browser.probe(report(*released(CROSSED)), PROBE, size=(width, 1600))
     assert max(look["bars"]) > 50
     assert look["overflow"] <= 0
     assert look["fixed"] == [True]
@@ -151,7 +96,7 @@ def test_the_narrowest_screen_needs_no_sideways_scrolling(browser, page):
 
 
 def test_dark_and_light_differ(browser, page):
-    light, dark = browser.probe(page), browser.probe(page, "--blink-settings=preferredColorScheme=0")
+    light, dark = browser.probe(page, PROBE), browser.probe(page, PROBE, DARK)
     assert (light["paper"], dark["paper"]) == ("rgb(255, 255, 255)", "rgb(16, 22, 29)")
     assert light["fill"] != dark["fill"]
 
@@ -163,3 +108,38 @@ def test_a_screenshot_shows_more_than_paper(browser, page, tmp_path):
     assert header[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", header[16:24]) == (1280, 1600)
     assert shot.stat().st_size > 40_000
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("record", "how"),
+    [
+        ("release with attributes and invariants", {}),
+        ("release with attributes and invariants", {"dark": True, "narrow": True}),
+        ("release with attributes and invariants", {"narrow": True, "scripts": False}),
+        ("release with attributes and invariants", {"dark": True, "scripts": False}),
+        ("assessment", {"dark": True}),
+        ("posterior with ratios", {"narrow": True}),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "-".join(given) or "plain",
+)
+def test_a_page_passes_the_accessibility_checker(browser, record, how):
+    look = browser.accessibility(report(*RECORDS[record]()), **how)
+    assert look["faults"] == []
+    assert "color-contrast" in look["tested"]
+    assert look["wide"] == (360 if "narrow" in how else 1280)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("old", "new", "rule", "narrow"),
+    [
+        ("--ink: #17212e", "--ink: #b0b0b0", "color-contrast", True),
+        ('<html lang="en">', "<html>", "html-has-lang", False),
+        ('role="img" aria-label=', 'role="img" title2=', "role-img-alt", True),
+    ],
+)
+def test_the_accessibility_checker_sees_a_fault(browser, page, old, new, rule, narrow):
+    assert old in page
+    faults = browser.accessibility(page.replace(old, new), narrow=narrow)["faults"]
+    assert any(fault.startswith(rule) for fault in faults)
