@@ -64,7 +64,7 @@ def measured(text: str, *, blocks: int = 3, simulation: bool = False) -> tuple[M
     cells = build_cells(spec, tree(blocks))
     counts = np.arange(cells.n) % 37
     noisy = simulate(cells, counts, *plan_measurements(spec, cells), np.random.default_rng(5))
-    return replace(noisy, simulation=simulation), spec
+    return replace(noisy, simulation=simulation, spec=spec), spec
 
 
 def released(text: str, method=None, **options) -> tuple[Release, Spec]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.reporting.records import RECORDS
+from trueup.reporting import report
 from trueup.reporting.drawing.pictures import PictureAxis, bars, before_after, strips
 
 VALUES = st.lists(
@@ -42,3 +46,32 @@ def test_a_row_without_a_first_value_shows_the_second_alone():
 def test_marks_from_one_value_to_another_go_right():
     figure = strips({"a": [-5, -2, 0, 1, 9]}, "x", "message", "caption")
     assert [(m.at, m.to) for m in figure.rows[0][1][:2]] == [(-5, 9), (-2, 1)]
+
+
+@pytest.mark.parametrize("record", ["release", "posterior with ratios"])
+def test_pictures_of_a_record_stand_by_themselves(record, tmp_path):
+    page = report(RECORDS[record]()[0])  # a record knows its spec
+    assert len(page.pictures) > 1
+    for at, picture in enumerate(page.pictures):
+        root = ElementTree.fromstring(picture.svg())
+        assert root.get("aria-label") == picture.message
+        assert len(list(root.iter("{http://www.w3.org/2000/svg}svg"))) > 2
+        assert not {part for part in root.iter() if part.get("src") or part.get("href")}
+        assert picture._repr_html_().startswith("<img alt=")
+        picture.save(tmp_path / f"{at}.svg")
+
+
+def test_a_report_is_saved_and_shown(tmp_path):
+    page = report(RECORDS["release"]()[0])
+    page.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text() == page
+    assert page._repr_html_().startswith("<iframe")
+    assert repr(page).count("\n") == 2
+
+
+@pytest.mark.parametrize("record", ["measurements", "release", "posterior with ratios", "assessment"])
+def test_a_record_is_shown_in_three_lines_without_a_count(record):
+    shown = RECORDS[record]()[0]
+    assert repr(shown).count("\n") == 2
+    assert "Areas & places" in repr(shown)
+    assert "Areas &amp; places" in shown._repr_html_()

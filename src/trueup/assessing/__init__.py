@@ -130,7 +130,9 @@ def assess(
     >>> areas = pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})
     >>> found = assess(AREAS, areas, replicates=4000, public_truth=True)
     >>> found
-    Assessment('Two areas': 1 methods, 1 budgets, 4,000 replicates, public truth)
+    Assessment: Two areas
+      methods: tree-topdown; 1 budgets, 4,000 replicates
+      public truth
     >>> value, error = found.figure("rmse", "area")
     >>> abs(value - 2.29) < 6 * error, found.flags
     (True, ())
@@ -261,6 +263,7 @@ def _record(
             "quantiles of classes": f"cut towards zero by at most 1/{STEPS} of their size",
             "ranks": f"compared in tables of at most {RANKED:,} counts",
         },
+        spec=spec,
     )
 
 

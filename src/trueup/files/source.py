@@ -10,6 +10,7 @@ import gzip
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from glob import escape
 from itertools import takewhile
 from pathlib import Path
@@ -381,10 +382,16 @@ class _Frame:
     """A dataframe that narwhals reads."""
 
     def __init__(self, name: str, frame: Any) -> None:
-        self.name, self._frame = name, frame
+        self.name, self._given = name, frame
+
+    @cached_property
+    def _frame(self) -> Any:
+        import narwhals as nw
+
+        return self._given.collect() if isinstance(self._given, nw.LazyFrame) else self._given
 
     def columns(self) -> list[str]:
-        return list(self._frame.columns)
+        return self._given.collect_schema().names()  # of a lazy frame, without a row
 
     def select(self, columns: Sequence[str]) -> Columns:
         return {name: self._frame.get_column(name).to_numpy() for name in columns}
@@ -414,8 +421,7 @@ def _open_frame(source: Any) -> Source:
         raise DataError(
             f"a {type(source).__name__} is not a table", needed="a path, a dataframe or a DuckDB relation"
         ) from None
-    eager = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
-    return _Frame(f"the {type(source).__name__}", eager)
+    return _Frame(f"the {type(source).__name__}", frame)
 
 
 def _plain(values: NDArray) -> NDArray:

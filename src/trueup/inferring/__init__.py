@@ -142,6 +142,7 @@ def infer(
         released,
         conflicts=checked,
         frame=measured.frame,
+        spec=spec if isinstance(spec, Spec) else measured.spec,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 Fault = Mapping[str, Any]
@@ -32,6 +33,8 @@ _WANTED = {
 }
 _EMPTY = ("too_short", "string_pattern_mismatch")
 _KINDS = ("constrained-int", "constrained-str")  # what pydantic calls the choices of a union
+_ONE_OF = {"levels": "level", "attributes": "attribute", "queries": "query"}
+"""Lists as they are called in Python and in the file."""
 _CHOICES = {"privacy.neighbours": ": write 'add-remove' or 'replace'"}
 
 
@@ -41,17 +44,30 @@ def innermost(faults: Sequence[Any]) -> list[Any]:
     return [f for f in faults if not any(p != f["loc"] and p[: len(f["loc"])] == f["loc"] for p in places)]
 
 
-def fault_text(fault: Fault) -> str:
+def fault_text(fault: Fault, document: Any = None, keys: Collection[str] = ()) -> str:
     """Say in which key the fault lies and what belongs there.
+
+    Parameters
+    ----------
+    fault, document
+        What is wrong, and what was read: its entries are called by their names.
+    keys
+        Every key that a part of the document may have, of which a misspelt one may have been meant.
 
     Examples
     --------
     >>> fault_text({"type": "tuple_type", "loc": ("level",), "msg": "Input should be a valid tuple"})
     'level is not a list'
+    >>> fault_text({"type": "missing", "loc": ("query", 0, "noise")}, {"query": [{"name": "total"}]})
+    "query 'total': noise is missing"
+    >>> fault_text({"type": "extra_forbidden", "loc": ("titel",)}, keys=["title"])
+    "titel is not a key of the spec; did you mean 'title'?"
     """
-    where = ".".join(str(part) for part in fault["loc"] if part not in _KINDS) or "spec"
+    loc = [part for part in fault["loc"] if part not in _KINDS]
+    where = _where(loc, document) or "spec"
     if fault["type"] == "extra_forbidden":
-        return f"{where} is not a key of the spec"
+        close = get_close_matches(str(loc[-1]), keys, 1)
+        return f"{where} is not a key of the spec" + (f"; did you mean '{close[0]}'?" if close else "")
     if fault["type"] == "missing":
         return f"{where} is missing" + _CHOICES.get(where, "")
     if fault["type"] in _EMPTY:
@@ -59,4 +75,26 @@ def fault_text(fault: Fault) -> str:
     if wanted := _WANTED.get(fault["type"]):
         return f"{where} is not {wanted.format_map(fault.get('ctx', {}))}"
     said = str(fault["msg"]).removeprefix("Value error, ").rstrip(".")
-    return f"{where}: {said}" if fault["loc"] else said
+    return f"{where}: {said}" if loc else said
+
+
+def _where(loc: Sequence[str | int], document: Any) -> str:
+    """Write a place as a reader finds it: an entry of a list by its name, or counted from 1."""
+    text, at = "", document
+    for key, after in zip(loc, (*loc[1:], None)):
+        at = _inside(at, key)
+        if isinstance(key, int):
+            name = at.get("name") if isinstance(at, Mapping) else None
+            text += f" '{name}'" if isinstance(name, str) and name.strip() else f" {key + 1}"
+        else:
+            text += (": " if " " in text else "." if text else "") + (
+                _ONE_OF.get(key, key) if isinstance(after, int) else key
+            )
+    return text
+
+
+def _inside(held: Any, key: str | int) -> Any:
+    try:
+        return held[key]
+    except (KeyError, IndexError, TypeError):
+        return None

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from pydantic import Field, ValidationError, model_validator
 
 from trueup.errors import SpecError
-from trueup.model.faults import fault_text, innermost
 from trueup.model.prior import read_prior
 from trueup.model.spec import (
     AttributePart,
@@ -25,9 +24,10 @@ from trueup.model.spec import (
     Level,
     Name,
     SpecPart,
+    mistakes,
     read_spec_text,
-    read_toml,
 )
+from trueup.model.toml import read_toml
 from trueup.noise import law_named
 from trueup.noise.laws.exact import Exact
 from trueup.noise.perturbed import CellKey, CountInterval
@@ -264,10 +264,7 @@ def parse_perturbed(text: str, folder: Path | None = None) -> PerturbedSpec:
     try:
         return PerturbedSpec.model_validate(document)
     except ValidationError as error:
-        raise SpecError(
-            "the spec has mistakes: " + "; ".join(map(fault_text, innermost(error.errors()))),
-            remedy="correct them; `docs/perturbed.md` lists every key",
-        ) from None
+        raise mistakes(error, document, "correct them; `docs/perturbed.md` lists every key") from None
 
 
 def load_perturbed(path: str | Path) -> PerturbedSpec:

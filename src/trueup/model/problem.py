@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,12 @@ from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.mechanism import plan_measurements
 from trueup.model.spec import Spec, parse_spec, read_spec_text
+from trueup.model.three_lines import ThreeLines
 from trueup.model.tree import Tree
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Problem:
+class Problem(ThreeLines):
     """A spec with its public places; what follows from them is settled once, when it is first asked for.
 
     Attributes
@@ -101,18 +101,10 @@ class Problem:
         by = "".join(f" x {a.name} ({a.size})" for a in self.cells.attributes)
         measured = dict.fromkeys(str(margin) for margin in self.constraints.margins)
         return (
-            self.spec.title,
+            f"Problem: {self.spec.title}",
             f"{self.cells.n:,} finest cells: {' / '.join(tree.levels)} ({', '.join(f'{s:,}' for s in tree.sizes)} places){by}",
             f"measured: {', '.join(measured)}; structure: {self.constraints.structure()}",
         )
-
-    def __repr__(self) -> str:
-        title, *more = self._lines()
-        return "\n  ".join((f"Problem: {title}", *more))
-
-    def _repr_html_(self) -> str:
-        title, *more = map(escape, self._lines())
-        return f"<p><strong>{title}</strong><br>{'<br>'.join(more)}</p>"
 
 
 def spec_and_text(spec: Spec | Problem | str | Path) -> tuple[Spec, str | None]:

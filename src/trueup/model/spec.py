@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 from pydantic.json_schema import WithJsonSchema
 
 from trueup.errors import SpecError
 from trueup.files.staging import write_whole
+from trueup.model.draft import draft
 from trueup.model.faults import fault_text, innermost
 from trueup.model.linear import parse_linear, parse_sum
 from trueup.model.prior import read_prior
-from trueup.model.toml import toml_text
+from trueup.model.three_lines import ThreeLines
+from trueup.model.toml import read_toml, toml_text
 from trueup.noise import law_named
 from trueup.noise.cost import Currency
 from trueup.noise.rational import rational
@@ -56,10 +65,21 @@ Limit = Annotated[int, Field(ge=-_LARGEST, le=_LARGEST)] | Name | None
 """A limit of all groups of a margin, or the name of a public column with one for each place."""
 
 
+_COMMENTS = {
+    "table": "The confidential table: its name in the ledger, and what one count stands for.",
+    "privacy": "Who is protected. add-remove: one of them more or less; replace: one in place of another.",
+    "level": "The places, from the whole down to the smallest.",
+    "attribute": "What counts are broken down by, with every value that may occur: public, whether or not anybody has it.",
+    "query": "What is measured, at which levels, each at its own privacy loss; together they are that of the release.",
+    "constraints": "What published counts must satisfy beside adding up.",
+}
+"""What is said above the parts of a spec that is written."""
+
+
 class SpecPart(BaseModel):
     """A part of the spec: frozen, and unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
 
 
 class Level(SpecPart):
@@ -327,11 +347,30 @@ class ConstraintsPart(SpecPart):
     linear: tuple[LinearPart, ...] = ()
 
 
-class Spec(SpecPart):
+class Spec(ThreeLines, SpecPart):
     """Everything a release is made from, except the confidential counts.
+
+    Its parts are those of the file; in Python a level may be a name alone (of a column, but for the first, which holds
+    every place), and the attributes a mapping from names to values.
+
+    Raises
+    ------
+    SpecError
+        With every mistake and its place in the spec.
 
     Examples
     --------
+    >>> Spec(
+    ...     title="Two areas",
+    ...     table={"name": "demo", "kind": "counts", "counts": "person", "count": "n"},
+    ...     privacy={"unit": "person", "neighbours": "add-remove"},
+    ...     levels=["all", "area"],
+    ...     attributes={"sex": ["female", "male"]},
+    ...     queries=[{"name": "by sex", "attributes": ["sex"], "epsilon": {"all": "1/2", "area": "1/2"}}],
+    ... )
+    Spec: Two areas
+      one count is one person, by all / area x sex (2); protects one person (add-remove)
+      measured: by sex at all (epsilon = 1/2), area (epsilon = 1/2)
     >>> spec = parse_spec('''
     ... format = 1
     ... title = "Two areas"
@@ -360,6 +399,92 @@ class Spec(SpecPart):
         default_factory=dict, description="method, prior, and ratios of the posterior"
     )
 
+    _undecided: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    def __init__(self, /, **parts: Any) -> None:
+        given = {"format": FORMAT} | parts
+        for name, written in (("levels", _named_levels), ("attributes", _listed_attributes)):
+            if name in given:
+                given[name] = written(given[name])
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise mistakes(error, given) from None
+
+    __init__.__pydantic_base_init__ = True  # pyright: ignore  (a spec that is read has only the keys of its file)
+
+    @classmethod
+    def of(
+        cls,
+        table: Any,
+        levels: Sequence[Any] | None = None,
+        attributes: Any = (),
+        *,
+        public: Any,
+        **decided: Any,
+    ) -> Spec:
+        """Draft a spec from the names of a table's columns and from the public places, and say what is left to decide.
+
+        Nothing is learnt from the rows of the table: no value, no place, not how many there are.
+
+        Parameters
+        ----------
+        table
+            The confidential table, of which the names and types of columns are read: a path, a dataframe or a DuckDB relation.
+        levels
+            Names of columns of the public places, from large to small; by default those that the table has as well.
+        attributes
+            For each attribute all values that it may have: public, whether or not anybody has them.
+        public
+            The public list of places: a path, a dataframe or a DuckDB relation.
+        decided
+            What is decided already: `title`, `name` (of the dataset), `unit`, `neighbours`, `count` (the column of a table
+            of counts), `epsilon` (of the whole release).
+
+        Raises
+        ------
+        TrueupError
+            If a column is missing, or an attribute comes without its values.
+
+        Examples
+        --------
+        >>> import pandas
+        >>> people = pandas.DataFrame({"town": ["a", "b"], "sex": ["f", "m"]})
+        >>> places = pandas.DataFrame({"town": ["a", "b", "c"]})
+        >>> spec = Spec.of(people, ["town"], {"sex": ["f", "m", "x"]}, public=places, unit="visitor")
+        >>> spec
+        Spec: Untitled
+          one count is one visitor, by all / town x sex (3); protects one visitor (add-remove)
+          measured: total at all (epsilon = 1/3), town (epsilon = 1/3); sex at town (epsilon = 1/3)
+        >>> sorted(spec.undecided)
+        ['constraints', 'query', 'table', 'title']
+        """
+        document, undecided = draft(table, levels, attributes, public, **decided)
+        spec = cls(**document)
+        spec._undecided.update(undecided)
+        return spec
+
+    @property
+    def undecided(self) -> Mapping[str, str]:
+        """What a draft leaves to decide, by the part of the spec; nothing where it is no draft."""
+        return dict(self._undecided)
+
+    def _lines(self) -> tuple[str, str, str]:
+        by = "".join(f" x {a.name} ({len(a.values)})" for a in self.attributes)
+        measured = (
+            f"{query.name} at {', '.join(f'{level} ({query.currency} = {amount})' for level, amount in query.budgets.items())}"
+            for query in self.queries
+        )
+        return (
+            f"Spec: {self.title}",
+            f"one count is one {self.table.counts}, by {' / '.join(x.name for x in self.levels)}{by}; "
+            f"protects one {self.privacy.unit} ({self.privacy.neighbours})",
+            f"measured: {'; '.join(measured)}",
+        )
+
+    def __str__(self) -> str:
+        return repr(self)
+
     @classmethod
     def read(cls, path: str | Path) -> Spec:
         """Read a spec from a TOML file; see `parse_spec`.
@@ -372,8 +497,8 @@ class Spec(SpecPart):
         """
         return load_spec(path)
 
-    def text(self) -> str:
-        """Return the spec as TOML; reading it gives the same spec.
+    def text(self, *, comments: bool = False) -> str:
+        """Return the spec as TOML, with comments on its parts if wanted; reading it gives the same spec.
 
         Examples
         --------
@@ -385,17 +510,24 @@ class Spec(SpecPart):
         for written, query in zip(given["query"], self.queries):
             amount = query.rho if query.epsilon is None else query.epsilon
             written[query.currency] = query.budgets if isinstance(amount, dict) else amount
-        return toml_text(given)
+        return toml_text(given, self._comments() if comments else None)
+
+    def _comments(self) -> dict[str, str]:
+        left = {part: f"To decide: {text}." for part, text in self._undecided.items()}
+        return {
+            part: "\n".join(x for x in (_COMMENTS.get(part), left.get(part)) if x)
+            for part in {**_COMMENTS, **left}
+        }
 
     def write(self, path: str | Path) -> None:
-        """Write the spec to a new TOML file.
+        """Write the spec to a new TOML file, with comments on its parts and on what is left to decide.
 
         Raises
         ------
         BundleError
             If the file exists, or the disk refuses.
         """
-        write_whole(Path(path), self.text())
+        write_whole(Path(path), self.text(comments=True))
 
     @property
     def limit_columns(self) -> tuple[tuple[str, ...], ...]:
@@ -587,59 +719,41 @@ def parse_spec(text: str) -> Spec:
     """
     document = read_toml(text)
     try:
-        return Spec.model_validate(document)
+        return Spec.model_validate(document, by_name=False)
     except ValidationError as error:
-        raise SpecError(
-            "the spec has mistakes: " + "; ".join(map(fault_text, innermost(error.errors()))),
-            remedy="correct them; `trueup schema` lists every key",
-        ) from None
+        raise mistakes(error, document) from None
 
 
-_DEEPEST, _LONGEST = 50, 1000
+def mistakes(
+    error: ValidationError, document: Any, remedy: str = "correct them; `trueup schema` lists every key"
+) -> SpecError:
+    """Say all that is wrong with a document, each fault at its place."""
+    keys = {field.alias or name for part in _parts(SpecPart) for name, field in part.model_fields.items()}
+    faults = (fault_text(fault, document, keys) for fault in innermost(error.errors()))
+    return SpecError("the spec has mistakes: " + "; ".join(faults), remedy=remedy)
 
 
-def read_toml(text: str) -> dict[str, Any]:
-    """Read TOML text that somebody wrote by hand.
-
-    Raises
-    ------
-    SpecError
-        If it is no TOML, nests too deeply or holds a number of more than a thousand digits.
-    """
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"the spec is not TOML: {error}") from None
-    except RecursionError:
-        raise _too_deep() from None
-    except ValueError:  # of a whole number that Python refuses to read, which is no error of TOML
-        raise _too_long() from None
-    _refuse_vast(document)
-    return document
+def _parts(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for part in kind.__subclasses__():
+        yield part
+        yield from _parts(part)
 
 
-def _refuse_vast(value: Any, depth: int = 0) -> None:
-    """Refuse what no spec needs, and what would fail later in words that do not fit: deep nesting and long numbers."""
-    if depth > _DEEPEST:
-        raise _too_deep()
-    if isinstance(value, int) and value.bit_length() > 4 * _LONGEST:
-        raise _too_long()
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for part in parts:
-        _refuse_vast(part, depth + 1)
+def _named_levels(levels: Any) -> Any:
+    """Levels that are names alone: all but the first are columns."""
+    if not isinstance(levels, list | tuple):
+        return levels
+    return [
+        ({"name": level, "column": level} if at else {"name": level}) if isinstance(level, str) else level
+        for at, level in enumerate(levels)
+    ]
 
 
-def _too_deep() -> SpecError:
-    return SpecError(
-        "the spec nests lists or tables too deeply", needed=f"at most {_DEEPEST} within each other"
-    )
-
-
-def _too_long() -> SpecError:
-    return SpecError(
-        f"the spec holds a whole number of more than {_LONGEST:,} digits",
-        needed="numbers that counts and budgets can reach",
-    )
+def _listed_attributes(attributes: Any) -> Any:
+    """Attributes as a mapping from names to values."""
+    if not isinstance(attributes, Mapping):
+        return attributes
+    return [{"name": name, "values": values} for name, values in attributes.items()]
 
 
 def load_spec(path: str | Path) -> Spec:

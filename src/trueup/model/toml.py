@@ -1,15 +1,25 @@
-"""TOML text of plain values: tables, lists, texts, numbers and exact amounts."""
+"""TOML text of plain values, written and read: tables, lists, texts, numbers and exact amounts."""
 
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from trueup.errors import SpecError
 
-def toml_text(given: Mapping[str, Any]) -> str:
+
+def toml_text(given: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
     """Write a document: single values first, then a table for every mapping and an array of tables for every list of them.
+
+    Parameters
+    ----------
+    given
+        The document.
+    comments
+        What is said above its parts, by their keys.
 
     Examples
     --------
@@ -19,15 +29,21 @@ def toml_text(given: Mapping[str, Any]) -> str:
     [[level]]
     name = "all"
     """
+    said = {
+        name: "".join(f"# {line}\n" for line in text.split("\n")) for name, text in (comments or {}).items()
+    }
     single = [
-        f"{_key(k)} = {_value(v)}" for k, v in given.items() if not isinstance(v, dict) and not _tables(v)
+        f"{said.get(k, '')}{_key(k)} = {_value(v)}"
+        for k, v in given.items()
+        if not isinstance(v, dict) and not _tables(v)
     ]
     parts = ["\n".join(single)]
     for name, value in given.items():
         if isinstance(value, dict):
-            parts.append("\n".join([f"[{_key(name)}]", *_lines(value)]))
+            parts.append(said.get(name, "") + "\n".join([f"[{_key(name)}]", *_lines(value)]))
         elif _tables(value):
-            parts += ["\n".join([f"[[{_key(name)}]]", *_lines(one)]) for one in value]
+            first, *others = ("\n".join([f"[[{_key(name)}]]", *_lines(one)]) for one in value)
+            parts += [said.get(name, "") + first, *others]
     return "\n\n".join(parts) + "\n"
 
 
@@ -74,3 +90,50 @@ def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
     return str(value)
+
+
+_DEEPEST, _LONGEST = 50, 1000
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """Read TOML text that somebody wrote by hand.
+
+    Raises
+    ------
+    SpecError
+        If it is no TOML, nests too deeply or holds a number of more than a thousand digits.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"the spec is not TOML: {error}") from None
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError:  # of a whole number that Python refuses to read, which is no error of TOML
+        raise _too_long() from None
+    _refuse_vast(document)
+    return document
+
+
+def _refuse_vast(value: Any, depth: int = 0) -> None:
+    """Refuse what no spec needs, and what would fail later in words that do not fit: deep nesting and long numbers."""
+    if depth > _DEEPEST:
+        raise _too_deep()
+    if isinstance(value, int) and value.bit_length() > 4 * _LONGEST:
+        raise _too_long()
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in parts:
+        _refuse_vast(part, depth + 1)
+
+
+def _too_deep() -> SpecError:
+    return SpecError(
+        "the spec nests lists or tables too deeply", needed=f"at most {_DEEPEST} within each other"
+    )
+
+
+def _too_long() -> SpecError:
+    return SpecError(
+        f"the spec holds a whole number of more than {_LONGEST:,} digits",
+        needed="numbers that counts and budgets can reach",
+    )

@@ -18,7 +18,7 @@ from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.planning.allocation import Allocation
 from trueup.reporting.drawing.blocks import Page
-from trueup.reporting.html import html
+from trueup.reporting.html import Report
 from trueup.reporting.sections.origin import Ledger
 
 LayOut = Callable[[Any, Spec, Ledger], Page]
@@ -40,7 +40,7 @@ PAGES: dict[type, LayOut] = {
 """The layout of every kind of record."""
 
 
-def report(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
+def report(record: Any, spec: Spec | None = None, *, ledger: Ledger = None) -> Report:
     """Write the report of a record as one self-contained HTML page.
 
     Parameters
@@ -48,23 +48,29 @@ def report(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
     record
         `Measurements`, `Release`, a planned `Allocation`, an `Assessment` or a `Posterior`.
     spec
-        The spec that it was made from.
+        The spec that it was made from; by default the one that it knows.
     ledger
         What the ledger says of it, by name; None if no ledger was kept.
 
     Returns
     -------
-    str
-        The page. It loads nothing; equal records give equal bytes.
+    Report
+        The page, a text with `save(path)` and `pictures`. It loads nothing; equal records give equal bytes.
 
     Raises
     ------
     SpecError
-        If there is no report for that kind of record.
+        If there is no report for that kind of record, or it does not know its spec.
 
     Examples
     --------
-    >>> report(3, None)  # doctest: +ELLIPSIS
+    >>> import pandas, trueup
+    >>> from trueup.demo.areas import AREAS
+    >>> noisy = trueup.measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))
+    >>> page = report(trueup.reconcile(noisy))
+    >>> [picture.section for picture in page.pictures]
+    ['What it cost', 'Expected error', 'What reconciliation changed']
+    >>> report(3)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release, ...
     """
@@ -72,4 +78,9 @@ def report(record: object, spec: Spec, *, ledger: Ledger = None) -> str:
     if lay_out is None:
         known = ", ".join(kind.__name__ for kind in PAGES)
         raise SpecError(f"there is no report for a {type(record).__name__}", needed=f"one of {known}")
-    return html(lay_out(record, spec, ledger))
+    stated = getattr(record, "spec", None) if spec is None else spec
+    if stated is None:
+        raise SpecError(
+            f"the {type(record).__name__} does not know its spec", remedy="give it: report(record, spec)"
+        )
+    return Report.of(lay_out(record, stated, ledger))

@@ -1,16 +1,131 @@
-"""From a page to HTML: one file, nothing loaded from anywhere."""
+"""From a page to HTML: one file, nothing loaded from anywhere; and its pictures by themselves."""
 
 from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from trueup.files.staging import write_whole
 from trueup.reporting.drawing.blocks import Column, Page, Table
 from trueup.version import __version__
+
+PICTURES = ("figure", "chart", "curves", "ridges")
+"""Kinds of blocks that are pictures."""
+_WIDTH = 760
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a report, which a notebook shows and `save` writes as SVG.
+
+    Attributes
+    ----------
+    section
+        The heading under which it stands in the report.
+    block
+        What is drawn.
+    """
+
+    section: str
+    block: Any
+
+    @property
+    def caption(self) -> str:
+        """How to read it."""
+        return self.block.caption
+
+    @property
+    def message(self) -> str:
+        """What it says, for those who do not see it."""
+        return self.block.message
+
+    def svg(self) -> str:
+        """The picture as one self-contained SVG document, in the colours of light or dark pages.
+
+        It is laid out by the report's own template and style sheet, so that it is drawn by browsers and notebooks.
+        """
+        environment = _environment()
+        drawn = environment.get_template(f"blocks/{self.block.kind}.html").render(
+            block=self.block, at="picture"
+        )
+        inside = drawn.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"')
+        return environment.get_template("picture.svg").render(
+            drawn=Markup(inside),
+            style=Markup(_source(environment, "page.css")),
+            message=self.message,
+            width=_WIDTH,
+            height=_height(self.block),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the picture to a new SVG file."""
+        write_whole(Path(path), self.svg())
+
+    def __repr__(self) -> str:
+        return f"Picture of '{self.section}': {self.message}"
+
+    def _repr_html_(self) -> str:
+        text = b64encode(self.svg().encode()).decode()
+        return f'<img alt="{escape(self.message)}" width="{_WIDTH}" src="data:image/svg+xml;base64,{text}">'
+
+
+def _height(block: Any) -> int:
+    """Pixels that a picture of `_WIDTH` takes, with room for names of two lines."""
+    caption = 24 * (1 + len(block.caption) // 80)
+    if block.kind in ("figure", "ridges"):
+        return 120 + caption + (76 if block.kind == "ridges" else 46) * len(block.rows)
+    series = block.series if block.kind == "chart" else block.curves
+    return 470 + caption + 24 * (len(series) // 3)
+
+
+class Report(str):
+    """A page of HTML, complete in itself, which a notebook shows and `save` writes.
+
+    Attributes
+    ----------
+    pictures
+        Its pictures, in the order of the page.
+    """
+
+    pictures: tuple[Picture, ...]
+    title: str
+
+    @classmethod
+    def of(cls, page: Page) -> Report:
+        """Write a page as one self-contained HTML document; equal pages give equal bytes."""
+        made = cls(html(page))
+        made.title = page.title
+        made.pictures = tuple(
+            Picture(section.heading, block)
+            for section in page.sections
+            for block in section.blocks
+            if block.kind in PICTURES
+        )
+        return made
+
+    def save(self, path: str | Path) -> None:
+        """Write the page to a new HTML file.
+
+        Raises
+        ------
+        BundleError
+            If the file exists, or the disk refuses.
+        """
+        write_whole(Path(path), str(self))
+
+    def __repr__(self) -> str:
+        return f"Report: {self.title}\n  {len(self.pictures)} pictures\n  .save('page.html') writes it"
+
+    def _repr_html_(self) -> str:
+        style = "width:100%;height:40rem;border:0"
+        return f'<iframe title="{escape(self.title)}" style="{style}" srcdoc="{escape(str(self))}"></iframe>'
 
 
 def html(page: Page) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,7 @@ def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
         spec = parse_spec((inside.parent / "spec.toml").read_text(encoding="utf-8"))
         if manifest["format"] == FORMAT:
             summary = open_table(inside.parent / "summary.parquet").select(FIELDS)
-            return _read(manifest, summary), spec
+            return replace(_read(manifest, summary), spec=spec), spec
     except (OSError, ValueError, KeyError, TypeError):
         raise BundleError(f"the assessment in '{folder}' is damaged", remedy="restore it") from None
     raise BundleError(f"'{folder}' has format {manifest['format']}", needed=f"format {FORMAT}")

@@ -31,6 +31,7 @@ from trueup.model.header import Measured
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Miss, Release
+from trueup.model.spec import Spec
 
 LARGEST = 200_000_000
 """More cells than this are not read whole."""
@@ -82,6 +83,7 @@ def read_release(folder: str | Path) -> Release:
     refuse_altered(folder, manifest)
     release = StoredRelease(folder, manifest)
     assert release.counts is not None  # read now: the folder may be gone later
+    assert release.spec
     return release
 
 
@@ -105,6 +107,11 @@ class StoredRelease(Release):
             published=tuple(margin_in(entry) for entry in manifest["counts"]),
             expects=ExpectedErrors.read(written) if (written := manifest.get("expected errors")) else None,
         )
+
+    @cached_property
+    def spec(self) -> Spec:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The spec that the bundle holds."""
+        return read_spec(self.folder)[1]
 
     @cached_property
     def measurements(self) -> Measurements:  # pyright: ignore[reportIncompatibleVariableOverride]

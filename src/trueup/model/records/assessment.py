@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from trueup.errors import PrivacyError, SpecError
 from trueup.files.frames import as_frame
 from trueup.model.cells import Cells, Margin
+from trueup.model.spec import Spec
+from trueup.model.three_lines import ThreeLines
 
 Columns = dict[str, NDArray]
 FIELDS = (
@@ -100,7 +102,7 @@ Figures = Mapping[tuple[str, str], tuple[NDArray, NDArray]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Assessment:
+class Assessment(ThreeLines):
     """Bias, variance, coverage and fairness of methods and budgets, from simulated replicates.
 
     Attributes
@@ -131,6 +133,8 @@ class Assessment:
         Claims that the replicates contradict.
     stats
         What was cut, kept or left out.
+    spec
+        The spec that was assessed.
     """
 
     title: str
@@ -149,11 +153,14 @@ class Assessment:
     flags: tuple[Flag, ...] = ()
     stats: Mapping[str, Any] = field(default_factory=dict)
 
-    def __repr__(self) -> str:
-        secrecy = "public truth" if self.public else "confidential"
+    spec: Spec | None = field(default=None, kw_only=True)
+
+    def _lines(self) -> tuple[str, str, str]:
         return (
-            f"Assessment({self.title!r}: {len(self.methods)} methods, {len(self.budgets)} budgets, "
-            f"{self.replicates:,} replicates, {secrecy})"
+            f"Assessment: {self.title}",
+            f"methods: {', '.join(each.label for each in self.methods)}; {len(self.budgets)} budgets, "
+            f"{self.replicates:,} replicates",
+            "public truth" if self.public else "confidential: every figure is a function of the true counts",
         )
 
     @property

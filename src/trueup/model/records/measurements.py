@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,13 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.spec import Spec
 from trueup.model.tables import margin_asked, probability_of, table_of
+from trueup.model.three_lines import ThreeLines
 from trueup.noise.perturbed import Perturbation
 from trueup.noise.perturbed.base import NO_LIMIT
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Measurements:
+class Measurements(ThreeLines):
     """Noisy counts, drawn once; everything after them is post-processing.
 
     Attributes
@@ -59,13 +59,6 @@ class Measurements:
     spec: Spec | None = field(default=None, kw_only=True)
     frame: str | None = field(default=None, kw_only=True)
     sealed: str | None = field(default=None, kw_only=True)
-
-    def __repr__(self) -> str:
-        return "\n  ".join(self._lines())
-
-    def _repr_html_(self) -> str:
-        first, *more = map(escape, self._lines())
-        return f"<p><strong>{first}</strong><br>{'<br>'.join(more)}</p>"
 
     def _lines(self) -> tuple[str, str, str]:
         """What it is in three lines, without any of its counts."""

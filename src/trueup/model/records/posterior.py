@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from trueup.errors import SpecError, load_extra
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear, parse_sum
+from trueup.model.spec import Spec
 from trueup.model.tables import margin_asked, probability_of, table_of
+from trueup.model.three_lines import ThreeLines
 from trueup.model.verb import warn_old_form
 
 Reals = NDArray[np.float64]
@@ -239,8 +241,8 @@ class Ratio:
     denominator: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Posterior:
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior(ThreeLines):
     """The posterior of the true counts: draws of all `n` cells, exact marginals where they exist.
 
     Attributes
@@ -269,6 +271,8 @@ class Posterior:
         known (releases, noise on a lattice), so that this was not checked.
     frame
         The library of dataframes in which its tables are made; None for the first that is installed.
+    spec
+        The spec of what it was made from, where that is known.
 
     Examples
     --------
@@ -291,6 +295,16 @@ class Posterior:
     chosen: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] | None = None
     frame: str | None = None
+    spec: Spec | None = None
+
+    def _lines(self) -> tuple[str, str, str]:
+        chains, draws, cells = self.draws.shape
+        several = f" in each of {chains} chains" if chains > 1 else ""
+        return (
+            f"Posterior: {self.spec.title if self.spec else 'spec not known'}",
+            f"{draws:,} {self.drawn.kind}{several}, of {cells:,} cells, by the method '{self.method.get('method')}'",
+            f"under {self.prior}; intervals at {100 * self.level:.3g} %",
+        )
 
     @property
     def draws(self) -> NDArray:

@@ -17,7 +17,9 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.records.measurements import Measurements
+from trueup.model.spec import Spec
 from trueup.model.tables import dataset_of, margin_asked, probability_of, table_of
+from trueup.model.three_lines import ThreeLines
 from trueup.model.verb import warn_old_form
 
 
@@ -41,8 +43,8 @@ class Miss:
     rms: float
 
 
-@dataclass(frozen=True, eq=False)
-class Release:
+@dataclass(frozen=True, eq=False, repr=False)
+class Release(ThreeLines):
     """Counts that add up.
 
     Attributes
@@ -74,6 +76,20 @@ class Release:
     published: tuple[Margin, ...] = ()
     errors: Mapping[Margin, NDArray] = field(default_factory=dict)
     expects: ExpectedErrors | Callable[[Release], ExpectedErrors] | None = field(default=None, kw_only=True)
+
+    def _lines(self) -> tuple[str, str, str]:
+        guarantee = self.guarantee
+        kept = ", ".join(rule for rule, holds in self.checks.items() if holds)
+        return (
+            f"Release: {self.spec.title if self.spec else 'spec not known'}",
+            f"tables: {', '.join(map(str, self.published))}; {guarantee.currency} = {guarantee.amount} for one {guarantee.unit}",
+            f"by the method '{self.method.get('method')}'; holds: {kept}",
+        )
+
+    @property
+    def spec(self) -> Spec | None:
+        """The spec that it was measured by, where that is known."""
+        return self.measurements.spec
 
     @cached_property
     def expected(self) -> ExpectedErrors | None:

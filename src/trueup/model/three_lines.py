@@ -1,0 +1,20 @@
+"""What notebooks and consoles show of a record: a few lines, in which no confidential value stands."""
+
+from __future__ import annotations
+
+from html import escape
+
+
+class ThreeLines:
+    """Is shown by its lines: what it is, and two lines of facts."""
+
+    def _lines(self) -> tuple[str, str, str]:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return "\n  ".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        title, *more = map(escape, self._lines())
+        rows = "".join(f"<tr><td style='text-align:left'>{line}</td></tr>" for line in more)
+        return f"<table><thead><tr><th style='text-align:left'>{title}</th></tr></thead><tbody>{rows}</tbody></table>"
