@@ -26,9 +26,9 @@ LAWS = [
 @pytest.mark.parametrize("given", LAWS, ids=str)
 def test_moments_of_a_law_equal_sums_over_all_counts(given):
     mean, variance, rises = ratio_moments(*given)
-    first, second, rise_a, rise_b = twin.law(*given)
+    first, second, rise = twin.law(*given)
     np.testing.assert_allclose([mean, variance], [first, second], rtol=2e-3, atol=1e-5 * given[1])
-    np.testing.assert_allclose([rises[0], rises[2]], [rise_a, rise_b], rtol=2e-3)
+    np.testing.assert_allclose(rises[0], rise, rtol=2e-3)
 
 
 @pytest.mark.parametrize("given", LAWS[:6], ids=str)
@@ -40,10 +40,9 @@ def test_second_derivatives_are_those_of_the_first(given):
     log = twin.gammaln(x + alpha) - twin.gammaln(x + beta) - (x - mean) ** 2 / (2 * variance)
     p = np.exp(log - log.max())
     p /= p.sum()
-    for b, fall in ((alpha, rises[1]), (beta, rises[3])):
-        step = 1e-4 * b
-        up, down = (p @ (twin.digamma(x + c) - twin.digamma(c)) for c in (b + step, b - step))
-        np.testing.assert_allclose(fall, (down - up) / (2 * step), rtol=5e-3)
+    step = 1e-4 * alpha
+    up, down = (p @ (twin.digamma(x + c) - twin.digamma(c)) for c in (alpha + step, alpha - step))
+    np.testing.assert_allclose(rises[1], (down - up) / (2 * step), rtol=5e-3)
 
 
 def problem(rng):
@@ -66,8 +65,8 @@ def test_means_are_near_those_of_all_tables_and_far_nearer_than_projections(rng)
         metric = Metric(domain, (np.full((1, 1, 1), 1.6),) * 2, np.array([0]), 3)
         exact = twin.posterior_mean(tables, 1.6 * np.eye(2), sums, a, kappa)
         tied = metric.tie(tables, sums[None])
-        ours = posterior_means(metric, tied, sums[None], Hyperprior(a, 1e-3, kappa, 1e-3))[0]
-        wrong = posterior_means(metric, tied, sums[None], Hyperprior(30 * a, 1e-3, kappa, 1e-3))[0]
+        ours = posterior_means(metric, tied, sums[None], Hyperprior(a, 1e-3, kappa, 1e-3, 1e-3))[0]
+        wrong = posterior_means(metric, tied, sums[None], Hyperprior(30 * a, 1e-3, kappa, 1e-3, 1e-3))[0]
         np.testing.assert_allclose(ours.sum(axis=0), sums, atol=1e-8)
         for name, x in (
             ("ours", ours),
@@ -79,6 +78,21 @@ def test_means_are_near_those_of_all_tables_and_far_nearer_than_projections(rng)
     assert rms["ours"] < 0.15
     assert rms["totals at random"] > 2 * rms["ours"]
     assert rms["nearest"] > 2 * rms["ours"]
+
+
+def test_cells_learn_how_far_each_is_spread(rng):
+    """Two groups that live apart, two that do not. Left out on purpose: a concentration of each cell's own."""
+    domain, shares, spreads = Domain.of([(identity(4),)]), np.array([0.6, 0.3, 0.06, 0.04]), [2, 2, 500, 500]
+    metric = Metric(domain, (np.full((1, 1, 1), 9.0),) * 2, np.array([0]), 60)
+    errors = {0.01: 0.0, 1.0: 0.0}
+    for _ in range(30):
+        means = rng.poisson(rng.gamma(2, 40, 60))[:, None] * shares
+        true = rng.poisson(rng.gamma(shares * spreads, np.maximum(means, 1e-9) / (shares * spreads)))
+        tied = metric.tie(true + rng.normal(0, 3, true.shape), true.sum(axis=0)[None] * 1.0)
+        for spread in errors:
+            found = posterior_means(metric, tied, true.sum(axis=0)[None], Hyperprior(cell_spread=spread))[0]
+            errors[spread] += ((found - true) ** 2)[:, 2:].mean() / 30
+    assert errors[1.0] < 0.9 * errors[0.01]
 
 
 def test_a_parents_children_do_not_depend_on_other_parents(rng):
@@ -109,6 +123,13 @@ def test_two_way_tables_equal_a_general_solvers(case, rng):
         cut = np.ix_(keep, kept)
         other = twin.nearest_table(x[cut], v[cut], truth.sum(axis=1)[keep], truth.sum(axis=0)[kept])
         np.testing.assert_allclose(y[cut], other, atol=1e-6)
+
+
+def test_sums_that_leave_little_to_choose_are_reached():
+    """Where Newton's steps do not help the sweeps go on: 40 of them left this table 2e-4 short."""
+    x = np.array([[0.00444199, 0.00596102], [0.01264309, 0.15332137]])
+    v = np.array([[0.00748113, 0.01061106], [0.02746282, 0.77104805]])
+    assert nearest_two_way(x, v, np.array([0, 2]), np.ones((1, 2)), np.ones((2, 1)))[1][0] < 1e-8
 
 
 def test_sums_that_no_table_has_are_reported():

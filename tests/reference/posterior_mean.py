@@ -10,14 +10,13 @@ from scipy.special import digamma, gammaln
 
 
 def law(mean, variance, alpha, beta, most=200_000):
-    """Mean, variance and means of digammas of `Gamma(x + alpha) / Gamma(x + beta) N(x; mean, variance)`, cell by cell."""
+    """Mean, variance and mean of `psi(x + alpha) - psi(alpha)` of `Gamma(x + alpha) / Gamma(x + beta) N(x; mean, variance)`."""
     x = np.arange(most)
     log = gammaln(x + alpha) - gammaln(x + beta) - (x - mean) ** 2 / (2 * variance)
     p = np.exp(log - log.max())
     p /= p.sum()
     first = p @ x
-    rises = [p @ (digamma(x + b) - digamma(b)) for b in (alpha, beta)]
-    return first, p @ (x - first) ** 2, *rises
+    return first, p @ (x - first) ** 2, p @ (digamma(x + alpha) - digamma(alpha))
 
 
 def log_weight(x, b):

@@ -1,13 +1,15 @@
 """Posterior means of a settled parent's children under Dirichlet-multinomial splits, from one-dimensional laws.
 
 Given the parent's table X, its children's totals T_c are split by a Dirichlet-multinomial law with concentration `a`, and
-each child's cells given its total by one around the parent's composition `p = X / sum X` with concentration `kappa`; cells
-of which the parent has none are zero, which the children's estimates `t` of covariance V are conditioned on.
+each child's cells given its total spread around the parent's composition `p = X / sum X`, cell i with a concentration
+`kappa_i` of its own: some groups live apart from each other, others do not. Cells of which the parent has none are zero,
+which the children's estimates `t` of covariance V are conditioned on.
 
-1. *Totals.* Given T the cells have mean `T p` and covariance `T (T + kappa) / (1 + kappa) (diag p - p p')`; taken at the
-   mean total, generalised least squares gives T an estimate and its variance. With the split's factor the law of T is
+1. *Totals.* Given T the cells have mean `T p` and covariance `diag d - d d' / sum d` with
+   `d_i = T p_i (T + kappa_i) / (1 + kappa_i)`; taken near the total last found, generalised least squares gives T an
+   estimate and its variance. With the split's factor the law of T is
    `Gamma(T + a) / T!  N(T; estimate, variance)  exp(l T)` on 0, 1, ..., one multiplier `l` making the means add up.
-2. *Cells.* Given its total a child's cells are negative binomial with shape `kappa p_i` and mean `T p_i`, T at its
+2. *Cells.* Given its total a child's cells are negative binomial with shape `kappa_i p_i` and mean `T p_i`, T at its
    posterior mean. Each cell's factor is replaced by a normal one (a `site`) with the moments of its law beside the others
    (expectation propagation, Minka 2001), where a change of one site changes the child's covariance S by rank one.
    Multipliers of the cells make the means add up to the parent: an exponential tilt in place of the sum's own law. Its
@@ -18,10 +20,12 @@ A normal site for the total in place of 1 was tried: where noise is wider than c
 The concentrations are estimated from the same noisy values, parent by parent, so that what becomes of a parent's children
 depends on nothing else: by Fisher's identity the derivatives of the log evidence are means of differences of digammas,
 
-    d / d a     = sum_c E[psi(T_c + a) - psi(a)] - C (psi(X_+ + C a) - psi(C a)),
-    d / d kappa = sum_c (sum_i p_i E[psi(x_ci + kappa p_i) - psi(kappa p_i)] - E[psi(T_c + kappa) - psi(kappa)]),
+    d / d a       = sum_c E[psi(T_c + a) - psi(a)] - C (psi(X_+ + C a) - psi(C a)),
+    d / d kappa_i = sum_c p_i (E[psi(x_ci + kappa_i p_i) - psi(kappa_i p_i)] + log(kappa_i / (kappa_i + T_c)))
+                          - (E x_ci - T_c p_i) / (kappa_i + T_c),
 
-and each is led to zero by Newton's steps between two passes, under a lognormal hyperprior.
+and each is led to zero by Newton's steps between two passes, under lognormal hyperpriors: that of the kappa_i is around a
+median of the parent's own, which is estimated with them.
 """
 
 from __future__ import annotations
@@ -47,17 +51,22 @@ RIDGE = 1e-6  # variance added to every cell, as a share of the mean, where a to
 LEAST = 1e-5  # variance of a law beside that of the normal law in it: what rounding leaves of larger ratios is no precision
 REACH = 7.0  # standard deviations on either side over which a law is summed
 MOST_STEPS = 600  # of a sum; no window takes more where all is finite
+SIZES = 8  # powers of four above and below the mean total at which totals are estimated
 UNIT = 64.0  # counts up to which a law is summed one by one; above that in steps of an eighth of its spread
 LONGEST = 1.0  # step of a multiplier, and of the log of a concentration
 
 
 class Hyperprior(NamedTuple):
-    """Lognormal laws of the concentrations: medians, and standard deviations of the logs."""
+    """Lognormal laws of the concentrations: medians, and standard deviations of the logs.
+
+    `kappa` is the median of the median of a parent's cells, `cell_spread` how far cells are apart.
+    """
 
     a: float = 0.6
     a_spread: float = 1.5
     kappa: float = 25.0
     kappa_spread: float = 1.0
+    cell_spread: float = 1.0
 
 
 HYPERPRIOR = Hyperprior()
@@ -93,8 +102,8 @@ def _trigammas(x, b):
 def ratio_moments(mean, variance, alpha, beta):
     """Return mean and variance of the law `Gamma(x + alpha) / Gamma(x + beta) N(x; mean, variance)` on 0, 1, 2, ...
 
-    And for b = alpha, then b = beta the means of `psi(x + b) - psi(b)` and of minus its derivative by b. From 64 up the
-    sum runs in steps of an eighth of the law's spread.
+    And the means of `psi(x + alpha) - psi(alpha)` and of minus its derivative by alpha. From 64 up the sum runs in steps
+    of an eighth of the law's spread.
 
     Examples
     --------
@@ -106,30 +115,25 @@ def ratio_moments(mean, variance, alpha, beta):
     x = float(math.floor(max(mode - REACH * spread, 0.0)))
     last = math.ceil(mode + REACH * spread) + 2.0
     first = x
-    rise_a = digamma(x + alpha) - digamma(alpha) if x > 0.0 else 0.0
-    rise_b = digamma(x + beta) - digamma(beta) if x > 0.0 else 0.0
-    fall_a, fall_b = _trigammas(x, alpha), _trigammas(x, beta)
+    rise = digamma(x + alpha) - digamma(alpha) if x > 0.0 else 0.0
+    fall = _trigammas(x, alpha)
     stride = max(1.0, math.floor(spread / 8.0))
     p, top, total, one, two = 1.0, 1.0, 1.0, 0.0, 0.0
-    mean_a, mean_b, mean_fall_a, mean_fall_b = rise_a, rise_b, fall_a, fall_b
+    mean_rise, mean_fall = rise, fall
     for _ in range(MOST_STEPS):
         if not x < last:
             break
         if x < UNIT or stride == 1.0:
             h, weight = 1.0, 1.0
             log = math.log((x + alpha) / (x + beta))
-            rise_a += 1.0 / (x + alpha)
-            rise_b += 1.0 / (x + beta)
-            fall_a += 1.0 / ((x + alpha) * (x + alpha))
-            fall_b += 1.0 / ((x + beta) * (x + beta))
+            rise += 1.0 / (x + alpha)
+            fall += 1.0 / ((x + alpha) * (x + alpha))
         else:
             h, weight = stride, stride
             middle = x + 0.5 * h - 0.5
             log = h * math.log((middle + alpha) / (middle + beta))
-            rise_a += math.log((x + h + alpha - 0.5) / (x + alpha - 0.5))
-            rise_b += math.log((x + h + beta - 0.5) / (x + beta - 0.5))
-            fall_a += h / ((x + alpha) * (x + h + alpha))
-            fall_b += h / ((x + beta) * (x + h + beta))
+            rise += math.log((x + h + alpha - 0.5) / (x + alpha - 0.5))
+            fall += h / ((x + alpha) * (x + h + alpha))
         ratio = math.exp(log + h * (mean - x - 0.5 * h) / variance)
         p *= ratio
         x += h
@@ -139,22 +143,18 @@ def ratio_moments(mean, variance, alpha, beta):
         total += mass
         one += mass * k
         two += mass * k * k
-        mean_a += mass * rise_a
-        mean_b += mass * rise_b
-        mean_fall_a += mass * fall_a
-        mean_fall_b += mass * fall_b
+        mean_rise += mass * rise
+        mean_fall += mass * fall
         top = max(top, p)
         if p > 1e200:
             scale = 1e-200
             p, top, total, one, two = p * scale, top * scale, total * scale, one * scale, two * scale
-            mean_a, mean_b = mean_a * scale, mean_b * scale
-            mean_fall_a, mean_fall_b = mean_fall_a * scale, mean_fall_b * scale
+            mean_rise, mean_fall = mean_rise * scale, mean_fall * scale
         if p < 1e-11 * top and ratio < 1.0:
             break
     average = one / total
     spread2 = max(two / total - average * average, LEAST * variance)
-    rises = mean_a / total, mean_fall_a / total, mean_b / total, mean_fall_b / total
-    return first + average, spread2, rises
+    return first + average, spread2, (mean_rise / total, mean_fall / total)
 
 
 @njit(cache=True, error_model="numpy")
@@ -175,7 +175,7 @@ def _site(variance, mean, tau, nu, alpha):
     """A site's new precision and shift given the current mean and variance along it, and the means of digammas."""
     free = 1.0 / variance - tau
     if free <= 0.0:
-        return tau, nu, (0.0, 0.0, 0.0, 0.0)
+        return tau, nu, (0.0, 0.0)
     around = (mean / variance - nu) / free
     m, v, rises = ratio_moments(around, 1.0 / free, alpha, 1.0)
     new = max(1.0 / v - free, 0.0)
@@ -228,26 +228,29 @@ def _begin(base, pull, tau, nu, s, m):
 
 
 @njit(cache=True, error_model="numpy")
-def _propagate(s, m, tau, nu, shares, kappa, evidence):
-    """One pass over the sites of a child's cells; adds means of digammas and trigammas."""
+def _propagate(s, m, tau, nu, shares, size, kappa, evidence):
+    """One pass over the sites of a child's cells; adds each cell's slope of the log evidence, and minus its derivative."""
     for i in range(m.size):
         if s[i, i] <= 1e-9:
             continue
-        new, shift, rises = _site(s[i, i], m[i], tau[i], nu[i], kappa * shares[i])
-        evidence[2] += shares[i] * rises[0]
-        evidence[3] += shares[i] * shares[i] * rises[1]
+        k, p = kappa[i], shares[i]
+        new, shift, rises = _site(s[i, i], m[i], tau[i], nu[i], k * p)
+        excess = m[i] - size * p
+        evidence[0, i] += p * (rises[0] + math.log(k / (k + size))) - excess / (k + size)
+        evidence[1, i] += p * p * rises[1] - p * size / (k * (k + size)) - excess / (k + size) ** 2
         _include(s, m, s[i].copy(), s[i, i], new - tau[i], shift - nu[i], m[i])
         tau[i], nu[i] = new, shift
 
 
 @njit(cache=True, error_model="numpy")
-def _weights(base, shares, scale):
-    """Weights `u` and precision of a total's estimate `u'y` from cells y = T p + N(0, base + scale (diag p - p p'))."""
+def _weights(base, shares, spread):
+    """Weights `u` and precision of a total's estimate `u'y` from cells y = T p + N(0, base + diag d - d d' / sum d)."""
     wide = base.copy()
+    whole = spread.sum()
     for i in range(shares.size):
-        wide[i, i] += scale * shares[i]
+        wide[i, i] += spread[i]
         for j in range(shares.size):
-            wide[i, j] -= scale * shares[i] * shares[j]
+            wide[i, j] -= spread[i] * spread[j] / whole
     ridge = (
         RIDGE * np.trace(wide) / shares.size
     )  # where the total is known, rounding may leave it a negative variance
@@ -287,15 +290,17 @@ def _raised(value, slope, fall, median, spread):
 
 
 @njit(cache=True, error_model="numpy")
-def _estimate(bases, gradient, shares, there, kappa, estimates, precisions):
-    """Generalised least squares for the children's totals, whose cells' spread is that at the mean total."""
-    scale = there * (there + kappa) / (1.0 + kappa)
-    weights, precision = _weights(bases[0], shares, scale)
+def _estimate(bases, gradient, shares, there, sizes, kappa, estimates, precisions):
+    """Generalised least squares for the children's totals, cells spread as at their size (to a factor of two)."""
+    weights, precision = np.empty((2 * SIZES + 1, shares.size)), np.zeros(2 * SIZES + 1)
     for c in range(estimates.size):
-        own = bases[c % len(bases)]
-        if c > 0 and len(bases) > 1:
-            weights, precision = _weights(own, shares, scale)
-        estimates[c], precisions[c] = (own @ weights) @ gradient[c], precision
+        base = bases[c % len(bases)]
+        k = round(math.log(max(sizes[c], SMALLEST) / there) / math.log(4.0))
+        k = min(max(k, -SIZES), SIZES)
+        if precision[k] == 0.0 or len(bases) > 1:
+            size = there * 4.0**k
+            weights[k], precision[k] = _weights(base, shares, size * shares * (size + kappa) / (1.0 + kappa))
+        estimates[c], precisions[c] = (base @ weights[k]) @ gradient[c], precision[k]
 
 
 @njit(cache=True, error_model="numpy")
@@ -305,17 +310,33 @@ def _bounded(x, most):
 
 
 @njit(cache=True, error_model="numpy")
-def _learn(a, kappa, children, total, sizes, spreads, evidence, hyper):
-    """The concentrations after a step each, from the means of digammas and trigammas of totals and of cells."""
+def _learn(a, children, total, evidence, hyper):
+    """The totals' concentration after a step, from the means of digammas and trigammas."""
     parts = children * a
     slope = evidence[0] - children * (digamma(total + parts) - digamma(parts))
     fall = evidence[1] - children * children * _trigammas(total, parts)
-    slope_k, fall_k = evidence[2] + children * digamma(kappa), evidence[3]
-    for c in range(children):  # the mean over the total's law, to the second order
-        slope_k -= digamma(sizes[c] + kappa) - 0.5 * spreads[c] / (sizes[c] + kappa) ** 2
-        fall_k -= _trigammas(sizes[c], kappa)
-    more = _raised(kappa, slope_k, fall_k, hyper.kappa, hyper.kappa_spread)
-    return _raised(a, slope, fall, hyper.a, hyper.a_spread), more
+    return _raised(a, slope, fall, hyper.a, hyper.a_spread)
+
+
+@njit(cache=True, error_model="numpy")
+def _learn_cells(kappa, common, slopes, hyper):
+    """The cells' concentrations after a step each, and the median that they share.
+
+    One Newton step in all logs, `d_i = log kappa_i - log common` normal: with slope g_i and curvature h_i by log kappa_i
+    and w = 1 / spread^2, the best d_i given the median's step leave it a slope of `(g_i + h_i d_i) w / (h_i + w)` and a
+    curvature of `h_i w / (h_i + w)`.
+    """
+    w, held = 1.0 / hyper.cell_spread**2, 1.0 / hyper.kappa_spread**2
+    apart = np.log(kappa / common)
+    g = kappa * slopes[0]
+    h = np.maximum(kappa * (kappa * slopes[1] - slopes[0]), 0.0)
+    up = held * math.log(hyper.kappa / common) + ((g + h * apart) * w / (h + w)).sum()
+    move = up / (held + (h * w / (h + w)).sum())
+    move = min(max(move, -LONGEST), LONGEST)
+    steps = (g + w * (move - apart)) / (h + w)
+    _bounded(steps, LONGEST)
+    kappa *= np.exp(steps)
+    return common * math.exp(move)
 
 
 @njit(cache=True, error_model="numpy")
@@ -332,27 +353,30 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances)
         bases[c] = _covariance(cells, q[c], components, form)
     s, tau, nu = np.empty((children, n, n)), np.zeros((children, n)), np.zeros((children, n))
     left, metric = np.empty(n), np.empty((n, n))
-    a, kappa, evidence = hyper.a, hyper.kappa, np.zeros(4)
+    a, kappa, evidence, slopes = hyper.a, np.full(n, hyper.kappa), np.zeros(2), np.empty((2, n))
     estimates, precisions, spreads = np.empty(children), np.empty(children), np.empty(children)
-    sizes, leans, tilt = np.empty(children), np.zeros(children), 0.0
+    sizes, leans, tilt = np.empty(children), np.zeros((children, n)), 0.0
+    common = 1.0 * hyper.kappa
+    sizes[:] = total / children
     for step in range(PASSES + 1):
-        _estimate(bases, gradient, shares, total / children, kappa, estimates, precisions)
+        _estimate(bases, gradient, shares, total / children, sizes, kappa, estimates, precisions)
         tilt = _totals(estimates, precisions, total, a, tilt, sizes, spreads, evidence)
         if not (np.isfinite(sizes.sum()) and sizes.min() >= 0.0):
             means[:] = np.nan
-            return a, kappa
-        evidence[2:] = 0.0
+            return a, common
+        slopes[:] = 0.0
         left[:] = sums
         metric[:] = 0.0
         for c in range(children):
-            lean = math.log(max(sizes[c], SMALLEST) / (max(sizes[c], SMALLEST) + kappa))
+            size = max(sizes[c], SMALLEST)
+            lean = np.log(size / (size + kappa))
             if step == 0:
                 nu[c] = -lean
                 _begin(bases[c % len(bases)], gradient[c] + lean, tau[c], nu[c], s[c], means[c])
             else:
-                means[c] += s[c].sum(axis=0) * (lean - leans[c])
+                means[c] += s[c] @ (lean - leans[c])
             leans[c] = lean
-            _propagate(s[c], means[c], tau[c], nu[c], shares, kappa, evidence)
+            _propagate(s[c], means[c], tau[c], nu[c], shares, size, kappa, slopes)
             left -= means[c]
             metric += s[c]
         _factor(metric)
@@ -364,16 +388,16 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances)
             for i in range(n):
                 variances[c, i] = s[c, i, i]
         if 1 <= step < PASSES:
-            before = kappa
-            a, kappa = _learn(a, kappa, children, total, sizes, spreads, evidence, hyper)
-            for c in range(
-                children
-            ):  # what the tilt of the cells gives way, their sites take up: that cancels
+            before = kappa.copy()
+            a = _learn(a, children, total, evidence, hyper)
+            common = _learn_cells(kappa, common, slopes, hyper)
+            # What the tilt of the cells gives way, their sites take up: that cancels.
+            for c in range(children):
                 size = max(sizes[c], SMALLEST)
-                offset = math.log((size + kappa) / (size + before))
+                offset = np.log((size + kappa) / (size + before))
                 nu[c] += offset
                 leans[c] -= offset
-    return a, kappa
+    return a, common
 
 
 @njit(cache=True, error_model="numpy")
@@ -416,7 +440,7 @@ def posterior_means(
 
     Returns
     -------
-    (rows, n) means and variances, and every parent's concentrations (parents, 2), a and kappa: NaN, and no means, for
+    (rows, n) means and variances, and every parent's concentrations (parents, 2), a and the median kappa: NaN, and no means, for
     parents with more than 320 open cells
 
     Examples

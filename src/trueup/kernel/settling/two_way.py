@@ -16,7 +16,7 @@ from trueup.kernel.settling.nearest_sparse import _factor, _solve
 
 PRECISE = 1e-9  # counts; more where the sums are so large that double precision leaves more
 SWEEPS = 4  # over lines, before each Newton step
-STEPS = 40
+STEPS = 1000  # few tables need more than ten; the sweeps alone would do, slowly
 
 
 @njit(cache=True)
