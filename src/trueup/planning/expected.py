@@ -24,6 +24,8 @@ Reals = NDArray[np.float64]
 FUSED_CODES = 12
 """Structural zeros are held while they tie together at most so many combinations of values: dense blocks cost their cube.
 (In `examples/pl94.toml` there are 15, for four times the work and a budget that differs by 2e-7.)"""
+SWEEPS = 2
+"""Precisions whose covariances are kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,9 +140,22 @@ class Expected:
         context, kind = np.unravel_index(int(np.argmax(variances)), variances.shape)
         return float(variances[context, kind]), int(context), int(kind)
 
+    @cached_property
+    def _sweeps(self) -> dict[bytes, Swept]:
+        return {}
+
+    def _swept(self, precisions: Reals) -> Swept:
+        """Covariances at precisions; those of the last ones are kept, since several questions follow on each."""
+        key = precisions.tobytes()
+        found = self._sweeps.pop(key, None) or self.model.sweep(precisions)
+        self._sweeps[key] = found
+        if len(self._sweeps) > SWEEPS:
+            self._sweeps.pop(next(iter(self._sweeps)))
+        return found
+
     def errors(self, precisions: Reals, margins: Sequence[Margin]) -> tuple[Reals, Reals]:
         """Mean and largest error variance (counts squared) of tables, from precisions (k,), infinite if exact."""
-        swept = self.model.sweep(precisions)
+        swept = self._swept(precisions)
         wanted = [(self.level(m), self.mean_form(m), 1.0) for m in margins]
         return self.model.means(swept, wanted)[0], np.array([self.worst(swept, m)[0] for m in margins])
 
@@ -167,7 +182,7 @@ class Expected:
 
     def reached(self, precisions: Reals, targets: Sequence[Target]) -> tuple[Reals, list[str]]:
         """Error variances (j,) of targets, and the place where each is largest (empty for a mean)."""
-        swept = self.model.sweep(precisions)
+        swept = self._swept(precisions)
         found = [self._reached(swept, target) for target in targets]
         return np.array([value for value, _ in found]), [place for _, place in found]
 

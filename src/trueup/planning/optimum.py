@@ -112,6 +112,10 @@ class Limits:
         Variances as shares of the limits, and minus their derivatives.
     floor
         (k,) shares: tables that have to be measured get at least this share of the precision.
+    rows
+        Inequalities that are known before, (r, k) each.
+    learn
+        Hears of every new inequality: the positions (r,) of the limits that it is about, and its rows (r, k).
 
     Examples
     --------
@@ -126,10 +130,16 @@ class Limits:
     evaluate: Evaluate
     floor: Reals
     rows: list[Reals] = field(default_factory=list)
+    learn: Callable[[NDArray[np.intp], Reals], None] | None = None
     evaluations: int = 0
 
     def least(self, price: Reals, start: Reals | None = None, gap: float = GAP) -> Optimum:
         """Precisions of least linear cost that keep every limit; solved once no plan is cheaper by more than `gap`."""
+        if (
+            start is not None and self.rows
+        ):  # half-way between an earlier solution and the least that is known to be needed
+            outer = self._program(price)
+            start = start * (price @ outer) / (price @ start) + outer
         best = self._kept(np.ones(len(price)) / price if start is None else start)
         bound, least, idle = 0.0, np.inf, 0
         for _ in range(ROUNDS):
@@ -153,6 +163,8 @@ class Limits:
         if not np.isfinite(shares).all() or (len(self.rows) == 0 and not right.any()):
             raise ConvergenceError("the errors cannot be computed to the accuracy that planning needs")
         self.rows.append((slopes / shares[:, None] ** 2)[right])
+        if self.learn:
+            self.learn(np.flatnonzero(right), self.rows[-1])
         return p * shares.max()
 
     def _program(self, price: Reals) -> Reals:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
@@ -33,7 +33,15 @@ from trueup.planning.areas import AreaTable
 from trueup.planning.bound import Wanted, least_rho
 from trueup.planning.expected import Expected
 from trueup.planning.margins import margin_ratio, normal_ratio
-from trueup.planning.optimum import Hyperbolic, Limits, Optimum, least_error, least_hyperbolic, local_error
+from trueup.planning.optimum import (
+    GAP,
+    Hyperbolic,
+    Limits,
+    Optimum,
+    least_error,
+    least_hyperbolic,
+    local_error,
+)
 from trueup.planning.targets import Target, read_table, read_targets
 
 Reals = NDArray[np.float64]
@@ -42,6 +50,9 @@ Preset = Literal["equal", "relative", "no-worse"]
 
 SMALLEST = 2e-6
 """A table with a smaller share of the budget is not measured, unless it is needed to determine the finest cells."""
+
+NEWEST = 4
+"""So many inequalities about each target serve the next plan."""
 
 MANY = 6
 """Above so many priced tables, under Laplace noise, not every choice of tables to leave out is tried."""
@@ -113,8 +124,40 @@ def plan(
     """
     task = PlanningTask.of(spec, geography, targets, weights, preset, areas, column)
     if task.targets:
-        return _meet(task, total)
+        return meet(task, total)
     return _least_error(task, task.spent if total is None else total)
+
+
+@dataclass(eq=False)
+class Found:
+    """What the plans of one set of tables have found, for the next plan: it holds whatever the targets are.
+
+    Attributes
+    ----------
+    rows
+        For each target, inequalities (k,) that all sufficient precisions q satisfy: `row @ q >= 1 / limit`.
+    precisions
+        Those of the last plan, where to begin.
+    ratios
+        For each target the margin of error per standard deviation in the last plan.
+    given
+        For each target the error variance with the spec as it stands.
+    """
+
+    rows: dict[tuple[Margin, bool], list[Reals]] = field(default_factory=dict)
+    precisions: Reals | None = None
+    ratios: dict[tuple[Margin, bool, float], float] = field(default_factory=dict)
+    given: dict[tuple[Margin, bool], float] = field(default_factory=dict)
+
+    def known(self, targets: Sequence[Target], limits: Reals) -> list[Reals]:
+        """The newest inequalities about targets, at their limits."""
+        held = [(self.rows.get((t.margin, t.mean)), limit) for t, limit in zip(targets, limits)]
+        return [np.stack(rows[-NEWEST:]) * limit for rows, limit in held if rows]
+
+    def learn(self, targets: Sequence[Target], limits: Reals, at: NDArray[np.intp], rows: Reals) -> None:
+        """Remember new inequalities."""
+        for j, row in zip(at, rows):
+            self.rows.setdefault((targets[j].margin, targets[j].mean), []).append(row / limits[j])
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +172,7 @@ class PlanningTask:
     currency: str
     targets: tuple[Target, ...]
     weights: Mapping[Margin, float]
+    found: Found = field(default_factory=Found)
 
     @classmethod
     def of(
@@ -180,9 +224,18 @@ class PlanningTask:
             errors = {m: (a, b) for m, a, b in zip(self.tables, mean, worst)}
             if preset == "no-worse":
                 wanted = tuple(Target(m, normal_ratio(90) * float(np.sqrt(errors[m][1]))) for m in weights)
-                return PlanningTask(**{**_fields(self), "targets": wanted, "weights": weights})
+                return replace(self, targets=wanted, weights=weights)
             weights = {m: 1 / errors[m][0] for m in weights}
-        return PlanningTask(**{**_fields(self), "weights": weights})
+        return replace(self, weights=weights)
+
+    def aimed_at(self, targets: tuple[Target, ...]) -> PlanningTask:
+        """The same tables with other targets; what was computed or found before is kept."""
+        if not targets:
+            raise SpecError("no target is given", needed="the margin of error of one table at least")
+        aimed = replace(self, targets=targets)
+        _ = self.given_errors, self.floor, self.prices
+        aimed.__dict__.update({name: self.__dict__[name] for name in self.__dict__.keys() - _fields(self)})
+        return aimed
 
     def fixed(self, margin: Margin) -> bool:
         """Whether the invariants fix a table."""
@@ -229,6 +282,13 @@ class PlanningTask:
         """Mean and largest error variance of every table with the spec as it stands."""
         return self.errors(self.given_precisions)
 
+    def given_variance(self, target: Target) -> float:
+        """Error variance of a target with the spec as it stands."""
+        known, kind = self.found.given, (target.margin, target.mean)
+        if kind not in known:
+            known[kind] = float(self.expected.reached(self.given_precisions, [target])[0][0])
+        return known[kind]
+
     def errors(self, precisions: Reals) -> tuple[Reals, Reals]:
         """Mean and largest error variance of every table; none where invariants fix it."""
         free = np.array([not self.fixed(m) for m in self.tables])
@@ -243,7 +303,10 @@ class PlanningTask:
             shares, slopes = self.expected.largest(self.precisions(p), self.targets, limits)
             return shares, slopes[:, self.priced]
 
-        return Limits(evaluate, self.floor)
+        def learn(at: NDArray[np.intp], rows: Reals) -> None:
+            self.found.learn(self.targets, limits, at, rows)
+
+        return Limits(evaluate, self.floor, self.found.known(self.targets, limits), learn)
 
     def starts(self) -> list[Reals]:
         """Shares to start from under Laplace noise: every choice of tables left out, or of one where they are many."""
@@ -254,26 +317,35 @@ class PlanningTask:
         return [s / s.sum() for s in shares]
 
 
-def _fields(task: PlanningTask) -> dict[str, Any]:
-    return {name: getattr(task, name) for name in task.__dataclass_fields__}
+def _fields(task: PlanningTask) -> set[str]:
+    return set(task.__dataclass_fields__)
 
 
-def _meet(task: PlanningTask, total: Fraction | None) -> Allocation:
-    """The least budget that meets the targets; of a given total, the division that misses or exceeds them alike."""
+def meet(task: PlanningTask, total: Fraction | None, gap: float | None = None) -> Allocation:
+    """The least budget that meets the targets; of a given total, the division that misses or exceeds them alike.
+
+    With a `gap` the budget may be larger than the least by that share, and no bound over other mechanisms is sought.
+    """
     per_deviation = np.array([normal_ratio(t.confidence) for t in task.targets])
     if isinstance(task.prices, Hyperbolic):
         _refuse_areas(task)
-        return _meet_pure(task, total, per_deviation)
-    found = task.limits(per_deviation).least(task.prices.price)
+        return _meet_pure(task, total, per_deviation, quick=gap is not None)
+    found = task.limits(per_deviation).least(task.prices.price, task.found.precisions, gap or GAP)
+    task.found.precisions = found.precisions
     costs = _pruned(task, task.prices.cost(found.precisions))
     if total is None:
         costs = costs * _needed_factor(task, costs, per_deviation)
     amounts = exact_amounts(costs, total)
     spent = sum(amounts, Fraction(0))
-    bound, gap = found.bound, found.gap if total is not None else float(spent) / found.bound - 1
-    mechanisms = _mechanisms(
-        task, [(t.margin, (t.counts / z) ** 2, t.mean) for t, z in zip(task.targets, per_deviation)]
+    bound = found.bound
+    mechanisms = (
+        None
+        if gap
+        else _mechanisms(
+            task, [(t.margin, (t.counts / z) ** 2, t.mean) for t, z in zip(task.targets, per_deviation)]
+        )
     )
+    gap = found.gap if total is not None else float(spent) / bound - 1
     ratio = None if mechanisms is None else bound * (1 + gap) / mechanisms
     stats = {
         "objective": "total" if total is None else "largest ratio of margin to target",
@@ -295,11 +367,19 @@ def _refuse_areas(task: PlanningTask) -> None:
         )
 
 
-def _meet_pure(task: PlanningTask, total: Fraction | None, per_deviation: Reals) -> Allocation:
+def _meet_pure(
+    task: PlanningTask, total: Fraction | None, per_deviation: Reals, *, quick: bool = False
+) -> Allocation:
     """Under Laplace noise: margins per deviation follow from the plan's own errors, to be found together with it."""
-    found, agree, solves = _least_pure(task, per_deviation, 1.0, task.starts())
+    last = task.found.precisions if quick else None
+    if last is not None:
+        per_deviation = np.array(
+            [task.found.ratios.get(_kind(t), z) for t, z in zip(task.targets, per_deviation)]
+        )
+    starts = task.starts() if last is None else [last / last.sum()]
+    found, agree, solves = _least_pure(task, per_deviation, 1.0, starts)
     factor = 1.0
-    for _ in range(8):
+    for _ in range(8 if last is None else 1):
         near = [found.precisions / found.precisions.sum()]
         if total is not None:
             factor = _factor_for(task, per_deviation, float(total), factor, near)
@@ -309,6 +389,8 @@ def _meet_pure(task: PlanningTask, total: Fraction | None, per_deviation: Reals)
         per_deviation = now
         if settled:
             break
+    task.found.precisions = found.precisions
+    task.found.ratios.update(zip(map(_kind, task.targets), per_deviation.tolist()))
     costs = _pruned(task, task.prices.cost(found.precisions))
     if total is None:
         costs = _scaled_to_meet(task, costs)
@@ -328,6 +410,10 @@ def _meet_pure(task: PlanningTask, total: Fraction | None, per_deviation: Reals)
         "solves that agree": agree,
     }
     return _allocation(task, amounts, per_deviation, Certificate(gap, bound, None, sentences), stats)
+
+
+def _kind(target: Target) -> tuple[Margin, bool, float]:
+    return target.margin, target.mean, target.confidence
 
 
 def _pure_bound(task: PlanningTask, costs: Reals) -> tuple[float, Reals]:
@@ -519,7 +605,7 @@ def _reached(task: PlanningTask, per_deviation: Reals, precisions: Reals) -> tup
     if not task.targets:
         return ()
     planned, places = task.expected.reached(precisions, task.targets)
-    given, _ = task.expected.reached(task.given_precisions, task.targets)
+    given = [task.given_variance(target) for target in task.targets]
     margins = zip(per_deviation * np.sqrt(planned), per_deviation * np.sqrt(given))
     return tuple(Reached(t, float(a), float(b), p) for t, (a, b), p in zip(task.targets, margins, places))
 

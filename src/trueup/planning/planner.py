@@ -1,0 +1,96 @@
+"""Plan the same tables again and again, as targets move: what one plan found serves the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from trueup.model.problem import Problem
+from trueup.model.spec import Spec
+from trueup.planning.allocation import Allocation
+from trueup.planning.plan import PlanningTask, meet
+from trueup.planning.targets import read_targets
+
+LIVE = 1e-2
+"""A quick plan may cost more than the least by this share."""
+
+
+class Planner:
+    """A spec laid out for planning once, for a page or a program that moves targets.
+
+    Parameters
+    ----------
+    spec, geography
+        As for `plan`; a `Problem` needs no geography.
+
+    Raises
+    ------
+    TrueupError
+        For everything that `plan` refuses.
+
+    Notes
+    -----
+    The inequalities that one plan finds hold for every division (`trueup.planning.optimum`); only their right-hand sides
+    depend on the targets. So the next plan begins with them and with the last division, and mostly needs two or three
+    evaluations in place of twenty.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from trueup.model.spec import parse_spec
+    >>> spec = parse_spec('''
+    ... format = 1
+    ... title = "Two areas"
+    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+    ... privacy = { unit = "person", neighbours = "add-remove" }
+    ... level = [{ name = "all" }, { name = "area", column = "area" }]
+    ... query = [{ name = "total", noise = "discrete-gaussian", rho = { all = "1/2", area = "1/2" } }]
+    ... ''')
+    >>> planner = Planner(spec, pandas.DataFrame({"area": ["a", "b"]}))
+    >>> [round(float(planner.plan({"area": f"{counts}@95%"}).total), 4) for counts in (20, 10)]
+    [0.0048, 0.0192]
+    """
+
+    def __init__(self, spec: Spec | Problem, geography: Any = None) -> None:
+        self._problem = Problem.of(spec, geography)
+        self._task = PlanningTask.of(self._problem, None, None, None, "equal")
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables whose errors a plan states, coarse to fine."""
+        return tuple(map(str, self._task.tables))
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Those of them that no invariant fixes, which may be targets."""
+        return tuple(str(margin) for margin in self._task.tables if not self._task.fixed(margin))
+
+    def plan(
+        self,
+        targets: Mapping[str, object] | Iterable[str],
+        *,
+        total: Fraction | None = None,
+        quick: bool = False,
+    ) -> Allocation:
+        """Return what `plan` returns with these targets and total.
+
+        Parameters
+        ----------
+        targets, total
+            As for `plan`; at least one target.
+        quick
+            To be within 1 % of the least budget is enough, and no bound over other mechanisms is sought.
+
+        Raises
+        ------
+        SpecError
+            If a target is out of range, names no table, or one that the invariants fix.
+        ConvergenceError
+            If no division was found.
+        """
+        texts = [f"{k}={v}" for k, v in targets.items()] if isinstance(targets, Mapping) else list(targets)
+        wanted = read_targets(texts, self._task.constraints)
+        if any(target.margin not in self._task.tables for target in wanted):
+            self._task = PlanningTask.of(self._problem, None, texts, None, "equal")
+        return meet(self._task.aimed_at(wanted), total, gap=LIVE if quick else None)
