@@ -109,7 +109,9 @@ def test_entropy_is_fetched_in_one_place_only():
             for alias in node.names
         }
         held = fetchers & (names | attributes | imports)
-        assert not held or path == SOURCE / "measuring" / "entropy.py", f"{path} fetches entropy: {held}"
+        # Keys of the studio's page are no noise, and nothing that is drawn comes near them.
+        allowed = path in (SOURCE / "measuring" / "entropy.py", SOURCE / "studio" / "security.py")
+        assert not held or allowed, f"{path} fetches entropy: {held}"
 
 
 def test_no_generator_is_unseeded():

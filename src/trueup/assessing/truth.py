@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from trueup.measuring import read_confidential
 from trueup.model.build import build_cells, build_constraints
 from trueup.model.cells import Cells
 from trueup.model.constraints import refuse_violations, violations
-from trueup.model.problem import public_cells
+from trueup.model.problem import Problem, public_cells
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
+from trueup.reconciling.expected_errors import FEWEST, some_places
+from trueup.synth.own_places import made_up_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +49,8 @@ def read_truth(spec: Spec, source: Any, geography: Any, *, public: bool) -> Trut
     SpecError, DataError, InfeasibleError
         If it does not fit the spec; no message holds a count.
     """
+    if isinstance(source, Truth):
+        return source
     if isinstance(source, Release):
         return _of_release(spec, source, public=public)
     cells = public_cells(spec, source, geography)
@@ -71,3 +76,42 @@ def _of_release(spec: Spec, source: Release, *, public: bool) -> Truth:
     refuse_violations(violations(build_constraints(spec, cells), whole), "the counts of the release")
     known = public or not source.measurements.simulation
     return Truth(cells, whole, known, "the counts of an earlier release")
+
+
+def made_up_truth(
+    spec: Spec | Problem | str | Path, geography: Any = None, *, cells: int = 5_000, seed: int = 0
+) -> Truth:
+    """Make a population up on the public places of a spec, to compare methods on before anything is measured.
+
+    Parameters
+    ----------
+    spec, geography
+        A `Problem`, or a spec and its public places.
+    cells
+        About so many finest cells: of more, some places are chosen at random with all below them.
+    seed
+        Of the population and of the choice of places.
+
+    Returns
+    -------
+    Truth
+        Public counts, for `assess(spec, truth)`.
+
+    Raises
+    ------
+    SpecError
+        If the spec has bounds or linear rules, which drawn counts would break.
+
+    Examples
+    --------
+    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.model.tree import Tree
+    >>> truth = made_up_truth(AREAS, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> truth.public, truth.counts.shape
+    (True, (2,))
+    """
+    problem, rng = Problem.of(spec, geography), np.random.default_rng(seed)
+    some, _ = some_places(problem.cells, cells * FEWEST, rng)
+    counts = made_up_counts(Problem(problem.spec, some), rng)
+    said = f"a made-up population in {some.shape[0]:,} of {problem.cells.shape[0]:,} places"
+    return Truth(some, counts, True, said)

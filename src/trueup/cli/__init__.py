@@ -24,6 +24,7 @@ from trueup.cli import (
     report,
     reproduce,
     schema,
+    studio,
     synth,
 )
 from trueup.cli.console import new_app, run_app
@@ -45,6 +46,7 @@ COMMANDS = (
     methods,
     schema,
     demo,
+    studio,
     synth,
     reproduce,
 )

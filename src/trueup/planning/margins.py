@@ -57,6 +57,8 @@ def margin_ratio(expected: Expected, precisions: Reals, target: Target) -> float
     variance, context, kind = expected.worst(swept, target.margin)
     cell = list(expected.model.cells_of(expected.marginal(target.margin)))[kind]
     parts = list(noise_weights(expected, swept, precisions, target, cell, context))
+    if not parts:  # nothing is measured nearer than two levels below: a sum of many noises
+        return normal_ratio(target.confidence)
     weights, times, of = (
         np.concatenate([part[i] for part in parts]) / (np.sqrt(variance) if i == 0 else 1) for i in range(3)
     )

@@ -129,7 +129,7 @@ def plan(
 
 
 @dataclass(eq=False)
-class Found:
+class Findings:
     """What the plans of one set of tables have found, for the next plan: it holds whatever the targets are.
 
     Attributes
@@ -172,12 +172,12 @@ class PlanningTask:
     currency: str
     targets: tuple[Target, ...]
     weights: Mapping[Margin, float]
-    found: Found = field(default_factory=Found)
+    found: Findings = field(default_factory=Findings)
 
     @classmethod
     def of(
         cls,
-        spec: Spec,
+        spec: Spec | Problem,
         geography: Any,
         targets,
         weights,
@@ -187,7 +187,7 @@ class PlanningTask:
     ) -> PlanningTask:
         """Read the spec and the places, and refuse what has no closed form."""
         problem = Problem.of(spec, geography)
-        spec, cells, constraints = problem.spec, problem.cells, problem.constraints
+        cells, constraints = problem.cells, problem.constraints
         if constraints.structure() == "general":
             raise SpecError(
                 "linear rules, or cells that are no partition, have no closed form of the error",
@@ -210,7 +210,7 @@ class PlanningTask:
         of_areas = tuple(t.margin for t in wanted if t.margin.level not in cells.tree.levels)
         expected = Expected.of(cells, measured, (*others, *of_areas), table, constraints.zeros)
         tables = tuple(sorted(others, key=lambda m: (cells.tree.level(m.level), len(m.attributes), str(m))))
-        task = cls(spec, constraints, expected, tables, noise, currencies.pop(), wanted, {})
+        task = cls(problem.spec, constraints, expected, tables, noise, currencies.pop(), wanted, {})
         if not any(task.priced):
             raise SpecError("no level has a budget to plan")
         return task.wishing(named, preset, unnamed=not (targets or weights))

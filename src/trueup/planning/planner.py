@@ -66,6 +66,11 @@ class Planner:
         """Those of them that no invariant fixes, which may be targets."""
         return tuple(str(margin) for margin in self._task.tables if not self._task.fixed(margin))
 
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Those of them that the spec measures with noise."""
+        return tuple(map(str, self._task.noise))
+
     def plan(
         self,
         targets: Mapping[str, object] | Iterable[str],

@@ -1,0 +1,13 @@
+"""The studio: a local page on which a release is designed by its accuracy, made, and explored.
+
+    security   who may ask: loopback, one-time link, same origin
+    project    what was decided, on disk, so that neither a killed server nor a closed browser loses it
+    design     forms into specs
+    accuracy   sliders into budgets, and what a budget means as a risk
+    jobs       comparison and release, as processes of their own that can be found again
+    explore    a bundle's tables, areas and downloads
+    pages      the requests
+    server     the command's side
+
+The page calls the public functions of trueup: what it can do, a script can.
+"""

@@ -1,0 +1,121 @@
+"""Sliders into budgets: the planner of the page, and what a budget means as a risk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import exp, isfinite
+from typing import Any
+
+from trueup import Planner, Problem, Spec, parse_spec
+from trueup.noise.rational import rational
+from trueup.planning.allocation import Allocation
+from trueup.planning.margins import normal_ratio
+from trueup.privacy.conversion import epsilon_of
+from trueup.studio.project import Choices
+
+DELTA = Fraction(1, 10**10)
+"""Probability with which the bound on the odds may fail, where the budget is in rho."""
+BEFORE = (0.01, 0.1, 0.5)
+"""Suspicions, of which the page says what may become of them."""
+PRECEDENTS = (
+    ("2020 Census redistricting data (P.L. 94-171), persons", "person", "rho", "2.56"),
+    ("2020 Census redistricting data, housing units", "housing unit", "rho", "0.07"),
+)
+"""What others have chosen; see docs/choosing-epsilon.md."""
+
+
+def problem_of(spec: Spec, choices: Choices) -> Problem:
+    """The spec on its public places: those of the file, or of the table where the spec declares its keys public."""
+    return Problem.of(spec, choices.places or None, data=choices.table or None)
+
+
+def first_wishes(planner: Planner) -> dict[str, float]:
+    """Margins to begin with: 10 counts for the total of every level, 3 times as much for what it is broken down by.
+
+    A worst place may be off by so much; smaller wishes cost more.
+    """
+    return {name: 10.0 if " x " not in name else 30.0 for name in planner.free if name in planner.measured}
+
+
+@dataclass(frozen=True)
+class Plans:
+    """The planner of one spec on one list of places, kept from one move of a slider to the next."""
+
+    text: str
+    paths: tuple[str, str]
+    planner: Planner
+    lock: threading.Lock
+
+    @classmethod
+    def of(cls, text: str, choices: Choices) -> Plans:
+        """Prepare a planner; seconds for many places."""
+        paths = choices.table, choices.places
+        return cls(text, paths, Planner(problem_of(parse_spec(text), choices)), threading.Lock())
+
+    def fits(self, text: str, choices: Choices) -> bool:
+        """Whether it is still the one that is wanted."""
+        return (self.text, self.paths) == (text, (choices.table, choices.places))
+
+    def plan(self, wishes: Mapping[str, float], confidence: float, total: str, *, quick: bool) -> Allocation:
+        """The least budget for margins of error, or the division of a total.
+
+        Raises
+        ------
+        TrueupError
+            If a wish or the total is out of range.
+        """
+        fixed = rational(total, "the budget") if total else None
+        targets = [f"{table}={counts!r}@{confidence!r}%" for table, counts in wishes.items()]
+        with self.lock:
+            return self.planner.plan(targets, total=fixed, quick=quick)
+
+
+def answer(planned: Allocation, confidence: float, neighbours: str = "add-remove") -> dict[str, Any]:
+    """What the page shows of a plan: for each table the margin of error of its worst count and its budget; the risk of all."""
+    ratio = normal_ratio(confidence)
+    exact = {reached.target.table: reached.margin for reached in planned.targets}
+    tables = [
+        {
+            "table": name,
+            "margin": _finite(exact.get(name, ratio * worst)),
+            "budget": f"{float(budget):.3g}" if budget else "",
+            "share": float(budget / planned.total) if planned.total else 0.0,
+        }
+        for name, worst, budget in zip(planned.levels, planned.worst, planned.budgets)
+    ]
+    return {
+        "currency": planned.currency,
+        "total": f"{float(planned.total):.4g}",
+        "tables": tables,
+        "risk": risk(planned.currency, planned.total),
+        "certificate": [s for s in planned.certificate.sentences if "not known" not in s],
+    }
+
+
+def _finite(value: float) -> float | None:
+    return float(f"{value:.5g}") if isfinite(value) else None
+
+
+def risk(currency: str, total: Fraction) -> dict[str, Any]:
+    """What a budget lets somebody conclude about one unit: bounds on suspicions after the publication."""
+    epsilon = float(total if currency == "epsilon" else epsilon_of(total, DELTA))
+    return {
+        "epsilon": f"{epsilon:.3g}",
+        "delta": "" if currency == "epsilon" else "1e-10",
+        "suspicions": [{"before": before, "after": after_at_most(before, epsilon)} for before in BEFORE],
+    }
+
+
+def after_at_most(before: float, epsilon: float) -> float:
+    """What a suspicion may become at most.
+
+    Examples
+    --------
+    >>> round(after_at_most(0.1, 1.0), 3)
+    0.232
+    """
+    odds = exp(min(epsilon, 700.0)) * before / (1 - before)
+    return odds / (1 + odds)

@@ -1,0 +1,183 @@
+"""Forms into specs: what is posted changes the spec's document, which is then read as any other."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any
+
+from trueup import Spec, TrueupError, parse_spec
+from trueup.model.proposal import queries_of
+from trueup.model.toml import toml_text
+
+Form = Mapping[str, str]
+MANY_SETS = 12
+"""Of so many sets of attributes at most a page proposes tables."""
+
+
+def document(spec: Spec) -> dict[str, Any]:
+    """The spec as plain values, as its file has them."""
+    return tomllib.loads(spec.text())
+
+
+def changed(held: Mapping[str, Any]) -> str:
+    """The TOML of a changed document.
+
+    Raises
+    ------
+    SpecError
+        With every mistake.
+    """
+    text = toml_text({name: part for name, part in held.items() if part not in ([], {})})
+    parse_spec(text)
+    return text
+
+
+def change_structure(spec: Spec, form: Form) -> str:
+    """Levels and attributes as posted; where their names change, tables are proposed anew.
+
+    Raises
+    ------
+    SpecError
+        With every mistake.
+    """
+    held = document(spec)
+    before = _names(held)
+    held["title"] = form.get("title", "").strip() or spec.title
+    if not _rows(form, "level"):
+        raise TrueupError("no level is named", needed="one at least: the whole")
+    held["level"] = [_level(row, root=i == 0) for i, row in enumerate(_rows(form, "level").values())]
+    old = dict(enumerate(held.get("attribute", [])))
+    rows = _rows(form, "attribute")
+    held["attribute"] = [_attribute(row, old.get(number, {})) for number, row in rows.items()]
+    new_names = {old[number]["name"]: row["name"] for number, row in rows.items() if number in old}
+    for cell in held["table"].get("cell", []):
+        cell["where"] = {new_names.get(name, name): value for name, value in cell.get("where", {}).items()}
+    if _names(held) != before:
+        levels, attributes = _names(held)
+        held["query"] = queries_of(levels, attributes)
+    return changed(held)
+
+
+def _names(held: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    return [x["name"] for x in held["level"]], [x["name"] for x in held.get("attribute", [])]
+
+
+def _rows(form: Form, part: str) -> dict[int, dict[str, str]]:
+    """The posted rows `part.0.name`, `part.0.column`, ... that have a name, by their number."""
+    rows: dict[int, dict[str, str]] = {}
+    for key, value in form.items():
+        first, _, rest = key.partition(".")
+        number, _, name = rest.partition(".")
+        if first == part and number.isdecimal() and len(number) < 6:
+            rows.setdefault(int(number), {})[name] = value.strip()
+    return {number: rows[number] for number in sorted(rows) if rows[number].get("name")}
+
+
+def _level(row: Mapping[str, str], *, root: bool) -> dict[str, Any]:
+    level: dict[str, Any] = {"name": row["name"]}
+    if not root and row.get("column"):
+        level["column"] = row["column"]
+    if not root and row.get("prefix"):
+        level["prefix"] = _whole(row["prefix"], f"the prefix of level '{row['name']}'")
+    if row.get("label"):
+        level["label"] = row["label"]
+    return level
+
+
+def _attribute(row: Mapping[str, str], old: Mapping[str, Any]) -> dict[str, Any]:
+    values = [value.strip() for value in row.get("values", "").split(",") if value.strip()]
+    attribute = {**old, "name": row["name"], "values": values}
+    if row.get("column") and row["column"] != row["name"]:
+        attribute["column"] = row["column"]
+    return attribute
+
+
+def _whole(text: str, what: str) -> int:
+    if not (text.isdecimal() and text.isascii() and len(text) < 10):
+        raise TrueupError(f"{what} is '{text[:40]}'", needed="a whole number")
+    return int(text)
+
+
+def change_protection(spec: Spec, form: Form) -> str:
+    """Who is protected, as posted.
+
+    Raises
+    ------
+    SpecError
+        With every mistake.
+    """
+    held = document(spec)
+    privacy: dict[str, Any] = {"unit": form.get("unit", "").strip(), "neighbours": form.get("neighbours", "")}
+    held["table"]["counts"] = form.get("counts", "").strip() or held["table"]["counts"]
+    if records := form.get("records", "").strip():
+        privacy["contribution"] = {"records": _whole(records, "the number of records of one unit")}
+    if identifier := form.get("id", "").strip():
+        privacy["id"] = identifier
+    held["privacy"] = privacy
+    return changed(held)
+
+
+def sets(spec: Spec) -> list[tuple[str, ...]]:
+    """Sets of attributes that tables may be by: those that the spec measures, and other small ones."""
+    views = [view for a in spec.attributes for view in a.views]
+    home = {view: a.name for a in spec.attributes for view in a.views}
+    pairs = [pair for pair in combinations(views, 2) if home[pair[0]] != home[pair[1]]]
+    whole = tuple(a.name for a in spec.attributes)
+    proposed = [(), *((view,) for view in views), *pairs, whole]
+    held = [q.attributes for q in spec.queries]
+    found = dict.fromkeys(held)
+    for one in proposed:
+        if len(found) < MANY_SETS and not any(set(one) == set(other) for other in found):
+            found[one] = None
+    return sorted(found, key=len)
+
+
+def choose_tables(spec: Spec, form: Form) -> str:
+    """The tables to measure, as posted: `table.SET.LEVEL`, where SET is the position in `sets`.
+
+    Raises
+    ------
+    SpecError
+        With every mistake.
+    """
+    held, currency = document(spec), form.get("currency", spec.queries[0].currency)
+    law = {"rho": "discrete-gaussian", "epsilon": "discrete-laplace"}.get(currency)
+    if law is None:
+        raise TrueupError("the budget's currency is unknown", needed="rho or epsilon")
+    known = {frozenset(q.attributes): q for q in spec.queries}
+    queries = []
+    for number, names in enumerate(sets(spec)):
+        levels = [level.name for i, level in enumerate(spec.levels) if f"table.{number}.{i}" in form]
+        if not levels:
+            continue
+        old = known.get(frozenset(names))
+        given = old.budgets if old is not None and old.noise == law else {}
+        amounts = {x: str(given.get(x, "1/100")) for x in levels}
+        name = old.name if old else " by ".join(names) or "total"
+        queries.append(
+            {"name": name, **({"attributes": list(names)} if names else {}), "noise": law, currency: amounts}
+        )
+    if not queries:
+        raise TrueupError(
+            "no table is chosen", needed="at least one, and one that determines the finest counts"
+        )
+    held["query"] = queries
+    return changed(held)
+
+
+def choose_method(spec: Spec, name: str) -> str:
+    """A method of reconciliation, or none for the default.
+
+    Raises
+    ------
+    SpecError
+        With every mistake.
+    """
+    held = document(spec)
+    if name:
+        held["reconcile"] = {"method": name}
+    else:
+        held.pop("reconcile", None)
+    return changed(held)

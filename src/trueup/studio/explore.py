@@ -1,0 +1,191 @@
+"""A bundle for its readers: tables with intervals, sums over places of their own, files. It reads public files alone."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import threading
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import trueup
+from trueup.errors import TrueupError, place_of
+from trueup.model.cells import Margin
+
+ROWS = 50
+"""Rows of a page."""
+
+
+@dataclass
+class Explorer:
+    """A bundle, read once."""
+
+    folder: Path
+    _posterior: trueup.Posterior | None = None
+    _fault: str = ""
+    _thread: threading.Thread | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @cached_property
+    def release(self) -> trueup.Release:
+        """The release."""
+        return trueup.read_release(self.folder)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the published tables."""
+        return tuple(map(str, self.release.published))
+
+    def rows(self, table: str, level: str, search: str = "", page: int = 0) -> dict[str, Any]:
+        """Some rows of a table: place, values, released count, margin of error, and the interval that it means.
+
+        Raises
+        ------
+        TrueupError
+            If the table or the level of confidence is unknown.
+        """
+        release = self.release
+        if table not in self.tables:
+            raise TrueupError(f"there is no table '{table[:60]}'", needed=f"one of {', '.join(self.tables)}")
+        margin = next(m for m in release.published if str(m) == table)
+        labels = [self._label(margin, place) for place in range(self._places(margin))]
+        wanted = [i for i, label in enumerate(labels) if search.casefold() in label.casefold()]
+        groups = release.cells.size(margin) // len(labels)
+        values = self._values(margin)
+        figures = release.figures(margin, level)
+        counts, errors = figures["released"], figures["margin of error"]
+        chosen = [place * groups + g for place in wanted for g in range(groups)]
+        shown = chosen[page * ROWS : (page + 1) * ROWS]
+        return {
+            "rows": [
+                {"place": labels[i // groups], "key": self._key(margin, i // groups), "values": values[i % groups],
+                 **_interval(counts[i], errors[i])}
+                for i in shown
+            ],
+            "columns": list(margin.attributes),
+            "found": len(chosen),
+            "pages": max(1, -(-len(chosen) // ROWS)),
+            "level": margin.level,
+        }  # fmt: skip
+
+    def _places(self, margin: Margin) -> int:
+        return self.release.cells.tree.sizes[self.release.cells.tree.level(margin.level)]
+
+    def _key(self, margin: Margin, place: int) -> str:
+        return self.release.cells.tree.label(margin.level, place)
+
+    def _label(self, margin: Margin, place: int) -> str:
+        tree = self.release.cells.tree
+        names = tree.names[tree.level(margin.level)] if tree.names else None
+        key = tree.label(margin.level, place)
+        return key if names is None else f"{names[place]} ({key})"
+
+    def _values(self, margin: Margin) -> list[list[str]]:
+        recodes = [r for r in self.release.cells.recodes(margin.attributes) if r.name]
+        shape = [r.size for r in recodes]
+        return [[r.values[i] for r, i in zip(recodes, at)] for at in np.ndindex(*shape)]
+
+    def area(self, level: str, places: Sequence[str]) -> dict[str, Any]:
+        """The released total of some places of a level, and once the posterior is there its interval.
+
+        Raises
+        ------
+        TrueupError
+            If a place is unknown or none is given.
+        """
+        tree = self.release.cells.tree
+        if level not in tree.levels:
+            raise TrueupError(f"there is no level '{level[:60]}'", needed=f"one of {', '.join(tree.levels)}")
+        keys = {tree.label(level, i): i for i in range(tree.sizes[tree.level(level)])}
+        if lost := [place for place in places if place not in keys]:
+            raise TrueupError(
+                f"level '{level}' has no place '{lost[0][:60]}'", needed="places of this release"
+            )
+        if not places:
+            raise TrueupError("no place is chosen", needed="at least one")
+        chosen = list(dict.fromkeys(places))
+        total = int(self.release.sums(Margin(level))[[keys[place] for place in chosen]].sum())
+        found = {"places": chosen, "released": total, "fault": self._fault}
+        if self._posterior is not None:
+            quantity = self._posterior.area({level: chosen})
+            low, high, inside = quantity.interval("90%")
+            found |= {
+                "low": low,
+                "high": high,
+                "inside": inside,
+                "mean": quantity.mean,
+                "kind": self._posterior.drawn.kind,
+            }
+        return found
+
+    def infer(self) -> None:
+        """Begin the posterior, unless somebody did."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._infer, daemon=True)
+                self._thread.start()
+
+    def _infer(self) -> None:
+        try:
+            self._posterior = trueup.infer(trueup.read_measurements(self.folder))
+        except TrueupError as error:
+            self._fault = str(error)
+        except Exception as error:
+            self._fault = f"internal error {type(error).__name__} at {place_of(error)}; please report it"
+
+    def download(self, name: str) -> tuple[bytes, str]:
+        """A file's bytes and kind.
+
+        Raises
+        ------
+        TrueupError
+            If there is no file of that name to download, or an extra is missing.
+        """
+        if name not in FILES:
+            raise TrueupError("there is no such file to download", needed=f"one of {', '.join(FILES)}")
+        if name in ("report.html", "spec.toml"):
+            return (self.folder / "public" / name).read_bytes(), FILES[name]
+        with tempfile.TemporaryDirectory() as scratch:
+            if name == "tables.xlsx":
+                return trueup.export(self.release, Path(scratch) / name).read_bytes(), FILES[name]
+            folder = (
+                trueup.export(self.release, Path(scratch) / "tables", "csv")
+                if name == "tables.zip"
+                else self.folder / "public"
+            )
+            return _zipped(folder), FILES[name]
+
+
+FILES = {
+    "tables.zip": "application/zip",
+    "tables.xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "report.html": "text/html; charset=utf-8",
+    "spec.toml": "text/plain; charset=utf-8",
+    "public.zip": "application/zip",
+}
+"""What can be downloaded."""
+
+
+def _interval(count: Any, error: Any) -> dict[str, str]:
+    if error is np.ma.masked or error != error:
+        return {"count": f"{count:,}", "error": "not known", "low": "", "high": ""}
+    return {
+        "count": f"{count:,}",
+        "error": f"{error:,.0f}",
+        "low": f"{max(0, int(np.floor(count - error))):,}",
+        "high": f"{int(np.ceil(count + error)):,}",
+    }
+
+
+def _zipped(folder: Path) -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            archive.write(path, path.relative_to(folder))
+    return held.getvalue()

@@ -1,0 +1,109 @@
+"""The process of a job: `python -m trueup.studio.job FOLDER`. It alone reads confidential rows, in a release."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import trueup
+from trueup.errors import TrueupError, place_of
+from trueup.ledger.account import Account
+from trueup.studio.jobs import Job
+from trueup.studio.project import write
+
+COMPARATORS = {
+    "cell key": ("cell-key", {"maximum": "5", "change_variance": "3"}),
+    "random rounding to 3": ("random-rounding", {"base": "3"}),
+    "suppression below 10": ("suppressed", {"threshold": "10"}),
+}
+"""What agencies use today, without a formal guarantee: beside the spec's own method."""
+REPLICATES = 60
+
+
+def main(folder: str) -> None:
+    """Do what the job says, and write down how it ended."""
+    job = Job(Path(folder))
+    task = job.task
+    try:
+        KINDS[task["kind"]](job, task)
+        job.report(state="done", final=True)
+    except TrueupError as error:
+        job.report(state="failed", final=True, error=str(error))
+    except KeyboardInterrupt:
+        job.report(state="ended", final=True, error="It was stopped.")
+    except Exception as error:  # its message may quote data: its kind and place are said
+        said = f"internal error {type(error).__name__} at {place_of(error)}; please report it"
+        job.report(state="failed", final=True, error=said)
+
+
+def carry_comparison(job: Job, task: dict[str, Any]) -> None:
+    """Errors of the spec's method and of what agencies use today, on a made-up population of the same places."""
+    job.report(state="running", stage="making a population up")
+    problem = trueup.Problem.of(trueup.parse_spec(task["spec"]), task["places"] or None, data=task["table"])
+    truth = trueup.made_up_truth(problem)
+
+    def progress(done: int, of: int) -> None:
+        job.report(state="running", stage="replicates", done=done, of=of)
+        if (job.folder / "cancel").exists():
+            raise KeyboardInterrupt
+
+    found = trueup.assess(
+        problem.spec, truth, replicates=REPLICATES, comparators=list(COMPARATORS.values()), progress=progress
+    )
+    write(job.folder / "result.json", json.dumps(_compared(found)))
+    write(job.folder / "report.html", trueup.report(found, problem.spec))
+
+
+def _compared(found: trueup.Assessment) -> dict[str, Any]:
+    rows = [
+        {
+            "table": str(table),
+            "method": method.label,
+            **{name: _figure(found, name, str(table), method.label) for name in _SHOWN},
+        }
+        for table in found.levels
+        for method in found.methods
+    ]
+    return {"rows": rows, "replicates": found.replicates, "truth": found.truth}
+
+
+_SHOWN = ("bias", "rmse", "coverage")
+
+
+def _figure(found: trueup.Assessment, statistic: str, table: str, method: str) -> list[float] | None:
+    try:
+        value, error = found.figure(statistic, table, method=method)
+    except TrueupError:
+        return None
+    return [value, error] if value == value else None
+
+
+def carry_release(job: Job, task: dict[str, Any]) -> None:
+    """Release into the folder that was named: whole or not at all, and charged once."""
+    problem = trueup.Problem.of(trueup.parse_spec(task["spec"]), task["places"] or None, data=task["table"])
+    account = Account.open(
+        task["ledger"] or None, task["analyst"] or None, task["key"] if task["ledger"] else None
+    )
+    tell: Callable[[str], None] = lambda stage: job.report(state="running", stage=stage)  # noqa: E731
+    trueup.release(problem, task["table"], task["out"], account=account, tell=tell)
+    job.report(state="running", stage="checking the bundle")
+    checks = [{"rule": check.rule, "holds": check.holds} for check in trueup.check(task["out"])]
+    write(job.folder / "result.json", json.dumps({"checks": checks}))
+    if not all(check["holds"] for check in checks):
+        raise TrueupError(
+            "the bundle does not keep every rule that it states", remedy="trueup check, and report it"
+        )
+
+
+KINDS: dict[str, Callable[[Job, dict[str, Any]], None]] = {
+    "compare": carry_comparison,
+    "release": carry_release,
+}
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    main(sys.argv[1])

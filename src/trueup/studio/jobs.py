@@ -1,0 +1,142 @@
+"""Comparison and release as processes of their own: they outlive the server, are found again, and none begins twice.
+
+A job is a folder: `job.json` (what to do), `progress.json` (how far it is, and how it ended), `lock` (held while it lives).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trueup.errors import BundleError
+from trueup.studio.project import write
+
+
+@dataclass(frozen=True)
+class Job:
+    """A piece of work in its folder."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """Its name in addresses."""
+        return self.folder.name
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process lives: it holds the lock, whatever its number."""
+        try:
+            with (self.folder / "lock").open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    @property
+    def task(self) -> dict[str, Any]:
+        """What it was asked for."""
+        return _read(self.folder / "job.json")
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """How far it is: `state` (running, done, failed, ended), `stage`, `done`, `of`, `error`."""
+        found = {
+            "state": "running",
+            "stage": "starting",
+            "done": 0,
+            "of": 0,
+            **_read(self.folder / "progress.json"),
+        }
+        if (
+            found["state"] == "running"
+            and not self.alive
+            and not _read(self.folder / "progress.json").get("final")
+        ):
+            again = _read(self.folder / "progress.json")  # it may have ended between the two looks
+            found |= (
+                again
+                if again.get("final")
+                else {"state": "ended", "error": "The process ended before its work was done."}
+            )
+        return found
+
+    def cancel(self) -> None:
+        """Ask it to stop."""
+        with suppress(OSError):
+            (self.folder / "cancel").touch()
+
+    def report(self, **progress: Any) -> None:
+        """Write down how far it is; for the process itself."""
+        with suppress(BundleError):
+            write(self.folder / "progress.json", json.dumps(progress))
+
+
+def start(folder: Path, kind: str, task: dict[str, Any], *, again: bool = False) -> Job:
+    """Begin a job, or return the one that was begun with the same task; with `again`, one that ended is begun anew.
+
+    The folder is made first, and only by one: of two requests for the same task one starts a process.
+    """
+    text = json.dumps({"kind": kind, **task}, sort_keys=True)
+    name = f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    job = Job(folder / "jobs" / name)
+    job.folder.parent.mkdir(mode=0o700, exist_ok=True)
+    if again and job.folder.exists() and not job.alive and job.progress["state"] != "done":
+        _put_aside(job.folder)
+    try:
+        job.folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return job
+    lock = os.open(job.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:  # the child inherits the lock, so that it is held from the first moment to its last
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        write(job.folder / "job.json", text)
+        with (job.folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "trueup.studio.job", str(job.folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=(lock,),
+            )
+        threading.Thread(target=process.wait, daemon=True).start()  # or it would stay as a defunct process
+    finally:
+        os.close(lock)
+    return job
+
+
+def _put_aside(folder: Path) -> None:
+    number = sum(1 for _ in folder.parent.glob(f"{folder.name}.ended-*"))
+    with suppress(OSError):
+        folder.rename(folder.with_name(f"{folder.name}.ended-{number}"))
+
+
+def find(folder: Path, name: str) -> Job | None:
+    """The job of a name; None if there is none."""
+    return next((job for job in every(folder) if job.name == name), None)
+
+
+def every(folder: Path) -> list[Job]:
+    """All jobs of a project, the newest first."""
+    jobs = folder / "jobs"
+    found = [path for path in jobs.iterdir() if (path / "job.json").exists()] if jobs.is_dir() else []
+    return [Job(path) for path in sorted(found, key=lambda path: -path.stat().st_mtime)]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,299 @@
+"""The requests of the studio: each changes the project or shows it. Handlers run in threads, so that none holds up another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from trueup import Spec
+from trueup.errors import TrueupError, place_of
+from trueup.studio import jobs
+from trueup.studio.accuracy import answer
+from trueup.studio.explore import Explorer
+from trueup.studio.project import Outdated, Project
+from trueup.studio.rendering import refused, rendered
+from trueup.studio.security import Guarded, Keys
+from trueup.studio.session import Studio
+from trueup.studio.steps import CHANGE, SHOW, STEPS, set_paths, set_spec
+
+REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; sandbox allow-scripts"
+"""Reports bring script and style of their own: they are shown apart from the studio, without its cookie."""
+STATIC = {"studio.js": "text/javascript", "studio.css": "text/css", "icon.svg": "image/svg+xml"}
+"""Files of every page, and their kinds."""
+
+
+def application(studio: Studio, keys: Keys) -> Guarded:
+    """The studio's pages behind their guard."""
+
+    async def first(request: Request) -> Response:
+        return RedirectResponse("/table" if studio.project is not None else "/explore", 303)
+
+    routes = [Route("/", first), Route("/static/{name}", _static), *_routes(_EXPLORE, studio)]
+    if studio.project is not None:
+        routes += _routes(_DESIGN, studio)
+    inner = Starlette(routes=routes, exception_handlers={404: _missing, 405: _missing})
+    return Guarded(inner, keys, refused)
+
+
+def _step(name: str) -> Callable[[Studio, Request], Any]:
+    """The handler of a step: GET shows it; POST changes it and goes on, or shows it again with what is wrong."""
+
+    async def handle(studio: Studio, request: Request) -> Response:
+        if request.method != "POST":
+            return await run_in_threadpool(_page, studio, name, dict(request.query_params))
+        form = await _form(request)
+        return await run_in_threadpool(_changed, studio, name, CHANGE[name], form)
+
+    return handle
+
+
+def _changed(
+    studio: Studio, name: str, change: Callable[[Studio, Mapping[str, str]], str], form: Mapping[str, str]
+) -> Response:
+    try:
+        return RedirectResponse(change(studio, form), 303)
+    except TrueupError as error:
+        return _page(studio, name, {}, fault=error, form=form)
+
+
+def _page(
+    studio: Studio,
+    name: str,
+    query: Mapping[str, str],
+    fault: TrueupError | None = None,
+    form: Mapping[str, str] | None = None,
+) -> Response:
+    """A step's page, with what is wrong above it; a step that cannot be shown yet says why."""
+    project, shown = studio.open_project, {}
+    status = 200 if fault is None else 409 if isinstance(fault, Outdated) else 422
+    try:
+        spec = project.spec
+        shown = {**SHOW[name](studio), "ready": True}
+    except TrueupError as error:
+        spec, fault, status = _readable(project), fault or error, max(status, 409)
+    context = {
+        "step": name,
+        "steps": STEPS,
+        "choices": project.choices,
+        "toml": project.choices.pending or project.text,
+        "spec": spec,
+        "fault": fault,
+        "form": form or {},
+        "ready": False,
+    }
+    return rendered(f"{name}.html", {**context, **shown}, status)
+
+
+def _readable(project: Project) -> Spec | None:
+    """The spec; None where its file was edited outside and cannot be read."""
+    try:
+        return project.spec
+    except TrueupError:
+        return None
+
+
+async def _set_spec(studio: Studio, request: Request) -> Response:
+    form = await _form(request)
+    back = form.get("back", "")
+    return await run_in_threadpool(_changed, studio, back if back in STEPS else "structure", set_spec, form)
+
+
+async def _set_paths(studio: Studio, request: Request) -> Response:
+    return await run_in_threadpool(_changed, studio, "table", set_paths, await _form(request))
+
+
+async def _plan(studio: Studio, request: Request) -> Response:
+    """The live answer to a slider."""
+    try:
+        asked = json.loads(await request.body())
+        wishes = {str(k): float(v) for k, v in asked["wishes"].items()}
+        confidence, total, quick = (
+            float(asked["confidence"]),
+            str(asked.get("total", "")),
+            bool(asked.get("quick")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return JSONResponse(
+            {"error": "The request cannot be read. Needed: wishes, confidence and total."}, 400
+        )
+    return await run_in_threadpool(_planned, studio, wishes, confidence, total, quick)
+
+
+def _planned(
+    studio: Studio, wishes: dict[str, float], confidence: float, total: str, quick: bool
+) -> Response:
+    try:
+        return JSONResponse(answer(studio.plans().plan(wishes, confidence, total, quick=quick), confidence))
+    except TrueupError as error:
+        return JSONResponse({"error": str(error)}, 422)
+
+
+async def _job(studio: Studio, request: Request) -> Response:
+    job = jobs.find(studio.open_project.folder, request.path_params["name"])
+    if job is None:
+        return JSONResponse({"error": "There is no such job."}, 404)
+    if request.method == "POST" and job.task["kind"] == "compare":
+        job.cancel()
+        return RedirectResponse("/methods", 303)
+    return JSONResponse(job.progress)
+
+
+async def _compared(studio: Studio, request: Request) -> Response:
+    job = jobs.find(studio.open_project.folder, request.path_params["name"])
+    if job is None or not (job.folder / "report.html").exists():
+        return refused(404, "There is no such comparison.")
+    return HTMLResponse(
+        (job.folder / "report.html").read_text(encoding="utf-8"),
+        headers={"content-security-policy": REPORT_POLICY},
+    )
+
+
+async def _explore(studio: Studio, request: Request) -> Response:
+    return await run_in_threadpool(_explored, studio, dict(request.query_params))
+
+
+def _explored(
+    studio: Studio,
+    query: Mapping[str, str],
+    area: dict[str, Any] | None = None,
+    fault: TrueupError | None = None,
+) -> Response:
+    context = {
+        "designing": studio.project is not None,
+        "area": area,
+        "found": None,
+        "step": "",
+        "steps": STEPS,
+    }
+    try:
+        context |= _shown(studio.explorer(), query)
+    except TrueupError as error:
+        fault = fault or error
+    return rendered("explore.html", {**context, "fault": fault}, 200 if fault is None else 422)
+
+
+def _shown(explorer: Explorer, query: Mapping[str, str]) -> dict[str, Any]:
+    """The rows of a table that were asked for."""
+    asked = {
+        "table": query.get("table") or explorer.tables[-1],
+        "confidence": query.get("confidence") or "90%",
+        "search": query.get("search", ""),
+    }
+    page = query.get("page", "0")
+    number = int(page) if page.isdecimal() and page.isascii() and len(page) < 8 else 0
+    spec = explorer.release.measurements.spec
+    return {
+        **asked,
+        "found": explorer.rows(asked["table"], asked["confidence"], asked["search"], number),
+        "tables": explorer.tables,
+        "page": number,
+        "title": spec.title if spec else "",
+        "sentences": explorer.release.guarantee.sentences,
+        "link": lambda n: "/explore?" + urlencode({**asked, "page": n}),
+    }
+
+
+async def _area(studio: Studio, request: Request) -> Response:
+    pairs = await _pairs(request)
+    form = dict(pairs)
+    places = [value for name, value in pairs if name == "place"]
+    places += [line.strip() for line in form.get("more", "").splitlines() if line.strip()]
+    return await run_in_threadpool(_summed, studio, form, places)
+
+
+def _summed(studio: Studio, form: Mapping[str, str], places: list[str]) -> Response:
+    try:
+        explorer = studio.explorer()
+        found = explorer.area(form.get("of", ""), places)
+        explorer.infer()
+    except TrueupError as error:
+        return _explored(studio, form, fault=error)
+    return _explored(studio, form, {**found, "level": form["of"]})
+
+
+async def _download(studio: Studio, request: Request) -> Response:
+    return await run_in_threadpool(_downloaded, studio, request.path_params["name"])
+
+
+def _downloaded(studio: Studio, name: str) -> Response:
+    try:
+        content, kind = studio.explorer().download(name)
+    except TrueupError as error:
+        return refused(404, str(error))
+    headers = {"content-security-policy": REPORT_POLICY}
+    if name != "report.html":
+        headers["content-disposition"] = f'attachment; filename="{name}"'
+    return Response(content, media_type=kind, headers=headers)
+
+
+_DESIGN: dict[str, tuple[Callable[[Studio, Request], Any], tuple[str, ...]]] = {
+    **{f"/{name}": (_step(name), ("GET", "POST") if name in CHANGE else ("GET",)) for name in STEPS},
+    "/spec": (_set_spec, ("POST",)),
+    "/paths": (_set_paths, ("POST",)),
+    "/plan": (_plan, ("POST",)),
+    "/job/{name}": (_job, ("GET", "POST")),
+    "/job/{name}/report": (_compared, ("GET",)),
+}
+_EXPLORE: dict[str, tuple[Callable[[Studio, Request], Any], tuple[str, ...]]] = {
+    "/explore": (_explore, ("GET",)),
+    "/area": (_area, ("POST",)),
+    "/download/{name}": (_download, ("GET",)),
+}
+
+
+def _routes(
+    handlers: Mapping[str, tuple[Callable[[Studio, Request], Any], tuple[str, ...]]], studio: Studio
+) -> list[Route]:
+    def bound(handle: Callable[[Studio, Request], Any]):
+        async def endpoint(request: Request) -> Response:
+            try:
+                return await handle(studio, request)
+            except TrueupError as error:
+                return refused(422, str(error))
+            except Exception as error:  # its message may quote data: its kind and place are said
+                return refused(
+                    500, f"internal error {type(error).__name__} at {place_of(error)}; please report it"
+                )
+
+        return endpoint
+
+    return [Route(path, bound(handle), methods=list(methods)) for path, (handle, methods) in handlers.items()]
+
+
+async def _pairs(request: Request) -> list[tuple[str, str]]:
+    if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
+        raise TrueupError("the request is no form of this page", needed="a form of the studio")
+    try:
+        return parse_qsl(
+            (await request.body()).decode("ascii"),
+            keep_blank_values=True,
+            max_num_fields=20_000,
+            errors="strict",
+        )
+    except ValueError:
+        raise TrueupError("the form cannot be read", needed="text in UTF-8") from None
+
+
+async def _form(request: Request) -> dict[str, str]:
+    return dict(await _pairs(request))
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in STATIC:
+        return refused(404, "There is no such page.")
+    text = (Path(__file__).parent / "static" / name).read_text(encoding="utf-8")
+    return Response(text, media_type=STATIC[name])
+
+
+async def _missing(request: Request, error: Exception) -> Response:
+    return refused(404, "There is no such page.")

@@ -1,0 +1,169 @@
+"""What was decided, in a folder of its own: `spec.toml`, and `studio.json` for what a spec does not say."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from trueup import Spec, parse_spec
+from trueup.errors import BundleError, BusyError, TrueupError
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What was decided beside the spec; paths and public words alone, never a value of the table.
+
+    Attributes
+    ----------
+    revision
+        Grows with every change, so that a page which is out of date can be told.
+    table, places
+        Paths of the confidential table and of the public list of places; no places where the table's own are public.
+    left
+        Columns of the table that the spec does not use.
+    wishes
+        Margins of error (counts) by table; those of the other tables follow.
+    confidence
+        In per cent, of all margins.
+    total
+        A fixed budget, or empty for the least that meets the wishes.
+    out, ledger, analyst
+        Where the release goes, and whose budget is charged.
+    pending
+        TOML that was typed and cannot be read yet.
+    candidates
+        The spec before it was planned, which still has the tables that the plan left out.
+    """
+
+    revision: int = 0
+    table: str = ""
+    places: str = ""
+    left: tuple[str, ...] = ()
+    wishes: dict[str, float] = field(default_factory=dict)
+    confidence: float = 95.0
+    total: str = ""
+    out: str = ""
+    ledger: str = ""
+    analyst: str = ""
+    pending: str = ""
+    candidates: str = ""
+
+
+class Outdated(BusyError):
+    """A page was sent that another one has overtaken."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder of the studio."""
+
+    folder: Path
+
+    @classmethod
+    def at(cls, folder: str | Path) -> Project:
+        """Open a folder, or make it; nobody else may read it.
+
+        Raises
+        ------
+        BundleError
+            If the disk refuses.
+        """
+        path = Path(folder).absolute()
+        try:
+            path.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise BundleError(f"cannot make the folder '{path}': {error.strerror}") from None
+        return cls(path)
+
+    @property
+    def choices(self) -> Choices:
+        """What was decided."""
+        try:
+            held = json.loads((self.folder / "studio.json").read_text(encoding="utf-8"))
+            known = {f.name for f in fields(Choices)}
+            given = {name: value for name, value in held.items() if name in known}
+            return Choices(**{**given, "left": tuple(given.get("left", ()))})
+        except FileNotFoundError:
+            return Choices()
+        except (OSError, ValueError, TypeError, AttributeError):
+            raise BundleError(
+                f"'{self.folder / 'studio.json'}' cannot be read",
+                remedy="remove it: the spec beside it is kept, paths and wishes are asked for again",
+            ) from None
+
+    @property
+    def text(self) -> str:
+        """The spec's TOML; empty before there is one."""
+        try:
+            return (self.folder / "spec.toml").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ""
+
+    @property
+    def spec(self) -> Spec | None:
+        """The spec; None before there is one."""
+        return parse_spec(self.text) if self.text else None
+
+    def change(self, revision: int | None, *, text: str | None = None, **choices: Any) -> Choices:
+        """Write a change down: the spec's TOML, and what else was decided.
+
+        Parameters
+        ----------
+        revision
+            That of the page which was sent; None for a change that overtakes nothing.
+
+        Raises
+        ------
+        Outdated
+            If another page was sent meanwhile; what was typed is not lost, since nothing is written.
+        """
+        now = self.choices
+        if revision is not None and revision != now.revision:
+            raise Outdated(
+                "this page is older than what was decided in another one; nothing was changed",
+                remedy="go back, copy what you typed, and load the page again",
+            )
+        if text is not None:
+            write(self.folder / "spec.toml", text)
+        new = replace(now, **choices, revision=now.revision + 1)
+        write(self.folder / "studio.json", json.dumps(asdict(new), indent=1, ensure_ascii=False))
+        return new
+
+    def set_text(self, revision: int | None, text: str) -> None:
+        """Take TOML that somebody typed, or keep it aside and say what is wrong with it.
+
+        Raises
+        ------
+        SpecError
+            With every mistake.
+        """
+        clean = text.replace("\r\n", "\n")
+        try:
+            parse_spec(clean)
+        except TrueupError:
+            self.change(revision, pending=clean)
+            raise
+        self.change(revision, text=clean, pending="", candidates="")
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file whole or not at all, for the owner alone.
+
+    Raises
+    ------
+    BundleError
+        If the disk refuses.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except OSError as error:
+        raise BundleError(f"cannot write '{path}': {error.strerror}", remedy="check the disk") from None

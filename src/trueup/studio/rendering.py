@@ -1,0 +1,37 @@
+"""Templates into answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from math import log10
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse, Response
+
+from trueup.studio.words import WORDS
+
+
+def rendered(template: str, context: Mapping[str, Any], status: int = 200) -> Response:
+    """A page."""
+    text = _environment().get_template(template).render(**context, words=WORDS)
+    return HTMLResponse(text, status)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("trueup.studio"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["log10"] = log10
+    return environment
+
+
+def refused(status: int, sentence: str) -> Response:
+    """A page that says why nothing was done."""
+    return rendered("refused.html", {"sentence": sentence}, status)

@@ -1,0 +1,121 @@
+"""The studio's server: one process, this machine only."""
+
+from __future__ import annotations
+
+import os
+import socket
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+import trueup
+from trueup.demo.synthetic import synthetic_blocks
+from trueup.errors import BundleError, TrueupError
+from trueup.files.columns import write_csv
+from trueup.files.staging import claimed
+from trueup.studio.pages import application
+from trueup.studio.project import Project, write
+from trueup.studio.security import Keys
+from trueup.studio.session import Studio
+
+
+def serve(
+    bundle: Path | None,
+    folder: Path,
+    *,
+    spec: Path | None = None,
+    data: str = "",
+    geography: str = "",
+    demo: bool = False,
+    port: int = 0,
+    browser: bool = False,
+    tell: Callable[[str], None] = print,
+) -> None:
+    """Serve a project's folder, or a bundle, until it is interrupted.
+
+    Raises
+    ------
+    TrueupError
+        If the folder is served by another process, the port is taken, or the spec or the bundle cannot be read.
+    """
+    with _listening(port) as listener:
+        keys = Keys(listener.getsockname()[1], lambda link: tell(f"Open again: {link}"))
+        if bundle is not None:
+            trueup.read_release(bundle)
+            _run(Studio(bundle=bundle), listener, keys, tell, None)
+            return
+        project = Project.at(folder)
+        with claimed(project.folder / "studio"):
+            prepare(project, spec=spec, data=data, geography=geography, demo=demo)
+            tell(f"What you decide is kept in {project.folder}")
+            _run(Studio(project), listener, keys, tell, project if browser else None)
+
+
+def prepare(project: Project, *, spec: Path | None, data: str, geography: str, demo: bool) -> None:
+    """Begin a project with a spec, with paths, or with the demonstration; what was decided before is left alone otherwise."""
+    if demo and not project.text:
+        table = project.folder / "blocks.csv"
+        write_csv(table, synthetic_blocks())
+        data, found = (
+            str(table),
+            trueup.propose_spec(table, title="Synthetic population by block, sex and age"),
+        )
+        project.change(None, text=found.spec.text(), table=data, left=found.left)
+    if spec is not None:
+        project.change(None, text=trueup.load_spec(spec).text(), candidates="", wishes={})
+    paths = {
+        "table": data and str(Path(data).absolute()),
+        "places": geography and str(Path(geography).absolute()),
+    }
+    if given := {name: path for name, path in paths.items() if path}:
+        project.change(None, **given)
+
+
+def _listening(port: int) -> socket.socket:
+    listener = socket.socket()
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError as error:
+        listener.close()
+        raise TrueupError(
+            f"port {port} cannot be used: {error.strerror}", remedy="choose another --port, or leave it out"
+        ) from None
+    return listener
+
+
+def _run(
+    studio: Studio, listener: socket.socket, keys: Keys, tell: Callable[[str], None], opened: Project | None
+) -> None:
+    tell(f"Open: {keys.link}")
+    tell(
+        "The link works once and for this machine alone. Ctrl-C ends the studio; a release that is running goes on."
+    )
+    if opened is not None:
+        _open(opened.folder, keys.link)
+    os.umask(0o077)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application(studio, keys),
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ws="none",
+        )
+    )
+    server.run(sockets=[listener])
+
+
+def _open(folder: Path, link: str) -> None:
+    """Open the browser by a page that nobody else may read: an address given to a program is seen by all users."""
+    page = folder / "open.html"
+    try:
+        write(
+            page,
+            f'<!DOCTYPE html><meta http-equiv="refresh" content="0; url={link}"><title>trueup studio</title>',
+        )
+    except BundleError:
+        return
+    webbrowser.open(page.as_uri())

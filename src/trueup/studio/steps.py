@@ -1,0 +1,301 @@
+"""The steps of the path: what each shows, and what each changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import trueup
+from trueup.errors import TrueupError
+from trueup.ledger.ledger import Ledger
+from trueup.ledger.terms import Terms
+from trueup.reconciling import METHODS, choose, default, misfit
+from trueup.studio import design, jobs
+from trueup.studio.accuracy import PRECEDENTS, Plans, answer, first_wishes, problem_of
+from trueup.studio.job import COMPARATORS
+from trueup.studio.project import Choices
+from trueup.studio.session import Studio
+
+STEPS = {
+    "table": "Table and places",
+    "structure": "Levels and attributes",
+    "protected": "Who is protected",
+    "tables": "Tables",
+    "accuracy": "Accuracy and budget",
+    "methods": "Methods",
+    "release": "Release",
+    "result": "Result",
+}
+"""The path, in its order."""
+
+# The steps: what each shows.
+
+
+def shown_table(studio: Studio) -> dict[str, Any]:
+    return {}
+
+
+def shown_structure(studio: Studio) -> dict[str, Any]:
+    spec = studio.spec
+    return {"attributes": [(a.name, a.column or "", ", ".join(a.values)) for a in spec.attributes]}
+
+
+def shown_protected(studio: Studio) -> dict[str, Any]:
+    return {"sentences": problem_of(studio.spec, studio.open_project.choices).guarantee.sentences}
+
+
+def shown_tables(studio: Studio) -> dict[str, Any]:
+    choices = studio.open_project.choices
+    spec = trueup.parse_spec(choices.candidates) if choices.candidates else studio.spec
+    measured = {(frozenset(q.attributes), level) for q in spec.queries for level in q.budgets}
+    rows = [
+        (" x ".join(s) or "total", [(frozenset(s), level.name) in measured for level in spec.levels])
+        for s in design.sets(spec)
+    ]
+    return {"rows": rows, "tabled": spec}
+
+
+def shown_accuracy(studio: Studio) -> dict[str, Any]:
+    plans, choices = studio.plans(), studio.open_project.choices
+    known = {name: wish for name, wish in choices.wishes.items() if name in plans.planner.free}
+    wishes = known or first_wishes(plans.planner)
+    planned = answer(plans.plan(wishes, choices.confidence, choices.total, quick=False), choices.confidence)
+    rows = [
+        {**row, "wish": wishes.get(row["table"])}
+        for row in planned["tables"]
+        if row["table"] in plans.planner.free
+    ]
+    return {"planned": planned, "rows": rows, "precedents": PRECEDENTS}
+
+
+def shown_methods(studio: Studio) -> dict[str, Any]:
+    spec, choices = studio.spec, studio.open_project.choices
+    problem = problem_of(spec, choices)
+    found = next(
+        (job for job in jobs.every(studio.open_project.folder) if job.task["kind"] == "compare"), None
+    )
+    return {
+        "fitting": [
+            kind.name for kind in METHODS if misfit(kind(), problem.constraints, problem.headers) is None
+        ],
+        "default": default(problem.constraints).name,
+        "job": found and found.name,
+        "progress": found and found.progress,
+        "compared": _result(found),
+        "current": found is not None and found.task.get("spec") == studio.open_project.text,
+        "comparators": list(COMPARATORS),
+    }
+
+
+def shown_release(studio: Studio) -> dict[str, Any]:
+    choices = studio.open_project.choices
+    found = _release_job(studio)
+    problem = problem_of(studio.spec, choices)
+    return {
+        "sentences": problem.guarantee.sentences,
+        "out": choices.out or str(studio.open_project.folder / "release"),
+        "job": found and found.name,
+        "progress": found and found.progress,
+    }
+
+
+def shown_result(studio: Studio) -> dict[str, Any]:
+    found = _release_job(studio)
+    done = found is not None and found.progress["state"] == "done"
+    return {
+        "done": done,
+        "checks": (_result(found) or {}).get("checks", []) if done else [],
+        "out": studio.open_project.choices.out,
+    }
+
+
+def _release_job(studio: Studio) -> jobs.Job | None:
+    return next(
+        (job for job in jobs.every(studio.open_project.folder) if job.task["kind"] == "release"), None
+    )
+
+
+def _result(job: jobs.Job | None) -> dict[str, Any] | None:
+    if job is None or not (job.folder / "result.json").exists():
+        return None
+    return json.loads((job.folder / "result.json").read_text(encoding="utf-8"))
+
+
+# What each step changes.
+
+
+def set_table(studio: Studio, form: Mapping[str, str]) -> str:
+    table, places = form.get("table", "").strip(), form.get("places", "").strip()
+    if not table:
+        raise TrueupError("no table is named", needed="the path of a CSV or Parquet file on this machine")
+    title = form.get("title", "").strip() or Path(table).name.split(".")[0]
+    found = trueup.propose_spec(
+        table, places or None, title=title, unit=form.get("unit", "").strip() or "person"
+    )
+    revision = _revision(form)
+    studio.open_project.change(
+        revision,
+        text=found.spec.text(),
+        table=table,
+        places=places,
+        left=found.left,
+        wishes={},
+        total="",
+        pending="",
+        candidates="",
+    )
+    return "/structure"
+
+
+def set_paths(studio: Studio, form: Mapping[str, str]) -> str:
+    table, places = form.get("table", "").strip(), form.get("places", "").strip()
+    choices = studio.open_project.choices
+    problem_of(studio.spec, Choices(table=table, places=places))
+    studio.open_project.change(_revision(form), table=table or choices.table, places=places)
+    return "/structure"
+
+
+def set_structure(studio: Studio, form: Mapping[str, str]) -> str:
+    text = design.change_structure(studio.spec, form)
+    problem_of(trueup.parse_spec(text), studio.open_project.choices)
+    studio.open_project.change(_revision(form), text=text, pending="", candidates="")
+    return "/structure" if form.get("go") == "again" else "/protected"
+
+
+def set_protected(studio: Studio, form: Mapping[str, str]) -> str:
+    text = design.change_protection(studio.spec, form)
+    studio.open_project.change(_revision(form), text=text, pending="", candidates="")
+    return "/tables"
+
+
+def set_tables(studio: Studio, form: Mapping[str, str]) -> str:
+    choices = studio.open_project.choices
+    text = design.choose_tables(trueup.parse_spec(choices.candidates or studio.open_project.text), form)
+    Plans.of(text, choices)
+    studio.open_project.change(_revision(form), text=text, pending="", candidates="", wishes={})
+    return "/accuracy"
+
+
+def set_accuracy(studio: Studio, form: Mapping[str, str]) -> str:
+    plans, project = studio.plans(), studio.open_project
+    wishes = {
+        name: _number(form.get(f"margin.{name}", ""), f"the margin of error of '{name}'")
+        for name in plans.planner.free
+        if f"wish.{name}" in form
+    }
+    confidence, total = _number(form.get("confidence", "95"), "the confidence"), form.get("total", "").strip()
+    planned = plans.plan(wishes, confidence, total, quick=False)
+    spec = trueup.planned_spec(trueup.parse_spec(plans.text), planned)
+    project.change(
+        _revision(form),
+        text=spec.text(),
+        candidates=plans.text,
+        wishes=wishes,
+        confidence=confidence,
+        total=total,
+        pending="",
+    )
+    return "/accuracy" if form.get("go") == "again" else "/methods"
+
+
+def set_methods(studio: Studio, form: Mapping[str, str]) -> str:
+    project = studio.open_project
+    if form.get("go") == "compare":
+        choices = project.choices
+        task = {"spec": project.text, "table": choices.table, "places": choices.places}
+        jobs.start(project.folder, "compare", task, again=True)
+        return "/methods"
+    text = design.choose_method(studio.spec, form.get("method", ""))
+    problem = problem_of(trueup.parse_spec(text), project.choices)
+    choose(problem.spec.reconcile, problem.constraints)
+    project.change(_revision(form), text=text, pending="")
+    return "/release"
+
+
+def set_release(studio: Studio, form: Mapping[str, str]) -> str:
+    project, spec = studio.open_project, studio.spec
+    out = str(Path(form.get("out", "").strip() or project.folder / "release").expanduser().absolute())
+    ledger, analyst = form.get("ledger", "").strip(), form.get("analyst", "").strip()
+    if ledger and not analyst:
+        raise TrueupError("a ledger is named without an analyst", needed="who is charged")
+    task = {
+        "spec": project.text,
+        "table": project.choices.table,
+        "places": project.choices.places,
+        "out": out,
+    }
+    task |= {"ledger": ledger, "analyst": analyst}
+    task["key"] = "studio-" + hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:24]
+    if running := next(
+        (job for job in jobs.every(project.folder) if job.task["kind"] == "release" and job.alive), None
+    ):
+        if running.task.get("key") == task["key"]:
+            return "/release"
+        raise TrueupError("another release is running; nothing was begun", remedy="wait for it")
+    problem_of(spec, project.choices)
+    if ledger:
+        _open_ledger(ledger, spec, form.get("cap", "").strip())
+    project.change(_revision(form), out=out, ledger=ledger, analyst=analyst)
+    studio.forget_release()
+    jobs.start(project.folder, "release", task, again=True)
+    return "/release"
+
+
+def _open_ledger(url: str, spec: trueup.Spec, cap: str) -> None:
+    """Make a ledger where a cap is given, with the account of the spec's dataset; an existing one is left as it is."""
+    if "://" in url or Path(url).exists():
+        Ledger.open(url)
+        return
+    currency, equals, amount = cap.partition("=")
+    if not equals:
+        raise TrueupError(
+            f"there is no ledger '{url}'",
+            needed="a cap for a new one, such as rho=1",
+            remedy="fill in the cap",
+        )
+    terms = Terms(spec.privacy.unit, spec.privacy.neighbours)
+    Ledger.create(url).init(spec.table.name, {currency.strip(): amount.strip()}, terms=terms)
+
+
+def set_spec(studio: Studio, form: Mapping[str, str]) -> str:
+    studio.open_project.set_text(_revision(form), form.get("toml", ""))
+    back = form.get("back", "")
+    return f"/{back}" if back in STEPS else "/structure"
+
+
+def _revision(form: Mapping[str, str]) -> int:
+    text = form.get("revision", "")
+    if not (text.isdecimal() and text.isascii() and len(text) < 12):
+        raise TrueupError("the page does not say which version it is of", remedy="load the page again")
+    return int(text)
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise TrueupError(f"{what} is '{text[:40]}'", needed="a number") from None
+
+
+SHOW: dict[str, Callable[[Studio], dict[str, Any]]] = {
+    "table": shown_table,
+    "structure": shown_structure,
+    "protected": shown_protected,
+    "tables": shown_tables,
+    "accuracy": shown_accuracy,
+    "methods": shown_methods,
+    "release": shown_release,
+    "result": shown_result,
+}
+CHANGE: dict[str, Callable[[Studio, Mapping[str, str]], str]] = {
+    "table": set_table,
+    "structure": set_structure,
+    "protected": set_protected,
+    "tables": set_tables,
+    "accuracy": set_accuracy,
+    "methods": set_methods,
+    "release": set_release,
+}
