@@ -26,7 +26,7 @@ DARK = "--blink-settings=preferredColorScheme=0"
 """The option of Chromium for readers who prefer dark pages."""
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 _SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
-_RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa")
+RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa")
 
 # A page of 360 pixels stands in a frame, since headless windows are at least 500 wide.
 _CHECK = """
@@ -89,13 +89,13 @@ class Browser:
             `faults`, one text for each; `tested`, the rules that found something to test and no fault; `wide`, in pixels.
         """
         shown = page if scripts else _SCRIPT.sub("", page)
-        check = _CHECK % json.dumps(_RULES)
+        check = _CHECK % json.dumps(RULES)
         if narrow:
-            inner = html.escape(_with_script(shown, _axe()))
+            inner = html.escape(_with_script(shown, axe_source()))
             frame = f'<iframe style="width:360px;height:900px;border:0" srcdoc="{inner}"></iframe>'
             shown = f'<!DOCTYPE html><html lang="en"><body>{frame}</body></html>'
         else:
-            check = f"{_axe()}\n{check}"
+            check = f"{axe_source()}\n{check}"
         more = (DARK,) if dark else ()
         return self.probe(shown, check, "--virtual-time-budget=60000", *more)
 
@@ -106,10 +106,10 @@ def _with_script(page: str, script: str) -> str:
     return f"{head}<script>{kept}</script></body>{tail}"
 
 
-def _axe() -> str:
+def axe_source() -> str:
     """The checker, which a package of Python bundles."""
-    found = find_spec("axe_core_python")
-    assert found is not None, "pip install axe-core-python"
+    found = find_spec("axe_playwright_python")
+    assert found is not None, "pip install axe-playwright-python"
     assert found.origin is not None
     return (Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8")
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import uvicorn
 
 import trueup
 from trueup.demo.synthetic import synthetic_blocks
-from trueup.errors import BundleError, TrueupError
+from trueup.errors import BundleError, BusyError, TrueupError
 from trueup.files.columns import write_csv
 from trueup.files.staging import claimed
 from trueup.studio.pages import application
@@ -47,10 +48,24 @@ def serve(
             _run(Studio(bundle=bundle), listener, keys, tell, None)
             return
         project = Project.at(folder)
-        with claimed(project.folder / "studio"):
+        with _alone(project):
             prepare(project, spec=spec, data=data, geography=geography, demo=demo)
             tell(f"What you decide is kept in {project.folder}")
             _run(Studio(project), listener, keys, tell, project if browser else None)
+
+
+@contextmanager
+def _alone(project: Project) -> Iterator[None]:
+    """Keep other studios from a folder."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(claimed(project.folder / "studio"))
+        except BusyError:
+            raise BusyError(
+                f"another studio has the folder '{project.folder}' open",
+                remedy="go on there, or choose another --folder",
+            ) from None
+        yield
 
 
 def prepare(project: Project, *, spec: Path | None, data: str, geography: str, demo: bool) -> None:
