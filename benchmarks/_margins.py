@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from trueup.kernel.linear.polyhedron import margins_polyhedron
+from trueup.kernel.margins.fixed import margins_polyhedron
 from trueup.kernel.margins.projection import Margin, margin_of
 
 

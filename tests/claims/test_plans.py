@@ -10,7 +10,8 @@ import pytest
 from tests.planning.test_planning import BUDGETS, WISHES, coverage, places, spec_of
 from trueup.errors import ConvergenceError
 from trueup.planning.optimum import Limits
-from trueup.planning.plan import PlanningTask, plan
+from trueup.planning.plan import plan
+from trueup.planning.task import PlanningTask
 
 
 def test_a_budget_two_per_mille_below_the_least_misses_a_target():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, nnls
 
-from trueup.kernel.linear.polyhedron import margins_polyhedron
+from trueup.kernel.margins.fixed import margins_polyhedron
 from trueup.kernel.margins.projection import equality, inconsistent, margin_of, nearest, residual
 from trueup.kernel.margins.whole import whole_table
 from trueup.kernel.settling.transport import round_children

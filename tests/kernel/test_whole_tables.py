@@ -7,8 +7,9 @@ import pytest
 import scipy
 
 from trueup.kernel.linear.fit import Fit
-from trueup.kernel.linear.polyhedron import margins_polyhedron
-from trueup.kernel.linear.whole_fit import FitLoss, whole_fit
+from trueup.kernel.linear.secants import FitLoss
+from trueup.kernel.linear.whole_fit import whole_fit
+from trueup.kernel.margins.fixed import margins_polyhedron
 from trueup.kernel.margins.projection import margin_of, nearest, residual
 from trueup.kernel.margins.whole import _completed, _near, holding_margins, whole_table
 from trueup.kernel.margins.whole_near import Units, priced

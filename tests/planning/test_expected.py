@@ -9,7 +9,8 @@ import pytest
 
 from tests.reference import planning as dense
 from trueup.errors import SpecError
-from trueup.layouts.histogram import histogram_problem, histogram_standard_errors
+from trueup.layouts.histogram import histogram_problem
+from trueup.layouts.histogram_errors import histogram_standard_errors
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured

@@ -16,9 +16,10 @@ from trueup.model.spec import parse_spec
 from trueup.noise import law_named
 from trueup.planning.allocation import exact_amounts, scaled
 from trueup.planning.margins import margin_ratio, normal_ratio
-from trueup.planning.plan import PlanningTask, plan
+from trueup.planning.plan import plan
 from trueup.planning.planned_spec import planned_spec
 from trueup.planning.targets import Target
+from trueup.planning.task import PlanningTask
 
 NOISE = {"rho": "discrete-gaussian", "epsilon": "discrete-laplace"}
 QUERIES = {"total": [], "s": ["sex"], "adult": ["adult"], "d": ["sex", "age"]}

@@ -281,26 +281,3 @@ def _zeros(constraints: Constraints, spine: Spine) -> tuple[NDArray[np.bool_], .
         return ()
     above = [np.zeros((spine.size(level), mask.shape[1]), bool) for level in range(spine.depth - 1)]
     return close(spine, [*above, mask])
-
-
-def histogram_standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray]:
-    """Standard errors (counts) of the least-squares estimates, for every measured margin and every level's total."""
-    cells, tree = problem.cells, problem.tree
-    margins = (
-        {Margin(level) for level in cells.tree.levels} | {h.margin for h in problem.headers} | {cells.finest}
-    )
-    return {
-        m: _spread(
-            problem,
-            m,
-            np.sqrt(tree.margin_variances(cells.tree.level(m.level), problem.marginal(m.attributes))),
-        )
-        for m in sorted(margins, key=str)
-    }
-
-
-def _spread(problem: HistogramProblem, margin: Margin, errors: NDArray) -> NDArray:
-    """Errors of a folded table in the table itself: none where nothing can occur."""
-    full = np.zeros((len(errors), problem.cells.size(margin) // len(errors)))
-    full[:, problem.fold.columns(problem.cells.marginal(margin.attributes))] = errors
-    return full.ravel()

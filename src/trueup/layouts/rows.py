@@ -13,42 +13,15 @@ from numpy.typing import NDArray
 from trueup.errors import SpecError
 from trueup.kernel.table_walks.rows import HIGH, LOW, Rows
 from trueup.layouts.linear import LinearProblem
+from trueup.layouts.row_blocks import FIRST_TABLE, FactorBlock, prior_blocks
 from trueup.model.header import split
-from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson, Prior
+from trueup.model.prior import Prior
 from trueup.noise.perturbed import Perturbation
 from trueup.noise.perturbed.base import NO_LIMIT
 
 Reals = NDArray[np.float64]
 SLACK = 1e-6
 """How far (counts) a row may be from its bound: rules with fractions are sums of rounded terms."""
-FIRST_TABLE = 0.5
-"""What `TABLED` holds for a table whose first entry is of the count 0 and stands first."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """Rows of one kind: a sparse matrix `(r, n)` and what stands in each column of `Rows`, a number or `(r,)`."""
-
-    matrix: Any
-    centre: Any = 0.0
-    slope: Any = 0.0
-    curve: Any = 0.0
-    reach: Any = np.inf
-    low: Any = -np.inf
-    high: Any = np.inf
-    gamma: tuple[Any, Any, Any, Any] = (0.0, 0.0, 0.0, 0.0)
-    tabled: Any = 0.0
-
-    def column(self, name: str) -> NDArray:
-        """One of the columns, in full."""
-        return np.broadcast_to(np.asarray(getattr(self, name), float), self.matrix.shape[:1])
-
-    @property
-    def factors(self) -> Reals:
-        """All columns `(r, 11)`, in the order of `Rows.factors`."""
-        first = (self.column(name) for name in ("centre", "slope", "curve", "reach", "low", "high"))
-        gamma = (np.broadcast_to(part, self.matrix.shape[:1]) for part in self.gamma)
-        return np.column_stack([*first, *gamma, self.column("tabled")]).astype(float)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +46,12 @@ class RowProblem:
         Of the perturbed values, rows, numbers and variances of least squares.
     """
 
-    noisy: tuple[_Block, ...]
-    held: _Block
-    prior: tuple[_Block, ...]
+    noisy: tuple[FactorBlock, ...]
+    held: FactorBlock
+    prior: tuple[FactorBlock, ...]
     box: Reals
     table: Reals
-    perturbed: tuple[_Block, ...] = ()
+    perturbed: tuple[FactorBlock, ...] = ()
     rough: tuple[tuple[Any, Reals, float], ...] = ()
 
     @classmethod
@@ -91,7 +64,7 @@ class RowProblem:
             If the prior is for another number of cells.
         """
         held, box = _held(problem, values)
-        blocks, table, box = _prior(prior, box)
+        blocks, table, box = prior_blocks(prior, box)
         perturbed, table, rough = _perturbed(problem, values, table)
         box = _closed(perturbed, box)
         return cls(_noisy(problem, values), held, blocks, box, table, perturbed, rough)
@@ -191,26 +164,28 @@ class RowProblem:
             )
 
 
-def _walls(block: _Block) -> _Block:
+def _walls(block: FactorBlock) -> FactorBlock:
     low, high = block.column("centre") - block.column("reach"), block.column("centre") + block.column("reach")
     return replace(block, low=low, high=high)
 
 
-def _noisy(problem: LinearProblem, values: NDArray) -> tuple[_Block, ...]:
+def _noisy(problem: LinearProblem, values: NDArray) -> tuple[FactorBlock, ...]:
     blocks = []
     for header, part in zip(problem.headers, split(values, problem.headers, problem.cells)):
         shape = header.law.form
         if not header.exact and shape is not None and not isinstance(header.law, Perturbation):
             slope, curve, reach = shape
             blocks.append(
-                _Block(problem.sums(header.margin, header.groups), part.astype(float), slope, curve, reach)
+                FactorBlock(
+                    problem.sums(header.margin, header.groups), part.astype(float), slope, curve, reach
+                )
             )
     return tuple(blocks)
 
 
 def _perturbed(
     problem: LinearProblem, values: NDArray, table: Reals
-) -> tuple[tuple[_Block, ...], Reals, tuple[tuple[Any, Reals, float], ...]]:
+) -> tuple[tuple[FactorBlock, ...], Reals, tuple[tuple[Any, Reals, float], ...]]:
     """Blocks of the perturbed values, the table that they read with that of the prior first, and least squares."""
     blocks, tables, rough, size = [], [table], [], len(table)
     for header, part in zip(problem.headers, split(values, problem.headers, problem.cells)):
@@ -224,13 +199,13 @@ def _perturbed(
             starts[part == value] = size - first + FIRST_TABLE
             tables.append(log)
             size += len(log)
-        blocks.append(_Block(rows, low=low, high=np.where(high < NO_LIMIT, high, np.inf), tabled=starts))
+        blocks.append(FactorBlock(rows, low=low, high=np.where(high < NO_LIMIT, high, np.inf), tabled=starts))
         if np.isfinite(law.variance):
             rough.append((rows, part - law.shift, law.variance))
     return tuple(blocks), np.concatenate(tables), tuple(rough)
 
 
-def _closed(blocks: tuple[_Block, ...], box: Reals) -> Reals:
+def _closed(blocks: tuple[FactorBlock, ...], box: Reals) -> Reals:
     """Let published values of single cells close their boxes."""
     box = box.copy()
     for block in blocks:
@@ -241,7 +216,7 @@ def _closed(blocks: tuple[_Block, ...], box: Reals) -> Reals:
     return box
 
 
-def _held(problem: LinearProblem, values: NDArray) -> tuple[_Block, Reals]:
+def _held(problem: LinearProblem, values: NDArray) -> tuple[FactorBlock, Reals]:
     """Hard rows: those of one cell close its box."""
     polyhedron = problem.polyhedron(values)
     matrix, (low, high) = polyhedron.matrix, polyhedron.bounds
@@ -256,47 +231,4 @@ def _held(problem: LinearProblem, values: NDArray) -> tuple[_Block, Reals]:
     ends = np.sort(np.stack([low[single], high[single]]) / weight, axis=0)
     np.maximum.at(box[0], cell, np.ceil(ends[0] - SLACK))
     np.minimum.at(box[1], cell, np.floor(ends[1] + SLACK))
-    return _Block(matrix[~single], low=low[~single], high=high[~single]), box
-
-
-def _prior(prior: Prior, box: Reals) -> tuple[tuple[_Block, ...], Reals, Reals]:
-    n, none, box = box.shape[1], np.zeros(0), box.copy()
-    each, whole = scipy.sparse.eye_array(n, format="csr"), scipy.sparse.csr_array(np.ones((1, n)))
-    if not isinstance(prior, Flat):
-        box[0] = np.maximum(box[0], 0)
-    match prior:
-        case Bounded():
-            box[1] = np.minimum(box[1], prior.upper)
-        case Flat():
-            pass
-        case Masses():
-            possible = np.flatnonzero(prior.masses)
-            box = np.stack([np.maximum(box[0], possible[0]), np.minimum(box[1], possible[-1])])
-            return (_Block(each, tabled=FIRST_TABLE),), prior.logpmf(np.arange(len(prior.masses))), box
-        case Poisson():
-            prior.refuse_other_than(n)
-            return (_Block(each, gamma=(-1, 0, 0, np.log(prior.mean))),), none, box
-        case NegativeBinomial():
-            prior.refuse_other_than(n)
-            mean, size = np.asarray(prior.mean, float), np.asarray(prior.size, float)
-            return (_Block(each, gamma=(-1, 1, size, np.log(mean / (mean + size)))),), none, box
-        case FlatTotal():
-            return (*_flat_total(prior, each, whole, box),), none, box
-        case _:
-            table = prior.tabled()
-            box[1] = np.minimum(box[1], len(table) - 1)
-            return (_Block(each, tabled=FIRST_TABLE),), table, box
-    return (), none, box
-
-
-def _flat_total(prior: FlatTotal, each: Any, whole: Any, box: Reals):
-    """The total's factor makes its own prior flat (see `FlatTotal.log_total`)."""
-    cells = max(int((box[1] > 0).sum()), 1)
-    if prior.split == "uniform":
-        yield _Block(whole, high=prior.upper, gamma=(1, -1, cells, 0))
-        return
-    with np.errstate(divide="ignore"):
-        shares = np.log(prior.shares(len(box[1])))
-    box[1, np.isinf(shares)] = np.minimum(box[1, np.isinf(shares)], 0)
-    yield _Block(whole, high=prior.upper, gamma=(1, 0, 0, 0))
-    yield _Block(each, gamma=(-1, 0, 0, np.where(np.isinf(shares), 0, shares)))
+    return FactorBlock(matrix[~single], low=low[~single], high=high[~single]), box

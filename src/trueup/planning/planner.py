@@ -9,8 +9,9 @@ from typing import Any
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.planning.allocation import Allocation
-from trueup.planning.plan import PlanningTask, meet
+from trueup.planning.meeting import meet
 from trueup.planning.targets import read_targets
+from trueup.planning.task import PlanningTask
 
 LIVE = 1e-2
 """A quick plan may cost more than the least by this share."""

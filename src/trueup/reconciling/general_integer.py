@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import Answer, constrained_least_squares
-from trueup.kernel.linear.whole_fit import FitLoss, in_any_order, whole_fit
+from trueup.kernel.linear.secants import FitLoss
+from trueup.kernel.linear.whole_fit import in_any_order, whole_fit
 from trueup.kernel.status import Status
 from trueup.layouts.linear import LinearProblem
 from trueup.model.constraints import STRUCTURES

@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.linear.programs import Answer, constrained_least_squares, least_absolute
+from trueup.kernel.linear.absolute_deviations import least_absolute
+from trueup.kernel.linear.programs import Answer, constrained_least_squares
 from trueup.layouts.linear import LinearProblem
 from trueup.model.constraints import STRUCTURES
 from trueup.reconciling.linear_method import LinearMethod

@@ -12,13 +12,8 @@ from numpy.typing import NDArray
 from trueup.kernel.histogram.anova import Marginal
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.status import Status, largest
-from trueup.layouts.histogram import (
-    UNSETTLED,
-    HistogramProblem,
-    histogram_problem,
-    histogram_standard_errors,
-    refuses_on_histogram,
-)
+from trueup.layouts.histogram import UNSETTLED, HistogramProblem, histogram_problem, refuses_on_histogram
+from trueup.layouts.histogram_errors import histogram_standard_errors
 from trueup.layouts.linear import LinearProblem
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints

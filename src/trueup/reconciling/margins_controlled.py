@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.linear.fit import Fit
-from trueup.kernel.linear.polyhedron import margins_polyhedron
 from trueup.kernel.linear.programs import Answer
-from trueup.kernel.linear.whole_fit import FitLoss, whole_fit
+from trueup.kernel.linear.secants import FitLoss
+from trueup.kernel.linear.whole_fit import whole_fit
+from trueup.kernel.margins.fixed import margins_polyhedron
 from trueup.kernel.margins.projection import margin_of, nearest
 from trueup.kernel.margins.whole import EXACT_CELLS, holding_margins, whole_table
 from trueup.kernel.settling.transport import SNAP, round_children

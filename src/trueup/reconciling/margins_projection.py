@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from trueup.kernel.margins.projection import Projection, inconsistent, nearest, residual
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative, tolerance_for
 from trueup.kernel.status import Status, largest
-from trueup.layouts.histogram import HistogramProblem, histogram_problem, histogram_standard_errors
+from trueup.layouts.histogram import HistogramProblem, histogram_problem
+from trueup.layouts.histogram_errors import histogram_standard_errors
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split

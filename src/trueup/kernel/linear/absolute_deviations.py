@@ -1,0 +1,151 @@
+"""Least absolute deviations under general linear constraints, by linear programming (HiGHS), and their set of optima.
+
+Solvers work in units of the largest count; residuals and bounds are recomputed from the returned point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy  # its parts load when first used
+
+from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.polyhedron import Polyhedron
+from trueup.kernel.linear.programs import (
+    PASSES,
+    Answer,
+    constrained_least_squares,
+    rank_of,
+    relative_gap,
+    status_of,
+)
+from trueup.kernel.linear.proof import least_absolute_bound
+from trueup.kernel.status import Status
+
+ACCURACY = 1e-6  # relative excess of a second program over the first that its tolerance explains
+
+
+def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
+    """Minimise the weighted absolute deviations of a fit and, among the many optima, their squares.
+
+    A linear program gives the optimum and its prices; by complementary slackness the optima are the points whose
+    deviations have the signs, and whose rows have the slack, that these prices allow. That set is a polyhedron, on
+    which the least squares are taken.
+
+    Examples
+    --------
+    >>> p = Polyhedron.of(2, [[1, 1]], [3.0])
+    >>> fit = Fit(scipy.sparse.csr_array(np.eye(2)), np.array([5.0, 4.0]), np.ones(2))
+    >>> least_absolute(p, fit).x.round(6)
+    array([2., 1.])
+    """
+    fit = fit.relative()
+    vertex, optima = absolute_optima(polyhedron, fit)
+    if vertex.status not in (Status.SOLVED, Status.INACCURATE):
+        return vertex
+    even = constrained_least_squares(optima, fit)
+    total = float(fit.weights @ np.abs(fit.matrix @ even.x - fit.values))
+    excess = (total - vertex.objective) / max(1.0, abs(vertex.objective))
+    if even.status is not Status.SOLVED or not excess <= ACCURACY:
+        return replace(vertex, even=False)
+    residual = polyhedron.residual(even.x)
+    return Answer(even.x, status_of(residual, polyhedron), residual, total, vertex.gap)
+
+
+def absolute_optima(polyhedron: Polyhedron, fit: Fit) -> tuple[Answer, Polyhedron]:
+    """A vertex of the optima of least absolute deviations, and the set of all optima.
+
+    The vertex is the origin of another try where it breaks a rule or is not proved: counts of billions leave a solver few
+    digits for what is left of them there.
+    """
+    tries, origin = [], np.zeros(polyhedron.cells)
+    for _ in range(PASSES):
+        tries.append(_absolute_optima(polyhedron, fit, origin))
+        vertex = tries[-1][0]
+        if vertex.status is Status.SOLVED and vertex.gap == 0.0:
+            break
+        near = vertex.x if np.isfinite(vertex.x).all() else constrained_least_squares(polyhedron, fit).x
+        if not np.isfinite(near).all():
+            break
+        origin = np.floor(near)  # sums of whole numbers are exact: rows that follow from each other still do
+    return min(tries, key=lambda each: rank_of(each[0]))
+
+
+def _absolute_optima(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tuple[Answer, Polyhedron]:
+    n, q = polyhedron.cells, fit.values.size
+    sums, moved = polyhedron.sums - polyhedron.equal @ origin, polyhedron.ranged @ origin
+    rest = fit.around(origin)
+    unit = max(1.0, float(np.abs(sums).max(initial=0.0)), float(np.abs(rest.values).max(initial=0.0)))
+    one = scipy.sparse.eye_array(q)
+    ranged = scipy.sparse.csr_array(
+        scipy.sparse.hstack([polyhedron.ranged, scipy.sparse.csr_array((polyhedron.lower.size, 2 * q))])
+    )
+    below, above = np.isfinite(polyhedron.lower), np.isfinite(polyhedron.upper)
+    lowest = -origin / unit if polyhedron.nonnegative else np.full(n, -np.inf)
+    answer = scipy.optimize.linprog(
+        np.concatenate([np.zeros(n), fit.weights, fit.weights]),
+        A_ub=scipy.sparse.vstack([ranged[above], -ranged[below]]),
+        b_ub=np.concatenate([(polyhedron.upper - moved)[above], (moved - polyhedron.lower)[below]]) / unit,
+        A_eq=scipy.sparse.block_array(
+            [[polyhedron.equal, None, None], [fit.matrix, -one, one]], format="csr"
+        ),
+        b_eq=np.concatenate([sums, rest.values]) / unit,
+        bounds=np.stack([np.append(lowest, np.zeros(2 * q)), np.full(n + 2 * q, np.inf)], axis=1),
+        method="highs",
+    )
+    if answer.x is None:
+        return Answer(np.full(n, np.nan), Status.UNSOLVED, np.inf, np.inf, None), polyhedron
+    x = origin + answer.x[:n] * unit
+    x = np.maximum(x, 0.0) if polyhedron.nonnegative else x
+    residual, total = (
+        polyhedron.residual(x),
+        float(fit.weights @ np.abs(rest.matrix @ (x - origin) - rest.values)),
+    )
+    status = status_of(residual, polyhedron) if answer.status == 0 else Status.UNSOLVED
+    bound = _priced(polyhedron, rest, origin, answer, below, above, total)
+    vertex = Answer(x, status, residual, total, relative_gap(total, bound))
+    return vertex, _optima(polyhedron, fit, answer, below, above)
+
+
+def _priced(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray, answer, below, above, most: float) -> float:
+    """What the prices of a linear program prove, signs that contradict a limit left out."""
+    m = polyhedron.sums.size
+    multipliers = -np.concatenate([answer.eqlin.marginals[:m], np.zeros(polyhedron.lower.size)])
+    multipliers[m:][above] = np.maximum(-answer.ineqlin.marginals[: above.sum()], 0.0)
+    multipliers[m:][below] += np.minimum(answer.ineqlin.marginals[above.sum() :], 0.0)
+    rows, held = polyhedron.matrix, np.where(multipliers > 0, polyhedron.bounds[1], polyhedron.bounds[0])
+    limits = held - rows @ origin
+    if polyhedron.nonnegative:
+        one = scipy.sparse.csr_array(scipy.sparse.eye_array(polyhedron.cells))
+        rows = scipy.sparse.csr_array(scipy.sparse.vstack([rows, one]))
+        limits = np.append(limits, -origin)
+        multipliers = np.append(multipliers, np.minimum(-answer.lower.marginals[: polyhedron.cells], 0.0))
+    return least_absolute_bound(fit, rows, limits, -answer.eqlin.marginals[m:], multipliers, most)
+
+
+def _optima(polyhedron: Polyhedron, fit: Fit, answer, below: np.ndarray, above: np.ndarray) -> Polyhedron:
+    """All optima of a linear program, from one optimal dual."""
+    n = polyhedron.cells
+    price = answer.eqlin.marginals[polyhedron.sums.size :]
+    slack = 1e-7  # the least weight is 1
+    low = fit.values + np.where(price >= (1 - slack) * fit.weights, -np.inf, 0.0)
+    high = fit.values + np.where(price <= (slack - 1) * fit.weights, np.inf, 0.0)
+    lower, upper = polyhedron.lower.copy(), polyhedron.upper.copy()
+    active = np.abs(answer.ineqlin.marginals) > slack
+    lower[above] = np.where(active[: above.sum()], upper[above], lower[above])
+    upper[below] = np.where(active[above.sum() :], lower[below], upper[below])
+    empty = np.flatnonzero(answer.lower.marginals[:n] > slack)
+    return Polyhedron(
+        n,
+        polyhedron.equal,
+        polyhedron.sums,
+        scipy.sparse.csr_array(
+            scipy.sparse.vstack(
+                [polyhedron.ranged, fit.matrix, scipy.sparse.csr_array(scipy.sparse.eye_array(n))[empty]]
+            )
+        ),
+        np.concatenate([lower, low, np.full(empty.size, -np.inf)]),
+        np.concatenate([upper, high, np.zeros(empty.size)]),
+        polyhedron.nonnegative,
+    )

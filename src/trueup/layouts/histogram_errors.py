@@ -1,0 +1,32 @@
+"""Standard errors of least squares on histograms, table by table."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.layouts.histogram import HistogramProblem
+from trueup.model.cells import Margin
+
+
+def histogram_standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray]:
+    """Standard errors (counts) of the least-squares estimates, for every measured margin and every level's total."""
+    cells, tree = problem.cells, problem.tree
+    margins = (
+        {Margin(level) for level in cells.tree.levels} | {h.margin for h in problem.headers} | {cells.finest}
+    )
+    return {
+        m: _spread(
+            problem,
+            m,
+            np.sqrt(tree.margin_variances(cells.tree.level(m.level), problem.marginal(m.attributes))),
+        )
+        for m in sorted(margins, key=str)
+    }
+
+
+def _spread(problem: HistogramProblem, margin: Margin, errors: NDArray) -> NDArray:
+    """Errors of a folded table in the table itself: none where nothing can occur."""
+    full = np.zeros((len(errors), problem.cells.size(margin) // len(errors)))
+    full[:, problem.fold.columns(problem.cells.marginal(margin.attributes))] = errors
+    return full.ravel()

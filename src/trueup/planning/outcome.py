@@ -1,0 +1,109 @@
+"""What a plan found, laid out by table, with the sentences that say what is proved of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from trueup.model.cells import Margin
+from trueup.model.mechanism import contribution
+from trueup.planning.allocation import Allocation, Certificate, Reached
+from trueup.planning.bound import Wanted, least_rho
+from trueup.planning.optimum import Hyperbolic
+from trueup.planning.task import PlanningTask, Reals, priced_table
+
+SMALLEST = 2e-6
+"""A table with a smaller share of the budget is not measured, unless it is needed to determine the finest cells."""
+
+
+def pruned(task: PlanningTask, costs: Reals) -> Reals:
+    """Costs without those that are, or buy, next to nothing."""
+    bought = task.prices.precision(costs)[0]
+    little = (costs < SMALLEST * costs.sum()) | (bought < SMALLEST * bought.sum())
+    return np.where(little & (task.floor == 0), 0.0, costs)
+
+
+def about_discrete(task: PlanningTask, total: float) -> tuple[str, ...]:
+    """What the proof leaves out where a table could have noise so narrow that its variance is not its parameter."""
+    from trueup.noise import DiscreteGaussian
+
+    assert not isinstance(task.prices, Hyperbolic)
+    sigma2 = Fraction(float(task.prices.price.min()) / total).limit_denominator(10**6)
+    excess = float(sigma2) / DiscreteGaussian(sigma2).variance - 1
+    if excess < 1e-6:
+        return ()
+    return (
+        f"Proved for noise whose variance is sigma2; a table given the whole budget would have one {in_percent(excess)} smaller.",
+    )
+
+
+def about_local_optima(solves: int, agree: int) -> str:
+    return f"The objective may have local optima: this is the best of {solves} solves, and {agree} of them agree on it."
+
+
+def least_of_mechanisms(
+    task: PlanningTask, wanted: Sequence[tuple[Margin, float, bool]], *, fixed: bool = False
+) -> float | None:
+    """Least rho of any Gaussian mechanism, in the currency of the spec; None if it is not known."""
+    expected, spec = task.expected, task.spec
+    zeros = expected.fold is not None and not expected.fold.trivial
+    if zeros or any(not contribution(spec, q).exact for q in spec.queries):
+        return None  # of mechanisms that know the structural zeros there is no bound
+    held = [(m, limit, mean) for m, limit, mean in wanted if not expected.of_areas(m)]
+    rows = [Wanted(expected.level(m), expected.marginal(m), limit, mean) for m, limit, mean in held]
+    if not rows:
+        return None
+    known = [(expected.level(m), expected.marginal(m)) for m in task.constraints.invariants]
+    replaces = spec.privacy.neighbours == "replace"
+    return least_rho(expected.cells, rows, known, replace=replaces, fixed=fixed) or None
+
+
+def in_percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
+
+
+def about_mechanisms(ratio: float | None) -> str:
+    if ratio is None:
+        return "How far it is from the best of all mechanisms is not known for these tables."
+    return f"Any mechanism that adds Gaussian noise to linear queries needs at least 1/{ratio:.4g} of this budget."
+
+
+def allocation_of(
+    task: PlanningTask, amounts: Sequence[Fraction], per_deviation: Reals, certificate: Certificate, stats
+) -> Allocation:
+    """Lay the result out by table."""
+    planned = dict(zip([m for m, p in zip(task.expected.measured, task.priced) if p], amounts))
+    given = {m: charge.amount for m, (_, charge) in task.noise.items() if charge is not None}
+    priced = [priced_table(m, task.noise) for m in task.tables]
+    budgets = tuple(planned.get(m, Fraction(0)) for m in task.tables)
+    variances = [one.variance(b) for one, b in zip(priced, budgets)]
+    at = dict(zip(task.tables, variances))
+    precisions = task.precisions(np.array([1 / at[m] for m in planned]))
+    mean, worst = task.errors(precisions)
+    given_mean, given_worst = task.given_errors
+    return Allocation(
+        tuple(map(str, task.tables)),
+        task.currency,
+        sum(budgets, Fraction(0)),
+        budgets,
+        tuple(given.get(m, Fraction(0)) for m in task.tables),
+        *(
+            tuple(float(v) for v in np.sqrt(part))
+            for part in (variances, mean, worst, given_mean, given_worst)
+        ),
+        targets=_reached(task, per_deviation, precisions),
+        certificate=certificate,
+        stats=stats,
+    )
+
+
+def _reached(task: PlanningTask, per_deviation: Reals, precisions: Reals) -> tuple[Reached, ...]:
+    """Every target with the margins of error of the plan and of the spec as it stands."""
+    if not task.targets:
+        return ()
+    planned, places = task.expected.reached(precisions, task.targets)
+    given = [task.given_variance(target) for target in task.targets]
+    margins = zip(per_deviation * np.sqrt(planned), per_deviation * np.sqrt(given))
+    return tuple(Reached(t, float(a), float(b), p) for t, (a, b), p in zip(task.targets, margins, places))

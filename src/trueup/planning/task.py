@@ -1,0 +1,258 @@
+"""A spec laid out for planning: its tables, their prices, and the targets or weights to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Constraints
+from trueup.model.guarantee import Charge
+from trueup.model.header import Measured
+from trueup.model.nested import canonical
+from trueup.model.problem import Problem
+from trueup.model.spec import Spec
+from trueup.planning.allocation import Priced, prices
+from trueup.planning.areas import AreaTable
+from trueup.planning.expected import Expected
+from trueup.planning.margins import normal_ratio
+from trueup.planning.optimum import Limits
+from trueup.planning.targets import Target, read_table, read_targets
+
+Reals = NDArray[np.float64]
+Noise = dict[Margin, tuple[Measured, Charge | None]]
+Preset = Literal["equal", "relative", "no-worse"]
+
+NEWEST = 4
+"""So many inequalities about each target serve the next plan."""
+
+MANY = 6
+"""Above so many priced tables, under Laplace noise, not every choice of tables to leave out is tried."""
+
+
+@dataclass(eq=False)
+class Findings:
+    """What the plans of one set of tables have found, for the next plan: it holds whatever the targets are.
+
+    Attributes
+    ----------
+    rows
+        For each target, inequalities (k,) that all sufficient precisions q satisfy: `row @ q >= 1 / limit`.
+    precisions
+        Those of the last plan, where to begin.
+    ratios
+        For each target the margin of error per standard deviation in the last plan.
+    given
+        For each target the error variance with the spec as it stands.
+    """
+
+    rows: dict[tuple[Margin, bool], list[Reals]] = field(default_factory=dict)
+    precisions: Reals | None = None
+    ratios: dict[tuple[Margin, bool, float], float] = field(default_factory=dict)
+    given: dict[tuple[Margin, bool], float] = field(default_factory=dict)
+
+    def known(self, targets: Sequence[Target], limits: Reals) -> list[Reals]:
+        """The newest inequalities about targets, at their limits."""
+        held = [(self.rows.get((t.margin, t.mean)), limit) for t, limit in zip(targets, limits)]
+        return [np.stack(rows[-NEWEST:]) * limit for rows, limit in held if rows]
+
+    def learn(self, targets: Sequence[Target], limits: Reals, at: NDArray[np.intp], rows: Reals) -> None:
+        """Remember new inequalities."""
+        for j, row in zip(at, rows):
+            self.rows.setdefault((targets[j].margin, targets[j].mean), []).append(row / limits[j])
+
+
+@dataclass(frozen=True, eq=False)
+class PlanningTask:
+    """A spec laid out for planning: tables, prices, and what is wanted."""
+
+    spec: Spec
+    constraints: Constraints
+    expected: Expected
+    tables: tuple[Margin, ...]
+    noise: Noise
+    currency: str
+    targets: tuple[Target, ...]
+    weights: Mapping[Margin, float]
+    found: Findings = field(default_factory=Findings)
+
+    @classmethod
+    def of(
+        cls,
+        spec: Spec | Problem,
+        geography: Any,
+        targets,
+        weights,
+        preset: Preset,
+        areas: Any = None,
+        column: str = "area",
+    ) -> PlanningTask:
+        """Read the spec and the places, and refuse what has no closed form."""
+        problem = Problem.of(spec, geography)
+        cells, constraints = problem.cells, problem.constraints
+        if constraints.structure() == "general":
+            raise SpecError(
+                "linear rules, or cells that are no partition, have no closed form of the error",
+                needed="nested or crossing tables of one partition",
+            )
+        headers, guarantee = problem.headers, problem.guarantee
+        currencies = {charge.currency for charge in guarantee.charges}
+        if len(currencies) != 1:
+            raise SpecError("budgets are given in epsilon and in rho", remedy="state them in one currency")
+        noise = _noise(cells, headers, guarantee.charges)
+        if targets and weights:
+            raise SpecError("both weights and targets are given", needed="one of them")
+        table = None if areas is None else AreaTable.read(areas, column, cells)
+        wanted = read_targets(targets or (), constraints, table and table.column)
+        named = {read_table(name, cells): value for name, value in (weights or {}).items()}
+        _refuse_weights(weights or {})
+        measured = [m for m, (_, charge) in noise.items() if charge is None or charge.amount]
+        of_levels = (t.margin for t in wanted if t.margin.level in cells.tree.levels)
+        others = {*(constraints.chain or ()), *named, *of_levels, *noise}
+        of_areas = tuple(t.margin for t in wanted if t.margin.level not in cells.tree.levels)
+        expected = Expected.of(cells, measured, (*others, *of_areas), table, constraints.zeros)
+        tables = tuple(sorted(others, key=lambda m: (cells.tree.level(m.level), len(m.attributes), str(m))))
+        task = cls(problem.spec, constraints, expected, tables, noise, currencies.pop(), wanted, {})
+        if not any(task.priced):
+            raise SpecError("no level has a budget to plan")
+        return task.wishing(named, preset, unnamed=not (targets or weights))
+
+    def wishing(self, named: Mapping[Margin, float], preset: Preset, *, unnamed: bool) -> PlanningTask:
+        """The same with weights, or with the targets of a preset."""
+        base = self.constraints.chain or tuple(self.noise)
+        weights = {m: named.get(m, 1.0) for m in dict.fromkeys((*base, *named)) if not self.fixed(m)}
+        if unnamed and preset != "equal":
+            mean, worst = self.given_errors
+            errors = {m: (a, b) for m, a, b in zip(self.tables, mean, worst)}
+            if preset == "no-worse":
+                wanted = tuple(Target(m, normal_ratio(90) * float(np.sqrt(errors[m][1]))) for m in weights)
+                return replace(self, targets=wanted, weights=weights)
+            weights = {m: 1 / errors[m][0] for m in weights}
+        return replace(self, weights=weights)
+
+    def aimed_at(self, targets: tuple[Target, ...]) -> PlanningTask:
+        """The same tables with other targets; what was computed or found before is kept."""
+        if not targets:
+            raise SpecError("no target is given", needed="the margin of error of one table at least")
+        aimed = replace(self, targets=targets)
+        _ = self.given_errors, self.floor, self.prices
+        aimed.__dict__.update({name: self.__dict__[name] for name in self.__dict__.keys() - _fields(self)})
+        return aimed
+
+    def fixed(self, margin: Margin) -> bool:
+        """Whether the invariants fix a table."""
+        return any(self.constraints.cells.contains(margin, i) for i in self.constraints.invariants)
+
+    @cached_property
+    def priced(self) -> NDArray[np.bool_]:
+        """Which measured tables (k,) have a price."""
+        return np.array([self.noise[m][1] is not None for m in self.expected.measured])
+
+    @cached_property
+    def levels(self) -> list[Priced]:
+        """The priced tables with the spec's noise and cost."""
+        return [priced_table(m, self.noise) for m, p in zip(self.expected.measured, self.priced) if p]
+
+    @cached_property
+    def prices(self):
+        """What their precisions cost."""
+        return prices(self.levels, self.currency)
+
+    @property
+    def spent(self) -> Fraction:
+        """What the spec spends on them."""
+        return sum((level.cost for level in self.levels), Fraction(0))
+
+    @cached_property
+    def floor(self) -> Reals:
+        """Least shares of the priced tables: what determines the finest cells is measured."""
+        return np.where(self.expected.needed[self.priced], 1e-5, 0.0)
+
+    def precisions(self, of_priced: Reals) -> Reals:
+        """Precisions of all measured tables: exact ones are infinite."""
+        p = np.full(len(self.priced), np.inf)
+        p[self.priced] = of_priced
+        return p
+
+    @cached_property
+    def given_precisions(self) -> Reals:
+        """Those of the spec as it stands."""
+        return self.precisions(np.array([1 / level.variance(level.cost) for level in self.levels]))
+
+    @cached_property
+    def given_errors(self) -> tuple[Reals, Reals]:
+        """Mean and largest error variance of every table with the spec as it stands."""
+        return self.errors(self.given_precisions)
+
+    def given_variance(self, target: Target) -> float:
+        """Error variance of a target with the spec as it stands."""
+        known, kind = self.found.given, (target.margin, target.mean)
+        if kind not in known:
+            known[kind] = float(self.expected.reached(self.given_precisions, [target])[0][0])
+        return known[kind]
+
+    def errors(self, precisions: Reals) -> tuple[Reals, Reals]:
+        """Mean and largest error variance of every table; none where invariants fix it."""
+        free = np.array([not self.fixed(m) for m in self.tables])
+        return tuple(np.where(free, v, 0.0) for v in self.expected.errors(precisions, self.tables))  # pyright: ignore
+
+    def limits(self, per_deviation: Reals, factor: float = 1.0) -> Limits:
+        """The targets as limits on variances; `per_deviation` are margins per standard deviation."""
+        wanted = np.array([t.counts for t in self.targets])
+        limits = (factor * wanted / per_deviation) ** 2
+
+        def evaluate(p: Reals) -> tuple[Reals, Reals]:
+            shares, slopes = self.expected.largest(self.precisions(p), self.targets, limits)
+            return shares, slopes[:, self.priced]
+
+        def learn(at: NDArray[np.intp], rows: Reals) -> None:
+            self.found.learn(self.targets, limits, at, rows)
+
+        return Limits(evaluate, self.floor, self.found.known(self.targets, limits), learn)
+
+    def starts(self) -> list[Reals]:
+        """Shares to start from under Laplace noise: every choice of tables left out, or of one where they are many."""
+        count = len(self.levels)
+        left_out = range(count) if count <= MANY and not self.targets else (0, 1)
+        choices = [set(c) for size in left_out for c in combinations(range(count), size)]
+        shares = [np.array([1e-3 if i in c else 1.0 for i in range(count)]) for c in choices]
+        return [s / s.sum() for s in shares]
+
+
+def _fields(task: PlanningTask) -> set[str]:
+    return set(task.__dataclass_fields__)
+
+
+def _noise(cells: Cells, headers: tuple[Measured, ...], charges: tuple[Charge, ...]) -> Noise:
+    """Header and charge of every measured margin; invariants carry no charge."""
+    noise: Noise = {}
+    noisy = iter(charges)
+    for header in headers:
+        margin = canonical(cells, header.margin)
+        if margin in noise:
+            raise SpecError(f"several queries measure '{margin}'", needed="one query for each table to plan")
+        noise[margin] = (header, None if header.exact else next(noisy))
+    return noise
+
+
+def priced_table(margin: Margin, noise: Noise) -> Priced:
+    if margin not in noise:
+        return Priced(str(margin), None, Fraction(0))
+    header, charge = noise[margin]
+    return Priced(str(margin), header.law, charge.amount if charge else Fraction(0))
+
+
+def _refuse_weights(weights: Mapping[str, float]) -> None:
+    for name, value in weights.items():
+        if not 0 <= value < np.inf:
+            raise SpecError(
+                f"the weight of level '{name}' is out of range", needed="a finite number, 0 or more"
+            )
