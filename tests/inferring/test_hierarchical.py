@@ -10,7 +10,7 @@ import pytest
 from tests.inferring.calibration import FALSE_ALARM, pit, uniform_p
 from tests.inferring.problems import laplace_tree, noisy, star, states, tree_constraints
 from trueup.errors import ConvergenceError, SpecError
-from trueup.inferring import infer, tree_exact
+from trueup.inferring import hierarchical, infer, tree_exact
 from trueup.inferring.hierarchical import Estimate, PriorMixture, Spread, pareto_k
 from trueup.inferring.tree_exact import SolutionSearch, TreeExact
 from trueup.layouts import factors
@@ -129,7 +129,7 @@ def test_a_cut_tree_has_the_evidence_of_the_whole(rng, monkeypatch):
     theta, found = rng.normal(0, 0.7, 2), []
     for largest in (tree_exact.LARGE, 20):
         monkeypatch.setattr(tree_exact, "LARGE", largest)
-        value, gradient = density(Hierarchical(), CELLS, measured)[0](theta)
+        value, gradient, _ = density(Hierarchical(), CELLS, measured)[0](theta)
         found.append([value, *gradient])
     assert np.allclose(*found, rtol=0, atol=1e-5)
 
@@ -138,6 +138,7 @@ def test_points_beyond_the_tolerance_fall_back_to_the_mode_and_say_so(rng, monke
     measured = noisy(CELLS, from_the_prior(CELLS, rng), laplace_tree(CELLS), rng)
     assert "more than the tolerance" not in posterior_of(CELLS, measured).promise
     at = Spread.at
+    monkeypatch.setattr(hierarchical, "NOTICED", 0.0)  # every parameter is to be integrated over
     monkeypatch.setattr(Spread, "at", lambda self, theta: at(self, theta)._replace(dropped=1.0))
     posterior = posterior_of(CELLS, measured)
     record = posterior.drawn.stats["prior"]
@@ -168,7 +169,7 @@ def test_tables_that_would_be_too_wide_are_no_fault_of_the_law(prior, rng, monke
 )
 def test_the_record_says_what_is_doubtful(weights, settled, word, rng):
     splits = density(Hierarchical(), CELLS, noisy(CELLS, np.ones(CELLS.n, int), laplace_tree(CELLS), rng))[1]
-    estimate = Estimate(np.zeros(2), np.eye(2), 3, settled)
+    estimate = Estimate(np.zeros(2), np.eye(2), np.ones(2), 3, settled)
     doubts = PriorMixture([], weights(rng)).record(splits, estimate, np.ones(2, bool))["doubts"]
     assert len(doubts) == (word is not None)
     assert word is None or word in doubts[0]

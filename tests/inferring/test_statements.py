@@ -195,7 +195,7 @@ def test_compiled_code_returns_to_python_between_pieces(rng, monkeypatch):
     monkeypatch.setattr(upward, "PIECE", 16)
     pieces = infer(record, TreeExact(), spec=tree_constraints(cells), draws=10)
     assert np.array_equal(whole.draws, pieces.draws)
-    evaluate, calls = tilting._evaluate, []
+    evaluate, calls = tilting._leaves, []
 
     def interrupted(*given):
         calls.append(given[-2:])
@@ -203,7 +203,7 @@ def test_compiled_code_returns_to_python_between_pieces(rng, monkeypatch):
             raise KeyboardInterrupt
         return evaluate(*given)
 
-    monkeypatch.setattr(tilting, "_evaluate", interrupted)
+    monkeypatch.setattr(tilting, "_leaves", interrupted)
     with pytest.raises(KeyboardInterrupt):
         infer(record, TreeExact(), spec=tree_constraints(cells), draws=10)
     assert len(calls) == 3

@@ -33,7 +33,7 @@ DEEP = np.array([1, 3, 5, 7, 7, 7, 7, 7])
 """A root, two parts, four leaves."""
 
 
-def uneven(rng):
+def uneven(rng, depth=200.0):
     """Four levels; one state without counties, one county alone in its state."""
     families = [[3], [4, 0, 1], [2, 5, 1, 3, 1]]
     levels = np.cumsum([0, 1, 3, 5, 12])
@@ -45,7 +45,7 @@ def uneven(rng):
             truth[v] = truth[child_ptr[v] : child_ptr[v + 1]].sum()
     law = LAWS["discrete-laplace"]
     measured = {v: [(law, int(truth[v] + rng.integers(-3, 4)))] for v in range(len(counts)) if v % 4 != 3}
-    return child_ptr, levels, build(child_ptr, measured, prior=NegativeBinomial(5, 0.5))
+    return child_ptr, levels, build(child_ptr, measured, prior=NegativeBinomial(5, 0.5), depth=depth)
 
 
 def cuts(child_ptr, levels):
@@ -76,13 +76,19 @@ def same(child_ptr, levels, factors):
     agree = []
     for cut in cuts(child_ptr, levels):
         top, (begin, first, own), _ = by_bundles(child_ptr, cut, factors)
-        agree.append(
-            top.dropped <= 1e-9
-            and np.array_equal(begin, start)
-            and np.array_equal(first, offset)
-            and np.allclose(own, masses, rtol=1e-9, atol=1e-15)
-        )
+        apart = [
+            np.abs(dense(begin, first, own, v) - dense(start, offset, masses, v)).max()
+            for v in range(len(offset))
+        ]
+        agree.append(top.dropped <= 1e-9 and max(apart) < 1e-9)
     return agree
+
+
+def dense(start, offset, masses, v):
+    """Masses of one node at the counts from 0 on."""
+    out = np.zeros(1000)
+    out[offset[v] : offset[v] + start[v + 1] - start[v]] = masses[start[v] : start[v + 1]]
+    return out
 
 
 def test_any_cut_gives_the_marginals_of_the_whole(rng):
@@ -91,11 +97,10 @@ def test_any_cut_gives_the_marginals_of_the_whole(rng):
     assert all(agree)
 
 
-def test_truncation_is_the_sum_of_the_parts(rng):
+def test_truncation_stays_within_the_tolerance_however_it_is_cut(rng):
     child_ptr, levels, factors = uneven(rng)
-    whole = solve(child_ptr, factors).dropped
     for cut in cuts(child_ptr, levels):
-        assert by_bundles(child_ptr, cut, factors)[0].dropped == pytest.approx(whole, rel=1e-6)
+        assert 0 < by_bundles(child_ptr, cut, factors)[0].dropped <= 1e-9
 
 
 def mutant_root_dropped(item):
@@ -113,7 +118,7 @@ def mutant_up_dropped(bundle):
 def mutant_loss_dropped(bundle):
     """What a bundle left out is not reported."""
     roots, *rest = tree_bundles.send_part(bundle)
-    return roots._replace(lost=np.zeros(len(roots.lost))), *rest
+    return roots._replace(lost=np.zeros_like(roots.lost)), *rest
 
 
 class Wrong(LocalPool):
@@ -138,7 +143,7 @@ def test_messages_left_out_are_seen(rng, monkeypatch, task, mutant):
 
 
 def test_losses_left_out_are_seen(rng):
-    child_ptr, levels, factors = uneven(rng)
+    child_ptr, levels, factors = uneven(rng, depth=20.0)
     whole = solve(child_ptr, factors).dropped
     cut = next(cuts(child_ptr, levels))
     top = by_bundles(child_ptr, cut, factors, workers=Wrong(tree_bundles.send_part, mutant_loss_dropped))[0]

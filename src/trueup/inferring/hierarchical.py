@@ -4,10 +4,15 @@ Everything rests on the published noisy values. The log evidence is what message
 costs one pass down (Fisher's identity, `trueup.kernel.messages.splits`). The search is BFGS in the logs of the
 concentrations; each pass starts from the tilts of the last.
 
-Concentrations of levels with few parts are uncertain: those whose posterior standard deviation of the log exceeds
-`PRECISE` are integrated over by importance sampling from a t distribution about the mode, with Pareto's k of the
-weights (Vehtari et al. 2024) in the record. The others stay at the mode as if they were known; how much narrower that
-makes intervals has not been measured. The record says which were integrated over, and whatever makes that doubtful.
+Parameters that few parts inform are uncertain. How much that matters is measured: each is moved by a third of its
+posterior standard deviation, and the posterior means of all counts are compared with those at the mode. To first order a
+parameter of standard deviation s that moves a mean by `d` per s adds `d^2` to the variance of that count. Where the
+largest d, in standard deviations of the count, is above `NOTICED / sqrt(k)` for k parameters, the parameter is
+integrated over by importance sampling from a t distribution about the mode, with Pareto's k of the weights (Vehtari et
+al. 2024) in the record. All others stay at the mode, as if they were known: together they would widen no interval by more
+than `NOTICED^2 / 2` of its width, .5 %, which is .17 points of the coverage of a 90 % interval. Those that
+more than `FEW` parts inform are not tried. The record says which were
+integrated over, how far each moves counts, and whatever makes that doubtful.
 """
 
 from __future__ import annotations
@@ -18,21 +23,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import SpecError
+from trueup.errors import ConvergenceError, SpecError
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.tree_parts import Part
-from trueup.kernel.messages.pmf import Factors
-from trueup.kernel.messages.solve import Solved, settle_tilts, tilt
+from trueup.kernel.messages.solve import Solved, settle_tilts
 from trueup.layouts.splits import Splits
 from trueup.model.prior import Hierarchical
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Objective = Callable[[Reals], tuple[float, Reals]]
-"""Log posterior density of hyperparameters (up to a constant), and its gradient."""
+Objective = Callable[[Reals], tuple[float, Reals, Reals]]
+"""Log posterior density of hyperparameters (up to a constant), its gradient, and under them the posterior means and standard
+deviations `(2, n)` of all counts."""
 
-PRECISE = 0.1
-"""Standard deviation of a log concentration below which it is not integrated over."""
+NOTICED = 0.1
+"""Standard deviations of a count by which the uncertainty of all parameters that are held at the mode may move it."""
 TRUSTED = 0.7
 """Pareto's k above which importance weights are not to be trusted (Vehtari et al. 2024)."""
 FEW = 2000
@@ -40,7 +45,7 @@ FEW = 2000
 STEPS = 30
 SETTLED = 0.05
 """Standard deviations by which the mode may be off."""
-MOST = 3.0
+MOST = 2.0
 """Longest step in the log of a concentration."""
 POINTS, FEW_POINTS = 64, 16
 """Points to integrate over, and those where more than `SMALL` nodes are solved at each."""
@@ -61,6 +66,9 @@ class Estimate:
         (k,) the mode.
     covariance
         (k, k) inverse of the negative curvature.
+    shift
+        (k,) by how many of its standard deviations a count's mean moves at most where the parameter does by one of its own;
+        NaN of those that more than `FEW` parts inform.
     steps
         Evaluations of evidence and gradient.
     settled
@@ -69,6 +77,7 @@ class Estimate:
 
     theta: Reals
     covariance: Reals
+    shift: Reals
     steps: int
     settled: bool = True
 
@@ -76,6 +85,11 @@ class Estimate:
     def sd(self) -> Reals:
         """Posterior standard deviations (k,), by the curvature at the mode."""
         return np.sqrt(np.diag(self.covariance))
+
+    @property
+    def matters(self) -> NDArray[np.bool_]:
+        """Whether the uncertainty of each (k,) may widen some interval."""
+        return self.shift > NOTICED / np.sqrt(len(self.theta))
 
 
 def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
@@ -92,10 +106,10 @@ def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
 def climb(objective: Objective, theta: Reals, variances: Reals, few: Integers) -> Estimate:
     """Find the mode by BFGS with backtracking, then the curvature of the hyperparameters `few` by differences of gradients.
 
-    For the others, which many parts inform, the curvature is the one that BFGS has learnt.
+    For the others, which many parts inform, the curvature is the one that BFGS has learnt; they move counts next to nothing.
     """
     inverse = np.diag(variances)
-    value, gradient = objective(theta)
+    value, gradient, counts = objective(theta)
     evaluations, settled = 1, False
     for _ in range(STEPS):
         step = inverse @ gradient
@@ -104,7 +118,7 @@ def climb(objective: Objective, theta: Reals, variances: Reals, few: Integers) -
         step *= min(1.0, MOST / np.abs(step).max())
         size = 1.0
         while True:
-            fresh, slope = objective(theta + size * step)
+            fresh, slope, moved = _or_nothing(objective, theta + size * step)
             evaluations += 1
             if fresh >= value + 1e-4 * size * (gradient @ step) or size < 1e-3:
                 break
@@ -112,10 +126,21 @@ def climb(objective: Objective, theta: Reals, variances: Reals, few: Integers) -
         if fresh <= value:
             break
         inverse = _updated(inverse, size * step, gradient - slope)
-        theta, value, gradient = theta + size * step, fresh, slope
+        theta, value, gradient, counts = theta + size * step, fresh, slope, moved
     covariance = np.diag(np.diag(inverse))
-    covariance[np.ix_(few, few)] = _curvature(objective, theta, gradient, few, np.sqrt(np.diag(inverse)))
-    return Estimate(theta, covariance, evaluations + len(few), settled)
+    here = gradient, *counts
+    covariance[np.ix_(few, few)], slopes = _curvature(objective, theta, here, few, np.sqrt(np.diag(inverse)))
+    shift = np.full(len(theta), np.nan)
+    shift[few] = slopes * np.sqrt(np.diag(covariance))[few]
+    return Estimate(theta, covariance, shift, evaluations + len(few), settled)
+
+
+def _or_nothing(objective: Objective, theta: Reals) -> tuple[float, Reals, Reals]:
+    """Return minus infinity where a prior is so far from the measurements that no window of counts holds its posterior."""
+    try:
+        return objective(theta)
+    except ConvergenceError:
+        return -np.inf, np.zeros(len(theta)), np.zeros((2, 0))
 
 
 def _updated(inverse: Reals, moved: Reals, bent: Reals) -> Reals:
@@ -127,14 +152,28 @@ def _updated(inverse: Reals, moved: Reals, bent: Reals) -> Reals:
     return left @ inverse @ left.T + np.outer(moved, moved) / product
 
 
-def _curvature(objective: Objective, theta: Reals, gradient: Reals, few: Integers, scale: Reals) -> Reals:
-    """Invert the negative second derivatives, found by a step of a third of a standard deviation in each direction."""
-    second = np.empty((len(few), len(few)))
+def _curvature(
+    objective: Objective, theta: Reals, here: tuple[Reals, Reals, Reals], few: Integers, scale: Reals
+) -> tuple[Reals, Reals]:
+    """Invert the negative second derivatives, found by a step of a third of a standard deviation in each direction.
+
+    `here` holds the gradient, the means and the standard deviations of counts at `theta`.
+
+    Returns
+    -------
+    covariance, slopes
+        And by how many of its standard deviations a count's mean moves at most for each unit of the parameter.
+    """
+    gradient, mean, spread = here
+    second, slopes = np.empty((len(few), len(few))), np.empty(len(few))
+    uncertain = spread > 1e-6
     for row, i in enumerate(few):
         width = np.clip(scale[i] / 3, 1e-3, 0.3)
-        second[row] = (gradient - objective(theta + width * np.eye(len(theta))[i])[1])[few] / width
+        _, slope, (moved, _) = objective(theta + width * np.eye(len(theta))[i])
+        second[row] = (gradient - slope)[few] / width
+        slopes[row] = (np.abs(moved - mean)[uncertain] / spread[uncertain]).max(initial=0.0) / width
     values, vectors = np.linalg.eigh((second + second.T) / 2)
-    return (vectors / np.maximum(values, 0.05)) @ vectors.T
+    return (vectors / np.maximum(values, 0.05)) @ vectors.T, slopes
 
 
 def points(
@@ -179,7 +218,7 @@ def uncertain(splits: Splits, estimate: Estimate, levels: int, most: int) -> tup
     most
         The last level that the top may reach.
     """
-    free = (estimate.sd > PRECISE) & (splits.depths <= most)
+    free = estimate.matters & (splits.depths <= most)
     if not free.any():
         return 1, free
     deepest = int(splits.depths[free].max())
@@ -207,9 +246,16 @@ class PriorMixture:
         weights = normalised(self.log_weights)
         integrated = free & (len(weights) > 1)
         k = pareto_k(self.log_weights)
-        rows = zip(splits.names, estimate.theta, estimate.sd)
+        rows = zip(splits.names, estimate.theta, estimate.sd, estimate.shift)
         return {
-            "estimates": {name: {"mode": float(mode), "sd": float(sd)} for name, mode, sd in rows},
+            "estimates": {
+                name: {
+                    "mode": float(mode),
+                    "sd": float(sd),
+                    "shift": None if np.isnan(shift) else float(shift),
+                }
+                for name, mode, sd, shift in rows
+            },
             "evaluations": estimate.steps,
             "integrated": _named(splits, integrated),
             "points": len(weights),
@@ -222,7 +268,7 @@ class PriorMixture:
                     if estimate.settled
                     else ["The search for the prior's parameters ended before it settled."]
                 ),
-                *_held(splits, (estimate.sd > PRECISE) & ~integrated),
+                *_held(splits, estimate.matters & ~integrated),
             ],
         }
 
@@ -233,6 +279,10 @@ class PriorMixture:
             return [
                 f"Pareto's k of the weights of the prior's parameters is {k:.2f}, above {TRUSTED}: "
                 "their uncertainty may not be integrated over well."
+            ]
+        if unsolved := int(np.isneginf(self.log_weights).sum()):
+            return [
+                f"{unsolved} of {len(self.log_weights)} points of the prior's parameters could not be solved."
             ]
         if np.isnan(k) and len(self.log_weights) > 1:
             return [f"{len(self.log_weights)} points of the prior's parameters are too few for Pareto's k."]
@@ -255,10 +305,8 @@ class Spread:
 
     Attributes
     ----------
-    child_ptr
-        The whole tree.
-    solved, factors, lost
-        The solution at the mode, its factors without any tilt, and what was left out below each node.
+    solved
+        The solution at the mode.
     nodes
         How many of its nodes, the first ones, have splits that vary; the rest stand for what is below.
     splits, tolerance
@@ -267,29 +315,24 @@ class Spread:
         Solves the whole tree with tables as deep as that takes; None for a top, whose leaves are messages.
     """
 
-    child_ptr: NDArray[np.int64]
     solved: Solved
-    factors: Factors
-    lost: Reals | float
     nodes: int
     splits: Splits
     tolerance: float
     deeper: Callable[[Reals], Solved] | None
 
-    def at(self, theta: Reals) -> Solved:
-        """Solve at some hyperparameters."""
-        alpha, total = self.factors.alpha.copy(), self.factors.total.copy()
+    def at(self, theta: Reals) -> Solved | None:
+        """Solve at some hyperparameters, with the tilts of the mode; None where no window of counts holds the posterior."""
+        tilted, k = self.solved.tilted, self.nodes
+        alpha, total = tilted.factors.alpha.copy(), tilted.factors.total.copy()
         fresh = self.splits.parameters(theta)
-        alpha[: self.nodes], total[: self.nodes] = fresh[0][: self.nodes], fresh[1][: self.nodes]
-        n = len(alpha)
-        factors = self.factors._replace(alpha=alpha, total=total)
-        child_ptr = np.minimum(self.child_ptr[: n + 1], n)
-        for start in (self.solved.tilted, None):
-            tilted = tilt(child_ptr, factors, start)
-            solved = settle_tilts(self.solved.plan, tilted, self.tolerance, lost=self.lost)
-            if solved.dropped <= self.tolerance:
-                return solved
-        return self.deeper(theta) if self.deeper else solved
+        alpha[:k], total[:k] = fresh[0][:k], fresh[1][:k]
+        tilted = tilted._replace(factors=tilted.factors._replace(alpha=alpha, total=total))
+        solved = settle_tilts(self.solved.plan, tilted, self.tolerance)
+        try:
+            return self.deeper(theta) if self.deeper and solved.dropped > self.tolerance else solved
+        except ConvergenceError:
+            return None
 
     def parts(
         self,
@@ -307,14 +350,19 @@ class Spread:
         solutions, log_weights = [], np.empty(count)
         for i, theta in enumerate(thetas):
             announce(progress, f"integrating over the prior, {i + 1} of {count} points")
-            solutions.append(self.at(theta))
-            log_weights[i] = solutions[-1].evidence + self.splits.log_hyperprior(theta)[0] - log_density[i]
+            solutions.append(solved := self.at(theta))
+            evidence = -np.inf if solved is None else solved.evidence
+            log_weights[i] = evidence + self.splits.log_hyperprior(theta)[0] - log_density[i]
         weights = normalised(log_weights)
         counts = rng.multinomial(draws, weights)
-        if sum(w * s.dropped for w, s in zip(weights, solutions)) > self.tolerance:
+        if sum(w * s.dropped for w, s in zip(weights, solutions) if s) > self.tolerance:
             # too far from what the messages below reach
             return PriorMixture([(1.0, self.solved, draws)], np.zeros(1), beyond=True)
-        kept = [(float(w), s, int(c)) for w, s, c in zip(weights, solutions, counts) if w > NEGLIGIBLE or c]
+        kept = [
+            (float(w), s, int(c))
+            for w, s, c in zip(weights, solutions, counts)
+            if s and (w > NEGLIGIBLE or c)
+        ]
         return PriorMixture(kept, log_weights)
 
 

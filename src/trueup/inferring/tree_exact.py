@@ -15,7 +15,7 @@ from trueup.inferring.attainable import nothing_attained
 from trueup.inferring.estimated import fitted_masses
 from trueup.inferring.hierarchical import Objective, Spread, climb, given, start_of, uncertain
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
-from trueup.inferring.tree_parts import ByBundles, Part, Top, drawn_from, rises_of
+from trueup.inferring.tree_parts import ByBundles, Part, Top, drawn_from, expected_of
 from trueup.kernel.messages.closed import (
     ClosedMessages,
     closed_draws,
@@ -24,10 +24,10 @@ from trueup.kernel.messages.closed import (
     closed_work,
 )
 from trueup.kernel.messages.mixture import mixed
-from trueup.kernel.messages.partition import Partition, cut_at, partition_tree, spread_messages, untilted
+from trueup.kernel.messages.partition import Partition, cut_at, partition_tree, spread_messages
 from trueup.kernel.messages.pmf import OPEN, Factors, reach_all
 from trueup.kernel.messages.solve import Solved, joint_draws, marginals, mode, solve, too_short
-from trueup.kernel.messages.tilting import bounds, inherit, tilts
+from trueup.kernel.messages.tilting import bounds
 from trueup.kernel.messages.upward import Tilted
 from trueup.layouts.factors import FactorTable, FittedMasses
 from trueup.layouts.splits import Splits, splits_of
@@ -45,8 +45,9 @@ Outcome = TypeVar("Outcome", Solved, Top)
 
 DEPTHS = np.array([30.0, 50.0, 100.0, 240.0, 960.0, 3840.0, 15360.0, 61440.0, 245760.0])
 """Log mass, below its peak, at which a law's table ends; nodes where that is too soon go on to the next."""
-WIDE = 4
-"""Position of the least depth of sums that are split: their parts' messages lie at counts far from what was measured."""
+ROUGHLY, FINE, WIDE = 1, 2, 4
+"""Positions of the least depth, of that where next to nothing may be dropped, and of that of sums that are split: their parts'
+messages lie at counts far from what was measured."""
 ROUGH = 1e-6
 """Posterior mass that may be dropped while hyperparameters are sought."""
 
@@ -169,14 +170,11 @@ class TreeExact(InferenceMethod):
         cut = None if self.mode else cut
         if cut is None:
             solved, below = search.whole(self.tolerance), None
-            nodes, lost, factors = len(solved.tilted.low), 0.0, solved.tilted.factors
-            deeper = partial(search.at, splits, self.tolerance)
+            nodes, deeper = len(solved.tilted.low), partial(search.at, splits, self.tolerance)
         else:
             top = search.by_parts(cut, self.tolerance)
-            solved, below, nodes, lost = top.solved, (cut, top), int(cut.edges[0]), top.lost
-            tau = inherit(search.child_ptr, tilts(search.child_ptr, top.tilted.slope))
-            deeper, factors = None, untilted(solved.tilted.factors, tau[nodes : cut.edges[-1]])
-        spread = Spread(search.child_ptr, solved, factors, lost, nodes, splits, self.tolerance, deeper)
+            solved, below, nodes, deeper = top.solved, (cut, top), int(cut.edges[0]), None
+        spread = Spread(solved, nodes, splits, self.tolerance, deeper)
         mixture = spread.parts(estimate, free, draws, rng, progress)
         return self._drawn(
             search, mixture.parts, below, rng, progress, {"prior": mixture.record(splits, estimate, free)}
@@ -385,7 +383,7 @@ class SolutionSearch:
     start: Tilted | None = None
 
     def __post_init__(self) -> None:
-        self.depth = np.zeros(len(self.child_ptr) - 1, np.int64)
+        self.depth = np.full(len(self.child_ptr) - 1, ROUGHLY)
 
     @property
     def child_ptr(self) -> NDArray:
@@ -415,23 +413,23 @@ class SolutionSearch:
         return self.whole(tolerance)
 
     def objective(self, splits: Splits, progress: Progress) -> Objective:
-        """Return the log density of hyperparameters and its gradient, as a function."""
+        """Return the log density of hyperparameters, its gradient, and the posterior of counts, as a function."""
 
-        def density(theta: NDArray) -> tuple[float, NDArray]:
+        def density(theta: NDArray) -> tuple[float, NDArray, NDArray]:
             announce(progress, "estimating the prior from the noisy values")
             self.splits = splits.parameters(theta)
-            evidence, rises = self._evidence(ROUGH)
+            evidence, expected = self._evidence(ROUGH)
             value, gradient = splits.log_hyperprior(theta)
-            return evidence + value, gradient + splits.gradient(theta, *rises)
+            return evidence + value, gradient + splits.gradient(theta, *expected[:2]), expected[2:]
 
         return density
 
-    def _evidence(self, tolerance: float) -> tuple[float, tuple[NDArray, NDArray]]:
+    def _evidence(self, tolerance: float) -> tuple[float, NDArray]:
         if (cut := self.state.cut) is not None:
             top = self.by_parts(cut, tolerance)
-            return top.evidence, ByBundles(self.child_ptr, cut, tolerance, self.executor).rises(top)
+            return top.evidence, ByBundles(self.child_ptr, cut, tolerance, self.executor).expected(top)
         solved = self.whole(tolerance)
-        return solved.evidence, rises_of(solved, marginals(solved))
+        return solved.evidence, expected_of(solved, marginals(solved))
 
     def _deepened(
         self,
@@ -440,18 +438,19 @@ class SolutionSearch:
         tolerance: float,
     ) -> Outcome:
         """Deepen the tables that end too soon until the dropped mass is within the tolerance."""
+        before = self.depth.copy()
         if self.splits is not None:
             inner = self.child_ptr[1:] > self.child_ptr[:-1]
             self.depth[inner] = np.maximum(self.depth[inner], WIDE)
         if tolerance < ROUGH:
-            self.depth = np.maximum(self.depth, 1)
+            self.depth = np.maximum(self.depth, FINE)
         last = len(DEPTHS) - 1
         while (factors := self.state.factors(self.values, DEPTHS[self.depth], self.splits)) is not None:
             solved = solve(factors)
             if solved.dropped <= tolerance:
                 self.start = solved.tilted
                 return solved
-            if self.start is not None:  # tilts that served another problem may be far from this one's
+            if self.start is not None and solved.dropped >= 1:  # tilts of another problem may be far off
                 self.start = None
                 continue
             self.state.refuse_contradiction(self.values, factors)
@@ -460,6 +459,7 @@ class SolutionSearch:
                 break
             named = short(solved) & deeper
             self.depth[named if named.any() else deeper] += 1
+        self.depth = before  # a prior far off, which the search has tried, must not spoil the next
         raise ConvergenceError(
             "the measurements disagree so far with each other, the prior or the bounds that no window of "
             f"counts holds all but {self.wanted:g} of the posterior",

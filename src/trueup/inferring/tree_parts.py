@@ -46,8 +46,10 @@ Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Part = tuple[float, Solved, int]
 """Weight in a mixture of a solved tree, and how many of the draws come from it."""
-ROUNDS = 2
-"""How often windows below are widened to what the top is surprised by."""
+ROUNDS, STRICTER = 3, 1e-6
+"""How often windows below are widened to what the top is surprised by, and by which factor they then leave out less."""
+HOPELESS = 1e-3
+"""Fraction of a root's message that may be lost for the top to say anything of it."""
 BLOCK = 1000
 """Draws at once."""
 
@@ -113,8 +115,6 @@ class Top(NamedTuple):
     ----------
     tilted
         The whole tree.
-    lost
-        Fraction of each of the top's nodes that was left out below it.
     below
         Log evidence of the bundles.
     short
@@ -125,7 +125,6 @@ class Top(NamedTuple):
     bundles: list[SubtreePart]
     dropped: float
     tilted: Tilted
-    lost: Reals
     below: float
     short: NDArray[np.bool_]
 
@@ -156,16 +155,22 @@ def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
     return Below(marginals(solved, weights), counts)
 
 
-def rises(item: tuple[SubtreePart, FromAbove]) -> tuple[Reals, Reals]:
-    """Return what `ByBundles.rises` needs of a bundle's nodes."""
+def expect_part(item: tuple[SubtreePart, FromAbove]) -> Reals:
+    """Return what `ByBundles.expected` needs of a bundle's nodes."""
     bundle, known = item
     solved = bundle.solve()
-    return rises_of(solved, marginals(solved, known.on(solved)))
+    return expected_of(solved, marginals(solved, known.on(solved)))
 
 
-def rises_of(solved: Solved, exact: Exact) -> tuple[Reals, Reals]:
+def expected_of(solved: Solved, exact: Exact) -> Reals:
+    """Return `(4, n)` posterior expectations of every node: the two rises of `Splits.gradient`, mean and standard deviation."""
+    start, offset, masses = exact
     factors = solved.tilted.factors
-    return mean_rises(*exact, factors.alpha), mean_rises(*exact, factors.total)
+    at = np.arange(len(masses)) - np.repeat(start[:-1], np.diff(start))
+    mean = np.add.reduceat(masses * at, start[:-1])
+    variance = np.add.reduceat(masses * at**2, start[:-1]) - mean**2
+    rises = mean_rises(*exact, factors.alpha), mean_rises(*exact, factors.total)
+    return np.array([*rises, offset + mean, np.sqrt(np.maximum(variance, 0.0))], np.float64)
 
 
 def drawn_from(tops: Sequence[Part], rng: np.random.Generator) -> Integers:
@@ -211,31 +216,31 @@ class ByBundles:
         first, last = self.cut.edges[[0, -1]]
         inner, plan = take(tilted, np.arange(first)), plan_pairs(top_of(self.child_ptr, self.cut))
         surprise = np.zeros(last - first)
-        for _ in range(ROUNDS):
-            bundles = self._bundles(tilted, surprise)
+        for attempt in range(ROUNDS):
+            bundles = self._bundles(tilted, surprise, STRICTER**attempt)
             answers = self._in_order(send_part, bundles)
             roots = _joined_roots([answer[0] for answer in answers])
-            lost = np.append(np.zeros(first), roots.lost)
-            solved = settle_tilts(plan, with_leaves(inner, roots), self.tolerance, lost=lost)
-            surprise = above(plan, solved.messages.evidence, NOTHING_ABOVE)[first:last]
-            if solved.dropped <= self.tolerance or not np.isfinite(surprise).all():
+            solved = settle_tilts(plan, with_leaves(inner, roots), self.tolerance)
+            surprise = above(plan, solved.messages.passed, NOTHING_ABOVE)[first:last]
+            hopeless = roots.lost[:, 0].max() > HOPELESS  # deeper tables below are wanted first
+            if solved.dropped <= self.tolerance or hopeless or not np.isfinite(surprise).all():
                 break
         short = np.zeros(len(tilted.low), bool)
         short[:last] = too_short(top_of(self.child_ptr, self.cut), solved, self.tolerance)
         for (begin, end), answer in zip(pairwise(self.cut.edges), answers):
             short[subtrees(self.child_ptr, begin, end)[0]] |= answer[2]
         below = sum(answer[1] for answer in answers)
-        return Top(solved, bundles, solved.dropped, tilted, lost, below, short)
+        return Top(solved, bundles, solved.dropped, tilted, below, short)
 
-    def rises(self, top: Top) -> tuple[Reals, Reals]:
-        """Return the posterior means `(n,)` that the gradient by the parameters of splits needs; see `Splits.gradient`."""
+    def expected(self, top: Top) -> Reals:
+        """Return the expectations `(4, n)` of `expected_of`."""
         items = list(zip(top.bundles, self._from_above([(1.0, top.solved, 0)], np.random.default_rng(0))))
-        out = np.zeros((2, len(self.child_ptr) - 1))
+        out = np.zeros((4, len(self.child_ptr) - 1))
         first = self.cut.edges[0]
-        out[:, :first] = np.array(rises_of(top.solved, marginals(top.solved)))[:, :first]
-        for at, rose in self.executor.map(rises, items):
-            out[:, subtrees(self.child_ptr, *self.cut.edges[at : at + 2])[0]] = rose
-        return out[0], out[1]
+        out[:, :first] = expected_of(top.solved, marginals(top.solved))[:, :first]
+        for at, own in self.executor.map(expect_part, items):
+            out[:, subtrees(self.child_ptr, *self.cut.edges[at : at + 2])[0]] = own
+        return out
 
     def down(
         self, bundles: list[SubtreePart], tops: Sequence[Part], rng: np.random.Generator, progress: Progress
@@ -267,13 +272,13 @@ class ByBundles:
             own = slice(first - self.cut.edges[0], last - self.cut.edges[0])
             yield FromAbove(weights[own], offset[own], counts[first:last], seed)
 
-    def _bundles(self, tilted: Tilted, surprise: Reals) -> list[SubtreePart]:
-        """The bundles of the cut; each may drop the part of the tolerance that its nodes are of all."""
+    def _bundles(self, tilted: Tilted, surprise: Reals, factor: float) -> list[SubtreePart]:
+        """The bundles of the cut; each may drop the part of the tolerance, times a factor, that its nodes are of all."""
         bundles, leaves = [], np.diff(self.cut.leaves)
         for b, (first, last) in enumerate(pairwise(self.cut.edges)):
             nodes, child_ptr = subtrees(self.child_ptr, first, last)
             known = surprise[first - self.cut.edges[0] : last - self.cut.edges[0]]
-            tolerance = self.tolerance * len(nodes) / len(tilted.low)
+            tolerance = factor * self.tolerance * len(nodes) / len(tilted.low)
             bundles.append(SubtreePart(child_ptr, take(tilted, nodes), known, tolerance, int(leaves[b])))
         return bundles
 

@@ -18,8 +18,6 @@ from trueup.kernel.messages.upward import (
     PIECE,
     Messages,
     Tilted,
-    above,
-    rounding_error,
     scaled_factor,
 )
 
@@ -89,7 +87,6 @@ def downward(
     down = _start_down(messages.masses)
     for v, weights in enumerate(roots):
         down[v] = weights
-    above_evidence = above(plan, messages.evidence, np.zeros(1))
     position = len(plan.order) - 1
     while position >= 0:
         end = max(position - PIECE, -1)
@@ -102,16 +99,14 @@ def downward(
         shift = int(messages.offset[a] + messages.offset[b] - messages.offset[v])
         one, other = messages.masses[a], messages.masses[b]
         for child, mine, sibling in ((a, one, other), (b, other, one)):
-            down[child], rounding = _correlate_fast(weights, sibling, shift, len(mine))
-            messages.lost[child] += rounding * np.exp(above_evidence[child])
+            down[child] = _correlate_fast(weights, sibling, shift, len(mine))
         position -= 1
     return down
 
 
-def _correlate_fast(weights: Reals, other: Reals, shift: int, size: int) -> tuple[Reals, float]:
-    """Do as `correlate` does, by FFT; also bound each entry's rounding error."""
+def _correlate_fast(weights: Reals, other: Reals, shift: int, size: int) -> Reals:
+    """Do as `correlate` does, by FFT."""
     full = fftconvolve(weights, other[::-1])  # entry i + shift + len(other) - 1 is out[i]
     at = np.arange(size) + shift + len(other) - 1
     inside = (at >= 0) & (at < len(full))
-    values = np.where(inside, np.maximum(full[np.clip(at, 0, len(full) - 1)], 0.0), 0.0)
-    return values, rounding_error(weights, other)
+    return np.where(inside, np.maximum(full[np.clip(at, 0, len(full) - 1)], 0.0), 0.0)

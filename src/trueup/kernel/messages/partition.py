@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.messages.pmf import OPEN, Factors, no_splits
 from trueup.kernel.messages.solve import Solved
-from trueup.kernel.messages.upward import Tilted, lost_below
+from trueup.kernel.messages.upward import Tilted
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -41,11 +41,13 @@ class Partition(NamedTuple):
 
 
 class Roots(NamedTuple):
-    """Messages of the roots of a bundle: normalised masses, the counts they start at, fractions left out."""
+    """Messages of the roots of a bundle: normalised masses, and the counts they start at; see `Messages` for the others."""
 
     masses: list[Reals]
     offset: Integers
+    growth: Reals
     lost: Reals
+    asked: Reals
 
 
 def partition_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Partition | None:
@@ -104,8 +106,9 @@ def take(tilted: Tilted, nodes: Integers) -> Tilted:
 def roots_of(solved: Solved, count: int) -> Roots:
     """Return the messages of the first `count` nodes."""
     messages = solved.messages
-    lost = lost_below(solved.plan, messages)[:count] if solved.dropped < 1 else np.ones(count)
-    return Roots([messages.masses[v] for v in range(count)], messages.offset[:count], lost)
+    lost = messages.gone[:count] if solved.dropped < 1 else np.ones_like(messages.gone[:count])
+    masses = [messages.masses[v] for v in range(count)]
+    return Roots(masses, messages.offset[:count], messages.growth[:count], lost, messages.asked[:count])
 
 
 def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
@@ -127,19 +130,9 @@ def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
         *(np.append(field, one) for field, one in zip((own.alpha, own.total), no_splits(k))),
     )
     window = roots.offset, roots.offset + sizes - 1
-    ends = (*window, *window, np.zeros(k), np.zeros(k), np.zeros(k, bool))
-    return Tilted._make((factors, *(np.append(field, end) for field, end in zip(fields, ends))))
-
-
-def untilted(factors: Factors, tau: Reals) -> Factors:
-    """Return the factors of a top tree whose last leaves, messages from below, have lost the tilts `tau` of their parents."""
-    k = len(tau)
-    log = factors.log.copy()
-    first = len(factors.start) - 1 - k
-    for leaf, slope in enumerate(tau):
-        begin, end = factors.start[first + leaf], factors.start[first + leaf + 1]
-        log[begin:end] -= slope * (factors.base[len(factors.base) - k + leaf] + np.arange(end - begin))
-    return factors._replace(log=log)
+    slopes, no, probes = np.zeros((2, k)), np.zeros(k, bool), np.zeros_like(roots.asked)
+    ends = (*window, *window, *slopes, no, probes, roots.asked, roots.growth, roots.lost, no)
+    return Tilted._make((factors, *(np.append(field, end, axis=0) for field, end in zip(fields, ends))))
 
 
 def spread_messages(start: Integers, sizes: Integers) -> Integers:

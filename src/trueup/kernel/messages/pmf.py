@@ -100,14 +100,6 @@ def log_factor(factors, node, low, size, slope):
 
 
 @njit(cache=True)
-def split_slope(factors, node, low):
-    """Return the rise of a node's log split factor from `low` to `low + 1`."""
-    if low < 0:
-        return 0.0
-    return math.log((low + factors.alpha[node]) / (low + factors.total[node]))
-
-
-@njit(cache=True)
 def moments(log):
     """Return log sum, maximum, mean and variance (of the position) of masses `exp(log)`."""
     top = log.max()

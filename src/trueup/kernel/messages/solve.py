@@ -5,13 +5,10 @@ the convolution of its children's, multiplied by the parent's own factor whereve
 Down: the mass that all other nodes give to a count, or one draw of a split of each parent's count.
 Sum-product gives marginals and independent joint draws, max-product the mode.
 
-Nothing is dropped in silence. With every factor above a node at most 1 after scaling, leaving a
-fraction `lost_v` of the message of `v` out can remove at most
-
-    lost_v / prod_{a above v} c_a
-
-of the posterior, where `c_a` is the evidence at `a`: the mean of its (scaled) factor under its
-children's message. The sum over nodes is reported, and windows are widened until it is small.
+Nothing is dropped in silence. Sums live on windows; of the counts that windows leave out, what may have been lost is
+bounded on the way up, at every node as a fraction of its message: what was trimmed, what lies outside, and what was
+lost below and then multiplied by the node's factor, see `trueup.kernel.messages.tails`. The fraction at the root is reported,
+and windows are widened until it is small.
 """
 
 from __future__ import annotations
@@ -27,12 +24,23 @@ from trueup.kernel.messages.joint import draw_below, draw_root
 from trueup.kernel.messages.max_product import best_counts, narrow
 from trueup.kernel.messages.pairs import PairPlan, plan_pairs
 from trueup.kernel.messages.pmf import Factors, reach_all
-from trueup.kernel.messages.tilting import bounds, find_tilts, has_factor, limits, tilts
-from trueup.kernel.messages.upward import DIRECT, Messages, Tilted, above, empty_messages, upward
+from trueup.kernel.messages.tails import PROBES, probes_of, rooms
+from trueup.kernel.messages.tilting import bounds, certain, find_tilts, has_factor, inherit, limits, tilts
+from trueup.kernel.messages.upward import (
+    DIRECT,
+    Messages,
+    Tilted,
+    above,
+    below_marked,
+    empty_messages,
+    upward,
+)
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 NOTHING_ABOVE = np.zeros(1)
+WIDENED = (1e-24, 1e-48, 1e-96, 0.0, 0.0)
+"""Factors of what nodes below a sum that is too narrow may leave out, from one attempt to the next."""
 
 
 class Solved(NamedTuple):
@@ -93,7 +101,6 @@ def settle_tilts(
     tilted: Tilted,
     tolerance: float,
     surprise: Reals = NOTHING_ABOVE,
-    lost: Reals | float = 0.0,
 ) -> Solved:
     """Pass messages up a tree whose tilts are known, or up a row of trees that are parts of one.
 
@@ -105,26 +112,23 @@ def settle_tilts(
         As `solve` has it.
     surprise
         (k,) log evidence of what is above each root.
-    lost
-        (n,) fraction of each leaf's factor that was left out when its table was made.
     """
-    n = len(tilted.low)
     if np.any(tilted.low > tilted.high):
         return Solved(plan, tilted, empty_messages(len(plan.left)), 1.0)
-    share = np.full(len(plan.left), 1e-18)
-    for direct in (DIRECT, DIRECT, 1 << 20):
+    share, before = np.full(len(plan.left), 1e-9 * tolerance), np.inf
+    for attempt, direct in enumerate((DIRECT, *[1 << 20] * 4)):
         messages = upward(plan, tilted, share, direct)
-        messages.lost[:n] += lost
-        every = above(plan, messages.evidence, surprise)
+        every = above(plan, messages.passed, surprise)
         if not np.isfinite(every).all():
             return Solved(plan, tilted, messages, 1.0)
-        with np.errstate(
-            over="ignore", divide="ignore"
-        ):  # in logs: nothing lost stays nothing, however unlikely
-            dropped = float(np.exp(np.log(messages.lost) - every).sum())
-        if dropped <= tolerance:
+        with np.errstate(over="ignore"):
+            dropped = float((messages.gone[: len(surprise), 0] * np.exp(-surprise)).sum())
+            wanted = 0.1 * tolerance / len(share) * np.exp(every)
+        if dropped <= tolerance or dropped > (1 - 1e-6) * before:  # windows end where tables do
             break
-        share = np.minimum(share, 0.1 * tolerance / len(share) * np.exp(every))
+        share, before = np.minimum(share, wanted), dropped
+        # windows of all below sums that are too narrow end where the sums do
+        share[below_marked(plan, messages.short > wanted)] *= WIDENED[attempt]
     return Solved(plan, tilted, messages, min(dropped, 1.0))
 
 
@@ -132,13 +136,37 @@ def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> 
     """Choose windows and tilts; those of `start` are where the search begins."""
     n = len(child_ptr) - 1
     lowest, highest = reach_all(factors)
-    floor, ceiling = bounds(child_ptr, factors.lower, factors.upper)
+    floor, ceiling = bounds(child_ptr, *certain(factors))
     low, high = bounds(child_ptr, lowest, highest)
     windows, informs = (low, high, floor, ceiling), has_factor(child_ptr, factors)
+    none, given = np.zeros((n, PROBES)), np.full((n, PROBES), np.nan)
+    pointwise = _pointwise(child_ptr, factors, low > floor, informs)
     if np.any(low > high):
-        return Tilted(factors, *windows, np.zeros(n), np.zeros(n), informs)
+        zeros = np.zeros(n)
+        return Tilted(factors, *windows, zeros, zeros, informs, none, none, given, none, pointwise)
     state = find_tilts(child_ptr, factors, windows, None if start is None else tilts(child_ptr, start.slope))
-    return Tilted(factors, *windows, state.slope, state.top, informs)
+    least, _ = limits(child_ptr, *(factors, *windows))
+    room, far = rooms(child_ptr, factors, high, ceiling, state.mean, state.variance)
+    probes = probes_of(child_ptr, state.tau, state.variance, floor, least, room, far, pointwise)
+    slope = inherit(child_ptr, state.tau) - np.where(np.diff(child_ptr) > 0, state.tau, 0.0)
+    asked = _of_parent(child_ptr, probes)
+    return Tilted(factors, *windows, slope, state.top, informs, probes, asked, given, none, pointwise)
+
+
+def _pointwise(
+    child_ptr: Integers, factors: Factors, narrowed: NDArray[np.bool_], informs: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Mark leaves without tables whose window is bounded from below by what their siblings and their parent are."""
+    bare = (np.diff(child_ptr) == 0) & (np.diff(factors.ptr) == 0) & narrowed
+    bare[: child_ptr[0]] = False
+    bare[child_ptr[0] :] &= np.repeat(informs, np.diff(child_ptr))
+    return bare
+
+
+def _of_parent(child_ptr: Integers, values: Reals) -> Reals:
+    """Give each node what its parent holds; zeros to roots."""
+    children = np.diff(child_ptr)
+    return np.concatenate([np.zeros((child_ptr[0], values.shape[1])), np.repeat(values, children, axis=0)])
 
 
 def too_short(
@@ -153,15 +181,15 @@ def too_short(
     empty = tilted.low > tilted.high
     if empty.any():
         return _with_family(child_ptr, empty)
-    least, most = limits(child_ptr, tilted.factors, tilted.low, tilted.high, tilted.floor, tilted.ceiling)
-    held = (tilted.slope >= 0.999 * most) | (tilted.slope <= 0.999 * least)
-    if held.any():  # only wider tables of theirs let them tilt further
-        return held
-    every = above(solved.plan, messages.evidence, surprise)[:n]
+    every = above(solved.plan, messages.passed, surprise)[:n]
     with np.errstate(over="ignore", invalid="ignore"):
         short = messages.short[:n] > 0.1 * tolerance / n * np.exp(np.minimum(every, 0.0))
     impossible = np.isneginf(messages.evidence[:n]) & (child_ptr[1:] > child_ptr[:-1])
-    return short | _with_family(child_ptr, impossible)
+    lowest, highest = reach_all(tilted.factors)
+    narrowed = (tilted.low > lowest) | (
+        tilted.high < highest
+    )  # its window ends where tables of its family do
+    return short | _with_family(child_ptr, impossible | short & narrowed)
 
 
 def _with_family(child_ptr: Integers, nodes: NDArray[np.bool_]) -> NDArray[np.bool_]:

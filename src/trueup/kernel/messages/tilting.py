@@ -4,17 +4,18 @@ Multiplying each leaf's factor by `exp(s_i x_i)` and each inner node's by `exp(-
 `s_i` the sum of `lambda_a` over the ancestors of `i`, changes nothing: a node is the sum of its
 leaves. It changes where the messages live. Sums of parts that cannot be negative sit above a
 precise total, often by many standard deviations; untilted windows would have to reach that far
-into their tails, and below 1e-308. The best tilt minimises
+into their tails, and below 1e-308.
 
-    Phi(lambda) = sum_leaves log M_i(s_i) + sum_inner log M_a(-lambda_a),
-
-M the moment generating function of a factor: convex, an upper bound on the log evidence, and the
-saddlepoint of the sum. A Newton step is a least-squares problem on the tree, solved exactly by one
-sweep up and one down. Any tilt gives the same posterior, so a few damped steps are enough.
+Good tilts make the sum of a node's parts, under the tilt, what the posterior says of it. They are found by steps on
+a normal approximation. Up: mean and variance of a leaf's tilted factor, exactly; of an inner node, those of its own
+tilted factor times a normal law of the sum of its parts. Down: what each node is given all others, and the change of tilt
+that moves the sum of its parts there, to first order. A node's factor alone would not do: divided by the number of ways to
+split its count it may rise on both sides. Any tilt gives the same posterior, so a few steps are enough.
 """
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -22,19 +23,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages.pmf import log_factor, moments, split_slope, uniform_moments
+from trueup.kernel.messages.pmf import log_factor, moments, uniform_moments
+from trueup.kernel.messages.splits import log_ratio
+from trueup.kernel.messages.tails import edge, law_at
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 WIDEST_TABLE = 1 << 16
 PIECE = 1 << 22
 """Entries of tables between two returns to Python, where an interruption is heard: some tenths of a second."""
-RESTING = 0.01
-"""Standard deviations by which a family's sum may be off before its tilt is moved."""
-STEPS, FEW_STEPS = 200, 10
-"""Newton steps from no tilt, and from one that served a problem near by."""
-GAIN = 1e-4
-"""Gain in Phi (nats) for each node below which tilts are good enough."""
+RESTING, SETTLED = 0.1, 0.5
+"""Standard deviations by which a sum may be off before its tilt is moved, and at which the search ends."""
+STEPS = 100
+NARROW = 0.01
+"""Least variance (counts squared) that a sum is taken to have: parts that all but one count contradicts still move."""
+LONGEST = 4.0
+"""Longest step of a tilt."""
 
 
 @njit(cache=True)
@@ -109,78 +113,204 @@ def has_factor(child_ptr, factors):
 
 @njit(cache=True)
 def steepest(factors, v, low, high, floor, ceiling):
-    """Return the least and the largest slope at which a node's tilted factor still falls beyond its tables.
+    """Return the least and the largest slope at which a node's tilted tables still fall beyond its window.
 
-    At nine tenths of the slope of an open-ended law at its table's edge, so that what is beyond stays small. The slope
-    of a split's factor does not count: it tends to 0 on the right, and on the left it ends at 0.
+    At nine tenths of the slope at the window's end, so that what is beyond stays small: the window of a count may end
+    before its own tables do, where those of its parent or of its siblings end. The slope of a split's factor does not
+    count: it tends to 0 on the right, and on the left it ends at 0.
     """
     least, most = -np.inf, np.inf
-    for k in range(factors.ptr[v], factors.ptr[v + 1]):
-        table, base = factors.table[k], factors.base[k]
-        if factors.open_ended[table] and high > low:
-            end = base + factors.start[table + 1] - factors.start[table] - 1
-            if base == low and low > floor:
-                edge = log_factor(factors, v, low, 2, 0.0)
-                least = max(least, -0.9 * (edge[1] - edge[0] - split_slope(factors, v, low)))
-            if end == high and high < ceiling:
-                edge = log_factor(factors, v, high - 1, 2, 0.0)
-                most = min(most, 0.9 * (edge[0] - edge[1] + split_slope(factors, v, high - 1)))
+    if factors.ptr[v] < factors.ptr[v + 1]:
+        _, slope, end = edge(factors, v, low, -1)
+        if max(end, floor) < low and slope < 0.0:
+            least = 0.9 * slope
+        _, slope, end = edge(factors, v, high, 1)
+        if min(end, ceiling) > high and slope < 0.0:
+            most = -0.9 * slope
     return least, most
 
 
+@njit(cache=True)
+def certain(factors):
+    """Return bounds that are certain, with those of tables that are all there is."""
+    low, high = factors.lower.copy(), factors.upper.copy()
+    for v in range(len(low)):
+        for k in range(factors.ptr[v], factors.ptr[v + 1]):
+            table = factors.table[k]
+            if factors.open_ended[table] == 0.0:
+                low[v] = max(low[v], factors.base[k])
+                high[v] = min(high[v], factors.base[k] + factors.start[table + 1] - factors.start[table] - 1)
+    return low, high
+
+
 class TiltState(NamedTuple):
-    """Tilts and the moments of the factors under them, node by node.
+    """Tilts, and what every node's message comes to under them.
 
     Attributes
     ----------
     tau
         (n,) tilt below each node, and `slope` (n,) of its own factor; NaN while not evaluated.
-    log_sum, top, mean, variance
-        (n,) of the factors under their slopes; 0 for sums without a factor.
+    top
+        (n,) log of the largest value of a leaf's tilted factor; of an inner node's, that at its mean.
+    mean, variance
+        (n,) of the count given all that is below it.
     """
 
     tau: Reals
     slope: Reals
-    log_sum: Reals
     top: Reals
     mean: Reals
     variance: Reals
 
 
-def at_rest(n: int, tau: Reals | None = None) -> TiltState:
-    """Return a state that is not evaluated, with these tilts or none."""
-    zeros = [np.zeros(n) for _ in range(4)]
-    return TiltState(np.zeros(n) if tau is None else tau, np.full(n, np.nan), *zeros)
+@njit(cache=True)
+def _leaves(first_node, end, child_ptr, factors, low, high, above, state):
+    """Bring the moments of leaves up to date with the tilts; those whose tilt is as it was are left alone."""
+    for v in range(first_node, end):
+        if child_ptr[v] == child_ptr[v + 1] and above[v] != state.slope[v]:
+            state.slope[v] = above[v]
+            _, state.top[v], state.mean[v], state.variance[v] = factor_moments(
+                factors, v, low[v], high[v], above[v]
+            )
 
 
 @njit(cache=True)
-def _evaluate(first_node, end, child_ptr, factors, informs, low, high, parent_tau, state):
-    """Bring the moments of nodes up to date with the tilts; those whose slope is as it was are left alone."""
-    for v in range(first_node, end):
-        leaf = child_ptr[v] == child_ptr[v + 1]
-        slope = parent_tau[v] if leaf else parent_tau[v] - state.tau[v]
-        if slope != state.slope[v]:
-            state.slope[v] = slope
-            if leaf or informs[v]:
-                values = factor_moments(factors, v, low[v], high[v], slope)
-                state.log_sum[v], state.top[v], state.mean[v], state.variance[v] = values
+def _log_at(factors, v, slope, count, mean, variance):
+    """Return the log of a node's tilted factor times a normal law of the sum of its parts."""
+    log = max(law_at(factors, v, count), -1e9) + slope * count
+    if factors.alpha[v] != factors.total[v]:
+        log += log_ratio(count, factors.alpha[v], factors.total[v])
+    return log - 0.5 * (count - mean) ** 2 / variance
 
 
-def evaluate(child_ptr, factors, informs, low, high, pieces: Integers, state: TiltState) -> float:
-    """Bring a state up to date with its tilts, by runs of nodes; return Phi."""
-    above = inherit(child_ptr, state.tau)
-    for first, end in pairwise(pieces):
-        _evaluate(first, end, child_ptr, factors, informs, low, high, above, state)
-    return float(state.log_sum.sum())
+@njit(cache=True)
+def _middle(factors, v, slope, mean, variance, least, most):
+    """Return about the mean and variance of a node's tilted factor times a normal law of the sum of its parts.
+
+    The product has one peak. Two nats below it are two standard deviations of a normal law.
+    """
+    if least >= most:
+        return float(least), 0.0
+    variance = max(variance, NARROW)
+    step = max(np.int64(math.sqrt(variance)), 1)
+    low = np.int64(min(max(math.floor(mean), float(least)), float(most)))
+    high = low
+    move = step
+    while low > least and _rises(factors, v, slope, low, mean, variance) < 0:
+        low, move = max(low - move, least), 2 * move
+    move = step
+    while high < most and _rises(factors, v, slope, high, mean, variance) > 0:
+        high, move = min(high + move, most), 2 * move
+    while low < high:
+        centre = (low + high) // 2
+        if _rises(factors, v, slope, centre, mean, variance) > 0:
+            low = centre + 1
+        else:
+            high = centre
+    peak = _log_at(factors, v, slope, low, mean, variance)
+    ends = np.empty(2)
+    for side in (-1, 1):
+        ends[(side + 1) // 2] = _where_it_falls(
+            factors, v, slope, low, side, mean, variance, least, most, peak - 2.0
+        )
+    return 0.5 * (ends[0] + ends[1]), max(((ends[1] - ends[0]) / 4) ** 2, 1e-3)
 
 
-def pieces_of(factors, low: Integers, high: Integers) -> Integers:
-    """Return the edges of runs of nodes with no more than `PIECE` entries to evaluate, or a single node's."""
-    entries = (high - low + 1).astype(float)
-    free = (factors.ptr[1:] == factors.ptr[:-1]) & (factors.alpha == factors.total)
-    entries[free] = np.minimum(entries[free], WIDEST_TABLE)  # a sum in closed form beyond
-    cuts = np.flatnonzero(np.diff(np.cumsum(entries) // PIECE)) + 1
-    return np.concatenate([[0], cuts, [len(low)]]).astype(np.int64)
+@njit(cache=True)
+def _rises(factors, v, slope, count, mean, variance):
+    return _log_at(factors, v, slope, count + 1, mean, variance) - _log_at(
+        factors, v, slope, count, mean, variance
+    )
+
+
+@njit(cache=True)
+def _where_it_falls(factors, v, slope, peak, side, mean, variance, least, most, level):
+    """Return where, to one side of its peak, the log falls below a level, or its end."""
+    inner, move = peak, np.int64(1)
+    outer = peak
+    while True:
+        outer = min(max(peak + side * move, least), most)
+        if _log_at(factors, v, slope, outer, mean, variance) < level:
+            break
+        if outer in (least, most):
+            return float(outer)
+        inner, move = outer, 2 * move
+    while abs(outer - inner) > 1 + move // 8:
+        centre = (inner + outer) // 2
+        if _log_at(factors, v, slope, centre, mean, variance) < level:
+            outer = centre
+        else:
+            inner = centre
+    return 0.5 * (inner + outer)
+
+
+@njit(cache=True)
+def _sums(first_node, end, child_ptr, factors, informs, floor, ceiling, above, state, below):
+    """Bring the moments of inner nodes up to date, from the last to the first.
+
+    `below` (n, 3) holds mean and variance of the sums of parts, and the largest variance of a part.
+    """
+    for v in range(end - 1, first_node - 1, -1):
+        first, last = child_ptr[v], child_ptr[v + 1]
+        if first == last:
+            continue
+        mean = variance = widest = 0.0
+        for c in range(first, last):
+            mean += state.mean[c]
+            variance += state.variance[c]
+            widest = max(widest, state.variance[c])
+        slope = above[v] - state.tau[v]
+        same = slope == state.slope[v] and mean == below[v, 0] and variance == below[v, 1]
+        below[v, 0], below[v, 1], below[v, 2] = mean, variance, widest
+        if same:
+            continue
+        state.slope[v] = slope
+        state.mean[v], state.variance[v] = mean, variance
+        if informs[v]:
+            values = _middle(factors, v, slope, mean, variance, floor[v], ceiling[v])
+            state.mean[v], state.variance[v] = values
+            at = np.int64(math.floor(values[0] + 0.5))
+            state.top[v] = _log_at(factors, v, slope, min(max(at, floor[v]), ceiling[v]), 0.0, np.inf)
+            if not np.isfinite(state.top[v]):
+                state.top[v] = 0.0
+
+
+@njit(cache=True)
+def _moved(child_ptr, informs, least, most, state, below, last_step):
+    """Return tilts under which the parts of every node come to what is known of it, to first order, and how far they were off.
+
+    Given a change of the tilt of its parts, a sum moves by its variance times that, and so does each part. A step that
+    would undo the last one, `last_step` (n,), goes half as far at most.
+    """
+    n = len(state.tau)
+    tau, furthest = state.tau.copy(), 0.0
+    parent_change, parent_tau = np.zeros(n), np.zeros(n)
+    for v in range(n):
+        first, last = child_ptr[v], child_ptr[v + 1]
+        if first == last:
+            continue
+        wanted = state.mean[v] + state.variance[v] * parent_change[v]
+        if not informs[v]:
+            tau[v] = parent_tau[v]
+        else:
+            spread = max(below[v, 1], NARROW)
+            change = (wanted - below[v, 0]) / spread
+            # A tilt by more than one standard deviation of a part leaves the range where the moments hold.
+            reach = min(1.0 / math.sqrt(max(below[v, 2], 1e-9)), LONGEST)
+            if change * last_step[v] < 0.0:  # it would go back and forth
+                reach = min(reach, 0.5 * abs(last_step[v]))
+            fresh = state.tau[v] + min(max(change, -reach), reach)
+            for c in range(first, last):
+                if child_ptr[c] == child_ptr[c + 1]:
+                    fresh = min(max(fresh, least[c]), most[c])
+            off = abs(fresh - state.tau[v]) * math.sqrt(spread)
+            last_step[v] = 0.0
+            if off > RESTING:
+                tau[v], last_step[v] = fresh, fresh - state.tau[v]
+                furthest = max(furthest, off)
+        for c in range(first, last):
+            parent_tau[c], parent_change[c] = tau[v], tau[v] - state.tau[v]
+    return tau, furthest
 
 
 @njit(cache=True)
@@ -216,52 +346,6 @@ def limits(child_ptr, factors, low, high, floor, ceiling):
 
 
 @njit(cache=True)
-def _newton(child_ptr, informs, least, most, tau, parent_tau, mean, variance):
-    """Solve the tree's least-squares problem for the tilt below every inner node."""
-    n = len(tau)
-    value, spread = mean.copy(), variance.copy()
-    below_mean, below_var, widest = np.zeros(n), np.zeros(n), np.zeros(n)
-    for v in range(n - 1, -1, -1):
-        first, last = child_ptr[v], child_ptr[v + 1]
-        if first == last:
-            value[v] = mean[v] - variance[v] * parent_tau[v]
-            continue
-        for c in range(first, last):
-            below_mean[v] += value[c]
-            below_var[v] += spread[c]
-            widest[v] = max(widest[v], spread[c])
-        if informs[v]:
-            own = mean[v] + variance[v] * (tau[v] - parent_tau[v])
-            weight = below_var[v] / max(below_var[v] + variance[v], 1e-300)
-            value[v] = below_mean[v] + weight * (own - below_mean[v])
-            spread[v] = weight * variance[v]
-        else:
-            value[v], spread[v] = below_mean[v], below_var[v]
-    fresh, parent = np.zeros(n), np.zeros(n)
-    for v in range(n):
-        # the estimate of v given everything is value + spread * (tilt from above)
-        estimate = value[v] + spread[v] * parent[v]
-        informed = informs[v] and below_var[v] > 1e-9
-        fresh[v] = (estimate - below_mean[v]) / below_var[v] if informed else parent[v]
-        if informed:
-            # A tilt by more than one standard deviation of a part leaves the range where the model holds: among many
-            # nodes a few such steps would shorten the step of all.
-            reach = 1.0 / np.sqrt(widest[v])
-            fresh[v] = min(max(fresh[v], tau[v] - reach), tau[v] + reach)
-            # Beyond these the tilted law of v, or of a leaf below it, would rise where its table ends.
-            fresh[v] = min(max(fresh[v], parent[v] - most[v]), parent[v] - least[v])
-            for c in range(child_ptr[v], child_ptr[v + 1]):
-                if child_ptr[c] == child_ptr[c + 1]:
-                    fresh[v] = min(max(fresh[v], least[c]), most[c])
-            # A family whose sum is where it should be, to a hundredth of its standard deviation, may rest.
-            if parent[v] == parent_tau[v] and abs(fresh[v] - tau[v]) * np.sqrt(below_var[v]) < RESTING:
-                fresh[v] = tau[v]
-        for c in range(child_ptr[v], child_ptr[v + 1]):
-            parent[c] = fresh[v]
-    return fresh
-
-
-@njit(cache=True)
 def first_tilts(child_ptr, factors):
     """Return the tilts at which the parts of each split are negative binomial with the mean that was measured.
 
@@ -284,10 +368,10 @@ def first_tilts(child_ptr, factors):
 
 
 def find_tilts(child_ptr, factors, windows, tau: Reals | None = None) -> TiltState:
-    """Return tilts near the best ones, with the moments of all factors under them.
+    """Return tilts under which sums of parts are where the posterior is, with the moments of all messages under them.
 
-    Damped Newton steps on the convex Phi of the module's note, from `tau` or from no tilt at all, until a step gains
-    less than `GAIN` a node. Python is returned to between steps, and within them, so an interruption is heard.
+    Steps of the module's note, from `tau` or from `first_tilts`, until no sum is off by `SETTLED` standard deviations.
+    Python is returned to between steps, and within them, so an interruption is heard.
 
     Parameters
     ----------
@@ -295,33 +379,40 @@ def find_tilts(child_ptr, factors, windows, tau: Reals | None = None) -> TiltSta
         low, high, floor, ceiling `(n,)` of every node, as `Tilted` has them.
     """
     low, high, floor, ceiling = windows
+    n = len(low)
     informs = has_factor(child_ptr, factors)
     least, most = limits(child_ptr, factors, low, high, floor, ceiling)
-    pieces = pieces_of(factors, low, high)
-    state = at_rest(len(low), first_tilts(child_ptr, factors) if tau is None else tau)
-    phi = evaluate(child_ptr, factors, informs, low, high, pieces, state)
-    for _ in range(STEPS if tau is None else FEW_STEPS):
-        above = inherit(child_ptr, state.tau)
-        moments_of = state.mean, state.variance
-        step = _newton(child_ptr, informs, least, most, state.tau, above, *moments_of) - state.tau
-        trial, fresh = _shortened(child_ptr, factors, informs, low, high, pieces, state, step, phi)
-        if trial is None:
+    pieces = pieces_of(child_ptr, factors, low, high)
+    state = at_rest(n, first_tilts(child_ptr, factors) if tau is None else tau)
+    below, last_step = np.full((n, 3), np.nan), np.zeros(n)
+    for _ in range(STEPS):
+        evaluate(child_ptr, factors, informs, windows, pieces, state, below)
+        tau, off = _moved(child_ptr, informs, least, most, state, below, last_step)
+        if off < SETTLED:
             break
-        state, gained, phi = trial, phi - fresh, fresh
-        if gained < GAIN * len(low):
-            break
+        state = state._replace(tau=tau)
     return state
 
 
-def _shortened(
-    child_ptr, factors, informs, low, high, pieces, state, step, phi
-) -> tuple[TiltState | None, float]:
-    """Halve a step until Phi falls."""
-    size = 1.0
-    while size > 1e-6 and step.any():
-        trial = TiltState(state.tau + size * step, *(field.copy() for field in state[1:]))
-        fresh = evaluate(child_ptr, factors, informs, low, high, pieces, trial)
-        if fresh <= phi:
-            return trial, fresh
-        size *= 0.5
-    return None, phi
+def evaluate(child_ptr, factors, informs, windows, pieces: Integers, state: TiltState, below: Reals) -> None:
+    """Bring a state up to date with its tilts, by runs of nodes from the last to the first."""
+    low, high, floor, ceiling = windows
+    above = inherit(child_ptr, state.tau)
+    for first, end in reversed(list(pairwise(pieces))):
+        _leaves(first, end, child_ptr, factors, low, high, above, state)
+        _sums(first, end, child_ptr, factors, informs, floor, ceiling, above, state, below)
+
+
+def at_rest(n: int, tau: Reals) -> TiltState:
+    """Return a state that is not evaluated, with these tilts."""
+    return TiltState(tau, np.full(n, np.nan), *np.zeros((3, n)))
+
+
+def pieces_of(child_ptr, factors, low: Integers, high: Integers) -> Integers:
+    """Return the edges of runs of nodes with no more than `PIECE` entries to evaluate, or a single node's."""
+    entries = (high - low + 1).astype(float)
+    free = (factors.ptr[1:] == factors.ptr[:-1]) & (factors.alpha == factors.total)
+    entries[free] = np.minimum(entries[free], WIDEST_TABLE)  # a sum in closed form beyond
+    entries[child_ptr[1:] > child_ptr[:-1]] = 100
+    cuts = np.flatnonzero(np.diff(np.cumsum(entries) // PIECE)) + 1
+    return np.concatenate([[0], cuts, [len(low)]]).astype(np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -13,14 +12,27 @@ from scipy.signal import fftconvolve
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.messages.pairs import PairPlan
-from trueup.kernel.messages.pmf import Factors, convolve, log_factor, split_slope, trim
-from trueup.kernel.messages.splits import log_ratio
+from trueup.kernel.messages.pmf import Factors, convolve, log_factor, trim
+from trueup.kernel.messages.tails import (
+    PROBES,
+    add_logs,
+    beyond,
+    cut_away,
+    cut_off,
+    highest_beyond,
+    landed,
+    log_growth,
+    log_largest,
+    lost_heights,
+    outside,
+    share_of,
+)
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-DIRECT = 600
-"""Windows narrower than this are convolved term by term; wider pairs by FFT."""
+DIRECT = 1500
+"""Windows narrower than this are convolved term by term; wider pairs by FFT, whose rounding counts as lost."""
 
 PIECE = 512
 """Nodes after which compiled code returns to Python, which can then be interrupted."""
@@ -29,10 +41,23 @@ MASSES = types.float64[::1]
 
 
 class Tilted(NamedTuple):
-    """Factors of `n` nodes on finite windows, each times `exp(slope count - top)`: at most 1.
+    """Factors of `n` nodes on finite windows, each times `exp(slope count - top)`.
 
-    `low`, `high` are the windows; `floor`, `ceiling` what is known for certain; `informs` marks
-    inner nodes that have a factor of their own.
+    Attributes
+    ----------
+    low, high
+        (n,) windows.
+    floor, ceiling
+        (n,) what is known for certain.
+    informs
+        (n,) marks inner nodes that have a factor of their own.
+    probes, asked
+        (n, PROBES) tilts at which the growth of the sum of a node's parts is wanted, and its parent's: the growth of
+        its own message; see `trueup.kernel.messages.tails`.
+    given, lost
+        (n, PROBES) of leaves that stand for what is below them, their growth and what was lost of it; NaN and 0 of others.
+    pointwise
+        (n,) marks leaves whose growth is that of their largest value, not of their sum.
     """
 
     factors: Factors
@@ -43,6 +68,11 @@ class Tilted(NamedTuple):
     slope: Reals
     top: Reals
     informs: NDArray[np.bool_]
+    probes: Reals
+    asked: Reals
+    given: Reals
+    lost: Reals
+    pointwise: NDArray[np.bool_]
 
 
 class Messages(NamedTuple):
@@ -57,17 +87,26 @@ class Messages(NamedTuple):
     evidence
         (nodes,) `log c_a` of the note in `trueup.kernel.messages.solve`; 0 for sums without a factor, the log
         of its scaled mass at a leaf. With all `top` their sum is the log evidence of the values.
-    lost
-        (nodes,) fraction of each message that truncation or rounding may have removed.
     short
-        (nodes,) the part of `lost` that is beyond the ends of the node's own tables.
+        (nodes,) fraction of each message outside the node's own tables, or outside what its parts' windows add up to.
+    passed
+        (nodes,) log of how much less of the message than of the sum of its parts is lost; 0 without a factor.
+    growth
+        (nodes, PROBES) log of the sum of the message times `exp(theta count)`, from above, at the tilts `asked`.
+    gone
+        (nodes, PROBES) which fraction of that was lost here or below, at most.
+    asked
+        (nodes, PROBES) the tilts.
     """
 
     masses: List
     offset: Integers
     evidence: Reals
-    lost: Reals
     short: Reals
+    passed: Reals
+    growth: Reals
+    gone: Reals
+    asked: Reals
 
 
 @njit(cache=True)
@@ -77,122 +116,91 @@ def scaled_factor(tilted, v, low, size):
 
 
 @njit(cache=True)
-def beyond(tilted, v):
-    """Return the tilted mass beyond a node's tables where they are cut off, and the largest values left and right.
-
-    A log-concave function falls at least as fast beyond its table as at the edge. A negative
-    binomial of size r < 1 is not log-concave: its ratio of neighbours is `(x + r) / (x + 1)` times a
-    constant. To the right of `high` this exceeds its value at the edge at most by the factor
-    `high / (high - 1 + r)`; to the left of `low` the excesses multiply to at most
-    `prod_{x <= low} x / (x - 1 + r) = Gamma(low + 1) Gamma(r) / Gamma(low + r)`. A split's factor with
-    `alpha < total` is bent in the same way: its ratio `(x + alpha) / (x + total)` rises to 1; see `_below_split`.
-    """
-    factors, low, high = tilted.factors, tilted.low[v], tilted.high[v]
-    cut_left = cut_right = False
-    steeper, swell = 1.0, 1.0
-    for k in range(factors.ptr[v], factors.ptr[v + 1]):
-        table, base = factors.table[k], factors.base[k]
-        if factors.open_ended[table]:
-            end = base + factors.start[table + 1] - factors.start[table] - 1
-            cut_left |= base == low and low > tilted.floor[v]
-            cut_right |= end == high and high < tilted.ceiling[v]
-            size = factors.open_ended[table]
-            if 0.0 < size < 1.0 and low >= 0 and high > 0:
-                steeper *= high / (high - 1 + size)
-                swell *= math.exp(math.lgamma(low + 1.0) + math.lgamma(size) - math.lgamma(low + size))
-    alpha, total = factors.alpha[v], factors.total[v]
-    bent = alpha < total and high > 0
-    if bent:
-        steeper *= (high - 1 + total) / (high - 1 + alpha)
-    mass, largest = 0.0, np.zeros(2)
-    if cut_right:
-        last = scaled_factor(tilted, v, high, 1)[0]
-        ratio = steeper * np.exp(last - scaled_factor(tilted, v, high - 1, 1)[0])
-        mass += np.exp(last) * ratio / (1 - ratio) if ratio < 1 else np.inf
-        largest[1] = np.exp(last) if ratio < 1 else np.inf
-    if cut_left:
-        last = scaled_factor(tilted, v, low, 1)[0]
-        fall = scaled_factor(tilted, v, low + 1, 1)[0] - last
-        if bent and tilted.floor[v] > -(np.int64(1) << 59):
-            left, value = _below_split(factors, v, low, max(tilted.floor[v], 0), last, fall)
-        else:
-            left = np.exp(last - fall) / (1 - np.exp(-fall)) if fall > 0 else np.inf
-            value = np.exp(last) if fall > 0 else np.inf
-        mass += swell * left
-        largest[0] = swell * value
-    return mass, largest
-
-
-@njit(cache=True)
-def _below_split(factors, v, low, floor, last, fall):
-    """Bound the mass, and the largest value, to the left of `low` of a falling law times a split's factor.
-
-    The law falls at least as fast as at its edge, so its log lies below a line; the log of a split's factor with
-    `alpha < total` is convex. Their sum is below the chord between `low` and the floor.
-    """
-    alpha, total = factors.alpha[v], factors.total[v]
-    steps = low - floor
-    law_fall = fall - split_slope(factors, v, low)
-    bottom = last - law_fall * steps + log_ratio(floor, alpha, total) - log_ratio(low, alpha, total)
-    largest = np.exp(max(last, bottom))
-    ratio = np.exp((bottom - last) / steps)
-    mass = steps * largest
-    if ratio < 1:
-        mass = min(mass, np.exp(last) * ratio / (1 - ratio))
-    return mass, largest
-
-
-@njit(cache=True)
-def _outside(tilted, v, masses, first, last):
-    """Bound the mass of a sum outside `first:last`, where its node's tables are cut off, times the node's factor there."""
-    largest = beyond(tilted, v)[1]
-    out = 0.0
-    if largest[0] > 0.0 and first > 0:
-        out += largest[0] * masses[:first].sum()
-    if largest[1] > 0.0 and last < len(masses):
-        out += largest[1] * masses[max(last, 0) :].sum()
-    return out
-
-
-@njit(cache=True)
 def _leaf(tilted, v, tolerance, messages):
     """Store the message of a leaf: its own factor."""
     masses = np.exp(scaled_factor(tilted, v, tilted.low[v], tilted.high[v] - tilted.low[v] + 1))
     total = masses.sum()
-    first, last, lost = trim(masses, tolerance)
+    if total < 1e-300:
+        _impossible(v, tilted.low[v], messages)
+        return
+    first, last, _ = trim(masses, tolerance)
     kept = masses[first:last]
     messages.masses[v] = kept / kept.sum()
     messages.offset[v] = tilted.low[v] + first
     messages.evidence[v] = np.log(total)
-    messages.short[v] = beyond(tilted, v)[0] / total
-    messages.lost[v] = lost + messages.short[v]
+    asked, growth, gone = tilted.asked[v], messages.growth[v], tilted.lost[v].copy()
+    messages.asked[v] = asked
+    for j in range(PROBES):
+        if tilted.pointwise[v]:
+            past, inside = highest_beyond(tilted, v, asked[j]), log_largest(masses, tilted.low[v], asked[j])
+        else:
+            past, inside = beyond(tilted, v, asked[j]), log_growth(masses, tilted.low[v], asked[j])
+        past, inside = past - np.log(total), inside - np.log(total)
+        growth[j] = np.logaddexp(inside, past) if np.isnan(tilted.given[v, j]) else tilted.given[v, j]
+        gone[j] += share_of(past, growth[j])
+    messages.short[v] = gone[0] - tilted.lost[v, 0]
+    messages.gone[v] = gone + cut_off(masses / total, tilted.low[v], first, last, asked, growth)
 
 
 @njit(cache=True)
-def _inner(tilted, v, masses, offset, rounding, tolerance, messages):
-    """Store the message of a sum: times the node's own factor, if it has one."""
-    first, last, log_evidence, lost = 0, len(masses), 0.0, rounding
-    messages.short[v] = 0.0
+def _impossible(v, offset, messages):
+    messages.masses[v], messages.offset[v] = np.ones(1), offset
+    messages.evidence[v], messages.passed[v] = -np.inf, -np.inf
+    messages.short[v] = np.inf
+    messages.gone[v, :] = np.inf
+
+
+@njit(cache=True)
+def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
+    """Store the message of the sum of `a` and `b`: times the node's own factor, if it has one.
+
+    `rounding` bounds the mass of rounding errors at every count.
+    """
+    probes, growth, gone = messages.asked[a], messages.growth[a].copy(), messages.gone[a].copy()
+    if b >= 0:
+        growth += messages.growth[b]
+        gone += messages.gone[b]
+    if rounding > 0.0:
+        ends = np.maximum(probes * offset, probes * (offset + len(masses) - 1))
+        gone += rounding * len(masses) * np.exp(np.minimum(ends - growth, 700.0))
+    own = messages.growth[v]
+    own[:], messages.asked[v] = growth, probes
     if v < len(tilted.low) and tilted.informs[v]:
         first = max(tilted.low[v] - offset, 0)
         last = min(tilted.high[v] - offset + 1, len(masses))
-        evidence, outside = 0.0, _outside(tilted, v, masses, first, last)
-        if last > first:
-            masses = masses[first:last] * np.exp(scaled_factor(tilted, v, offset + first, last - first))
-            evidence = masses.sum()
-        if evidence < 1e-300:
-            messages.masses[v], messages.offset[v] = np.ones(1), offset
-            messages.evidence[v], messages.lost[v], messages.short[v] = -np.inf, 1.0, np.inf
+        if last <= first:
+            _impossible(v, offset, messages)
             return
-        log_evidence = np.log(evidence)
-        messages.short[v] = outside / evidence
-        lost = rounding / evidence + messages.short[v]
-    begin, end, trimmed = trim(masses, tolerance)
+        log = scaled_factor(tilted, v, offset + first, last - first)
+        kept = np.log(masses[first:last]) + log  # a factor may rise towards an end where next to no mass is
+        top = kept.max()
+        if not top > -np.inf:
+            _impossible(v, offset, messages)
+            return
+        kept = np.exp(kept - top)
+        scale, before, heights = top + np.log(kept.sum()), gone[0], lost_heights(growth, gone)
+        low, high = offset + first, offset + last - 1
+        asked = tilted.asked[v]
+        messages.asked[v] = asked
+        landing = landed(log, low, heights, probes, asked) - scale
+        gone = np.zeros(PROBES)
+        for j in range(PROBES):
+            cut = cut_away(tilted, v, asked[j], masses, offset, low, high)
+            cut = add_logs(cut, outside(tilted, v, asked[j], heights, low, high)) - scale
+            if j == 0:
+                messages.short[v] = np.exp(min(cut, 700.0))
+            lost = add_logs(landing[j], cut)
+            own[j] = add_logs(log_growth(kept, low, asked[j]) + top - scale, lost)
+            gone[j] = share_of(lost, own[j])
+        masses, offset = kept / kept.sum(), low
+        messages.evidence[v] = scale
+        landed_all = before > 0.0 and np.isfinite(landing[0])
+        messages.passed[v] = min(np.log(before) - landing[0], 0.0) if landed_all else 0.0
+    begin, end, _ = trim(masses, tolerance)
     kept = masses[begin:end]
     messages.masses[v] = kept / kept.sum()
-    messages.offset[v] = offset + first + begin
-    messages.evidence[v] = log_evidence
-    messages.lost[v] = lost + trimmed
+    messages.offset[v] = offset + begin
+    messages.gone[v] = gone + cut_off(masses, offset, begin, end, messages.asked[v], own)
 
 
 @njit(cache=True)
@@ -204,13 +212,14 @@ def _sweep_up(position, end, plan, tilted, tolerance, messages, direct):
         if a < 0:
             _leaf(tilted, v, tolerance[v], messages)
         elif b < 0:
-            _inner(tilted, v, messages.masses[a], messages.offset[a], 0.0, tolerance[v], messages)
+            _inner(tilted, v, messages.masses[a], messages.offset[a], 0.0, tolerance[v], messages, a, b)
         else:
             one, other = messages.masses[a], messages.masses[b]
             if min(len(one), len(other)) > direct:
                 return place, True
             masses = convolve(one, other)
-            _inner(tilted, v, masses, messages.offset[a] + messages.offset[b], 0.0, tolerance[v], messages)
+            offset = messages.offset[a] + messages.offset[b]
+            _inner(tilted, v, masses, offset, 0.0, tolerance[v], messages, a, b)
     return end, False
 
 
@@ -219,7 +228,10 @@ def empty_messages(count):
     masses = List.empty_list(MASSES)
     for _ in range(count):
         masses.append(np.ones(1))
-    return Messages(masses, np.zeros(count, np.int64), np.zeros(count), np.zeros(count), np.zeros(count))
+    each, of_probes = np.zeros((3, count)), np.zeros((3, count, PROBES))
+    return Messages(
+        masses, np.zeros(count, np.int64), each[0], each[1], each[2], of_probes[0], of_probes[1], of_probes[2]
+    )
 
 
 def upward(plan: PairPlan, tilted: Tilted, tolerance: Reals, direct: int = DIRECT) -> Messages:
@@ -235,15 +247,15 @@ def upward(plan: PairPlan, tilted: Tilted, tolerance: Reals, direct: int = DIREC
         a, b = plan.left[v], plan.right[v]
         masses, rounding = _convolve_fast(messages.masses[a], messages.masses[b])
         offset = messages.offset[a] + messages.offset[b]
-        _inner(tilted, v, masses, offset, rounding, tolerance[v], messages)
+        _inner(tilted, v, masses, offset, rounding, tolerance[v], messages, a, b)
         position += 1
     return messages
 
 
 def _convolve_fast(a: Reals, b: Reals) -> tuple[Reals, float]:
-    """Convolve by FFT; also bound the mass of rounding errors."""
+    """Convolve by FFT; also bound each entry's rounding error."""
     masses = np.maximum(fftconvolve(a, b), 0.0)
-    return masses, rounding_error(a, b) * len(masses)
+    return masses, rounding_error(a, b)
 
 
 def rounding_error(a: Reals, b: Reals) -> float:
@@ -255,24 +267,25 @@ def rounding_error(a: Reals, b: Reals) -> float:
 
 
 @njit(cache=True)
-def above(plan, evidence, roots):
-    """Return, for each node of the plan, the log evidence of all nodes above it; `roots` (k,) is known of the first k."""
-    out = np.zeros(len(evidence))
+def above(plan, passed, roots):
+    """Return, for each node of the plan, the sum of `passed` over all nodes above it; `roots` (k,) is known of the first k."""
+    out = np.zeros(len(passed))
     out[: len(roots)] = roots
     for place in range(len(plan.order) - 1, -1, -1):
         v = plan.order[place]
         for c in (plan.left[v], plan.right[v]):
             if c >= 0:
-                out[c] = out[v] + evidence[v]
+                out[c] = out[v] + passed[v]
     return out
 
 
 @njit(cache=True)
-def lost_below(plan, messages):
-    """Return, for each node, what was left out of its message or of any below it, as a fraction of its message."""
-    out = messages.lost.copy()
-    for v in plan.order:
+def below_marked(plan, marked):
+    """Mark the nodes that are anywhere below marked ones."""
+    out = np.zeros(len(marked), np.bool_)
+    for place in range(len(plan.order) - 1, -1, -1):
+        v = plan.order[place]
         for c in (plan.left[v], plan.right[v]):
-            if c >= 0 and out[c] > 0.0:  # nothing lost stays nothing, however unlikely what is above
-                out[v] += np.exp(-messages.evidence[v]) * out[c]
+            if c >= 0:
+                out[c] = out[v] or marked[v]
     return out

@@ -350,7 +350,10 @@ class Posterior(ThreeLines):
         known = self.drawn.stats.get("prior", {})
         if "estimates" not in known:
             return ""
-        held = " The prior's parameters were estimated from the noisy values; those not integrated over are taken as known."
+        held = (
+            " The prior's parameters were estimated from the noisy values; those whose uncertainty would widen intervals by "
+            "less than a hundredth are taken as known."
+        )
         return " ".join([held, *known["doubts"]])
 
     def sums(self, margin: Margin | str) -> NDArray:

@@ -1,0 +1,446 @@
+"""What lies beyond windows: bounds on the mass of a sum that truncation may have left out, times its node's factor.
+
+With `S(t)` the mass that the parts of a node give to its count and `K(theta) = log sum_t S(t) exp(theta t)`,
+
+    S(t) <= exp(K(theta) - theta t)        for every theta (Chernoff),
+
+and K is the sum over the parts of their own. So every message carries its K at a few `theta`, its *growth*, and which
+fraction of each was lost so far: at those `theta` that its parent's window asks for, see `probes_of`. Outside a window
+a node's factor is bounded by a line in the logs for its laws, which are log-concave, times the factor of its split,
+whose log is convex (`alpha < total`) and below its chord, or concave and below its tangent. Each `theta` bounds a run of
+counts, up to where the next bounds better. What was lost below and lands inside the window is bounded in the same way, count by
+count, with the lost fractions of K.
+
+A count that was not measured, although its siblings and its parent were, is bounded by theirs on both sides, and its
+own factor need not fall on either: its K is infinite, or huge. But every count of a sum is bounded as well where one of its
+parts enters with the largest value of `S(t) exp(theta t)` in place of the sum of them; at no tilt at all it is finite.
+Such leaves are `pointwise`; there is at most one in a family.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from trueup.kernel.compiled import njit
+from trueup.kernel.messages.splits import add_split, log_ratio
+
+PROBES = 7
+"""Tilts at which every message's growth is known: none, one near and one far to the right, the others to the left."""
+REACH = 7.0
+"""Standard deviations from the middle of a sum where its nearest bounds touch it."""
+
+
+@njit(cache=True)
+def law_at(factors, v, count):
+    """Return the log of a node's tables at a count; beyond its end a log-concave one goes on as it ends."""
+    value = 0.0
+    for k in range(factors.ptr[v], factors.ptr[v + 1]):
+        value += _table_at(factors, k, count)
+    return value
+
+
+@njit(cache=True)
+def _table_at(factors, k, count):
+    table = factors.table[k]
+    first, last = factors.start[table], factors.start[table + 1] - 1
+    at = first + count - factors.base[k]
+    if first <= at <= last:
+        return factors.log[at]
+    if factors.open_ended[table] == 0.0 or first == last:
+        return -np.inf
+    if at > last:
+        return factors.log[last] + (at - last) * (factors.log[last] - factors.log[last - 1])
+    return factors.log[first] + (first - at) * (factors.log[first] - factors.log[first + 1])
+
+
+@njit(cache=True)
+def edge(factors, v, at, side):
+    """Bound a node's tables beyond the count `at` by the line `base + slope |count - at|`, as far as `end`.
+
+    A negative binomial of size r < 1 is not log-concave. To the right its ratio of neighbours, `(x + r) / (x + 1)`
+    times a constant, rises at most by the factor `at / (at - 1 + r)`; to the left the excesses multiply to at most
+    `prod_{x <= at} x / (x - 1 + r) = Gamma(at + 1) Gamma(r) / Gamma(at + r)`.
+    """
+    base, slope, end = 0.0, 0.0, side * (np.int64(1) << 60)
+    for k in range(factors.ptr[v], factors.ptr[v + 1]):
+        table = factors.table[k]
+        first, last = factors.start[table], factors.start[table + 1] - 1
+        size = factors.open_ended[table]
+        if size > 0.0:
+            value = _table_at(factors, k, at)
+            base += value
+            slope += _table_at(factors, k, at + side) - value
+            if size < 1.0 and at > 0:
+                if side > 0:
+                    slope += math.log(at / (at - 1 + size))
+                else:
+                    base += math.lgamma(at + 1.0) + math.lgamma(size) - math.lgamma(at + size)
+            continue
+        position = first + at + side - factors.base[k]
+        if not first <= position <= last:
+            return -np.inf, 0.0, at
+        base += (
+            factors.log[position : last + 1].max() if side > 0 else factors.log[first : position + 1].max()
+        )
+        limit = factors.base[k] + (last - first if side > 0 else 0)
+        end = min(end, limit) if side > 0 else max(end, limit)
+    return base, slope, end
+
+
+@njit(cache=True)
+def _geometric(first, slope, steps):
+    """Return the log of `sum_{k < steps} exp(first + slope k)`."""
+    if steps <= 1:
+        return first
+    if abs(slope) * steps < 1e-9:
+        return first + math.log(steps) if np.isfinite(steps) else np.inf
+    if slope < 0:
+        whole = 1 - math.exp(max(slope * steps, -700.0)) if np.isfinite(steps) else 1.0
+        return first + math.log(whole) - math.log(-math.expm1(slope))
+    if not np.isfinite(steps):
+        return np.inf
+    return (
+        first
+        + slope * (steps - 1)
+        + math.log(-math.expm1(max(-slope * steps, -700.0)))
+        - math.log(-math.expm1(-slope))
+    )
+
+
+@njit(cache=True)
+def _run(alpha, total, begin, end, level, slope):
+    """Bound the log of the sum of `exp(level + slope t)` times a split's factor over the counts from `begin` to `end`."""
+    side = 1 if end >= begin else -1
+    open_ended = abs(end) >= np.int64(1) << 59
+    steps = np.inf if open_ended else abs(float(end - begin)) + 1
+    first = level + slope * begin + log_ratio(begin, alpha, total)
+    away = side * slope
+    if alpha == total:
+        return _geometric(first, away, steps)
+    if alpha > total:
+        rise = log_ratio(begin + side, alpha, total) - log_ratio(begin, alpha, total)
+        return _geometric(first, away + rise, steps)
+    bound = _geometric(first, away, steps) if side > 0 else np.inf
+    if not open_ended and steps > 1:
+        last = level + slope * end + log_ratio(end, alpha, total)
+        bound = min(bound, _geometric(first, (last - first) / (steps - 1), steps))
+    return first if steps == 1 else bound
+
+
+@njit(cache=True)
+def add_logs(a, b):
+    """Return the log of `exp(a) + exp(b)`."""
+    top = max(a, b)
+    return top if not np.isfinite(top) else top + math.log(math.exp(a - top) + math.exp(b - top))
+
+
+@njit(cache=True)
+def beyond(tilted, v, extra):
+    """Bound the log of the mass of a leaf's tilted, scaled factor beyond its tables, tilted by `extra` once more."""
+    factors, low, high = tilted.factors, tilted.low[v], tilted.high[v]
+    tilt, alpha, total = tilted.slope[v] + extra, factors.alpha[v], factors.total[v]
+    mass = -np.inf
+    base, slope, end = edge(factors, v, high, 1)
+    end = min(end, tilted.ceiling[v])
+    if end > high:
+        level = base - slope * high - tilted.top[v]
+        mass = _run(alpha, total, high + 1, end, level, slope + tilt)
+    base, slope, end = edge(factors, v, low, -1)
+    end = max(end, tilted.floor[v])
+    if end < low:
+        level = base + slope * low - tilted.top[v]
+        mass = add_logs(mass, _run(alpha, total, low - 1, end, level, tilt - slope))
+    return mass
+
+
+@njit(cache=True)
+def highest_beyond(tilted, v, extra):
+    """Bound the log of the largest value of a leaf's tilted, scaled factor outside its window, tilted by `extra` once more;
+    the leaf has no tables."""
+    tilt = tilted.slope[v] + extra
+    right = _highest(tilted.factors, v, tilted.high[v] + 1, tilted.ceiling[v], 1, tilt)
+    left = _highest(tilted.factors, v, tilted.low[v] - 1, max(tilted.floor[v], 0), -1, tilt)
+    return max(right, left) - tilted.top[v]
+
+
+@njit(cache=True)
+def _highest(factors, v, begin, end, side, tilt):
+    """Bound the log of a split's factor times `exp(tilt t)` from `begin` to `end`: convex, or below its tangent."""
+    if side * (end - begin) < 0:
+        return -np.inf
+    alpha, total = factors.alpha[v], factors.total[v]
+    first = log_ratio(begin, alpha, total) + tilt * begin
+    rise = log_ratio(begin + side, alpha, total) + tilt * (begin + side) - first
+    if abs(end) >= np.int64(1) << 59:
+        falls = tilt * side <= 0.0 if alpha < total else rise <= 0.0
+        return first if falls else np.inf
+    if alpha < total:
+        return max(first, log_ratio(end, alpha, total) + tilt * end)
+    return first + max(rise, 0.0) * abs(float(end - begin))
+
+
+@njit(cache=True)
+def cut_away(tilted, v, extra, masses, offset, low, high):
+    """Bound the log of the sum of those `masses`, from `offset` on, that lie outside `low..high`, each times its node's
+    tilted, scaled factor there and `exp(extra t)`."""
+    factors, mass = tilted.factors, -np.inf
+    tilt, last = tilted.slope[v] + extra, offset + len(masses) - 1
+    for side, at in ((1, high), (-1, low)):
+        base, slope, end = edge(factors, v, at, side)
+        end = min(end, tilted.ceiling[v], last) if side > 0 else max(end, tilted.floor[v], offset)
+        begin, stop = (at + 1, end) if side > 0 else (end, at - 1)
+        if begin > stop:
+            continue
+        log = np.empty(stop - begin + 1)
+        for i in range(len(log)):
+            t = begin + i
+            log[i] = base + slope * side * (t - at) + tilt * t - tilted.top[v]
+        if factors.alpha[v] != factors.total[v]:
+            add_split(log, begin, factors.alpha[v], factors.total[v])
+        for i in range(len(log)):
+            one = masses[begin + i - offset]
+            log[i] += math.log(one) if one > 0.0 else -np.inf
+        mass = add_logs(mass, _log_sum(log))
+    return mass
+
+
+@njit(cache=True)
+def _log_sum(log):
+    top = log.max()
+    return top + math.log(np.exp(log - top).sum()) if np.isfinite(top) else top
+
+
+@njit(cache=True)
+def outside(tilted, v, extra, heights, low, high):
+    """Bound the log of what a sum lost below outside `low..high`, times its node's tilted, scaled factor and `exp(extra t)`.
+
+    `heights` holds, for each probe theta of its parts, the log of a bound of `sum L(t) exp(theta t)`, where L is what was
+    lost: at most `exp(height - theta t)` of it lies at t.
+    """
+    if heights.min() == -np.inf:
+        return -np.inf
+    mass = _one_side(tilted, v, extra, heights, high, 1)
+    return add_logs(mass, _one_side(tilted, v, extra, heights, low, -1))
+
+
+@njit(cache=True)
+def _one_side(tilted, v, extra, heights, at, side):
+    """Bound it beyond `at`: by one line, or by one up to where the laws are largest and another from there."""
+    factors, probes = tilted.factors, tilted.probes[v]
+    tilt = tilted.slope[v] + extra
+    mass = -np.inf
+    while True:
+        base, slope, end = edge(factors, v, at, side)
+        end = min(end, tilted.ceiling[v]) if side > 0 else max(end, tilted.floor[v])
+        if side * (end - at) <= 0:
+            return mass
+        stop = _peak(factors, v, at, end) if slope > 1e-12 else end
+        level = base - side * slope * at - tilted.top[v]
+        piece = _under_lines(factors, v, at + side, stop, level, side * slope + tilt, heights, probes)
+        mass = add_logs(mass, piece)
+        if stop == end:
+            return mass
+        at = stop
+
+
+@njit(cache=True)
+def _under_lines(factors, v, begin, end, level, slope, heights, probes):
+    """Bound the log of a sum from `begin` to `end`: of what lies under all lines `height - probe t`, times a split's factor.
+
+    From where one line is lowest it is followed up to where the first of the steeper ones crosses it.
+    """
+    side = 1 if end >= begin else -1
+    alpha, total = factors.alpha[v], factors.total[v]
+    mass, at = -np.inf, begin
+    while side * (end - at) >= 0:
+        lowest = 0
+        for j in range(1, len(probes)):
+            gap = (heights[j] - probes[j] * at) - (heights[lowest] - probes[lowest] * at)
+            if gap < 0.0 or (gap == 0.0 and side * (probes[j] - probes[lowest]) > 0.0):
+                lowest = j
+        stop = end
+        for j in range(len(probes)):
+            if side * (probes[j] - probes[lowest]) > 0.0 and np.isfinite(heights[j]):
+                crossing = (heights[j] - heights[lowest]) / (probes[j] - probes[lowest])
+                if abs(crossing) < 1e17:
+                    nearest = np.int64(math.floor(crossing)) if side > 0 else np.int64(math.ceil(crossing))
+                    if side * (stop - nearest) > 0:
+                        stop = nearest if side * (nearest - at) >= 0 else at
+        line = _run(alpha, total, at, stop, level + heights[lowest], slope - probes[lowest])
+        mass = add_logs(mass, line)
+        at = stop + side
+    return mass
+
+
+@njit(cache=True)
+def _peak(factors, v, at, end):
+    """Return where a node's tables, log-concave and rising from `at` towards `end`, are largest, or `end`."""
+    side = 1 if end > at else -1
+    inner, step = at, np.int64(1)
+    while side * (end - inner) > step and law_at(factors, v, inner + side * step) > law_at(
+        factors, v, inner + side * (step - 1)
+    ):
+        inner, step = inner + side * step, 2 * step
+    outer = inner + side * min(step, side * (end - inner))
+    while side * (outer - inner) > 1:
+        centre = inner + side * (side * (outer - inner) // 2)
+        if law_at(factors, v, centre) > law_at(factors, v, centre - side):
+            inner = centre
+        else:
+            outer = centre
+    return outer
+
+
+@njit(cache=True)
+def share_of(lost, whole):
+    """Return which fraction `exp(lost)` is of `exp(whole)`, 1 where both are infinite."""
+    return 1.0 if lost == np.inf else math.exp(min(lost - whole, 0.0))
+
+
+@njit(cache=True)
+def lost_heights(growth, gone):
+    """Return the log of the lost part of a sum's growth at each probe."""
+    out = np.full(len(growth), -np.inf)
+    for j in range(len(growth)):
+        if gone[j] > 0.0:
+            out[j] = growth[j] + math.log(gone[j])
+    return out
+
+
+@njit(cache=True)
+def landed(log, low, heights, probes, asked):
+    """Bound what a sum lost below, times its node's factor, within a window: its log at each of the tilts `asked`.
+
+    Parameters
+    ----------
+    log, low
+        The log factor on the window, and where that starts.
+    heights, probes
+        Of what the sum lost, as `outside` has them.
+    """
+    out = np.full(len(asked), -np.inf)
+    if heights.min() == -np.inf:
+        return out
+    most = log.copy()
+    for i in range(len(log)):
+        height = np.inf
+        for j in range(len(probes)):
+            height = min(height, heights[j] - probes[j] * (low + i))
+        most[i] += height
+    for k in range(len(asked)):
+        top = -np.inf
+        for i in range(len(log)):
+            top = max(top, most[i] + asked[k] * (low + i))
+        total = 0.0
+        for i in range(len(log)):
+            total += math.exp(most[i] + asked[k] * (low + i) - top) if np.isfinite(top) else 0.0
+        out[k] = top + math.log(total) if total > 0.0 else top
+    return out
+
+
+@njit(cache=True)
+def cut_off(masses, offset, begin, end, asked, growth):
+    """Return which fraction of a message's growth at each tilt is outside its entries `begin:end`."""
+    out = np.zeros(len(asked))
+    for i in range(len(masses)):
+        if begin <= i < end or masses[i] <= 0.0:
+            continue
+        log = math.log(masses[i])
+        for j in range(len(asked)):
+            out[j] += math.exp(min(log + asked[j] * (offset + i) - growth[j], 0.0))
+    return out
+
+
+@njit(cache=True)
+def log_growth(masses, offset, theta):
+    """Return the log of `sum masses exp(theta count)`, from above."""
+    ratio = math.exp(-abs(theta))
+    total = 0.0
+    n = len(masses)
+    for i in range(n):  # Horner's rule: what underflows is far below what is kept
+        total = total * ratio + masses[i if theta > 0 else n - 1 - i]
+    return math.log(total + 1e-300) + theta * (offset + (n - 1 if theta > 0 else 0))
+
+
+@njit(cache=True)
+def log_largest(masses, offset, theta):
+    """Return the log of the largest `masses exp(theta count)`."""
+    most = -np.inf
+    for i in range(len(masses)):
+        if masses[i] > 0.0:
+            most = max(most, math.log(masses[i]) + theta * (offset + i))
+    return most
+
+
+@njit(cache=True)
+def rooms(child_ptr, factors, high, ceiling, mean, variance):
+    """Return, for each node, the tilt up to which its message's bounds stay finite, and where the far probe of its parts is.
+
+    Both are tilts of the whole, not on top of others. A leaf falls as its tables do where they end; a sum as its laws
+    do where its window may end.
+    """
+    n = len(high)
+    room, far = np.empty(n), np.zeros(n)
+    for v in range(n - 1, -1, -1):
+        first, last = child_ptr[v], child_ptr[v + 1]
+        at = high[v]
+        if first < last:
+            spread = math.sqrt(variance[first:last].sum())
+            at = min(np.int64(mean[v] + REACH * spread) + 1, ceiling[v])
+        falls = max(law_at(factors, v, at - 1) - law_at(factors, v, at), 0.0) if at < ceiling[v] else np.inf
+        if np.isnan(falls):
+            falls = np.inf
+        if factors.alpha[v] > factors.total[v]:
+            falls = max(falls - math.log((at + factors.alpha[v]) / (at + factors.total[v])), 0.0)
+        falls, below = min(falls, 200.0), 0.0
+        if first < last:
+            below = room[first:last].min()
+            far[v] = 0.5 * below if below > 0.01 else below - 0.25 * falls - (0.02 if falls == 0.0 else 0.0)
+            below = far[v]
+        room[v] = below + 0.9 * falls
+    return room, far
+
+
+@njit(cache=True)
+def probes_of(child_ptr, tau, variance, floor, least, room, far, pointwise):
+    """Return `(n, PROBES)` the tilts, on top of a node's own `tau`, at which bounds of the sum of its parts are wanted.
+
+    Parameters
+    ----------
+    variance
+        (n,) of every node's message.
+    floor, least
+        (n,) of a leaf, the least count that is possible, and the least tilt under which it falls to the left beyond its
+        tables: it need not where that is finite.
+    room, far
+        (n,) what `rooms` returns.
+    pointwise
+        (n,) leaves whose growth is that of their largest value: at no tilt at all it is finite.
+    """
+    n = len(tau)
+    probes = np.zeros((n, PROBES))
+    for v in range(n - 1, -1, -1):
+        first, last = child_ptr[v], child_ptr[v + 1]
+        if first == last:
+            continue
+        near = REACH / math.sqrt(max(variance[first:last].sum(), 0.1))
+        roof = room[first:last].min()
+        probes[v, 1] = min(near, 0.8 * (roof - tau[v])) if roof > tau[v] else far[v] - tau[v]
+        probes[v, 2] = max(far[v] - tau[v], probes[v, 1])
+        steepest, certain = -np.inf, -np.inf
+        for c in range(first, last):
+            leaf = child_ptr[c] == child_ptr[c + 1]
+            limit = least[c] if leaf else tau[c] + probes[c, 3]
+            steepest = max(steepest, limit if limit < tau[v] else -np.inf)
+            if leaf and floor[c] < -(np.int64(1) << 59):
+                certain = max(certain, least[c])
+        probes[v, 3] = max(-near, 0.8 * (steepest - tau[v]))
+        for j in range(4, PROBES):
+            probes[v, j] = max(-near * 2.0 ** (j - 3), min(0.95 * (certain - tau[v]), 0.0), -200.0)
+        for j in range(4, PROBES):
+            probes[v, j] = min(probes[v, j], probes[v, j - 1])
+        if pointwise[first:last].any():
+            probes[v, 2] = -tau[v]
+    return probes
