@@ -14,6 +14,7 @@ from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring import choose_inference, infer, listed
 from trueup.inferring import walk as walk_module
 from trueup.inferring.connect import Joined
+from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.table_moves import with_vectors
 from trueup.inferring.tree_exact import TreeExact
@@ -323,14 +324,20 @@ def test_the_record_says_how_it_mixed_and_draws_come_from_the_digest(rng):
     cells, laws, record = histogram(rng)
     constraints = Constraints(cells, tuple(laws))
     told = []
-    posterior = infer(record, spec=constraints, draws=1000, progress=lambda done, of: told.append((done, of)))
+    posterior = infer(
+        record,
+        LatticeMoves(),
+        spec=constraints,
+        draws=1000,
+        progress=lambda done, of: told.append((done, of)),
+    )
     stats = posterior.drawn.stats
     assert posterior.method["method"] == "lattice-moves"
     assert stats["moves_known_to_connect"]
     assert stats["largest_r_hat"] <= stats["r_hat_allowed"]
     assert stats["smallest_ess"] >= 400
     assert told[-1] == (1000, 1000)
-    assert np.array_equal(posterior.draws, infer(record, spec=constraints, draws=1000).draws)
+    assert np.array_equal(posterior.draws, infer(record, LatticeMoves(), spec=constraints, draws=1000).draws)
     assert posterior.draws.shape == (4, 250, cells.n)
 
 
@@ -348,7 +355,7 @@ def test_an_interruption_before_convergence_is_no_posterior(rng):
 
     said = r"interrupted after 25 of 250 draws in each of 4 chains: run it again"
     with pytest.raises(ConvergenceError, match=said):
-        infer(record, spec=Constraints(cells, tuple(laws)), progress=stop)
+        infer(record, LatticeMoves(), spec=Constraints(cells, tuple(laws)), progress=stop)
 
 
 def test_bad_problems_are_named(rng):
@@ -376,9 +383,15 @@ def test_bad_problems_are_named(rng):
         infer(clash, LatticeMoves(), spec=Constraints(cells, (cells.finest,), invariants=(Margin("all"),)))
 
 
-def test_it_is_the_default_where_margins_cross(rng):
+def test_it_is_the_default_where_margins_cross_at_one_place_or_the_prior_is_flat(rng):
     cells, laws, record = histogram(rng)
-    assert isinstance(choose_inference({}, Constraints(cells, tuple(laws)), record), LatticeMoves)
+    constraints = Constraints(cells, tuple(laws))
+    assert isinstance(choose_inference({"prior": "flat"}, constraints, record), LatticeMoves)
+    assert isinstance(choose_inference({}, constraints, record), HistogramGibbs)
+    one_place = table(2, 3)
+    alone = measured(one_place, np.ones(6, int), crossing(one_place, LAWS["discrete-laplace"]), rng)
+    margins = tuple(h.margin for h in alone.headers)
+    assert isinstance(choose_inference({}, Constraints(one_place, margins), alone), LatticeMoves)
     tree = star(3)
     one = measured(tree, np.ones(3, int), {Margin("all"): LAWS["gaussian"]}, rng)
     assert not isinstance(choose_inference({}, Constraints(tree, (Margin("all"),)), one), LatticeMoves)

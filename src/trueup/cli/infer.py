@@ -50,6 +50,29 @@ Chosen = Annotated[
     ),
 ]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes that share a large tree.")]
+Within = Annotated[
+    str | None,
+    typer.Option("--within", help="Only this place and all below it: county=44001.", show_default=False),
+]
+Tier = Annotated[
+    str | None,
+    typer.Option(
+        "--tier",
+        help="Of histograms: full chains, or approximate; by default full where these take ten minutes at most.",
+        show_default=False,
+    ),
+]
+Areas = Annotated[
+    Path | None,
+    typer.Option(
+        "--areas", help="Areas off the hierarchy and their places: CSV or Parquet.", show_default=False
+    ),
+]
+AreaColumn = Annotated[str, typer.Option("--column", help="The column of --areas that names them.")]
+By = Annotated[
+    str | None,
+    typer.Option("--by", help="Attributes to keep in --areas, with commas.", show_default=False),
+]
 Show = Annotated[int, typer.Option("--show", min=0, help="Rows to print of each table.")]
 
 
@@ -71,10 +94,16 @@ def register(app: typer.Typer) -> None:
         chosen: Chosen = None,
         show: Show = 20,
         workers: Workers = 1,
+        within: Within = None,
+        tier: Tier = None,
+        areas: Areas = None,
+        column: AreaColumn = "area",
+        by: By = None,
         as_json: AsJson = False,
     ) -> None:
         """Draw the posterior of the true counts from a bundle, published measurements or perturbed tables."""
         from trueup.inferring import infer as run
+        from trueup.inferring import inference_method
         from trueup.io.bundle.posterior import write_posterior
         from trueup.reporting import report
 
@@ -92,20 +121,27 @@ def register(app: typer.Typer) -> None:
         with progress(quiet=False) as tell:  # on standard error, whatever goes to standard output
             posterior = run(
                 measurements,
+                None if tier is None else inference_method("histogram-gibbs", {"tier": tier}),
                 spec=spec if perturbed is None else None,
                 draws=draws,
                 level=level,
+                within=within,
                 progress=_Shown(tell),
                 workers=workers,
             )
+            tell("describing every count")
+            found = None if areas is None else _areas(posterior, areas, column, by)
         if out is not None:
             shown = replace(posterior, chosen=_known(posterior, chosen or []))
-            write_posterior(out, posterior, as_csv=as_csv, page=report(shown, spec))
+            write_posterior(out, posterior, as_csv=as_csv, page=report(shown, spec), areas=found)
         missed = _missed(measurements, posterior) if perturbed is not None else []
         if as_json:
-            print_json(_as_json(posterior) | ({"inconsistency": missed} if perturbed is not None else {}))
+            more = {"inconsistency": missed} if perturbed is not None else {}
+            more |= {} if found is None else {"areas": {k: v.tolist() for k, v in found.items()}}
+            print_json(_as_json(posterior) | more)
         else:
             _print(posterior, show, out)
+            _print_areas(found, column, show)
             _print_missed(missed)
 
 
@@ -240,7 +276,7 @@ def _print(posterior, show: int, out: Path | None) -> None:
     from trueup.kernel.statistics.diagnostics import FEWEST
 
     for margin in margins(posterior):
-        columns = posterior.summary(margin)
+        columns = posterior.summary(margin, rows=show)
         print_table(
             str(margin), ["", "mean", "sd", "interval", "its probability"], _rows(columns, "label", show)
         )
@@ -262,6 +298,22 @@ def _print(posterior, show: int, out: Path | None) -> None:
         print("interrupted: fewer draws than were asked for")
     if out is not None:
         print(f"Posterior: {out}\nReport: {out / 'report.html'}")
+
+
+def _areas(posterior, mapping: Path, column: str, by: str | None) -> dict:
+    """Describe areas off the hierarchy."""
+    from trueup.inferring.areas import infer_areas
+
+    kept = [name.strip() for name in (by or "").split(",") if name.strip()]
+    return infer_areas(posterior, mapping, column=column, by=kept)
+
+
+def _print_areas(found: dict | None, column: str, show: int) -> None:
+    if found is not None:
+        names = list(found)[: list(found).index("mean")]
+        labels = [", ".join(map(str, each)) for each in zip(*(found[name] for name in names))]
+        heads = ["", "mean", "sd", "interval", "its probability"]
+        print_table(column, heads, _rows(found | {"label": labels}, "label", show))
 
 
 def _rows(columns, label: str, show: int) -> list[list[str]]:

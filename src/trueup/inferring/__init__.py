@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
 from trueup.inferring.conflict import conflicts
 from trueup.inferring.contradictions import contradicting_values
+from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.method import InferenceMethod, Progress
 from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.inferring.several import read_together, rules_together
 from trueup.inferring.tree_exact import TreeExact
+from trueup.inferring.within import within as cut_within
 from trueup.model import registry
 from trueup.model.constraints import Constraints
 from trueup.model.nested import canonical
@@ -39,6 +41,7 @@ from trueup.run.local import LocalPool
 METHODS: tuple[type[InferenceMethod], ...] = (
     TreeExact,
     LinearInequalities,
+    HistogramGibbs,
     LatticeMoves,
     ReleasedMultinomial,
 )
@@ -53,6 +56,7 @@ def infer(
     spec: Spec | Constraints | None = None,
     draws: int = 1000,
     level: float | str = 0.9,
+    within: str | None = None,
     progress: Progress | None = None,
     workers: int = 1,
     executor: Executor | None = None,
@@ -72,6 +76,9 @@ def infer(
         Number of draws `d` of the `n` finest cells.
     level
         Probability of the intervals in the tables, as a number or as text: `"90%"`.
+    within
+        A place with all below it, as `"county=44001"`: what was measured elsewhere or above it is left out. That conditions
+        on less, so that intervals are wider, and takes little time where the whole would take long.
     progress
         Called as `progress(done, draws)`; an interruption keeps finished blocks of draws.
     workers
@@ -110,6 +117,10 @@ def infer(
     measured, constraints, entry = _given(source, spec)
     _refuse_draws(draws)
     _refuse_fractions(measured)
+    released = source.counts if isinstance(source, Release) else None
+    if within is not None:
+        measured, constraints, kept = cut_within(measured, constraints, within)
+        released = None if released is None else released[kept]
     ratios = tuple(_quantity(part) for part in entry.pop("quantity", ()))
     chosen = (
         inference_method(method, {})
@@ -130,11 +141,10 @@ def infer(
         raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.status}")
     noisy = None if chosen.released else _finest_values(measured)
     checked = None if chosen.released else conflicts(measured, drawn)
-    released = source.counts if isinstance(source, Release) else None
     return Posterior(
         measured.cells,
         drawn,
-        describe(chosen),
+        describe(chosen) | ({"within": within} if within is not None else {}),
         measured.digest,
         level,
         ratios,
@@ -260,9 +270,20 @@ def choose_inference(
     name, parameters = registry.entry_of(entry)
     if name is not None:
         return inference_method(name, parameters)
-    for kind in METHODS:
-        if not kind.released and inference_misfit(kind(), constraints, measured) is None:
-            return inference_method(kind.name, parameters)
+    fitting = [k for k in METHODS if not k.released and inference_misfit(k(), constraints, measured) is None]
+    wrong: SpecError | None = None
+    for kind in fitting:  # one that does not take the prior that is asked for leaves it to the next
+        try:
+            made = inference_method(kind.name, parameters)
+        except SpecError as error:
+            wrong = wrong or error
+            continue
+        if inference_misfit(made, constraints, measured) is None:
+            return made
+    if fitting:
+        raise wrong or SpecError(
+            f"method '{fitting[0].name}' does not take these parameters", needed="others, or none"
+        )
     raise SpecError(
         f"no method infers counts of structure '{constraints.structure()}' from these measurements",
         needed="; ".join(f"'{k.name}': {inference_misfit(k(), constraints, measured)}" for k in METHODS),

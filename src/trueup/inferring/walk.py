@@ -181,11 +181,11 @@ def _starts(state, values, problem: RowProblem, centre, wide, rngs) -> list[NDAr
         away = (
             -away if chain % 2 else FAR * rng.normal(size=len(centre)) * np.minimum(wide, 1 + np.abs(centre))
         )
-        starts.append(_start(state, values, problem, centre + away))
+        starts.append(start_near(state, values, problem, centre + away))
     return starts
 
 
-def _start(state, values, problem: RowProblem, target: NDArray) -> NDArray[np.int64]:
+def start_near(state, values, problem: RowProblem, target: NDArray) -> NDArray[np.int64]:
     """A table that satisfies everything hard, near a target."""
     low, high = problem.box
     target = np.clip(np.rint(target), low, high)

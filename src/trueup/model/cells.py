@@ -303,7 +303,10 @@ class Cells:
         table = marginalise(values.reshape(*lead, self.shape[0], -1), self.marginal(margin.attributes))
         level = self.tree.level(margin.level)
         if level < len(self.tree.levels) - 1:
-            table = np.add.reduceat(table, self.tree.leaf_ptr(level)[:-1], axis=len(lead))
+            wide = (
+                np.result_type(table, np.int64) if table.dtype.kind in "iu" else None
+            )  # sums outgrow narrow counts
+            table = np.add.reduceat(table, self.tree.leaf_ptr(level)[:-1], axis=len(lead), dtype=wide)
         return table.reshape(*lead, -1)
 
     def groups(self, fine: Margin, coarse: Margin) -> NDArray[np.int64]:

@@ -376,6 +376,9 @@ def _as_mapping(entry: Any) -> dict[str, Any]:
     raise SpecError(f"a prior of type {type(entry).__name__}", needed="a name, or a table with a name")
 
 
+HIERARCHICAL = Hierarchical()
+
+
 def settle_priors(method: Any, kinds: tuple[type, ...] = FACTORED) -> None:
     """Read the entries `prior` and `prior_total` of a new method, so that it always holds priors.
 
@@ -401,6 +404,14 @@ EachPrior = Annotated[
     ),
 ]
 """A prior on one count, or how a spec writes it."""
+SplitPrior = Annotated[
+    Hierarchical,
+    BeforeValidator(
+        partial(read_prior, kinds=(Hierarchical,)),
+        json_schema_input_type=Literal["hierarchical"] | Hierarchical,
+    ),
+]
+"""The hierarchical prior, or how a spec writes it."""
 
 
 def _one(each: Each) -> float:

@@ -3,29 +3,42 @@
 manifest.json             method, parameters, diagnostics, digest of the public record it came from
 summary/*.parquet         mean, sd, median, interval and its mass for every count of a margin
 report.html               pictures and tables to read
+areas.parquet             sums over areas off the hierarchy, where these were given
 quantities.parquet        ratios and sums that the spec asks for, at every place
-draws.parquet             one row per draw and cell: chain, draw, the cell's keys, count
+draws.parquet             one row per draw and cell: chain, draw, the cell's keys, names of places and attributes, count;
+                          of more than four million rows a folder `draws` of such files
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trueup.files.columns import write_csv, write_parquet
 from trueup.files.staging import staged
 from trueup.io.bundle.manifest import slug
 from trueup.model.cells import Margin
 from trueup.model.records.posterior import Posterior
-from trueup.model.tables import margin_columns
+from trueup.model.tables import margin_columns, named_columns
 from trueup.version import __version__
+
+MOST_ROWS = 1 << 22
+"""Of a file of draws."""
 
 
 def write_posterior(
-    out: Path, posterior: Posterior, *, draws: bool = True, as_csv: bool = False, page: str = ""
+    out: Path,
+    posterior: Posterior,
+    *,
+    draws: bool = True,
+    as_csv: bool = False,
+    page: str = "",
+    areas: Mapping[str, NDArray] | None = None,
 ) -> None:
     """Write a posterior as a folder, whole or not at all.
 
@@ -39,6 +52,8 @@ def write_posterior(
         CSV instead of Parquet.
     page
         Its report, if there is to be one.
+    areas
+        Columns of a table of areas off the hierarchy; see `trueup.inferring.areas`.
 
     Raises
     ------
@@ -66,8 +81,10 @@ def write_posterior(
             write(folder / "summary" / f"{slug(margin)}.{ending}", columns)
         if posterior.ratios:
             write(folder / f"quantities.{ending}", posterior.ratio_summary())
+        if areas is not None:
+            write(folder / f"areas.{ending}", dict(areas))
         if draws:
-            write(folder / f"draws.{ending}", _long(posterior))
+            _write_draws(folder, posterior, write, ending)
         if page:
             (folder / "report.html").write_text(page, encoding="utf-8")
         text = json.dumps(_manifest(posterior), indent=2, sort_keys=True, default=str)
@@ -75,19 +92,35 @@ def write_posterior(
 
 
 def margins(posterior: Posterior) -> list[Margin]:
-    """List the margins whose tables are written: those with exact marginals, else the finest."""
-    return list(dict.fromkeys([*posterior.drawn.marginals, posterior.cells.finest]))
+    """List the margins whose tables are written: those with exact marginals, those that were published, the finest."""
+    drawn = posterior.drawn
+    return list(dict.fromkeys([*drawn.marginals, *drawn.tables, posterior.cells.finest]))
 
 
-def _long(posterior: Posterior) -> dict[str, Any]:
+def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: str) -> None:
+    """Write the draws as one file, or as a folder of files where there are many, which readers take as one table."""
     chains, draws, n = posterior.draws.shape
-    columns = {
-        "chain": np.repeat(np.arange(chains), draws * n),
-        "draw": np.tile(np.repeat(np.arange(draws), n), chains),
-    }
-    keys = margin_columns(posterior.cells, posterior.cells.finest)
-    columns |= {name: np.tile(column, chains * draws) for name, column in keys.items()}
-    return columns | {"count": posterior.draws.ravel()}
+    keys = named_columns(posterior.cells, posterior.cells.finest)
+    keys = {name: np.asarray(column, object) for name, column in keys.items()}  # one object for each text
+    every = [(chain, draw) for chain in range(chains) for draw in range(draws)]
+    step = max(1, MOST_ROWS // n)
+    if len(every) <= step:
+        write(folder / f"draws.{ending}", _long(posterior, keys, every))
+        return
+    (folder / "draws").mkdir()
+    for part, i in enumerate(range(0, len(every), step)):
+        write(folder / "draws" / f"part-{part:05d}.{ending}", _long(posterior, keys, every[i : i + step]))
+
+
+def _long(
+    posterior: Posterior, keys: Mapping[str, NDArray], which: Sequence[tuple[int, int]]
+) -> dict[str, Any]:
+    """Some draws: one row per draw and cell."""
+    n = posterior.cells.n
+    chain, draw = np.array(which, np.int64).reshape(-1, 2).T
+    columns = {"chain": np.repeat(chain, n), "draw": np.repeat(draw, n)}
+    columns |= {name: np.tile(column, len(which)) for name, column in keys.items()}
+    return columns | {"count": posterior.draws[chain, draw].ravel()}
 
 
 def _manifest(posterior: Posterior) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import SpecError, load_extra
+from trueup.kernel.histogram.anova import marginalise
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear, parse_sum
 from trueup.model.spec import Spec
@@ -21,6 +22,10 @@ from trueup.model.verb import warn_old_form
 
 Reals = NDArray[np.float64]
 Columns = dict[str, NDArray]
+PIECE = 1 << 23
+"""Draws of counts that are described at a time."""
+LARGE = 1 << 25
+"""Draws of counts in all, above which Monte Carlo errors come from means of batches, without ranks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +116,10 @@ class Drawn:
         `solved`, or the sentence that says what went wrong.
     stats
         Dropped mass, acceptance rates, chains: what a reader must know of how it was computed.
+    tables
+        Margins to report besides those with exact marginals and the finest.
+    approximate
+        What the draws approximate, and how far they were checked; empty where they are those of the posterior.
     """
 
     draws: NDArray
@@ -122,6 +131,8 @@ class Drawn:
     status: str = "solved"
     stats: Mapping[str, Any] = field(default_factory=dict)
     connected: bool = False
+    tables: tuple[Margin, ...] = ()
+    approximate: str = ""
 
     @property
     def kind(self) -> str:
@@ -132,6 +143,8 @@ class Drawn:
         >>> Drawn(np.zeros((4, 9, 1)), independent=False).kind
         'draws of Markov chains that agree; that they reach every possible table is not known'
         """
+        if self.approximate:
+            return "approximate draws of Markov chains of a fixed length"
         if self.independent:
             return "independent draws"
         known, unknown = "converged", "agree; that they reach every possible table is not known"
@@ -334,6 +347,11 @@ class Posterior(ThreeLines):
             if self.drawn.independent or self.drawn.connected
             else " and if the Markov chains reached every possible table"
         )
+        if self.drawn.approximate:
+            return (
+                f"{self.drawn.approximate} Under {self.prior}, intervals hold the true count with about the probability stated "
+                "beside them, as far as that."
+            )
         checked = (
             " No noisy value with a law of its own is known here, so the prior could not be checked against any."
             if self.conflicts is None
@@ -464,8 +482,10 @@ class Posterior(ThreeLines):
             )
         return found[0]
 
-    def summary(self, margin: Margin | str | None = None, level: float | str | None = None) -> Columns:
-        """Describe every count of a margin (by default the finest).
+    def summary(
+        self, margin: Margin | str | None = None, level: float | str | None = None, rows: int | None = None
+    ) -> Columns:
+        """Describe every count of a margin (by default the finest), or the first `rows` of them.
 
         Returns
         -------
@@ -475,23 +495,45 @@ class Posterior(ThreeLines):
         """
         margin = self.cells.margin(margin or self.cells.finest)
         level = probability_of(self.level if level is None else level)
-        labels = np.array([self.cells.margin_label(margin, g) for g in range(self.cells.size(margin))])
+        size = self.cells.size(margin) if rows is None else min(rows, self.cells.size(margin))
+        labels = np.array([self.cells.margin_label(margin, g) for g in range(size)])
         if (exact := self.drawn.marginals.get(margin)) is not None:
-            return {"label": labels, **_describe_exact(exact, level)}
-        return {"label": labels, **self._describe(self.sums(margin), level)}
+            return {"label": labels, **{k: v[:size] for k, v in _describe_exact(exact, level).items()}}
+        pieces, done = [], 0
+        for draws in self._in_pieces(margin):
+            pieces.append(self.describe(draws[:, :, : max(size - done, 1)], level))
+            done += draws.shape[2]
+            if done >= size:
+                break
+        return {"label": labels, **{k: np.concatenate([p[k] for p in pieces])[:size] for k in pieces[0]}}
 
-    def _describe(self, draws: NDArray, level: float) -> Columns:
-        flat = draws.reshape(-1, draws.shape[-1])
-        low, high = equal_tails(flat, level)
+    def _in_pieces(self, margin: Margin) -> Iterator[NDArray]:
+        """Draws of a margin, of a large table of the lowest places some places at a time."""
+        cells, (chains, draws, n) = self.cells, self.draws.shape
+        places = max(1, PIECE // max(chains * draws * (n // cells.shape[0]), 1))
+        if margin.where or margin.level != cells.tree.levels[-1] or places >= cells.shape[0]:
+            yield self.sums(margin)
+            return
+        table = self.draws.reshape(chains, draws, cells.shape[0], -1)
+        for i in range(0, cells.shape[0], places):
+            own = marginalise(table[:, :, i : i + places], cells.marginal(margin.attributes))
+            yield own.reshape(chains, draws, -1)
+
+    def describe(self, draws: NDArray, level: float) -> Columns:
+        """Return the columns of `summary` but its labels, for draws `(chains, draws, k)` of any quantities."""
+        flat = np.sort(np.ascontiguousarray(draws.reshape(-1, draws.shape[-1]).T), axis=1, kind="stable")
+        low, median, high = (
+            flat[:, quantile_at(flat.shape[1], p)] for p in ((1 - level) / 2, 0.5, (1 + level) / 2)
+        )
         r_hat, ess = self._diagnostics(draws)
-        sd = flat.std(axis=0)
+        sd = flat.std(axis=1)
         return {
-            "mean": flat.mean(axis=0),
+            "mean": flat.mean(axis=1),
             "sd": sd,
-            "median": np.quantile(flat, 0.5, axis=0, method="inverted_cdf"),
+            "median": median,
             "low": low,
             "high": high,
-            "mass": ((flat >= low) & (flat <= high)).mean(axis=0),
+            "mass": ((flat >= low[:, None]) & (flat <= high[:, None])).mean(axis=1),
             "mcse": sd / np.sqrt(ess),
             "ess": ess,
             "r_hat": r_hat,
@@ -500,9 +542,9 @@ class Posterior(ThreeLines):
     def _diagnostics(self, draws: NDArray) -> tuple[Reals, Reals]:
         if self.drawn.independent:
             return np.full(draws.shape[-1], np.nan), np.full(draws.shape[-1], float(np.prod(draws.shape[:2])))
-        from trueup.kernel.statistics.diagnostics import diagnose
+        from trueup.kernel.statistics.diagnostics import diagnose, diagnose_means
 
-        return diagnose(draws)
+        return diagnose_means(draws) if self.draws.size > LARGE else diagnose(draws)
 
     def quantity(self, expression: str) -> Quantity:
         """Return draws of a sum of places or cells, named by their labels.
@@ -614,12 +656,12 @@ class Posterior(ThreeLines):
     def _describe_defined(self, draws: NDArray, level: float) -> Columns:
         """Describe columns of draws `(chains, draws, k)` given that they are no NaN."""
         gaps = np.isnan(draws)
-        columns = self._describe(np.where(gaps, 0.0, draws), level)
+        columns = self.describe(np.where(gaps, 0.0, draws), level)
         for k in np.flatnonzero(gaps.any(axis=(0, 1))):
             known = [chain[~gap] for chain, gap in zip(draws[..., k], gaps[..., k])]
             shortest = min(map(len, known))
             own = (
-                self._describe(np.array([chain[:shortest] for chain in known])[..., None], level)
+                self.describe(np.array([chain[:shortest] for chain in known])[..., None], level)
                 if shortest
                 else {}
             )
@@ -700,6 +742,17 @@ def equal_tails(draws: NDArray, level: float | str) -> tuple[NDArray, NDArray]:
     level = probability_of(level)
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0, method="inverted_cdf")
     return low, high
+
+
+def quantile_at(count: int, probability: float) -> int:
+    """Position of a quantile among so many sorted draws: the first that reaches the probability.
+
+    Examples
+    --------
+    >>> quantile_at(100, 0.05), quantile_at(3, 0.5), quantile_at(1, 0.95)
+    (4, 1, 0)
+    """
+    return min(max(int(np.ceil(count * probability - 1e-9)) - 1, 0), count - 1)
 
 
 def _describe_exact(exact: Marginals, level: float) -> Columns:

@@ -1,0 +1,169 @@
+"""Coverage of 90 % intervals of histograms under the hierarchical prior, and squared errors against the default release."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+from numpy.typing import NDArray
+
+from benchmarks._coverage import LAWS, LEVEL, Held
+from benchmarks.coverage import COLUMNS
+from benchmarks.harness import Case, Harness, Picture
+from trueup.inferring.histogram_walk import HistogramWalk, cores
+from trueup.layouts.columns import ColumnProblem
+from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.model.records.posterior import equal_tails
+from trueup.model.tree import Tree
+from trueup.noise import law_named
+
+REPLICATES, MANY = 6, 80
+"""Of each scenario, and with --full: at the root 27 counts each, 2,160 intervals in all."""
+WARM_UP, DRAWS, THIN = 150, 500, 2
+RACES = ("white", "black", "hisp", "aian", "asian", "nhpi", "other", "two")
+TABLES = ((), ("age",), ("race",), ("race", "age"))
+LEAVES = 300
+"""Lowest places whose counts are looked at in each replicate, at random: the others are alike."""
+AREAS = 30
+"""Areas off the hierarchy of ten lowest places each."""
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """Cells and true counts."""
+
+    name: str
+    cells: Cells
+    truth: NDArray[np.int64]
+
+
+def histograms() -> Iterator[Histograms]:
+    """Bristol's blocks and New Mexico's districts where `TRUEUP_TEST_DATA` names a folder with them; else made-up ones."""
+    if not (folder := os.environ.get("TRUEUP_TEST_DATA")):
+        yield _made_up()
+        return
+    text: Any = dict.fromkeys(("state", "county", "vtd", "GEOID"), str)
+    blocks = pandas.read_csv(Path(folder) / "ri_blocks_2010.csv.gz", dtype=text)
+    blocks = blocks[blocks.GEOID.str[2:5] == "001"]
+    code = blocks.GEOID.str
+    columns = [{}, {"tract": code[5:11]}, {"group": code[11:12]}, {"block": code[12:]}]
+    yield _real("Bristol, RI, blocks", ["county", "tract", "group", "block"], columns, blocks)
+    districts = pandas.read_csv(Path(folder) / "nm_vtds_2010.csv.gz", dtype=text)
+    columns = [{}, {"county": districts.county}, {"vtd": districts.vtd}]
+    yield _real("NM districts", ["state", "county", "district"], columns, districts)
+
+
+def _real(name: str, levels: list[str], columns: list, table: pandas.DataFrame) -> Histograms:
+    keys = pandas.DataFrame({k: np.asarray(v) for level in columns for k, v in level.items()})
+    order = keys.sort_values(list(keys), kind="stable").index.to_numpy()
+    cells = _cells(levels, [{k: keys[k].to_numpy()[order] for k in level} for level in columns])
+    adult = np.stack([table[f"vap_{race}"].to_numpy() for race in RACES], axis=1)
+    minor = np.stack([table[f"pop_{race}"].to_numpy() for race in RACES], axis=1) - adult
+    return Histograms(name, cells, np.stack([minor, adult], axis=2)[order].ravel())
+
+
+def _made_up() -> Histograms:
+    """Ten regions of thirty places, half of them empty."""
+    rng = np.random.default_rng(1)
+    region = np.repeat([f"r{k}" for k in range(10)], 30)
+    cells = _cells(
+        ["nation", "region", "place"], [{}, {"region": region}, {"place": [f"{k:03d}" for k in range(300)]}]
+    )
+    size = rng.poisson(40.0, 300) * (rng.random(300) < 0.5)
+    shares = rng.dirichlet(np.full(16, 0.3))
+    return Histograms("made up", cells, rng.multinomial(size, rng.dirichlet(20 * shares, 300)).ravel())
+
+
+def _cells(levels: list[str], columns: list) -> Cells:
+    return Cells(
+        Tree.from_columns(levels, columns),
+        (Attribute("race", RACES), Attribute("age", ("under18", "18over"))),
+    )
+
+
+def cases(harness: Harness) -> Iterator[Case]:
+    """No times: what is measured stands in the pictures."""
+    yield from ()
+
+
+def pictures(harness: Harness) -> Iterator[Picture]:
+    """Held less stated mass by level and table, for areas off the hierarchy and for shares of a lowest place's total."""
+    rows = []
+    for scenario in histograms():
+        for law in LAWS:
+            for of, held in replicate(scenario, law, MANY if harness.full else REPLICATES).items():
+                ratio = (held.posterior.mean() / max(held.released.mean(), 1e-12)) ** 0.5
+                figures = [held.held.mean(), held.mass.mean(), held.excess, held.error]
+                count = f"{held.counts * len(held.held):,}"
+                texts = [f"{x:.3f}" for x in figures]
+                rows.append([scenario.name, law, of, count, *texts, f"{ratio:.3f}", f"{held.worse:.1f}"])
+            harness.progress(f"{scenario.name}, {law}")
+    yield Picture(title="coverage of histograms", columns=COLUMNS, rows=rows)
+
+
+def replicate(scenario: Histograms, law: str, replicates: int, seed: int = 1) -> dict[str, Held]:
+    """Measure and infer again and again; by level and table, for areas and for shares."""
+    rows: dict[str, list] = {}
+    with ThreadPoolExecutor(cores()) as pool:
+        for found in pool.map(lambda k: list(_once(scenario, law, seed + k)), range(replicates)):
+            for name, row in found:
+                rows.setdefault(name, []).append(row)
+    return {
+        name: Held(*np.array([row[:4] for row in many]).T, int(many[0][4]))  # pyright: ignore[reportCallIssue]
+        for name, many in rows.items()
+    }
+
+
+def _once(scenario: Histograms, law: str, seed: int) -> Iterator[tuple[str, NDArray]]:
+    cells, levels = scenario.cells, scenario.cells.tree.levels
+    rng = np.random.default_rng(seed)
+    kind = "discrete-laplace" if law.startswith("epsilon") else "discrete-gaussian"
+    noise = law_named(kind)(LAWS[law](len(levels) * len(TABLES)))
+    headers = tuple(Measured("table", Margin(level, table), noise) for level in levels for table in TABLES)
+    sums = [cells.sum(scenario.truth, h.margin) for h in headers]
+    values = tuple(x + noise.quantile(rng.random(len(x))).astype(np.int64) for x in sums)
+    constraints = Constraints(cells, tuple(h.margin for h in headers))
+    problem = ColumnProblem(constraints, headers, values)
+    walk = HistogramWalk.of(problem, [rng])
+    released = walk.states[0].x.astype(np.int64).ravel()
+    walk.run(1, WARM_UP, _silent)
+    draws = walk.run(DRAWS, THIN, _silent)[0]
+    places = np.sort(rng.choice(cells.shape[0], min(LEAVES, cells.shape[0]), replace=False))
+    for margin in (h.margin for h in headers):
+        triple = [cells.sum(x, margin) for x in (draws, scenario.truth, released)]
+        if margin.level == levels[-1]:
+            triple = [
+                x.reshape(*x.shape[:-1], cells.shape[0], -1)[..., places, :].reshape(*x.shape[:-1], -1)
+                for x in triple
+            ]
+        yield str(margin), _row(*triple)
+    areas = rng.integers(0, cells.shape[0], (AREAS, 10))
+    totals = [cells.sum(x, Margin(levels[-1])) for x in (draws, scenario.truth, released)]
+    yield "areas", _row(*(x[..., areas].sum(axis=-1) for x in totals))
+    race = [cells.sum(x, Margin(levels[-2], ("race",))) for x in (draws, scenario.truth, released)]
+    shares = [x.reshape(*x.shape[:-1], -1, len(RACES)) for x in race]
+    yield (
+        "shares",
+        _row(
+            *((x / np.maximum(x.sum(axis=-1, keepdims=True), 1)).reshape(*x.shape[:-2], -1) for x in shares)
+        ),
+    )
+
+
+def _row(draws: NDArray, true: NDArray, released: NDArray) -> NDArray:
+    low, high = equal_tails(draws, LEVEL)
+    held, mass = (low <= true) & (true <= high), ((draws >= low) & (draws <= high)).mean(axis=0)
+    squares = (draws.mean(axis=0) - true) ** 2, (released - true) ** 2
+    return np.array([held.mean(), mass.mean(), *(s.mean() for s in squares), len(true)])
+
+
+def _silent(done: int, of: int) -> None:
+    pass

@@ -1,0 +1,175 @@
+"""Tier A of histograms against tier B: chains on single places with those below them, the rest of the tree a normal law.
+
+Of everything outside a place, least squares says a normal law of the place's table: with the estimate x of covariance P from
+everything and z of covariance V from the place and below, its precision is `P^-1 - V^-1` and its pull `P^-1 x - V^-1 z`.
+Concentrations are those of tier A. So B leaves out what the prior says of the places outside, and A what longer chains
+would: both are approximations, whose difference says how large either may be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.inferring.histogram_walk import HistogramWalk
+from trueup.inferring.method import Progress
+from trueup.inferring.within import parts_within
+from trueup.kernel.settling.posterior_mean import EXACT
+from trueup.layouts.columns import ColumnProblem
+from trueup.layouts.histogram import HistogramProblem, histogram_problem
+
+BURN, KEPT, THIN = 30, 150, 2
+"""Sweeps before, draws, and sweeps between them, of each of two chains on a place."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Differences of posterior means between tiers, in posterior standard deviations.
+
+    Attributes
+    ----------
+    places
+        How many were held against chains of their own.
+    totals, cells
+        Root mean squares of the differences of the lowest places' totals, and of their cells.
+    largest
+        The largest difference of a total.
+    spread
+        Standard deviations of totals in tier A over those in B, the median.
+    """
+
+    places: int
+    totals: float
+    cells: float
+    largest: float
+    spread: float
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """For the record."""
+        return {
+            "places": self.places,
+            "rms_difference_of_totals_in_sds": self.totals,
+            "rms_difference_of_cells_in_sds": self.cells,
+            "largest_difference_of_a_total_in_sds": self.largest,
+            "median_ratio_of_sds_of_totals": self.spread,
+        }
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        if not self.places:
+            return "It was not held against chains of single places."
+        return (
+            f"Against tier B, chains on {self.places} random places with the rest as a normal law: "
+            f"posterior means of the lowest places' totals differ by {self.totals:.2f} posterior standard deviations "
+            f"(root mean square; {self.largest:.2f} at most), those of their cells by {self.cells:.2f}."
+        )
+
+
+def agreement(
+    walk: HistogramWalk, run: NDArray, count: int, rng: np.random.Generator, progress: Progress
+) -> Agreement:
+    """Run tier B at random places of the level above the lowest, and compare."""
+    problem = walk.problem
+    cells, level = problem.cells, len(problem.cells.tree.levels) - 2
+    prepared = _prepared(problem)
+    if prepared is None:
+        return Agreement(0, *4 * (float("nan"),))
+    places = np.sort(rng.choice(cells.tree.sizes[level], min(count, cells.tree.sizes[level]), replace=False))
+    totals, each, spreads = [], [], []
+    for done, place in enumerate(places.tolist()):
+        own = _place(problem, prepared, level, place)
+        leaves = own.leaves
+        here = run.reshape(-1, cells.shape[0], problem.columns)[:, leaves].astype(float)
+        there = (
+            _chains(walk, own.problem, leaves, rng).reshape(-1, len(leaves), problem.columns).astype(float)
+        )
+        sizes = here.sum(axis=2), there.sum(axis=2)
+        totals.append(_difference(*sizes))
+        each.append(_difference(here, there).ravel())
+        spreads.append((sizes[0].std(axis=0) + 1e-9) / (sizes[1].std(axis=0) + 1e-9))
+        progress(done + 1, len(places))
+    total, cell = np.concatenate(totals), np.concatenate(each)
+    return Agreement(
+        len(places),
+        float(np.sqrt(np.mean(total**2))),
+        float(np.sqrt(np.mean(cell**2))),
+        float(np.abs(total).max()),
+        float(np.median(np.concatenate(spreads))),
+    )
+
+
+def _difference(here: NDArray, there: NDArray) -> NDArray:
+    """Differences of means in standard deviations, at least a tenth of a count."""
+    return (here.mean(axis=0) - there.mean(axis=0)) / np.maximum(there.std(axis=0), 0.1)
+
+
+def _chains(
+    walk: HistogramWalk, problem: ColumnProblem, leaves: NDArray, rng: np.random.Generator
+) -> NDArray:
+    """Two chains on a place from where tier A ended, at its concentrations."""
+    states = []
+    for state in walk.states[:2]:
+        fresh = problem.state(state.x[leaves].astype(np.int64), 1.0, 1.0)
+        fresh.a[1:], fresh.kappa[1:] = state.a[-1], state.kappa[-1]
+        states.append(fresh)
+    own = HistogramWalk(problem, rng.spawn(2), states, learn=False)
+    own.run(1, BURN, _silent)
+    return own.run(KEPT, THIN, _silent)
+
+
+@dataclass(frozen=True, eq=False)
+class _Own:
+    problem: ColumnProblem
+    leaves: NDArray[np.int64]
+
+
+def _prepared(problem: ColumnProblem) -> tuple[HistogramProblem, Any, NDArray] | None:
+    """Least squares of everything, and the basis as a matrix; None where structural zeros were folded away."""
+    prepared = histogram_problem(problem.constraints, problem.headers, folded=True)
+    if not prepared.fold.trivial:
+        return None
+    fit, _ = prepared.least_squares(np.concatenate([np.asarray(v, float) for v in problem.values])[None])
+    return prepared, fit, prepared.tree.domain.forward(np.eye(problem.columns))
+
+
+def _place(problem: ColumnProblem, prepared: tuple, level: int, place: int) -> _Own:
+    """One place and those below it, with what least squares says of the rest."""
+    constraints, headers, values, leaves = parts_within(
+        problem.constraints, problem.headers, problem.values, level, place
+    )
+    message = _message(*prepared, level, place)
+    return _Own(ColumnProblem(constraints, headers, values, message), leaves)
+
+
+def _message(
+    state: HistogramProblem, fit: Any, basis: NDArray, level: int, place: int
+) -> tuple[NDArray, NDArray]:
+    """Precision and pull of the law of a place's table, given everything outside it."""
+    tree, n = state.tree, basis.shape[0]
+    precision, pull = np.zeros((n, n)), np.zeros(n)
+    for c, component in enumerate(tree.domain.components):
+        part = component.view(basis)
+        all_, own = (
+            inverse_of(blocks[min(place, len(blocks) - 1)])
+            for blocks in (tree.covariances[level][c], tree.filters[level][c].variance)
+        )
+        precision += np.einsum("mic,ij,njc->mn", part, all_ - own, part)
+        whole, below = (
+            component.view(tree.domain.forward(x[level][[place]])) for x in (fit.values, fit.subtree)
+        )
+        pull += np.einsum("mic,ic->m", part, all_ @ whole[0] - own @ below[0])
+    return precision, pull
+
+
+def inverse_of(v: NDArray) -> NDArray:
+    """Inverse of a covariance; what is known has a variance of a share of the largest."""
+    return np.linalg.inv(v + EXACT * max(float(np.abs(v).max(initial=0.0)), 1e-12) * np.eye(len(v)))
+
+
+def _silent(done: int, of: int) -> None:
+    pass

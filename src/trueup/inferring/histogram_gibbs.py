@@ -1,0 +1,308 @@
+"""Histograms on a hierarchy under the hierarchical prior: Markov chains that move a column of all places at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.inferring.histogram_check import agreement
+from trueup.inferring.histogram_walk import ESS, HistogramWalk, cores
+from trueup.inferring.method import InferenceMethod, Progress, announce
+from trueup.layouts.columns import ColumnProblem, refuses_columns
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured, split
+from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior, settle_priors
+from trueup.model.records.posterior import Drawn
+
+FEWEST = 1000
+"""Draws that the diagnostics rest on, at least."""
+WARM_UP, THIN = 100, 4
+"""Sweeps before the first run, and between its draws."""
+USUAL = 12
+"""Sweeps between draws that full chains usually need in the end, for the prediction."""
+MOST_THIN = 64
+QUICK, PROBED = 0.1, 20
+"""Seconds of a sweep below which so many are timed for the prediction."""
+WATCHED, SOME = 1 << 40, 4000
+"""Counts of each table that are watched: all, and by tier A so many of the lowest places' at random."""
+SHORT = 2
+"""Chains of tier A."""
+SHORTEST = 100
+"""Draws of each chain of tier A, at least."""
+CHECKED = 100
+"""Places whose posterior tier A is held against chains of tier B."""
+MEMORY = 60, 24
+"""Bytes for each cell, and for each cell of a chain, above the draws; measured."""
+
+
+@dataclass(frozen=True)
+class HistogramGibbs(InferenceMethod):
+    """The posterior of histograms on a hierarchy with crossing margins, under splits of totals and compositions.
+
+    The prior: a flat total; the total of each place is split among its parts by a Dirichlet-multinomial law with a
+    concentration for each level; the cells of a lowest place given its total are Dirichlet-multinomial around the composition
+    of the place above, and compositions are Dirichlet around those above them. Concentrations and compositions are
+    drawn with the counts, so that their uncertainty is in the intervals.
+
+    Tier C, full chains: until every reported count has an effective size of 400 and all chains agree, else refused. Tier A,
+    approximate: two chains of a fixed length, which are not required to have converged, held against tier B (chains on one
+    place and those below it, the rest a normal law) at 100 places. Which ran stands in the record.
+
+    Attributes
+    ----------
+    prior
+        `hierarchical`; with `concentrations` of totals and of cells, two numbers, these are given.
+    tier
+        `full`, `approximate`, or `auto`: full where that is predicted to take `minutes` at most.
+    chains
+        Number of full chains.
+    minutes
+        Longest time that a run may be predicted to take.
+
+    References
+    ----------
+    Teh, Jordan, Beal and Blei (2006), "Hierarchical Dirichlet processes", for compositions.
+    """
+
+    prior: SplitPrior = HIERARCHICAL
+    tier: Literal["auto", "full", "approximate"] = "auto"
+    chains: int = 4
+    minutes: float = 10.0
+
+    name: ClassVar[str] = "histogram-gibbs"
+    title: ClassVar[str] = "histograms on a hierarchy: Markov chains that move a column of all places at once"
+    structures: ClassVar[frozenset[str]] = frozenset({"histogram"})
+
+    def __post_init__(self) -> None:
+        settle_priors(self, (Hierarchical,))
+
+    def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
+        """Nonnegative counts, noise of unbounded laws, measurements of whole levels."""
+        prior = self.prior
+        if prior.shares != "uniform" or prior.covariates or prior.total.name != "flat":
+            return "of the prior's parameters it takes concentrations alone"
+        if len(prior.concentrations) not in (0, 2):
+            return "it takes two concentrations: of totals and of cells"
+        if self.chains < 2:
+            return "it compares chains, so it takes two or more"
+        return refuses_columns(constraints, headers)
+
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State:
+        """Nothing depends on constraints and laws alone."""
+        return _State(constraints, tuple(headers))
+
+    def apply(
+        self, state: _State, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
+    ) -> Drawn:
+        """Choose a tier by what it is predicted to cost, and draw."""
+        problem = state.problem(values)
+        announce(progress, "finding tables to start from: the default release of the noisy values")
+        walk = HistogramWalk.of(problem, rng.spawn(self.chains), self._given)
+        walk.run(1, 1, _silent)  # makes the kernels ready
+        walk.run(1, 1, _silent)
+        if walk.seconds < QUICK:
+            walk.run(1, PROBED, _silent)  # starting threads takes longer than a sweep
+        plan = self.plan(problem, walk.seconds, draws)
+        announce(progress, plan.text)
+        if plan.tier == "approximate":
+            return self._approximate(walk, plan, draws, rng, progress)
+        return self._full(walk, plan, draws, rng, progress)
+
+    @property
+    def _given(self) -> tuple[float, float] | None:
+        a_kappa = self.prior.concentrations
+        return (a_kappa[0], a_kappa[1]) if a_kappa else None
+
+    def plan(self, problem: ColumnProblem, seconds: float, draws: int) -> Plan:
+        """Predict what tiers cost, and choose.
+
+        Parameters
+        ----------
+        seconds
+            Of one sweep of one chain.
+
+        Raises
+        ------
+        SpecError
+            If the tier that is asked for is predicted to take longer than `minutes`, or more memory than there is.
+        """
+        kept = -(-max(draws, FEWEST) // self.chains)
+        sweeps = WARM_UP + kept * USUAL
+        full = Plan(
+            "full", self.chains, sweeps, sweeps * seconds * max(1.0, self.chains / cores()), problem, draws
+        )
+        each = max(-(-draws // SHORT), SHORTEST)
+        short = WARM_UP + each
+        approximate = Plan(
+            "approximate", SHORT, short, short * seconds * max(1.0, SHORT / cores()), problem, draws
+        )
+        fits = full.seconds <= 60 * self.minutes
+        chosen = full if self.tier == "full" or (self.tier == "auto" and fits) else approximate
+        chosen.refuse(self.minutes)
+        return chosen
+
+    def _full(
+        self, walk: HistogramWalk, plan: Plan, draws: int, rng: np.random.Generator, progress: Progress
+    ) -> Drawn:
+        """Make the run longer until it passes; what came before is warm-up."""
+        kept, thin = -(-max(draws, FEWEST) // self.chains), THIN
+        walk.run(1, WARM_UP, _warming(progress))
+        while True:
+            run = walk.run(kept, thin, _scaled(progress, draws))
+            announce(progress, "comparing the chains")
+            found = walk.diagnosed(run, WATCHED, rng)
+            enough = found["smallest_ess"] >= ESS and found["largest_r_hat"] <= found["r_hat_allowed"]
+            longest = min(
+                MOST_THIN,
+                max(int(60 * self.minutes / (walk.seconds * kept * max(1, self.chains / cores()))), thin),
+            )
+            if enough or thin >= longest:
+                break
+            thin = min(math.ceil(thin * min(max(1.3 * ESS / found["smallest_ess"], 1.5), 8)), longest)
+            announce(progress, f"chains are too short: {thin} sweeps to a draw")
+        status = "solved" if enough else _too_short(walk.sweeps, found)
+        stats = {
+            "draws": draws,
+            "interrupted": False,
+            "tier": "C: full chains",
+            "chains": self.chains,
+            **plan.record,
+            **found,
+        }
+        each = -(-draws // self.chains)
+        chosen = np.linspace(0, kept - 1, min(each, kept)).round().astype(int)
+        return Drawn(
+            run[:, chosen],
+            independent=False,
+            connected=walk.problem.connected,
+            status=status,
+            stats=stats,
+            tables=tuple(walk.margins),
+        )
+
+    def _approximate(
+        self, walk: HistogramWalk, plan: Plan, draws: int, rng: np.random.Generator, progress: Progress
+    ) -> Drawn:
+        """Run two chains of a fixed length, say how far they agree, and hold them against tier B."""
+        walk.rngs, walk.states = walk.rngs[:SHORT], walk.states[:SHORT]
+        walk.run(1, WARM_UP, _warming(progress))
+        run = walk.run(plan.sweeps - WARM_UP, 1, _scaled(progress, draws))
+        announce(progress, "comparing the chains")
+        found = walk.diagnosed(run, SOME, rng)
+        announce(progress, f"holding {CHECKED} places against chains of their own")
+        check = agreement(walk, run, CHECKED, rng, progress)
+        text = (
+            f"Tier A, approximate: {SHORT} Markov chains of {run.shape[1]:,} sweeps of all places, not required to have "
+            f"converged (largest R-hat {found['largest_r_hat']:.2f}, smallest effective size {found['smallest_ess']:.0f} "
+            f"of {found['watched']:,} counts watched). {check.text}"
+        )
+        stats = {
+            "draws": draws,
+            "interrupted": False,
+            "tier": "A: approximate",
+            "chains": SHORT,
+            **plan.record,
+            **found,
+        }
+        stats["check"] = check.record
+        return Drawn(run, independent=False, approximate=text, stats=stats, tables=tuple(walk.margins))
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a tier is predicted to cost."""
+
+    tier: str
+    chains: int
+    sweeps: int
+    seconds: float
+    problem: ColumnProblem
+    draws: int
+
+    @property
+    def memory(self) -> float:
+        """Bytes, the draws that are kept included."""
+        n, kept = self.problem.cells.n, max(self.draws, FEWEST if self.tier == "full" else SHORT * SHORTEST)
+        return n * (MEMORY[0] + MEMORY[1] * self.chains + 2 * kept) + 150e6
+
+    @property
+    def text(self) -> str:
+        """The prediction in words."""
+        return (
+            f"{'full chains' if self.tier == 'full' else 'approximate'}: {self.chains} Markov chains of about "
+            f"{self.sweeps:,} sweeps, {_time(self.seconds)} and {self.memory / 1e9:.1f} GB predicted"
+        )
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """For the record."""
+        return {"predicted_seconds": round(self.seconds, 1), "predicted_bytes": round(self.memory)}
+
+    def refuse(self, minutes: float) -> None:
+        """Refuse what takes too long or does not fit."""
+        tree = self.problem.cells.tree
+        remedy = (
+            f"infer one place with all below it (`--within '{tree.levels[-2]}={tree.label(tree.levels[-2], 0)}'`, any level), "
+            "or ask for fewer draws"
+        )
+        if self.seconds > 60 * minutes:
+            other = 'take tier = "approximate", or ' if self.tier == "full" else ""
+            raise SpecError(
+                f"{self.text}, longer than {minutes:g} minutes",
+                remedy=f"{other}allow more `minutes`, or {remedy}",
+            )
+        if self.memory > (there := available()):
+            raise SpecError(f"{self.text}, and {there / 1e9:.1f} GB are free", remedy=remedy)
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+
+    def problem(self, values: NDArray) -> ColumnProblem:
+        """The problem of one row of values."""
+        return ColumnProblem(
+            self.constraints, self.headers, tuple(split(values, self.headers, self.constraints.cells))
+        )
+
+
+def available() -> float:
+    """Bytes of memory that are free, as far as the system says."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return math.inf
+
+
+def _too_short(sweeps: int, found: dict[str, Any]) -> str:
+    """Why full chains are refused."""
+    return (
+        f"after {sweeps:,} sweeps R-hat is {found['largest_r_hat']:.3f} (at most {found['r_hat_allowed']:.3f} is asked for) "
+        f"and the smallest effective size {found['smallest_ess']:.0f} (at least {ESS:.0f}); allow more minutes, take the "
+        "tier 'approximate', or infer a place of its own"
+    )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+
+
+def _silent(done: int, of: int) -> None:
+    pass
+
+
+def _scaled(progress: Progress, draws: int) -> Progress:
+    return lambda done, of: progress(done * draws // of, draws)
+
+
+def _warming(progress: Progress) -> Progress:
+    return lambda done, of: announce(progress, f"warming up: {done:,} of {of:,} sweeps")

@@ -1,0 +1,224 @@
+"""Markov chains on histograms of a hierarchy, side by side in threads, and what says that they agree."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError
+from trueup.inferring.method import Progress
+from trueup.inferring.walk import start_near
+from trueup.kernel.histogram.anova import marginalise
+from trueup.kernel.settling.posterior_mean import HYPERPRIOR
+from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance
+from trueup.kernel.table_walks.columns import ChainState, TreeMessages, column_sweeps
+from trueup.kernel.table_walks.compositions import draw_prior
+from trueup.layouts.columns import ColumnProblem
+from trueup.layouts.linear import LinearProblem
+from trueup.layouts.rows import RowProblem
+from trueup.model.cells import Cells, Margin
+from trueup.model.nested import canonical
+from trueup.model.prior import FLAT
+
+ESS = 400.0
+"""Effective size that every watched count needs before draws are called a posterior."""
+AWAY = 1.0
+"""Standard deviations of noise that are added to the noisy values where chains start, so that they start apart."""
+EVERY = 3
+"""Sweeps between two draws of the concentrations, which many places inform."""
+CHUNK = 1 << 22
+"""Draws of counts that are diagnosed at a time."""
+LISTENING = 0.2
+"""Seconds between two looks at an interruption."""
+
+
+@dataclass(eq=False)
+class HistogramWalk:
+    """Chains on one problem.
+
+    Attributes
+    ----------
+    problem
+        Places, tables, directions.
+    rngs, states
+        A generator and a state of each chain.
+    learn
+        Whether concentrations are drawn as well as compositions.
+    sweeps
+        Of each chain so far.
+    left_out
+        Directions of each chain left out because rounding left no mass.
+    stopped, seconds, concentrations
+        Whether it was interrupted; of a sweep of one chain, at last; those of each draw.
+    """
+
+    problem: ColumnProblem
+    rngs: list[np.random.Generator]
+    states: list[ChainState]
+    learn: bool = True
+    sweeps: int = 0
+    left_out: list[int] = field(default_factory=list)
+    stopped: bool = False
+    seconds: float = 0.0
+    concentrations: list[NDArray] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, problem: ColumnProblem, rngs: list[np.random.Generator], given: tuple[float, float] | None = None
+    ) -> HistogramWalk:
+        """Start chains apart: the first at the default release, others at those of noisier values."""
+        a, kappa = given or (HYPERPRIOR.a, HYPERPRIOR.kappa)
+        starts = [_start(problem, rng, AWAY * (chain > 0)) for chain, rng in enumerate(rngs)]
+        return cls(problem, rngs, [problem.state(x, a, kappa) for x in starts], given is None)
+
+    def run(self, kept: int, thin: int, tell: Progress) -> NDArray:
+        """Move every chain on by `kept * thin` sweeps; return draws `(chains, kept, n)` in the narrowest type that holds them.
+
+        An interruption ends all chains within a sweep.
+        """
+        self.left_out = self.left_out or [0] * len(self.states)
+        began, threads = time.perf_counter(), min(len(self.states), cores())
+        out = np.empty((len(self.states), kept, self.problem.cells.n), self._type())
+        done, works = [0] * len(self.states), SimpleQueue()
+        for _ in range(threads):
+            works.put(self.problem.work())
+        self.stopped = False
+        with ThreadPoolExecutor(threads) as pool:
+            running = [
+                pool.submit(self._chain, c, out[c], thin, works, done) for c in range(len(self.states))
+            ]
+            try:
+                _listen(running, done, kept * thin * len(running), tell)
+            except BaseException:  # the other chains would run on
+                self.stopped = True
+                raise
+        self.sweeps += kept * thin
+        self.seconds = (time.perf_counter() - began) / max(kept * thin * len(self.states) / threads, 1)
+        return out
+
+    def _type(self) -> Any:
+        """Counts of a cell stay below the largest total of a place, which noise and time change little."""
+        last = self.problem.places.level_ptr[-2]
+        largest = max(int(state.total[last:].max(initial=0)) for state in self.states)
+        return np.int16 if largest < 10_000 else np.int32
+
+    def _chain(self, chain: int, out: NDArray, thin: int, works: Any, done: list[int]) -> None:
+        work: TreeMessages = works.get()
+        try:
+            self._sweeps(chain, out, thin, work, done)
+        finally:
+            works.put(work)  # others may wait for it, to hear that they are stopped
+
+    def _sweeps(self, chain: int, out: NDArray, thin: int, work: TreeMessages, done: list[int]) -> None:
+        problem, rng, state = self.problem, self.rngs[chain], self.states[chain]
+        guests = np.zeros(state.theta.shape, np.int64)
+        for sweep in range(thin * len(out)):
+            if self.stopped:
+                return
+            self.left_out[chain] += column_sweeps(
+                rng, problem.places, problem.tables, problem.moves, state, work, 1
+            )
+            learn = self.learn and sweep % EVERY == 0
+            draw_prior(rng, problem.places, state, problem.open, guests, HYPERPRIOR, learn)
+            if sweep % thin == thin - 1:
+                out[sweep // thin] = state.x.ravel()
+                self.concentrations.append(np.append(state.a[1:], state.kappa[1:]))
+            done[chain] = sweep + 1
+
+    def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:
+        """What the record says of a run: R-hat and effective sizes of the counts of each table.
+
+        Parameters
+        ----------
+        most
+            Counts of a table that are looked at, at most: of larger ones so many at random.
+        """
+        worst, least, watched = 1.0, np.inf, 0
+        for margin in self.margins:
+            r_hat, ess = sizes_of(self.problem.cells, run, margin, most, rng)
+            worst, least, watched = max(worst, r_hat.max()), min(least, ess.min()), watched + len(ess)
+        limit = r_hat_by_chance(watched, ESS, 2 * len(run))
+        a = np.array(self.concentrations[-run.shape[0] * run.shape[1] :])
+        names = [
+            f"{what} of '{lv}'" for what in ("totals", "cells") for lv in self.problem.cells.tree.levels[1:]
+        ]
+        return {
+            "sweeps": self.sweeps,
+            "largest_r_hat": float(worst),
+            "r_hat_allowed": limit,
+            "smallest_ess": float(least),
+            "watched": watched,
+            "moves_known_to_connect": self.problem.connected,
+            "directions_left_out": sum(self.left_out),
+            "concentrations": {
+                name: {"mean": float(x.mean()), "sd": float(x.std())} for name, x in zip(names, a.T)
+            },
+        }
+
+    @property
+    def margins(self) -> list[Margin]:
+        """Tables that are reported: what was measured, every level's totals, and the finest cells."""
+        return reported(self.problem.cells, [h.margin for h in self.problem.headers])
+
+
+def _start(problem: ColumnProblem, rng: np.random.Generator, away: float) -> NDArray[np.int64]:
+    """The default release; where settling from the top finds none, a table near least squares by an integer program."""
+    try:
+        return problem.start(rng, away)
+    except ConvergenceError:
+        linear = LinearProblem(problem.constraints, problem.headers)
+        values = np.concatenate(problem.values)
+        rows = RowProblem.of(linear, values, FLAT)
+        return start_near(linear, values, rows, rows.estimate()[0]).reshape(problem.cells.shape[0], -1)
+
+
+def reported(cells: Cells, measured: list[Margin]) -> list[Margin]:
+    """Every level's totals, what was measured, and the finest cells, coarse levels first."""
+    totals = [Margin(level) for level in cells.tree.levels]
+    found = dict.fromkeys(canonical(cells, m) for m in [*totals, *measured, cells.finest])
+    return sorted(found, key=lambda m: (cells.tree.level(m.level), cells.size(m)))
+
+
+def sizes_of(
+    cells: Cells, run: NDArray, margin: Margin, most: int, rng: np.random.Generator
+) -> tuple[NDArray, NDArray]:
+    """R-hat and effective sizes of a table's counts; of a large table of the lowest places, those of so many at random."""
+    places, last = cells.shape[0], cells.tree.level(margin.level) == len(cells.tree.levels) - 1
+    each = cells.size(margin) // places if last else 1
+    if last:
+        some = max(most // each, 1)
+        at = np.arange(places) if some >= places else np.sort(rng.choice(places, some, replace=False))
+        own = run.reshape(*run.shape[:2], places, -1)[:, :, at]
+        values = marginalise(own, cells.marginal(margin.attributes)).reshape(*run.shape[:2], -1)
+    else:
+        values = cells.sum(run, margin)
+    step = max(1, CHUNK // (run.shape[0] * run.shape[1]))
+    found = [diagnose(values[:, :, i : i + step]) for i in range(0, values.shape[2], step)]
+    r_hat, ess = (np.concatenate(part) for part in zip(*found))
+    return r_hat, ess
+
+
+def _listen(running: list[Future], done: list[int], of: int, tell: Progress) -> None:
+    """Wait for chains, and say how far they are after every twentieth of the way."""
+    told = 0
+    while True:
+        finished, left = wait(running, timeout=LISTENING)
+        for each in finished:
+            each.result()
+        if not left or sum(done) >= told + of / 20:
+            told = sum(done)
+            tell(told, of)
+        if not left:
+            return
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

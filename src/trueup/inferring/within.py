@@ -1,0 +1,103 @@
+"""A place and all below it as a problem of its own: what was measured elsewhere, or above it, is left out.
+
+The posterior given a part of what was measured is a posterior: it says less than the whole one, and nothing wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Bound, Constraints
+from trueup.model.header import Measured
+from trueup.model.records.measurements import Measurements
+
+
+def place_named(cells: Cells, text: str) -> tuple[int, int]:
+    """Return level and position of a place that is written `level=key`.
+
+    Raises
+    ------
+    SpecError
+        If there is no such place, or it holds no others.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> place_named(cells, "all=all")
+    (0, 0)
+    """
+    tree = cells.tree
+    level, _, key = text.partition("=")
+    if level not in tree.levels[:-1]:
+        raise SpecError(
+            f"'{text}' names no place that holds others",
+            needed=f"a level and a key, such as '{tree.levels[-2]}={tree.label(tree.levels[-2], 0)}'; "
+            f"levels: {', '.join(tree.levels[:-1])}",
+        )
+    at = tree.level(level)
+    found = [place for place in range(tree.sizes[at]) if tree.label(level, place) == key]
+    if not found:
+        raise SpecError(
+            f"level '{level}' has no place '{key}'", needed=f"a key such as '{tree.label(level, 0)}'"
+        )
+    return at, found[0]
+
+
+def within(
+    measured: Measurements, constraints: Constraints, place: str
+) -> tuple[Measurements, Constraints, NDArray[np.int64]]:
+    """Keep one place, written `level=key`, and everything below it; and say which of the finest cells these are."""
+    some, headers, values, leaves = parts_within(
+        constraints, measured.headers, measured.values, *place_named(measured.cells, place)
+    )
+    record = replace(
+        measured, cells=some.cells, headers=headers, values=values, bounds=(), sealed=measured.digest
+    )
+    each = measured.cells.n // measured.cells.shape[0]
+    return record, some, (leaves[:, None] * each + np.arange(each)).ravel()
+
+
+def parts_within(
+    constraints: Constraints, headers: Sequence[Measured], values: Sequence[NDArray], top: int, place: int
+) -> tuple[Constraints, tuple[Measured, ...], tuple[NDArray, ...], NDArray[np.int64]]:
+    """Return what binds a place of level `top` and those below it, what was measured there, and its lowest places."""
+    cells, tree = constraints.cells, constraints.cells.tree
+    last, kept = len(tree.levels) - 1, tree.levels[top:]
+    own = Cells(tree.branch(top, place, place + 1, last), cells.attributes)
+
+    def rows(margin: Margin) -> NDArray[np.int64]:
+        first, stop = tree.starts(top, tree.level(margin.level))[[place, place + 1]]
+        each = cells.size(margin) // tree.sizes[tree.level(margin.level)]
+        return np.arange(first * each, stop * each)
+
+    def bound(one: Bound) -> Bound:
+        ends = {name: getattr(one, name) for name in ("lower", "upper")}
+        cut = {k: v if np.ndim(v) == 0 else np.asarray(v)[rows(one.margin)] for k, v in ends.items()}
+        return replace(one, **cut)
+
+    some = replace(
+        constraints,
+        cells=own,
+        margins=tuple(m for m in constraints.margins if m.level in kept),
+        invariants=tuple(m for m in constraints.invariants if m.level in kept),
+        bounds=tuple(bound(b) for b in constraints.bounds if b.margin.level in kept),
+        linear=tuple(rule for rule in constraints.linear if rule.level in kept),
+    )
+    found = [_cut(h, v, rows(h.margin)) for h, v in zip(headers, values) if h.margin.level in kept]
+    fewer, less = zip(*found) if found else ((), ())
+    return some, tuple(fewer), tuple(less), np.arange(*tree.starts(top, last)[[place, place + 1]])
+
+
+def _cut(header: Measured, values: NDArray, rows: NDArray[np.int64]) -> tuple[Measured, NDArray]:
+    """A header and its values for some groups of its margin."""
+    if header.groups is None:
+        return header, values[rows]
+    chosen = np.flatnonzero(np.isin(header.groups, rows))
+    return replace(header, groups=header.groups[chosen] - rows[0]), values[chosen]

@@ -1,0 +1,425 @@
+"""Markov chains on histograms of a hierarchy: one step moves a column of all places at once, by messages on the tree.
+
+The density of the lowest places' tables x, with T the totals of places, given concentrations a, kappa and compositions theta:
+
+    root             Gamma(T + 1) / Gamma(T + C a_1)                    a flat total, C the number of children
+    a place between  Gamma(T + a_l) / Gamma(T + C a_(l+1))              its share of the total above, its children's split
+    a lowest place   Gamma(T + a_l) / Gamma(T + kappa) prod_j Gamma(x_j + kappa theta_j) / x_j!
+
+theta the composition of the place above; and for each measured table one factor of the difference of count and noisy value.
+
+A *direction* u adds t_v u to the table of each lowest place v, where u is one column, a pair (+1, -1) or a square (+1,
+-1, -1, +1) of columns; the table of each place above changes by the sum of its children's t, times u. Every factor is
+then a function of one place's t, so that all t are drawn jointly from their law given the rest of the tables, by
+messages up the tree and draws down. A lowest place's t is drawn from a window of W steps in which the current table has
+a uniform place, and so are the sums of siblings' t: as windows lie at places that do not depend on the current table, any
+table of the joint window would have proposed the same one with the same probability, and the law is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.compiled import njit
+
+SLACK = 1e-6
+SINGLE, PAIR, SQUARE = 1, 2, 4
+"""Columns that a direction changes."""
+
+
+class Places(NamedTuple):
+    """A tree in level order, all leaves on the last level.
+
+    Attributes
+    ----------
+    child_ptr, level_ptr, parent
+        Children of node v are `child_ptr[v]:child_ptr[v + 1]`; nodes of a level; `(nodes,)`, -1 at the root.
+    """
+
+    child_ptr: NDArray[np.int64]
+    level_ptr: NDArray[np.int64]
+    parent: NDArray[np.int64]
+
+
+class MeasuredTables(NamedTuple):
+    """What was measured, `r` tables of one level each.
+
+    Attributes
+    ----------
+    level, groups, start
+        `(r,)` level, groups a place, and where its values start.
+    group
+        `(r, n)` the group that each column belongs to.
+    slope, curve, reach
+        `(r,)` log mass of the noise, `-slope |d| - curve d^2` up to `|d| = reach`: 0 of what is exact.
+    least
+        `(r,)` whether values are lower bounds.
+    message, pull
+        `(n, n)` and `(n,)`, or empty: the log density `pull x - x message x / 2` of the root's table.
+    """
+
+    level: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    start: NDArray[np.int64]
+    group: NDArray[np.int64]
+    slope: NDArray[np.float64]
+    curve: NDArray[np.float64]
+    reach: NDArray[np.float64]
+    least: NDArray[np.bool_]
+    message: NDArray[np.float64]
+    pull: NDArray[np.float64]
+
+
+class Directions(NamedTuple):
+    """Directions and windows.
+
+    Attributes
+    ----------
+    singles, pairs, squares
+        `(s, 1)`, `(p, 2)`, `(q, 4)` columns; a sweep takes every single and as many of the others as turns say.
+    turns
+        `(2,)` pairs and squares a sweep.
+    window, span
+        `(levels,)` steps of a lowest place's window, and of the window of siblings' sums.
+    stride
+        Longest step (counts).
+    """
+
+    singles: NDArray[np.int64]
+    pairs: NDArray[np.int64]
+    squares: NDArray[np.int64]
+    turns: NDArray[np.int64]
+    window: int
+    span: NDArray[np.int64]
+    stride: int
+
+
+class ChainState(NamedTuple):
+    """Where a chain is; changed in place.
+
+    Attributes
+    ----------
+    x
+        `(leaves, n)` tables of the lowest places.
+    total
+        `(nodes,)` totals.
+    gap
+        Measured counts less noisy values, table by table.
+    top
+        `(n,)` the root's table.
+    theta
+        `(places above the lowest, n)` compositions.
+    a, kappa
+        `(levels,)` concentrations of totals and of compositions; those of the root are not used.
+    """
+
+    x: NDArray[np.int32]
+    total: NDArray[np.int64]
+    gap: NDArray[np.float64]
+    top: NDArray[np.float64]
+    theta: NDArray[np.float64]
+    a: NDArray[np.float64]
+    kappa: NDArray[np.float64]
+
+
+class TreeMessages(NamedTuple):
+    """Room for messages: of nodes `(nodes, window)`, of siblings' sums `(nodes, span)`, their first steps and sizes."""
+
+    own: NDArray[np.float32]
+    tail: NDArray[np.float32]
+    ends: NDArray[np.int32]
+
+
+class Room(NamedTuple):
+    """Room for one place: log factors and masses of its window; all steps; what a direction changes of a level's tables."""
+
+    logs: NDArray[np.float64]
+    masses: NDArray[np.float64]
+    steps: NDArray[np.int64]
+    which: NDArray[np.int64]
+    change: NDArray[np.float64]
+    spot: NDArray[np.int64]
+    law: NDArray[np.float64]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _sign(k):
+    """Of the columns of a direction."""
+    return 1 if k == 0 or k == 3 else -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _touched(tables, columns, level, which, change):
+    """List what a direction changes of the tables of a level: table and group `(m, 2)`, and by how much; how many."""
+    many = 0
+    for r in range(tables.level.size):
+        if tables.level[r] == level:
+            first = many
+            for k in range(columns.size):
+                g, at = tables.group[r, columns[k]], first
+                while at < many and which[at, 1] != g:
+                    at += 1
+                if at == many:
+                    which[at, 0], which[at, 1], change[at] = r, g, 0.0
+                    many += 1
+                change[at] += _sign(k)
+    kept = 0
+    for i in range(many):
+        if change[i] != 0.0:
+            which[kept], change[kept] = which[i], change[i]
+            kept += 1
+    return kept
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _ratio(x, up, down, step):
+    """`Gamma(x + up) / Gamma(x + down)` at x + step over that at x."""
+    if step == 1.0:
+        return (x + up) / (x + down)
+    if step == -1.0:
+        return (x - 1.0 + down) / (x - 1.0 + up)
+    more = math.lgamma(x + step + up) - math.lgamma(x + up)
+    return math.exp(more - math.lgamma(x + step + down) + math.lgamma(x + down))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw(rng, weights, size):
+    """A position in proportion to weights; -1 where there are none."""
+    total = 0.0
+    for i in range(size):
+        total += weights[i]
+    left = rng.random() * total
+    for i in range(size):
+        left -= weights[i]
+        if left < 0.0:
+            return i
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _joined(own, low, size, tail, tail_low, tail_size, out, first, steps):
+    """Sums of a place's step and its later siblings', on the steps from `first`; scaled to at most 1."""
+    most = 0.0
+    for i in range(steps):
+        s, mass = first + i, 0.0
+        for t in range(max(low, s - tail_low - tail_size + 1), min(low + size - 1, s - tail_low) + 1):
+            mass += own[t - low] * tail[s - t - tail_low]
+        out[i] = mass
+        most = max(most, mass)
+    if most > 0.0:
+        for i in range(steps):
+            out[i] /= most
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _message(tables, top, columns, stride, low, size, logs):
+    """Add the log density of the root's table under the normal law that is known besides."""
+    lean, bend = 0.0, 0.0
+    for k in range(columns.size):
+        lean += _sign(k) * (tables.pull[columns[k]] - tables.message[columns[k]] @ top)
+        for m in range(columns.size):
+            bend += _sign(k) * _sign(m) * tables.message[columns[k], columns[m]]
+    for i in range(size):
+        t = stride * (low + i)
+        logs[i] += (lean - 0.5 * bend * t) * t
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _scaled(logs, masses, size, out):
+    """Set `out` to `masses exp(logs)`, scaled to at most 1; False if rounding left none."""
+    top, most = -np.inf, 0.0
+    for i in range(size):
+        top = max(top, logs[i])
+    if top == -np.inf:
+        return False
+    for i in range(size):
+        masses[i] *= math.exp(logs[i] - top)
+        most = max(most, masses[i])
+    for i in range(size):
+        out[i] = masses[i] / most
+    return most > 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _move(rng, places, tables, moves, state, work, columns, stride, room):
+    """Draw all places' steps along a direction; False if rounding left no mass."""
+    child_ptr, level_ptr, parent = places
+    x, total, gap, theta = state.x, state.total, state.gap, state.theta
+    own, tail, ends = work  # ends: first step, steps, first sum, sums
+    logs, masses, which, change, spot, law = (
+        room.logs,
+        room.masses,
+        room.which,
+        room.change,
+        room.spot,
+        room.law,
+    )
+    last, single = level_ptr.size - 2, columns.size == 1
+    for level in range(last, -1, -1):
+        many, first = _touched(tables, columns, level, which, change), level_ptr[level]
+        for i in range(many):
+            r = which[i, 0]
+            spot[i, 0], spot[i, 1] = tables.start[r] + which[i, 1], tables.groups[r]
+            law[i, 0], law[i, 1] = tables.slope[r], tables.curve[r]
+            law[i, 2] = -1.0 if tables.least[r] else tables.reach[r] + SLACK
+        span, kappa = moves.span[level], state.kappa[level]
+        for v in range(level_ptr[level + 1] - 1, first - 1, -1):
+            row = v - first
+            if level == last:
+                low = -int(rng.random() * moves.window)
+                high = low + moves.window - 1
+                for k in range(columns.size):
+                    most = int(x[row, columns[k]] // stride)
+                    if _sign(k) > 0:
+                        low = max(low, -most)
+                    else:
+                        high = min(high, most)
+            else:
+                low = ends[child_ptr[v], 2]
+                high = low + ends[child_ptr[v], 3] - 1
+            size = high - low + 1
+            for i in range(size):
+                logs[i] = 0.0
+            for k in range(many):
+                d, far = gap[spot[k, 0] + row * spot[k, 1]], change[k] * stride
+                slope, curve, reach = law[k, 0], law[k, 1], law[k, 2]
+                for i in range(size):
+                    y = d + far * (low + i)
+                    away = abs(y)
+                    if reach < 0.0:
+                        logs[i] = logs[i] if y >= -SLACK else -np.inf
+                    else:
+                        logs[i] = logs[i] - (slope + curve * away) * away if away <= reach else -np.inf
+            if level == last:
+                mass, above = 1.0, theta[parent[v]]
+                masses[0] = 1.0
+                for i in range(1, size):
+                    for k in range(columns.size):
+                        j, step = columns[k], _sign(k) * stride
+                        mass *= _ratio(x[row, j] + step * (low + i - 1.0), kappa * above[j], 1.0, float(step))
+                    if single:
+                        mass *= _ratio(
+                            total[v] + stride * (low + i - 1.0), state.a[level], kappa, float(stride)
+                        )
+                    masses[i] = mass
+            else:
+                mass = 1.0
+                up = 1.0 if level == 0 else state.a[level]
+                down = (child_ptr[v + 1] - child_ptr[v]) * state.a[level + 1]
+                for i in range(size):
+                    if single and i > 0:
+                        mass *= _ratio(total[v] + stride * (low + i - 1.0), up, down, float(stride))
+                    masses[i] = mass * tail[child_ptr[v], i]
+                if level == 0 and tables.pull.size:
+                    _message(tables, state.top, columns, stride, low, size, logs)
+            if not _scaled(logs, masses, size, own[v]):
+                return False
+            ends[v, 0], ends[v, 1] = low, size
+            if level > 0 and v + 1 == child_ptr[parent[v] + 1]:
+                for i in range(size):
+                    tail[v, i] = own[v, i]
+                ends[v, 2], ends[v, 3] = low, size
+            elif level > 0:
+                start = -int(rng.random() * span)
+                stop = min(start + span, high + ends[v + 1, 2] + ends[v + 1, 3])
+                start = max(start, low + ends[v + 1, 2])
+                _joined(
+                    own[v],
+                    low,
+                    size,
+                    tail[v + 1],
+                    ends[v + 1, 2],
+                    ends[v + 1, 3],
+                    tail[v],
+                    start,
+                    stop - start,
+                )
+                ends[v, 2], ends[v, 3] = start, stop - start
+    at = _draw(rng, own[0], ends[0, 1])
+    if at < 0 or not _descend(rng, places, work, ends[0, 0] + at, logs, room.steps):
+        return False
+    _apply(places, tables, state, columns, stride, room)
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _descend(rng, places, work, step, logs, steps):
+    """Draw every place's step given its parent's."""
+    child_ptr, level_ptr, _ = places
+    own, tail, ends = work
+    steps[0] = step
+    for v in range(level_ptr[-2]):
+        left, stop = steps[v], child_ptr[v + 1]
+        for c in range(child_ptr[v], stop - 1):
+            low = max(ends[c, 0], left - ends[c + 1, 2] - ends[c + 1, 3] + 1)
+            high = min(ends[c, 0] + ends[c, 1] - 1, left - ends[c + 1, 2])
+            for t in range(low, high + 1):
+                logs[t - low] = own[c, t - ends[c, 0]] * tail[c + 1, left - t - ends[c + 1, 2]]
+            at = _draw(rng, logs, high - low + 1)
+            if at < 0:
+                return False
+            steps[c] = low + at
+            left -= low + at
+        steps[stop - 1] = left
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _apply(places, tables, state, columns, stride, room):
+    """Change all counts by the steps drawn."""
+    level_ptr, steps, which, change = places.level_ptr, room.steps, room.which, room.change
+    last = level_ptr.size - 2
+    for k in range(columns.size):
+        state.top[columns[k]] += _sign(k) * stride * steps[0]
+    for level in range(last + 1):
+        many = _touched(tables, columns, level, which, change)
+        for v in range(level_ptr[level], level_ptr[level + 1]):
+            by, row = stride * steps[v], v - level_ptr[level]
+            if by != 0:
+                if columns.size == 1:
+                    state.total[v] += by
+                if level == last:
+                    for k in range(columns.size):
+                        state.x[row, columns[k]] += _sign(k) * by
+                for i in range(many):
+                    r = which[i, 0]
+                    state.gap[tables.start[r] + row * tables.groups[r] + which[i, 1]] += change[i] * by
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def column_sweeps(rng, places, tables, moves, state, work, count):
+    """Run sweeps of all directions from a state, which is overwritten; returns how many directions were left out.
+
+    Parameters
+    ----------
+    rng
+        A NumPy generator.
+    count
+        Sweeps: every single column, and `moves.turns` pairs and squares at random.
+    """
+    width, most, failed = work.own.shape[1], 4 * tables.level.size, 0
+    room = Room(
+        np.empty(width),
+        np.empty(width),
+        np.zeros(places.parent.size, np.int64),
+        np.empty((most, 2), np.int64),
+        np.empty(most),
+        np.empty((most, 2), np.int64),
+        np.empty((most, 3)),
+    )
+    for _ in range(count):
+        for turn in range(len(moves.singles) + moves.turns.sum()):
+            if turn < len(moves.singles):
+                columns = moves.singles[turn]
+            elif turn < len(moves.singles) + moves.turns[0]:
+                columns = moves.pairs[int(rng.random() * len(moves.pairs))]
+            else:
+                columns = moves.squares[int(rng.random() * len(moves.squares))]
+            stride = 1 + int(rng.random() * moves.stride)
+            if not _move(rng, places, tables, moves, state, work, columns, stride, room):
+                failed += 1
+    return failed

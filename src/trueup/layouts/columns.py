@@ -1,0 +1,267 @@
+"""Histograms on a hierarchy as the column sampler takes them: places, measured tables, directions, and where to start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError
+from trueup.kernel.histogram.anova import cell_groups
+from trueup.kernel.settling.nearest import tolerance_for
+from trueup.kernel.table_walks.columns import ChainState, Directions, MeasuredTables, Places, TreeMessages
+from trueup.layouts.histogram import UNSETTLED, histogram_problem, refuses_on_histogram
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured, split
+from trueup.noise import law_named
+
+WINDOWS, SPANS = (6, 12), (12, 32)
+"""Least and most steps of a place's window and of siblings' sums."""
+STEPS = 4.0
+"""Steps to a standard deviation of the noise, at most, where it is wide."""
+VAGUE = 1e4
+"""Standard deviation (counts) of what stands in, at the start of a chain alone, for finest cells that nobody measured."""
+
+
+def refuses_columns(constraints: Constraints, headers: Sequence[Measured]) -> str | None:
+    """Say what the column sampler does not keep; None if it keeps everything."""
+    if not constraints.nonnegative:
+        return "it takes nonnegative counts"
+    if len(constraints.cells.tree.levels) < 2:
+        return "it takes places on two levels or more"
+    if any(b.upper is not None for b in constraints.bounds) or constraints.linear:
+        return "it keeps no upper bounds and no linear rules"
+    if any(h.groups is not None or h.margin.where for h in headers):
+        return "it takes measurements of all places of a level"
+    if unknown := [h.law.name for h in headers if not h.exact and not _closed(h)]:
+        return f"law '{unknown[0]}' is bounded, or does not factor over cells"
+    if reason := refuses_on_histogram(constraints):
+        return reason
+    open_ = ~constraints.zero_cells.reshape(constraints.cells.shape[0], -1)
+    return None if (open_ == open_[:1]).all() else "it takes structural zeros that hold at every place"
+
+
+def _closed(header: Measured) -> bool:
+    form = header.law.form
+    return form is not None and not np.isfinite(form.reach)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnProblem:
+    """One row of measured values on a hierarchy of histograms.
+
+    Attributes
+    ----------
+    constraints, headers, values
+        What must hold, and what was measured, header by header.
+    message
+        `(n, n)` precision and `(n,)` pull of a normal law of the root's table that is known besides.
+    """
+
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+    values: tuple[NDArray, ...]
+    message: tuple[NDArray, NDArray] | None = None
+
+    @property
+    def cells(self) -> Cells:
+        """The finest cells."""
+        return self.constraints.cells
+
+    @property
+    def columns(self) -> int:
+        """Cells of a place."""
+        return self.cells.n // self.cells.shape[0]
+
+    @cached_property
+    def places(self) -> Places:
+        """The tree."""
+        tree = self.cells.tree
+        return Places(
+            tree.child_ptr.astype(np.int64), tree.level_ptr.astype(np.int64), tree.parents.astype(np.int64)
+        )
+
+    @cached_property
+    def open(self) -> NDArray[np.float64]:
+        """`(n,)` 1 for the columns that may be other than zero."""
+        return 1.0 - self.constraints.zero_cells.reshape(self.cells.shape[0], -1)[0]
+
+    @cached_property
+    def _known(self) -> list[tuple[Margin, NDArray, Any, bool]]:
+        """Margin, values, form and whether these are lower bounds, of all that was measured or is bounded below."""
+        exact = (0.0, 0.0, 0.0)
+        known = [
+            (h.margin, np.asarray(v, float), exact if h.exact else tuple(h.law.form or exact), False)
+            for h, v in zip(self.headers, self.values, strict=True)
+        ]
+        for b in self.constraints.bounds:
+            least = np.broadcast_to(np.asarray(b.lower, float), (self.cells.size(b.margin),))
+            known.append((b.margin, least * self._among(b.margin, dict(b.where)), exact, True))
+        return known
+
+    def _among(self, margin: Margin, where: dict[str, str]) -> NDArray[np.bool_]:
+        """`(groups,)` the groups that hold cells with given attribute values."""
+        held = np.broadcast_to(self.cells.where(where), self.cells.shape).ravel()
+        return self.cells.sum(held.astype(np.int64), margin) > 0
+
+    @cached_property
+    def tables(self) -> MeasuredTables:
+        """What was measured, for the kernel."""
+        group = [cell_groups(self.cells.marginal(m.attributes)) for m, *_ in self._known]
+        sizes = np.array([g.max() + 1 for g in group], np.int64)
+        slope, curve, reach = (np.array([f[i] for _, _, f, _ in self._known], float) for i in range(3))
+        start = np.append(0, np.cumsum([len(v) for _, v, _, _ in self._known]))[:-1]
+        n = self.columns
+        message, pull = self.message or (np.zeros((0, 0)), np.zeros(0))
+        return MeasuredTables(
+            np.array([self.cells.tree.level(m.level) for m, *_ in self._known], np.int64),
+            sizes,
+            start.astype(np.int64),
+            np.stack(group).astype(np.int64).reshape(-1, n),
+            slope,
+            curve,
+            reach,
+            np.array([least for *_, least in self._known], bool),
+            np.ascontiguousarray(message, dtype=float),
+            np.ascontiguousarray(pull, dtype=float),
+        )
+
+    @cached_property
+    def moves(self) -> Directions:
+        """Directions, and windows by the widths of the noise."""
+        scale = self._scales
+        stride = max(1, int(scale[-1] / STEPS))
+        window = int(np.clip(3 * scale[-1] / stride, *WINDOWS))
+        span = np.clip(6 * scale / stride, *SPANS).astype(np.int64)
+        open_ = np.flatnonzero(self.open)
+        pairs, squares = self._pairs(), self._squares()
+        held = any(h.exact and self.cells.tree.level(h.margin.level) == len(scale) - 1 for h in self.headers)
+        singles = open_[:0] if held else open_
+        turns = np.array([len(open_) if len(pairs) else 0, len(open_) // 4 if len(squares) else 0])
+        return Directions(singles[:, None], pairs, squares, turns.astype(np.int64), window, span, stride)
+
+    @property
+    def _scales(self) -> NDArray[np.float64]:
+        """Per level, the narrowest noise of a count there or above (counts)."""
+        narrowest = np.full(len(self.cells.tree.levels), np.inf)
+        for h in self.headers:
+            if not h.exact:
+                at = self.cells.tree.level(h.margin.level)
+                narrowest[at] = min(narrowest[at], h.law.variance**0.5)
+        known = np.where(np.isfinite(narrowest), narrowest, np.nanmin(np.append(narrowest, 1e6)))
+        return np.maximum(known, 1.0)
+
+    def _pairs(self) -> NDArray[np.int64]:
+        """`(p, 2)` columns that differ in one attribute."""
+        grid = np.arange(self.columns).reshape(self.cells.shape[1:])
+        found = [np.zeros((0, 2), np.int64)]
+        for axis in range(grid.ndim):
+            lines = np.moveaxis(grid, axis, -1).reshape(-1, grid.shape[axis])
+            first, second = np.triu_indices(grid.shape[axis], 1)
+            found.append(np.stack([lines[:, first].ravel(), lines[:, second].ravel()], axis=1))
+        return self._only_open(np.concatenate(found))
+
+    def _squares(self) -> NDArray[np.int64]:
+        """`(q, 4)` columns of two values each of two attributes, (+1, -1, -1, +1)."""
+        grid = np.arange(self.columns).reshape(self.cells.shape[1:])
+        found = [np.zeros((0, 4), np.int64)]
+        for one in range(grid.ndim):
+            for other in range(one + 1, grid.ndim):
+                planes = np.moveaxis(grid, (one, other), (-2, -1)).reshape(
+                    -1, grid.shape[one], grid.shape[other]
+                )
+                (a, b), (c, d) = np.triu_indices(grid.shape[one], 1), np.triu_indices(grid.shape[other], 1)
+                a, c = (part.ravel() for part in np.meshgrid(a, c))
+                b, d = (part.ravel() for part in np.meshgrid(b, d))
+                corners = (planes[:, a, c], planes[:, b, c], planes[:, a, d], planes[:, b, d])
+                found.append(np.stack([part.ravel() for part in corners], axis=1))
+        return self._only_open(np.concatenate(found))
+
+    def _only_open(self, columns: NDArray) -> NDArray[np.int64]:
+        return np.ascontiguousarray(columns[self.open[columns].all(axis=1)], dtype=np.int64)
+
+    def start(self, rng: np.random.Generator, away: float) -> NDArray[np.int64]:
+        """Counts `(leaves, n)` that keep what is exact: the default release of the values, with noise of `away` deviations added.
+
+        Raises
+        ------
+        ConvergenceError
+            If the settled tables do not keep all that is exact.
+        """
+        headers, values = list(self.headers), []
+        for h, v in zip(headers, self.values, strict=True):
+            noise = 0.0 if h.exact else away * h.law.variance**0.5 * rng.normal(size=len(v))
+            values.append(np.asarray(v, float) + noise)
+        if not any(h.margin == self.cells.finest for h in headers):
+            headers.append(Measured("start", self.cells.finest, law_named("gaussian")(VAGUE)))
+            values.append(np.zeros(self.cells.n))
+        return default_tables(self.constraints, headers, np.concatenate(values), rng).reshape(
+            self.cells.shape[0], -1
+        )
+
+    def state(self, x: NDArray[np.int64], a: float, kappa: float) -> ChainState:
+        """A chain's state at tables `(leaves, n)`."""
+        levels = len(self.cells.tree.levels)
+        tree, flat = self.cells.tree, x.ravel()
+        total = np.concatenate([self.cells.sum(flat, Margin(level)) for level in tree.levels])
+        gap = np.concatenate([self.cells.sum(flat, m) - v for m, v, *_ in self._known])
+        inner = int(tree.level_ptr[-2])
+        theta = np.empty((inner, self.columns))
+        for level in range(levels - 1):
+            rows = slice(tree.level_ptr[level], tree.level_ptr[level + 1])
+            theta[rows] = np.add.reduceat(x, tree.leaf_ptr(level)[:-1], axis=0)
+        theta = self.open * (theta + 0.5)
+        theta /= theta.sum(axis=1, keepdims=True)
+        each = np.full(levels, 1.0)
+        total, gap, top = total.astype(np.int64), gap.astype(float), x.sum(axis=0).astype(float)
+        return ChainState(x.astype(np.int32), total, gap, top, theta, a * each, kappa * each)
+
+    def work(self) -> TreeMessages:
+        """Room for the messages of one chain."""
+        nodes, width = len(self.places.parent), int(max(self.moves.window, self.moves.span.max()))
+        own, tail = (np.zeros((nodes, width), np.float32) for _ in range(2))
+        return TreeMessages(own, tail, np.zeros((nodes, 4), np.int32))
+
+    @property
+    def connected(self) -> bool:
+        """Whether moves are proved to reach every table: nothing is exact but totals of places, and nothing is bounded.
+
+        Then one may move a unit between columns of a place (pairs), and in a column between any two places under the same
+        fixed totals (singles): these lead from any table to any other through nonnegative ones.
+        """
+        exact = [h.margin for h in self.headers if h.exact]
+        last = self.cells.tree.levels[-1]
+        return not self.constraints.bounds and all(not m.attributes and m.level != last for m in exact)
+
+
+def default_tables(
+    constraints: Constraints, headers: Sequence[Measured], values: NDArray, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Whole counts `(n,)` that keep every invariant: the default of `reconcile` for histograms.
+
+    Raises
+    ------
+    ConvergenceError
+        If settling from the top leaves some place without a table.
+    """
+    problem = histogram_problem(constraints, headers, folded=True)
+    fit, _ = problem.least_squares(values[None])
+    chains = [problem.chain(level, [m for m, _ in plan]) for level, plan in enumerate(problem.tree.plan)]
+    seeds = rng.integers(2**63, size=1, dtype=np.uint64)
+    found = problem.settle(fit, chains, seeds, integer=True, posterior=True)
+    if found.misplaced or not found.residual <= tolerance_for(values, UNSETTLED):
+        raise ConvergenceError(
+            "no tables that keep everything exact were found to start from",
+            remedy="use the method 'lattice-moves', or infer an area of its own",
+        )
+    return problem.fold.unfold(found.values[-1].astype(np.int64)).ravel()
+
+
+def split_values(values: NDArray, headers: Sequence[Measured], cells: Cells) -> tuple[NDArray, ...]:
+    """Cut measured values into those of each header."""
+    return tuple(split(values, headers, cells))

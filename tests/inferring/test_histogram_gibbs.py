@@ -1,0 +1,284 @@
+"""Histograms under the hierarchical prior: chains against all tables listed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pandas
+import pytest
+
+from tests.inferring.problems import noisy
+from tests.reference.histograms_listed import log_prior, tables
+from trueup.errors import SpecError
+from trueup.inferring import histogram_gibbs, infer
+from trueup.inferring.areas import infer_areas
+from trueup.inferring.histogram_gibbs import HistogramGibbs
+from trueup.inferring.histogram_walk import HistogramWalk
+from trueup.io.bundle.posterior import margins
+from trueup.kernel.settling.posterior_mean import HYPERPRIOR
+from trueup.layouts.columns import ColumnProblem
+from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.constraints import Bound, Constraints
+from trueup.model.records.posterior import equal_tails
+from trueup.model.tree import Tree
+from trueup.noise import law_named
+
+GAUSSIAN, LAPLACE = law_named("discrete-gaussian"), law_named("discrete-laplace")
+FALSE_ALARM = 5.5
+"""Standard errors; 200 comparisons of a chain that is right exceed it with probability below 1e-5."""
+
+
+def places(middles):
+    """Root and leaves, with places between where their numbers of leaves are given."""
+    sex = (Attribute("sex", ("f", "m")),)
+    if not middles:
+        return Cells(Tree.from_columns(["all", "block"], [{}, {"block": ["a", "b"]}]), sex)
+    middle = [f"m{i}" for i, size in enumerate(middles) for _ in range(size)]
+    block = [f"b{i}" for i in range(len(middle))]
+    return Cells(Tree.from_columns(["all", "tract", "block"], [{}, {"tract": middle}, {"block": block}]), sex)
+
+
+def record(cells, truth, rng, exact=()):
+    """Total and detailed counts of every level, some of them exact."""
+    laws = {}
+    for level in cells.tree.levels:
+        laws[Margin(level)] = GAUSSIAN("4")
+        laws[Margin(level, ("sex",))] = LAPLACE("1/2")
+    laws |= {margin: law_named("exact")() for margin in exact}
+    return noisy(cells, truth, laws, rng)
+
+
+def listed(cells, measured, middles, a, kappa, most):
+    """All tables and their posterior masses."""
+    return weighed(cells, measured, middles, a, kappa, most)[:2]
+
+
+def weighed(cells, measured, middles, a, kappa, most):
+    """All tables, their posterior masses, and the evidence up to a constant."""
+    x = tables(cells.n, most)
+    log = log_prior(x.reshape(len(x), -1, 2), middles, a, kappa)
+    for header, values in zip(measured.headers, measured.values):
+        gap = cells.sum(x, header.margin) - values
+        log += (
+            np.where(gap == 0, 0.0, -np.inf).sum(axis=1)
+            if header.exact
+            else header.law.logpmf(gap).sum(axis=1)
+        )
+    mass = np.exp(log - log.max())
+    return x, mass / mass.sum(), mass.sum() * np.exp(log.max())
+
+
+def chain(cells, measured, draws, rng, given=None, exact=()):
+    """Draws `(draws, n)` of one long chain."""
+    constraints = Constraints(cells, tuple(h.margin for h in measured.headers if not h.exact), tuple(exact))
+    problem = ColumnProblem(constraints, measured.headers, measured.values)
+    walk = HistogramWalk.of(problem, [rng], given)
+    walk.run(1, 200, lambda done, of: None)
+    return walk.run(draws, 1, lambda done, of: None)[0]
+
+
+def largest_z(cells, draws, x, mass):
+    """Largest distance of means of indicators and counts of all sums of cells, in batch standard errors."""
+    worst = 0.0
+    for level in cells.tree.levels:
+        for attributes in ((), ("sex",)):
+            margin = Margin(level, attributes)
+            ours, theirs = cells.sum(draws, margin), cells.sum(x, margin)
+            for k in range(theirs.shape[1]):
+                for count in (None, *np.unique(theirs[:, k])):
+                    f = ours[:, k].astype(float) if count is None else (ours[:, k] == count).astype(float)
+                    g = theirs[:, k].astype(float) if count is None else (theirs[:, k] == count).astype(float)
+                    truth = float(mass @ g)
+                    if count is not None and not 0.005 < truth < 0.995:
+                        continue
+                    means = f[: len(f) // 50 * 50].reshape(50, -1).mean(axis=1)
+                    worst = max(worst, abs(means.mean() - truth) / max(means.std(ddof=1) / 50**0.5, 1e-12))
+    return worst
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("middles", [(), (1, 2)])
+def test_chains_agree_with_all_tables_listed(middles, rng):
+    cells = places(middles)
+    a, kappa = (0.7, 0.7), (3.0, 3.0)
+    most = 16 if not middles else 5
+    truth = rng.integers(0, 2 if middles else 4, cells.n)
+    measured = record(cells, truth, rng)
+    x, mass = listed(cells, measured, middles, a if middles else a[:1], kappa if middles else kappa[:1], most)
+    draws = chain(cells, measured, 20_000, rng, (a[0], kappa[0]))
+    inside = draws[(draws <= most).all(axis=1)]
+    assert len(inside) > 0.98 * len(draws)
+    assert largest_z(cells, inside, x, mass) < FALSE_ALARM
+    wrong = ((a[0] * 10, kappa[0]), (a[0], kappa[0] * 10), (a[0], kappa[0] / 10))
+    for more, less in wrong:
+        levels = 2 if middles else 1
+        assert (
+            largest_z(
+                cells, inside, *listed(cells, measured, middles, levels * (more,), levels * (less,), most)
+            )
+            > FALSE_ALARM
+        )
+
+
+@pytest.mark.thorough
+def test_concentrations_are_integrated_over(rng):
+    cells = places(())
+    measured = record(cells, rng.integers(0, 3, cells.n), rng)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(9)
+    mixed = 0.0
+    for u, wu in zip(nodes, weights):
+        for v, wv in zip(nodes, weights):
+            a = HYPERPRIOR.a * np.exp(HYPERPRIOR.a_spread * u)
+            kappa = HYPERPRIOR.kappa * np.exp(HYPERPRIOR.kappa_spread * v)
+            x, mass, evidence = weighed(cells, measured, (), (a,), (kappa,), 9)
+            mixed = mixed + wu * wv * evidence * mass
+    draws = chain(cells, measured, 30_000, rng)
+    inside = draws[(draws <= 9).all(axis=1)]
+    assert largest_z(cells, inside, x, mixed / mixed.sum()) < FALSE_ALARM
+    assert largest_z(cells, inside, *listed(cells, measured, (), (HYPERPRIOR.a,), (2.0,), 9)) > FALSE_ALARM
+
+
+def blocks(rng, places=12):
+    """Two tracts of small blocks by race and sex, every margin measured."""
+    attributes = (Attribute("race", ("r0", "r1", "r2")), Attribute("sex", ("f", "m")))
+    columns = [{}, {"tract": ["t0", "t1"] * (places // 2)}, {"block": [f"{k:02d}" for k in range(places)]}]
+    cells = Cells(Tree.from_columns(["all", "tract", "block"], columns), attributes)
+    kinds = ((), ("sex",), ("race",), ("race", "sex"))
+    laws = {Margin(level, kind): GAUSSIAN("4") for level in cells.tree.levels for kind in kinds}
+    return cells, laws, noisy(cells, rng.poisson(rng.gamma(0.7, 4, cells.n)), laws, rng)
+
+
+def constraints_of(cells, laws, **more):
+    return Constraints(cells, tuple(laws), **more)
+
+
+def test_full_chains_say_what_ran_and_repeat(rng):
+    cells, laws, record = blocks(rng)
+    told = []
+
+    class Listener:
+        def __call__(self, done, of):
+            told.append((done, of))
+
+        def stage(self, text):
+            told.append(text)
+
+    posterior = infer(record, spec=constraints_of(cells, laws), draws=1000, progress=Listener())
+    assert posterior.method["method"] == "histogram-gibbs"
+    stats = posterior.drawn.stats
+    assert stats["tier"].startswith("C")
+    assert stats["smallest_ess"] >= 400
+    assert stats["moves_known_to_connect"]
+    assert any("seconds and" in text and "GB predicted" in text for text in told if isinstance(text, str))
+    assert (1000, 1000) in told
+    assert "the prior 'hierarchical'" in posterior.promise
+    assert "at least 90 %" in posterior.promise
+    again = infer(record, spec=constraints_of(cells, laws), draws=1000)
+    assert np.array_equal(posterior.draws, again.draws)
+    assert margins(posterior)[-1] == cells.finest
+    assert len(margins(posterior)) == len(laws)
+    assert posterior.conflicts == ()
+
+
+def test_an_approximate_posterior_says_so_and_is_held_against_chains_of_single_places(rng):
+    cells, laws, record = blocks(rng)
+    posterior = infer(record, HistogramGibbs(tier="approximate"), spec=constraints_of(cells, laws), draws=600)
+    assert posterior.drawn.stats["tier"].startswith("A")
+    assert "approximate" in posterior.drawn.kind
+    assert "approximate" in posterior.promise
+    assert "at least 90 %" not in posterior.promise
+    assert "tier B" in posterior.promise
+    check = posterior.drawn.stats["check"]
+    assert check["places"] == 2
+    assert check["rms_difference_of_totals_in_sds"] < 0.6
+
+
+def test_a_place_alone_conditions_on_what_was_measured_in_it(rng):
+    cells, laws, record = blocks(rng)
+    posterior = infer(record, spec=constraints_of(cells, laws), within="tract=t1", draws=400)
+    assert posterior.cells.tree.sizes == (1, 6)
+    assert posterior.method["within"] == "tract=t1"
+    header = next(h for h in record.headers if h.margin == Margin("tract"))
+    value = record.values[record.headers.index(header)][1]
+    assert abs(posterior.summary("tract")["mean"][0] - value) < 12
+    with pytest.raises(SpecError, match="no place 't9'"):
+        infer(record, spec=constraints_of(cells, laws), within="tract=t9")
+    with pytest.raises(SpecError, match="holds others"):
+        infer(record, spec=constraints_of(cells, laws), within="block=00")
+
+
+def test_what_takes_too_long_is_refused_with_what_would_fit(rng, monkeypatch):
+    cells, laws, record = blocks(rng)
+    with pytest.raises(SpecError, match=r"longer than 1e-05 minutes.*--within 'tract=t0'"):
+        infer(record, HistogramGibbs(minutes=1e-5), spec=constraints_of(cells, laws))
+    monkeypatch.setattr(histogram_gibbs, "available", lambda: 1e6)
+    with pytest.raises(SpecError, match="GB are free"):
+        infer(record, spec=constraints_of(cells, laws))
+
+
+@pytest.mark.parametrize(
+    "exact", [Margin("all"), Margin("tract", ("race",)), Margin("block"), Margin("block", ("sex",))]
+)
+def test_invariants_hold_in_every_draw(exact, rng):
+    cells, laws, _ = blocks(rng)
+    truth = rng.poisson(rng.gamma(0.7, 4, cells.n))
+    record = noisy(cells, truth, {**laws, exact: law_named("exact")()}, rng)
+    rules = constraints_of(cells, [m for m in laws if m != exact], invariants=(exact,))
+    posterior = infer(record, HistogramGibbs(tier="approximate"), spec=rules, draws=300)
+    assert (cells.sum(posterior.draws, exact) == cells.sum(truth, exact)).all()
+    assert len(np.unique(posterior.draws.reshape(-1, cells.n), axis=0)) > 200
+
+
+def test_structural_zeros_and_lower_bounds_hold(rng):
+    cells, laws, _ = blocks(rng)
+    truth = rng.poisson(3.0, cells.shape)
+    truth[:, 1, 0] = 0
+    record = noisy(cells, truth.ravel(), laws, rng)
+    least = Bound(Margin("block"), tuple(np.minimum(truth.sum(axis=(1, 2)), 9).tolist()))
+    rules = constraints_of(cells, laws, zeros=({"race": "r1", "sex": "f"},), bounds=(least,))
+    posterior = infer(record, HistogramGibbs(tier="approximate"), spec=rules, draws=300)
+    assert (posterior.draws.reshape(-1, *cells.shape)[:, :, 1, 0] == 0).all()
+    assert (cells.sum(posterior.draws, Margin("block")) >= np.array(least.lower)).all()
+
+
+def test_an_interruption_ends_all_chains(rng):
+    cells, laws, record = blocks(rng)
+
+    def stop(done, of):
+        raise KeyboardInterrupt
+
+    began = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        infer(record, spec=constraints_of(cells, laws), draws=2000, progress=stop)
+    assert time.perf_counter() - began < 60
+    assert threading.active_count() < 10
+
+
+def test_areas_off_the_hierarchy_have_intervals(rng):
+    cells, laws, record = blocks(rng)
+    posterior = infer(record, HistogramGibbs(tier="approximate"), spec=constraints_of(cells, laws), draws=200)
+    keys = cells.tree.keys[-1]
+    rows = [0, 7, 11]
+    mapping = {"district": ["d"] * 3} | {name: np.asarray(column)[rows] for name, column in keys.items()}
+    found = infer_areas(posterior, pandas.DataFrame(mapping), column="district", by=("sex",))
+    draws = posterior.draws.reshape(-1, 12, 3, 2)[:, rows].sum(axis=(1, 2))
+    assert found["sex"].tolist() == ["f", "m"]
+    assert np.allclose(found["mean"], draws.mean(axis=0))
+    assert (found["low"] <= found["mean"]).all()
+    assert (found["mass"] >= 0.9).all()
+
+
+def test_narrow_counts_are_described_as_wide_ones(rng):
+    cells, laws, record = blocks(rng)
+    posterior = infer(record, HistogramGibbs(tier="approximate"), spec=constraints_of(cells, laws), draws=300)
+    assert posterior.draws.dtype == np.int16
+    wide = replace(posterior, drawn=replace(posterior.drawn, draws=posterior.draws.astype(np.int64)))
+    for margin in margins(posterior):
+        one, other = posterior.summary(margin), wide.summary(margin)
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+        low, high = equal_tails(wide.sums(margin).reshape(300, -1), 0.9)
+        assert np.array_equal(one["low"], low)
+        assert np.array_equal(one["high"], high)
