@@ -26,6 +26,7 @@ CLASSES = {
     "spec.toml": (DRAWING, SEALED),
     "seal.json": (SEALED, DOWN),
     "drawn/2-00000": (DRAWING, DOWN),
+    "journal": (DRAWING, SEALED, DOWN),
     "measured/2-00000.part": (DRAWING, SEALED, DOWN),
     "measured/2-00000.*.parquet": (DRAWING, SEALED, DOWN),
     "measured/0-00000.part": (SEALED, DOWN),
@@ -76,6 +77,8 @@ SHORT = {
     ("tables/00-0-00000.*.parquet", DOWN, removed),
     ("confidential/counts/part-000001.parquet", DRAWING, flipped),
     ("confidential/fingerprint", DRAWING, removed),
+    ("journal", DRAWING, removed),
+    ("journal", DRAWING, flipped),
 }
 """Cases of the default suite; the others are slow by their number alone."""
 
@@ -150,19 +153,32 @@ def test_a_run_that_makes_lost_files_again_ends_with_the_same_integers(runs):
     assert np.array_equal(undisturbed, again)
 
 
-@pytest.mark.parametrize("lost", ["record and file", "all of the measurements"])
+@pytest.mark.parametrize("lost", ["record and file", "witness as well", "all of both"])
 def test_a_draw_that_was_lost_is_not_drawn_again(runs, lost):
     run = runs(DRAWING)
     name = min(digests(run))
-    if lost == "record and file":
+    if lost == "all of both":
+        shutil.rmtree(run / "measured")
+        shutil.rmtree(run / "drawn")
+    else:
         for path in (run / "measured").glob(f"{name}.*"):
             path.unlink()
-    else:
-        shutil.rmtree(run / "measured")
+    if lost == "witness as well":
+        (run / "drawn" / name).unlink()
     before = digests(run)
     with pytest.raises(BundleError, match=f"part '{name}'.*missing or not those that were drawn"):
         resume(run, executor=LocalPool(1))
     assert digests(run) == before, "nothing was drawn"
+
+
+def test_a_driver_killed_while_it_wrote_the_journal_goes_on(runs):
+    """Half a line is dropped; its draw is found where it was committed."""
+    run = runs(DRAWING)
+    drawn = digests(run)
+    journal = run / "journal"
+    journal.write_text(journal.read_text()[:-40])
+    released = resume(run, executor=LocalPool(1))
+    assert drawn.items() <= read_manifest(released.folder)["parts"].items()
 
 
 def test_another_draw_in_its_place_is_refused_with_and_without_a_seal(runs):
@@ -175,9 +191,10 @@ def test_another_draw_in_its_place_is_refused_with_and_without_a_seal(runs):
 
 
 @pytest.mark.thorough
-def test_without_the_witnesses_the_claim_breaks(runs, monkeypatch):
+def test_without_witnesses_and_journal_the_claim_breaks(runs, monkeypatch):
     """The check has power: a run that forgets what it drew draws it a second time."""
     monkeypatch.setattr(Draws, "find", lambda self, name: self.measured.find(name))
+    monkeypatch.setattr(Draws, "_refuse_lost", lambda self: None)
     run = runs(DRAWING)
     before = digests(run)
     for path in (run / "measured").glob(f"{min(before)}.*"):

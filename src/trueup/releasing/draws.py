@@ -1,9 +1,11 @@
-"""What a run has drawn: each committed draw leaves a witness, and all of them together a seal, so that none is drawn twice."""
+"""What a run has drawn: each committed draw leaves a witness and a line in a journal, all of them together a seal."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from trueup.errors import BundleError
@@ -17,8 +19,13 @@ class Draws:
     """The draws of a run.
 
     A part's draw is committed by the link of its record. The witness is a file of the same name elsewhere in the run
-    folder, written right after; where it stands and the record does not, the draw was lost, and is not made again. Once
-    every part is drawn the seal holds all their digests: from then on nothing is drawn.
+    folder, written right after by who drew it; the journal is one file, to which the driver adds a line when it hears of a
+    draw, or finds it. Where a witness or a line stands and the record does not, the draw was lost, and is not made again.
+    Once every part is drawn the seal holds all their digests: from then on nothing is drawn.
+
+    Nothing within the folder can tell a worker that was killed before it committed from one whose draw was taken away with
+    all its traces before the driver heard of it. So that, and a folder taken back whole to a moment from before, is left to
+    the ledger, which knows that drawing began and what was sealed.
 
     Attributes
     ----------
@@ -43,15 +50,78 @@ class Draws:
     def _file(self) -> Path:
         return self.path / "seal.json"
 
+    @property
+    def _journal(self) -> Path:
+        return self.path / "journal"
+
     def begin(self) -> None:
-        """Record that drawing begins."""
+        """Record that drawing begins, or goes on; what was drawn meanwhile enters the journal.
+
+        Raises
+        ------
+        BundleError
+            If something was drawn and is lost.
+        """
+        if not self.begun:
+            replace_whole(self._journal, "")
+        self._refuse_lost()
+        self._make_witnesses()
+        for name in () if self.is_sealed else self.names:
+            if self.find(name):
+                self.note(name)
+
+    def _make_witnesses(self) -> None:
         self.witnesses.mkdir(mode=0o700, exist_ok=True)
         to_disk(self.path)
+
+    def note(self, name: str) -> None:
+        """Add a committed draw to the journal; each line carries the digest of all before it."""
+        if name in self._noted:
+            return
+        self._noted[name] = _line(self._noted, name, self.measured.part(name).digest)
+        with self._journal.open("a", encoding="utf-8") as file:
+            file.write(f"{self._noted[name]}\n")
+        to_disk(self._journal)
+
+    @cached_property
+    def _noted(self) -> dict[str, str]:
+        """The line of every draw in the journal. A last one without an end is that of a driver that was killed.
+
+        Raises
+        ------
+        BundleError
+            If the journal is lost or altered.
+        """
+        noted: dict[str, str] = {}
+        try:
+            text = self._journal.read_text(encoding="utf-8")
+            whole, end, rest = text.rpartition("\n")
+            for line in whole.split("\n") if end else ():
+                name, digest, _ = line.split()
+                if line != _line(noted, name, digest):
+                    raise ValueError("altered")
+                noted[name] = line
+            if rest:
+                replace_whole(self._journal, whole + end)
+        except (OSError, ValueError):
+            raise BundleError(
+                f"the journal '{self._journal}' of what was drawn is missing or altered",
+                needed="the file as the run wrote it: it tells what must not be drawn again",
+                remedy="restore it, or remove the run and begin one that is charged anew",
+            ) from None
+        return noted
+
+    def _refuse_lost(self) -> None:
+        """Refuse a run that has drawn something which is not there."""
+        for name, line in () if self.is_sealed else self._noted.items():
+            held = self.find(name)
+            if held is None or held.digest != line.split()[1]:
+                raise self._lost(name)
 
     @property
     def begun(self) -> bool:
         """Whether noise may have been drawn."""
-        return self.witnesses.exists() or self._file.exists()
+        return self._journal.exists() or self.witnesses.exists() or self._file.exists()
 
     @property
     def is_sealed(self) -> bool:
@@ -61,6 +131,8 @@ class Draws:
     @property
     def complete(self) -> bool:
         """Whether nothing is left to be drawn; BundleError if something was drawn and is lost."""
+        if self.begun:
+            self._refuse_lost()
         return self.is_sealed or (self.begun and all(self.find(name) for name in self.names))
 
     def find(self, name: str) -> Part | None:
@@ -78,7 +150,7 @@ class Draws:
         if drawn is not None and (held is None or held.digest != drawn):
             raise self._lost(name)
         if held is not None and not witness.exists():
-            self.begin()
+            self._make_witnesses()
             replace_whole(witness, held.digest)
         return held
 
@@ -90,6 +162,7 @@ class Draws:
         BundleError
             If a part is missing, or is not the one that was drawn.
         """
+        self._refuse_lost()
         held = {name: self.find(name) for name in self.names}
         if not self.is_sealed:
             parts = {name: part.digest for name, part in held.items() if part}
@@ -127,3 +200,10 @@ class Draws:
             needed="the files that were committed; a second draw would be published under the charge of the first",
             remedy="restore them, or remove the run and begin one that is charged anew",
         )
+
+
+def _line(noted: dict[str, str], name: str, digest: str) -> str:
+    """The line that follows those noted: a name, its digest, and a digest of both and the line before."""
+    before = next(reversed(noted.values()), "")
+    whole = hashlib.sha256(f"{before} {name} {digest}".encode()).hexdigest()
+    return f"{name} {digest} {whole[:16]}"

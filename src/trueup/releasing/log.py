@@ -54,13 +54,20 @@ class Log:
         self.watch(what, 1, 1)
 
     def map(
-        self, what: str, task: Task, folder: RunFolder, parts: list[PlacePart], executor: Executor
+        self,
+        what: str,
+        task: Task,
+        folder: RunFolder,
+        parts: list[PlacePart],
+        executor: Executor,
+        heard: Callable[[PlacePart], None] = lambda part: None,
     ) -> None:
-        """Carry out a task on the parts for which it was not done before, and take note."""
+        """Carry out a task on the parts for which it was not done before, and take note; `heard` is told of each."""
         left = [p for p in parts if not task.done(folder, p)]
         start, done, before = time.perf_counter(), [], len(parts) - len(left)
         self.watch(what, before, len(parts))
-        for _, work in executor.map(task, left):
+        for at, work in executor.map(task, left):
+            heard(left[at])
             done.append(work)
             self.watch(what, before + len(done), len(parts))
         self._note(what, start, done)

@@ -145,7 +145,12 @@ class ByParts:
         draws = self.folder.draws
         if not draws.is_sealed:
             self.log.map(
-                "measuring", Measure(self.folder.path), self.folder, self.folder.all_parts, self.executor
+                "measuring",
+                Measure(self.folder.path),
+                self.folder,
+                self.folder.all_parts,
+                self.executor,
+                lambda part: draws.note(str(part)),
             )
         seal = draws.seal()
         self.folder.forget_counts()

@@ -34,7 +34,7 @@ from trueup.releasing.cut import Cut, PlacePart, Stage
 from trueup.releasing.draws import Draws
 from trueup.run.parts import Parts
 
-FORMAT = 4
+FORMAT = 5
 PLAN = "plan.json"
 REMOVED = ".removed"
 """What a run folder's name ends in from the moment that nothing of it is needed any more."""
