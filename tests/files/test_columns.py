@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trueup.files.columns import write_parquet
-from trueup.files.source import connect
+from trueup.files.source import connect, open_table
 
 TEXTS = [[], ["01", "02"], ["nan", "None", "", "é", "a'b"]]
 
@@ -31,3 +31,20 @@ def test_a_shared_connection_writes_the_same_bytes(tmp_path):
     write_parquet(tmp_path / "4", second)
     assert (tmp_path / "1").read_bytes() == (tmp_path / "3").read_bytes()
     assert (tmp_path / "2").read_bytes() == (tmp_path / "4").read_bytes()
+
+
+def test_long_columns_of_text_are_written_chunk_by_chunk(tmp_path, monkeypatch):
+    from trueup.files import columns
+
+    monkeypatch.setattr(columns, "CHUNK", 3)
+    held = {
+        "key": np.array(list("abcdefg")),
+        "count": np.arange(7),
+        "flag": np.ma.masked_less(np.arange(7), 2),
+    }
+    for _ in range(2):
+        write_parquet(tmp_path / "long.parquet", held)
+        found = open_table(tmp_path / "long.parquet").select(list(held))
+        assert found["key"].tolist() == list("abcdefg")
+        assert found["count"].tolist() == list(range(7))
+        assert found["flag"].tolist() == [None, None, 2, 3, 4, 5, 6]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueup
+from tests.releasing.bad_input import release
 from trueup.checking.bundle import check_bundle
 from trueup.io.bundle.tables import label_sql, labels
 from trueup.model.cells import Margin
@@ -126,3 +127,12 @@ def test_labels_tell_places_apart_and_are_those_of_the_database(keys):
     DATABASE.register("t", dict(tree.keys[-1]))
     rows = DATABASE.execute(f"SELECT {label_sql(['state', 'county'])} FROM t").fetchall()
     assert [text for (text,) in rows] == found.tolist()
+
+
+def test_a_key_of_twenty_thousand_characters_goes_through_a_run(tmp_path):
+    long = "00" + "é/~" * 7000
+    out = tmp_path / "out"
+    release(tmp_path, geography=f"{long}\n", data=f"{long},r0,old\n" * 3)
+    assert all(check.holds for check in check_bundle(out))
+    tree = trueup.read_release(out).cells.tree
+    assert long in tree.keys[-1]["block"].tolist()

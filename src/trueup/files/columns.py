@@ -56,11 +56,29 @@ def _write(
 ) -> None:
     import duckdb
 
-    connection.register("columns_to_write", {name: _held(column) for name, column in columns.items()})
+    _hand_over(connection, columns)
     try:
         getattr(connection.table("columns_to_write").project(select), method)(str(path), **options)
     except duckdb.IOException:
         raise BundleError(f"cannot write '{path.name}'", remedy="check space and permissions") from None
+
+
+CHUNK = 100_000
+"""Rows of text that are held as objects at once."""
+
+
+def _hand_over(connection: Any, columns: Mapping[str, NDArray]) -> None:
+    """Let DuckDB have the columns; long ones with text a chunk at a time, since objects take several times its room."""
+    rows = max((len(column) for column in columns.values()), default=0)
+    if rows <= CHUNK or all(column.dtype.kind != "U" for column in columns.values()):
+        connection.register("columns_to_write", {name: _held(column) for name, column in columns.items()})
+        return
+    for start in range(0, rows, CHUNK):
+        part = slice(start, start + CHUNK)
+        connection.register("chunk", {name: _held(column[part]) for name, column in columns.items()})
+        into = "INSERT INTO" if start else "CREATE OR REPLACE TEMP TABLE"
+        connection.execute(f"{into} columns_to_write {'' if start else 'AS '}FROM chunk")
+    connection.unregister("chunk")
 
 
 def _held(column: NDArray) -> NDArray:

@@ -108,7 +108,12 @@ class Constraints:
     @cached_property
     def zero_cells(self) -> NDArray[np.bool_]:
         """`(n,)`: which cells are structural zeros."""
-        table = np.zeros(self.cells.shape, dtype=bool)
+        return np.tile(self.zero_combinations, self.cells.shape[0])
+
+    @property
+    def zero_combinations(self) -> NDArray[np.bool_]:
+        """`(n / places,)`: which attribute combinations are structural zeros, at every place alike."""
+        table = np.zeros((1, *self.cells.shape[1:]), dtype=bool)
         for zero in self.zeros:
             table |= self.cells.where(zero)
         return table.ravel()

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError
 from trueup.files.source import Columns, open_table, select
-from trueup.files.whole import is_missing, whole_limits
+from trueup.files.text import as_text
+from trueup.files.whole import whole_limits
 from trueup.model.spec import Level, Parents, Spec
 from trueup.model.tree import Tree
 
@@ -52,25 +53,27 @@ def read_tree(spec: Spec, source: Any) -> Tree:
             spec, spec.parents, select(open_table(source), [spec.parents.id, spec.parents.parent, *limited])
         )
     columns = [c for level in spec.levels for c in (level.column, level.label) if c]
-    given = select(open_table(source), [*columns, *limited]) if columns else {}
+    table = open_table(source) if columns else None
+    given = select(table, [*columns, *limited]) if table else {}
     limits = {name: whole_limits(given[name], name) for name in limited}
-    rows = {name: _as_text(given.pop(name)) for name in dict.fromkeys(columns)}
-    if rows and spec.attributes and not spec.table.cells:
+    rows = {name: as_text(given.pop(name)) for name in dict.fromkeys(columns)}
+    if rows and spec.attributes and not spec.table.cells and spec.table.keys == "public":
         first = _distinct(rows, limits)
         rows, limits = ({name: col[first] for name, col in held.items()} for held in (rows, limits))
     return Tree.from_columns(
         [level.name for level in spec.levels],
         [key_columns(level, rows) for level in spec.levels],
         whole_code=[level.prefix is not None or is_whole(spec, level) for level in spec.levels],
-        names=[None if level.label is None else rows[level.label].astype(str) for level in spec.levels],
+        names=[None if level.label is None else rows[level.label] for level in spec.levels],
         limits=[{name: limits[name] for name in columns} for columns in spec.limit_columns],
+        where=lambda at: table.row(at + 1) if table else f"row {at + 1}",
     )
 
 
 def _from_parents(spec: Spec, pointers: Parents, rows: Columns) -> Tree:
     """Read parent pointers; every place has a row of its own, so that it has limits of its own."""
     tree = Tree.from_parents(rows[pointers.id], rows[pointers.parent], [level.name for level in spec.levels])
-    ids = _as_text(rows[pointers.id]).astype(str)
+    ids = as_text(rows[pointers.id])
     order = np.argsort(ids)
     at = [order[np.searchsorted(ids, keys["id"], sorter=order)] for keys in tree.keys]
     return replace(
@@ -104,27 +107,24 @@ def key_columns(level: Level, rows: Columns) -> Columns:
     return {level.name: _prefix(rows[level.column], level)}
 
 
-def _as_text(column: NDArray) -> NDArray:
-    """Hold Python's texts once and by fixed width: a nation's codes take gigabytes otherwise."""
-    if column.dtype != object:
-        return column
-    return np.array(["" if is_missing(value) else str(value) for value in column], dtype=str)
-
-
 def _prefix(codes: NDArray, level: Level) -> NDArray:
-    text = _as_text(codes).astype(str)
+    text = as_text(codes)
     assert level.prefix is not None
-    short = np.char.str_len(text) < level.prefix
+    lengths = np.char.str_len(text) if text.dtype != object else np.array(list(map(len, text)))
+    short = lengths < level.prefix
     if short.any():  # no row number: rows that were counted together have none
         raise DataError(
             f"column '{level.column}' holds '{text[short][0]}', shorter than the {level.prefix} characters of "
             f"level '{level.name}'",
             needed="full codes with their leading zeros",
         )
+    if text.dtype == object:
+        return np.array([code[: level.prefix] for code in text.tolist()])
     return text.astype(f"U{level.prefix}")
 
 
 def _distinct(rows: Columns, limits: Columns) -> NDArray[np.int64]:
     """One row per place of a long table, in which places repeat for every attribute value."""
-    text = np.rec.fromarrays([*(column.astype(str) for column in rows.values()), *limits.values()])
-    return np.unique(text, return_index=True)[1]
+    held = [*rows.values(), *limits.values()]
+    codes = [np.unique(column, return_inverse=True)[1] for column in held]
+    return np.unique(np.rec.fromarrays(codes), return_index=True)[1]

@@ -78,7 +78,7 @@ class Kept:
             name in cells.tree.levels for m in constraints.invariants for each in m.where for name, _ in each
         ):
             return cls._flat(constraints, total)
-        free = ~constraints.zero_cells.reshape(cells.shape[0], -1)[0]
+        free = ~constraints.zero_combinations
         held = [(cells.tree.level(m.level), sums_of(cells, m)[:, free]) for m in constraints.invariants]
         if total:
             held.append((0, np.ones((1, free.sum()), np.int64)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
-from trueup.files.whole import is_missing
+from trueup.files.text import as_text, encoded
 
 Keys = dict[str, NDArray]
 
@@ -61,7 +61,7 @@ class Tree:
         whole.update(np.ascontiguousarray(self.child_ptr, dtype="<i8").tobytes())
         for name, column in (item for keys in self.keys for item in keys.items()):
             whole.update(name.encode())
-            whole.update(np.char.encode(column, "utf-8").tobytes())
+            whole.update(encoded(column))
         for name, column in (item for limits in self.limits for item in limits.items()):
             whole.update(name.encode())
             whole.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
@@ -76,6 +76,7 @@ class Tree:
         whole_code: Sequence[bool] | None = None,
         names: Sequence[Sequence | NDArray | None] | None = None,
         limits: Sequence[Mapping[str, NDArray]] = (),
+        where: Callable[[int], str] = lambda at: f"row {at + 1}",
     ) -> Tree:
         """Build the tree from one row per place of the last level.
 
@@ -92,6 +93,8 @@ class Tree:
             For each level a column of readable names, or None.
         limits
             For each level columns of whole numbers, -1 where there is none, each constant within a place.
+        where
+            Says where the row of a position (from 0) stands.
 
         Raises
         ------
@@ -109,7 +112,7 @@ class Tree:
             keys = [{name: col[order] for name, col in level.items()} for level in keys]
         starts = [_starts(level, rows) for level in _accumulate(keys)]
         tree = cls(tuple(levels), *_pointers(starts, rows), tuple(_at(k, s) for k, s in zip(keys, starts)))
-        tree._refuse_twins(rows)
+        tree._refuse_twins(starts[-1], order, where)
         for level, is_whole in enumerate(whole):
             if is_whole and tree.keys[level]:
                 tree._refuse_two_parents(level)
@@ -274,11 +277,15 @@ class Tree:
             return level if self.sizes[at] == 1 else f"{level} {place}"
         return "/".join(str(column[place]) for column in self.keys[at].values())
 
-    def _refuse_twins(self, rows: int) -> None:
-        if self.sizes[-1] == rows:
+    def _refuse_twins(self, starts: NDArray, order: NDArray, where: Callable[[int], str]) -> None:
+        """Refuse two rows of one place; `order` sorts the rows, and each place begins at one of `starts`."""
+        if self.sizes[-1] == order.size:
             return
+        place = int(np.flatnonzero(np.diff(np.append(starts, order.size)) > 1)[0])
+        first, second = sorted(order[starts[place] : starts[place] + 2].tolist())
         raise DataError(
-            f"the geography lists a place of level '{self.levels[-1]}' more than once",
+            f"the geography lists {self.levels[-1]} '{self.label(self.levels[-1], place)}' more than once, in "
+            f"{where(first)} and {where(second)}",
             needed="each place of the last level in exactly one row",
         )
 
@@ -356,25 +363,20 @@ def _at(level: Keys, rows: NDArray) -> Keys:
 
 def _codes(level: Keys) -> NDArray:
     """One comparable code per place of a level."""
-    return np.rec.fromarrays(list(level.values())) if len(level) > 1 else next(iter(level.values()))
+    if len(level) == 1:
+        return next(iter(level.values()))
+    return np.rec.fromarrays([np.unique(column, return_inverse=True)[1] for column in level.values()])
 
 
 def _text(values: Sequence | NDArray, column: str, *, blank: bool = False) -> NDArray:
     """Return keys as fixed-width text; refuse missing ones, keep leading zeros."""
-    text = _fixed_width(values)
+    text = as_text(values)
     if not blank and (text == "").any():
         raise DataError(
             f"key column '{column}' is missing a value in row {int(np.flatnonzero(text == '')[0]) + 1}",
             needed="a key in every row",
         )
     return text
-
-
-def _fixed_width(values: Sequence | NDArray) -> NDArray:
-    if isinstance(values, np.ndarray) and values.dtype.kind == "U":
-        return values
-    given = np.asarray(values, dtype=object)
-    return np.where(np.array([is_missing(v) for v in given], dtype=bool), "", given).astype(str)
 
 
 def _paths(ids: NDArray, parents: NDArray) -> NDArray:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
 from trueup.files.source import open_table, require
+from trueup.files.text import as_text
 from trueup.kernel.histogram.area_variances import Areas
 from trueup.kernel.histogram.shapes import Shapes
 from trueup.model.cells import Cells
@@ -58,7 +59,7 @@ class AreaTable:
         table = open_table(mapping)
         require(table, [column, *keys])
         rows = table.select([column, *keys])
-        given = [np.asarray(rows[name]).astype(str) for name in (column, *keys)]
+        given = [as_text(np.asarray(rows[name])) for name in (column, *keys)]
         if not given[0].size:
             raise DataError(f"{table.name} is empty", needed="a row for each place of each area")
         place = {key: i for i, key in enumerate(zip(*(c.tolist() for c in keys.values())))}

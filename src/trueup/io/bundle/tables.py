@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from trueup.errors import BundleError
 from trueup.files.columns import write_parquet
 from trueup.files.source import connect, parquet, quiet_duckdb, quoted
+from trueup.files.text import as_text
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
 from trueup.model.tables import place_keys
@@ -106,7 +107,7 @@ def read_header(connection: Any, files: str, cells: Cells, header: Measured) -> 
     rows = f"FROM {files} WHERE level = $1 AND query = $2"
     given = [header.margin.level, query_label(header)]
     found = connection.execute(f"SELECT place, len(value) AS size {rows}", given).fetchnumpy()
-    in_order = np.array_equal(found["place"].astype(str), labels(cells.tree, header.margin.level))
+    in_order = np.array_equal(found["place"], labels(cells.tree, header.margin.level))
     if not in_order or not np.array_equal(found["size"], np.diff(place_edges(cells, header))):
         raise BundleError(
             f"the measurements do not list the places of level '{header.margin.level}' in order"
@@ -191,6 +192,10 @@ def labels(tree: Tree, level: str) -> NDArray:
     columns = list(tree.keys[at].values()) if tree.keys and tree.keys[at] else []
     if not columns:
         return np.array([tree.label(level, place) for place in range(tree.sizes[at])])
+    if any(column.dtype == object for column in columns):
+        return as_text(
+            ["/".join(k.replace("~", "~0").replace("/", "~1") for k in key) for key in zip(*columns)]
+        )
     text = _escaped(columns[0])
     for column in columns[1:]:
         text = np.char.add(np.char.add(text, "/"), _escaped(column))
