@@ -203,6 +203,18 @@ def test_every_rule_that_is_checked_is_a_question(tmp_path):
     assert len({q.digest for q in rules}) == 3
 
 
+def test_a_number_of_rows_is_a_rule_and_that_there_are_some_costs_nothing():
+    """Who may try numbers of rows finds the exact one; that a table of records is not empty is asked once."""
+    records = SPEC.replace('kind = "counts"', 'kind = "records"').replace(', count = "n"', "")
+    spec = load_spec_text(records.format(more=""))
+    cells = public_cells(spec, geography=PLACES)
+    plain, held, other = (questions(spec, cells, rows) for rows in (None, 5, 6))
+    assert not [q for q in plain if q.is_rule]
+    assert [q.first for q in plain].count("rows") == 1
+    assert [q.text for q in held if q.is_rule] == ["the table has 5 rows"]
+    assert held[-1].digest != other[-1].digest
+
+
 def test_a_question_is_known_by_its_meaning(rng):
     """Neither the order of values nor the name of an attribute makes another question; another column does."""
     spec = load_spec_text(SPEC.format(more=RULE.format(guess=5)))

@@ -241,6 +241,38 @@ def test_codes_by_prefix():
         read_tree(spec, pandas.DataFrame({"GEOID": ["1001"], "n": [1]}))
 
 
+def test_a_place_that_is_listed_twice_is_named_with_its_rows(tmp_path):
+    spec = parse_spec(SPEC)
+    path = tmp_path / "places.csv"
+    path.write_text("state,county,n\n02,001,1\n01,001,2\n02,003,3\n02,001,4\n")
+    with pytest.raises(
+        DataError, match=r"county '02/001' more than once, in row 1 of 'places\.csv' and row 4"
+    ):
+        read_tree(spec, path)
+
+
+@pytest.mark.parametrize("row", ["01,001", "01,001,2,5", '01,"001,2', "01,\udcff,2"])
+def test_a_malformed_row_is_named_by_its_line_and_never_quoted(tmp_path, row):
+    path = tmp_path / "places.csv"
+    path.write_bytes(f"state,county,n\n02,001,1\n{row}\n02,003,3\n".encode(errors="surrogateescape"))
+    with pytest.raises(DataError, match=r"line 3 of 'places\.csv' cannot be read") as refused:
+        open_table(path).select(["state", "county", "n"])
+    assert not {"001", "003", "udcff"} & set(str(refused.value).replace("'", " ").split())
+
+
+def test_csv_packed_by_zstd(tmp_path):
+    import duckdb
+
+    path = tmp_path / "places.csv.zst"
+    rows = "SELECT * FROM (VALUES ('01', '001', 3), ('02', '001', 4)) t(state, county, n)"
+    duckdb.sql(f"COPY ({rows}) TO '{path}' (FORMAT csv, HEADER, COMPRESSION zstd)")
+    held = open_table(path).select(["state", "n"])
+    assert [column.tolist() for column in held.values()] == [["01", "02"], ["3", "4"]]
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(DataError, match="cannot be read"):
+        open_table(path).select(["state"])
+
+
 def test_parent_pointers_of_a_file():
     spec = parse_spec(
         SPEC.replace(', keys = "public"', "").replace(

@@ -213,6 +213,29 @@ def test_a_country_without_levels_below_is_one_place(tmp_path):
     assert [column.tolist() for column in counts.read(0)] == [[0], [1], [3]]
 
 
+@pytest.mark.parametrize("text", [COUNTS, RECORDS], ids=["counts", "records"])
+@pytest.mark.parametrize("expected", [None, 0, 2, 3])
+@pytest.mark.parametrize("rows", [0, 2])
+def test_an_empty_table_and_another_number_of_rows_are_refused(text, expected, rows, tmp_path):
+    """In memory and by parts alike; the number that was found is not said."""
+    spec = parse_spec(text)
+    cells = public_cells(spec, geography=pandas.DataFrame(PLACES))
+    people = _frame([("11", "f", "1", 5), ("11", "it's", "1", 5)]).head(rows).astype(str)
+    people.to_csv(tmp_path / "rows.csv", index=False)
+    for read in (
+        lambda source: read_counts(spec, cells, source, rows=expected),
+        lambda source: tabulate_blocks(spec, cells, source, tmp_path / "out", BUNDLES, expected=expected),
+    ):
+        if rows == expected or (expected is None and rows):
+            read(tmp_path / "rows.csv")
+            continue
+        with pytest.raises(
+            DataError, match="is empty" if expected is None else f"the {expected} rows"
+        ) as said:
+            read(tmp_path / "rows.csv")
+        assert expected == rows or f" {rows} " not in str(said.value)
+
+
 def test_sums_that_would_wrap_around_are_refused(tmp_path):
     spec, cells = _cells()
     rows = _frame([(code, "f", "1", 2**62) for code in PLACES["code"]])

@@ -8,6 +8,7 @@ from trueup.cli.console import (
     Analyst,
     AsJson,
     DataPath,
+    ExpectRows,
     GeographyPath,
     Key,
     LedgerUrl,
@@ -32,6 +33,7 @@ def register(app: typer.Typer) -> None:
         ledger: LedgerUrl = None,
         analyst: Analyst = None,
         key: Key = None,
+        expect_rows: ExpectRows = None,
         as_json: AsJson = False,
     ) -> None:
         """Measure with exact noise; reconcile later, or let others do it."""
@@ -40,7 +42,9 @@ def register(app: typer.Typer) -> None:
         account = open_account(ledger, analyst, key)
         repeated = account is not None and account.repeats
         with progress(quiet=as_json) as tell:
-            measurements = measure_only(spec, data, out, geography=geography, account=account, tell=tell)
+            measurements = measure_only(
+                spec, data, out, geography=geography, account=account, expect_rows=expect_rows, tell=tell
+            )
         if as_json:
             print_json({"out": str(out), "drawn": not repeated, "measurements": measurements.digest})
         else:

@@ -27,7 +27,7 @@ COUNT = "trueup_count"
 ROW = "trueup_row"
 """Name of the column with the numbers of rows, where a query needs them."""
 
-_CSV = (".csv", ".csv.gz", ".txt", ".tsv", ".tsv.gz")
+_CSV = tuple(kind + packed for kind in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst"))
 _PARQUET = (".parquet", ".pq")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # a drive has one letter
 
@@ -219,7 +219,7 @@ def _open_csv(path: Path, connection: Any) -> Source:
     Every column is read as text: a FIPS code keeps its leading zeros, and a count is checked digit
     by digit. The dialect is taken from the header row alone, so that no row of data can change it.
     """
-    header = _header(path)
+    header = _header(path, connection)
     delimiter = max(",|;\t", key=header.count)
     names = next(csv.reader([header], delimiter=delimiter), [])
     if not names or len(set(names)) < len(names) or not all(names):
@@ -241,7 +241,11 @@ def _open_csv(path: Path, connection: Any) -> Source:
     return Relation(f"'{path.name}'", relation, [path], connection)
 
 
-def _header(path: Path) -> str:
+def _header(path: Path, connection: Any) -> str:
+    if path.name.lower().endswith(".zst"):  # Python reads it from 3.14 on
+        options = "columns = {'line': 'VARCHAR'}, delim = '\x01', quote = '', escape = '', header = false, auto_detect = false"
+        first = f"SELECT line FROM read_csv({literal(_by_letter(path))}, {options}) LIMIT 1"
+        return "".join(line for (line,) in connection.execute(first).fetchall()).removeprefix("\ufeff")
     opener = gzip.open if path.name.lower().endswith(".gz") else open
     try:
         with opener(path, "rb") as file:
@@ -322,7 +326,8 @@ def quiet_duckdb(name: str) -> Iterator[None]:
         yield
     except (duckdb.Error, UnicodeDecodeError) as error:
         full = isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error)
-        raise _too_large(name) if full else _damaged(name) from None
+        line = re.match(r"Invalid Input Error: CSV Error on Line: (\d+)\n", str(error))
+        raise _too_large(name) if full else _damaged(f"line {line[1]} of {name}" if line else name) from None
 
 
 def _damaged(name: str) -> DataError:

@@ -85,7 +85,7 @@ class Account:
             self.key,
             _digest(problem.written()),
             invariants(spec, cells),
-            questions(spec, cells),
+            questions(spec, cells, problem.rows),
             joint_picture(spec, cells, guarantee, terms.neighbours, shown.published, shown.joint),
             target=str(out.absolute()),
         )

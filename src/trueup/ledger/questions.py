@@ -58,15 +58,18 @@ class Question:
         return not self.first
 
 
-def questions(spec: Spec, cells: Cells) -> tuple[Question, ...]:
+def questions(spec: Spec, cells: Cells, rows: int | None = None) -> tuple[Question, ...]:
     """List what a run of a spec finds out exactly: how the table is described, then every rule.
 
     Parameters
     ----------
     spec, cells
         What is declared, and the public cells with their places.
+    rows
+        How many rows the table is held to; each number is a rule of its own.
     """
-    return (*_descriptions(spec, cells), *_rules(spec, cells))
+    held = () if rows is None else (Question.of(f"the table has {rows:,} rows", {"rows": rows}),)
+    return (*_descriptions(spec, cells), *_rules(spec, cells), *held)
 
 
 def invariants(spec: Spec, cells: Cells) -> tuple[Question, ...]:
@@ -120,6 +123,8 @@ def _descriptions(spec: Spec, cells: Cells) -> Iterator[Question]:
     # A long table is refused where two rows name one cell, and the columns say what a cell is.
     table = {"table": _table(spec), "columns": columns}
     yield Question.of("counts are whole numbers from 0, one row for each cell", table, "table")
+    if spec.table.kind == "records":
+        yield Question.of("the table has a row", {"rows": "some"}, "rows")
     if column := spec.privacy.id:
         yield Question.of(f"column '{column}' has a value in every row", {"ids": column}, "ids")
     yield Question.of("rows name no other place than those listed", _places(spec, cells), "places")

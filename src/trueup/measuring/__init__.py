@@ -28,7 +28,9 @@ from trueup.model.spec import Spec
 from trueup.noise.law import Integers, Words
 
 
-def measure(spec: Spec | Problem | str | Path, data: Any, geography: Any = None) -> Measurements:
+def measure(
+    spec: Spec | Problem | str | Path, data: Any, geography: Any = None, *, expect_rows: int | None = None
+) -> Measurements:
     """Measure confidential counts with exact noise from the operating system's randomness.
 
     Parameters
@@ -39,6 +41,8 @@ def measure(spec: Spec | Problem | str | Path, data: Any, geography: Any = None)
         The confidential table: a path, a dataframe or a DuckDB relation.
     geography
         The public list of places; not needed with a Problem, or where the spec declares the table's keys public.
+    expect_rows
+        How many rows the table must hold; by default one at least.
 
     Returns
     -------
@@ -58,9 +62,9 @@ def measure(spec: Spec | Problem | str | Path, data: Any, geography: Any = None)
     >>> noisy.guarantee.amount, [len(v) for v in noisy.values]
     (Fraction(1, 1), [1, 2])
     """
-    problem = Problem.of(spec, geography, data=data)
+    problem = Problem.of(spec, geography, data=data, rows=expect_rows)
     rehearse(problem.headers)
-    counts = read_confidential(problem.spec, problem.cells, data, constraints=problem.constraints)
+    counts = read_confidential(problem.spec, problem.cells, data, None, problem.constraints, problem.rows)
     drawn = draw(problem.cells, counts, problem.headers, problem.guarantee)
     return replace(drawn, spec=problem.spec, frame=frame_library(data))
 
@@ -76,18 +80,20 @@ def read_confidential(
     data: Any,
     limit: Limit | None = None,
     constraints: Constraints | None = None,
+    rows: int | None = None,
 ) -> NDArray[np.int64]:
     """Read and check the counts of all `n` cells; nothing is drawn, so nothing is spent yet.
 
     Where the spec names a column of units, each keeps as many records as the `limit` says, by default one with a key of
-    its own. The counts, and the rules that they are held to, are those of the records that are kept.
+    its own. The counts, and the rules that they are held to, are those of the records that are kept. `rows` is as for
+    `read_counts`.
 
     Raises
     ------
     SpecError, DataError, InfeasibleError
         No message holds a count.
     """
-    counts = read_counts(spec, cells, data, limit or limit_of(spec))
+    counts = read_counts(spec, cells, data, limit or limit_of(spec), rows)
     refuse_overflow(counts.sum(dtype=np.float64))
     refuse_broken(constraints or build_constraints(spec, cells), counts)
     return counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,24 @@ class Problem(ThreeLines):
         The public cells: places by attributes.
     text
         The TOML text of the spec, where it was read from a file.
+    rows
+        How many rows the confidential table must hold, where that is known; a rule that it is held to.
     """
 
     spec: Spec
     cells: Cells
     text: str | None = None
+    rows: int | None = None
 
     @classmethod
-    def of(cls, spec: Spec | Problem | str | Path, geography: Any = None, *, data: Any = None) -> Problem:
+    def of(
+        cls,
+        spec: Spec | Problem | str | Path,
+        geography: Any = None,
+        *,
+        data: Any = None,
+        rows: int | None = None,
+    ) -> Problem:
         """Settle a spec on its public places.
 
         Parameters
@@ -50,6 +60,8 @@ class Problem(ThreeLines):
             The public list of places: a path, a dataframe, a DuckDB relation or a `Tree`.
         data
             The table to be measured: where the spec declares its keys public, it lists the places.
+        rows
+            How many rows it must hold.
 
         Raises
         ------
@@ -69,9 +81,9 @@ class Problem(ThreeLines):
         Fraction(1, 1)
         """
         if isinstance(spec, Problem):
-            return spec
+            return spec if rows is None else replace(spec, rows=rows)
         stated, text = spec_and_text(spec)
-        return cls(stated, public_cells(stated, data, geography), text)
+        return cls(stated, public_cells(stated, data, geography), text, rows)
 
     def written(self) -> str:
         """Return the TOML text of the spec, which a bundle keeps: the file's own, if it was read from one."""

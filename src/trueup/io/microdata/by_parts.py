@@ -37,9 +37,9 @@ from trueup.io.microdata.tabulate import (
     cell_index,
     cells_named,
     read_counts,
-    refuse_empty,
     refuse_missing,
     refuse_overflow,
+    refuse_rows,
     refuse_twins,
     row_columns,
 )
@@ -62,6 +62,7 @@ def tabulate_blocks(
     threads: int | None = None,
     rows: str | None = None,
     limit: Limit | None = None,
+    expected: int | None = None,
 ) -> SparseCounts:
     """Tabulate a table of counts or of records of any size into a new folder of sparse counts.
 
@@ -87,6 +88,8 @@ def tabulate_blocks(
         Of a table of records whose equal rows were counted elsewhere: the column with their number.
     limit
         How many records a unit keeps, where the spec names a column of units.
+    expected
+        How many rows the source must hold, where that is known.
 
     Raises
     ------
@@ -129,7 +132,9 @@ def tabulate_blocks(
         }
         settings = {name: value for name, value in settings.items() if value}
         with connect(files=files_read(source), folders=[folder], **settings) as connection:
-            _Tabulation(spec, cells, connection, spill, rows, limit).run(source, bundle_of_place, counts)
+            _Tabulation(spec, cells, connection, spill, rows, limit, expected).run(
+                source, bundle_of_place, counts
+            )
         shutil.rmtree(spill)
     return SparseCounts(out, counts.bundles)
 
@@ -144,6 +149,7 @@ class _Tabulation:
     spill: Path
     rows: str | None
     limit: Limit | None
+    expected: int | None
 
     def run(self, source: Any, bundle_of_place: NDArray[np.integer], counts: SparseCounts) -> None:
         """Count and check every row, then write one part after another."""
@@ -200,6 +206,8 @@ class _Tabulation:
             f"count(*) - count({whole}) AS bad FROM {joined}"
         )
         self._refuse_stray(table, f"{joined} WHERE place IS NULL OR {cell} IS NULL")
+        (found,) = self._first(f"SELECT coalesce(sum({'rows' if column else 'count'}), 0) FROM counted")
+        refuse_rows(int(found), self.expected, table)
         if column:
             self._refuse_twins(table, joined, cell)
             self._refuse_bad(table, column, whole)
@@ -221,15 +229,16 @@ class _Tabulation:
         (given,), (kept,) = (
             self._first(f"SELECT coalesce(sum(count), 0) FROM {name}") for name in ("named", "counted")
         )
+        refuse_rows(int(given), self.expected, table)
         limit.dropped = int(given - kept)
 
     def _take_cells(self, source: Any, table: Source) -> None:
         """Take the cells of a table that is in memory, or that lists every cell itself."""
         if self.spec.table.cells:
-            dense = read_counts(self.spec, self.cells, source)
+            dense = read_counts(self.spec, self.cells, source, rows=self.expected)
             index, units = np.flatnonzero(dense), dense[dense > 0]
         else:
-            index, units = cells_named(self.spec, self.cells, table, self.limit)
+            index, units = cells_named(self.spec, self.cells, table, self.limit, self.expected)
         place, cell = np.divmod(index, _per_place(self.cells))
         self.connection.register("named", {"place": place, "cell": cell.astype(np.int32), "units": units})
         counted = "SELECT bundle, place, cell, CAST(sum(units) AS BIGINT) AS count"
@@ -265,7 +274,6 @@ class _Tabulation:
         return f"a row of {table.name}" if self.rows else table.row(int(row))
 
     def _refuse_twins(self, table: Relation, joined: str, cell: str) -> None:
-        refuse_empty(self._first("SELECT count(*) FROM counted")[0], table)
         if twin := self._first("SELECT place, cell FROM counted WHERE rows > 1 ORDER BY ALL LIMIT 1"):
             same = f"{joined} WHERE place = {twin[0]} AND {cell} = {twin[1]}"
             rows = self.connection.sql(f"{_NUMBERED} SELECT given.{ROW} FROM {same} ORDER BY ALL LIMIT 2")

@@ -22,27 +22,30 @@ Where = Callable[[int], str]
 """Says where the row of a position (from 0) stands, since what it holds is confidential."""
 
 
-def read_counts(spec: Spec, cells: Cells, source: Any, limit: Limit | None = None) -> NDArray[np.int64]:
+def read_counts(
+    spec: Spec, cells: Cells, source: Any, limit: Limit | None = None, rows: int | None = None
+) -> NDArray[np.int64]:
     """Read the confidential counts of all `n` cells; a cell that no row mentions is zero.
 
-    Where the spec names a column of units, each keeps at most as many records as the `limit` says.
+    Where the spec names a column of units, each keeps at most as many records as the `limit` says. `rows` is how many
+    rows the table must hold, where that is known; else it must hold one at least.
 
     Raises
     ------
     DataError
-        If a column is missing, a count is not a whole number from 0 to 2^62, or a row names an
-        unknown place or value or a cell that another row holds. No message holds a count.
+        If a column is missing, the table is empty or holds another number of rows, a count is not a whole number from 0
+        to 2^62, or a row names an unknown place or value or a cell that another row holds. No message holds a count.
     """
     table = open_table(source)
     if spec.table.cells:
-        return _wide(spec, cells, table)
+        return _wide(spec, cells, table, rows)
     counts = np.zeros(cells.n, dtype=np.int64)
-    np.add.at(counts, *cells_named(spec, cells, table, limit))
+    np.add.at(counts, *cells_named(spec, cells, table, limit, rows))
     return counts
 
 
 def cells_named(
-    spec: Spec, cells: Cells, table: Source, limit: Limit | None = None
+    spec: Spec, cells: Cells, table: Source, limit: Limit | None = None, expected: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Read the cells that the rows of a long table or of records name, and what they count there.
 
@@ -53,17 +56,17 @@ def cells_named(
     """
     named = row_columns(spec)
     if spec.table.kind == "records":
-        return _records_named(spec, cells, table, limit)
+        return _records_named(spec, cells, table, limit, expected)
     assert spec.table.count is not None
     rows = select(table, [*named, spec.table.count])
-    refuse_empty(len(next(iter(rows.values()))), table)
     index = cell_index(spec, cells, rows, _numbered(table))
+    refuse_rows(len(index), expected, table)
     refuse_twins(index, _numbered(table))
     return index, whole_counts(rows[spec.table.count], spec.table.count)
 
 
 def _records_named(
-    spec: Spec, cells: Cells, table: Source, limit: Limit | None
+    spec: Spec, cells: Cells, table: Source, limit: Limit | None, expected: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     refuse_unlimited(spec, limit)
     named = [*row_columns(spec), *([limit.column] if limit else [])]
@@ -74,6 +77,7 @@ def _records_named(
         return table.row_with({name: rows[name][at] for name in named})
 
     index, count = cell_index(spec, cells, rows, first), rows[COUNT].astype(np.int64)
+    refuse_rows(int(count.sum()), expected, table)
     if limit is None:
         return index, count
     unit = np.array([named_unit(value) for value in rows[limit.column].tolist()], dtype=object)
@@ -132,7 +136,7 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArr
 
 def _rows(columns: Columns) -> Iterable:
     """What stands in every row: a text, or texts side by side."""
-    texts = [column.astype(str).tolist() for column in columns.values()]
+    texts = [list(map(str, column.tolist())) for column in columns.values()]
     return texts[0] if len(texts) == 1 else zip(*texts)
 
 
@@ -161,13 +165,13 @@ def _value_index(values: NDArray, column: str, attribute: Attribute, where: Wher
     return found
 
 
-def _wide(spec: Spec, cells: Cells, table: Source) -> NDArray[np.int64]:
+def _wide(spec: Spec, cells: Cells, table: Source, expected: int | None) -> NDArray[np.int64]:
     """Counts from a table with one row per place and one column (or sum of columns) per cell."""
     keys = _key_columns(spec)
     sums = [parse_sum(cell.count) for cell in spec.table.cells]
     used = sorted({name for terms in sums for name in terms})
     rows = select(table, [*keys, *used])
-    refuse_empty(len(next(iter(rows.values()))), table)
+    refuse_rows(len(next(iter(rows.values()))), expected, table)
     whole = {name: whole_counts(rows[name], name) for name in used}
     place = _place_index(spec, cells, rows, _numbered(table))
     refuse_twins(place, _numbered(table))
@@ -214,16 +218,25 @@ def refuse_twins(index: NDArray[np.int64], where: Where) -> None:
         )
 
 
-def refuse_empty(rows: int, table: Source) -> None:
-    """Refuse a table of counts without rows.
+def refuse_rows(found: int, expected: int | None, table: Source) -> None:
+    """Refuse a table that is empty, or that holds another number of rows than it must; how many is never said.
 
     Raises
     ------
     DataError
         Naming the table.
     """
-    if not rows:
-        raise DataError(f"{table.name} is empty", needed="at least one row of counts")
+    if expected is None and not found:
+        raise DataError(
+            f"{table.name} is empty",
+            needed="at least one row",
+            remedy="check the file; if it is to be empty, give --expect-rows 0",
+        )
+    if expected not in (None, found):
+        raise DataError(
+            f"{table.name} does not hold the {expected:,} rows that are expected",
+            remedy="check that the file is whole, and the number given as --expect-rows",
+        )
 
 
 def refuse_overflow(total: float) -> None:
