@@ -1,0 +1,208 @@
+"""One owner at a time, on any file system that many machines share, with locks of its own or without.
+
+The owners of a folder stand in it one after the other: `owner/00001`, `owner/00002` and so on, each linked under its number
+once, so that of any number of processes one becomes the next owner. An owner gives signs of life by touching its record, and
+leaves a second file when it goes. The last record without one is that of the owner, alive or dead:
+
+- a process of this machine that has ended is dead, and is followed at once;
+- another machine's is taken for alive while it gives signs of life, by the file server's clock. If it has given none for
+  `SILENCE` seconds, people must say that it is dead: only with `take_over` is it followed.
+
+Who was followed while it slept finds a later record, and goes no further.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trueup.errors import BusyError
+from trueup.files.staging import to_disk
+
+BEAT = 15.0
+"""Seconds between two signs of life."""
+SILENCE = 120.0
+"""Seconds without one after which an owner may be dead."""
+_OVER = ".over"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that owns a folder.
+
+    Attributes
+    ----------
+    folder
+        What it owns.
+    number
+        Of its record.
+    """
+
+    folder: Path
+    number: int
+
+    @property
+    def path(self) -> Path:
+        """Its record."""
+        return _records(self.folder) / f"{self.number:05d}"
+
+    def refuse_followed(self) -> None:
+        """Refuse to go on if another process was told to take over.
+
+        Raises
+        ------
+        BusyError
+            Naming the folder.
+        """
+        if self.path.with_name(f"{self.number + 1:05d}").exists():
+            raise BusyError(
+                f"another process has taken over '{self.folder}'",
+                needed="one process at a time",
+                remedy="leave it to that one",
+            )
+
+    def _live(self, over: threading.Event) -> None:
+        while not over.wait(BEAT):
+            with suppress(OSError):
+                os.utime(self.path)
+
+
+@contextmanager
+def owning(folder: Path, *, take_over: bool = False) -> Iterator[Owner]:
+    """Own a folder until the block ends.
+
+    Parameters
+    ----------
+    folder
+        An existing folder.
+    take_over
+        Whether somebody says that an owner who gives no sign of life is dead.
+
+    Raises
+    ------
+    BusyError
+        If another process owns it, or may do so.
+
+    Examples
+    --------
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with owning(folder) as first, owning(folder):
+    ...     pass
+    Traceback (most recent call last):
+    trueup.errors.BusyError: process ... works on ...
+    """
+    owner, over = _next_owner(folder, take_over), threading.Event()
+    beating = threading.Thread(target=owner._live, args=(over,), daemon=True)
+    beating.start()
+    try:
+        yield owner
+    finally:
+        over.set()
+        with suppress(OSError):  # the folder may be gone
+            owner.path.with_suffix(_OVER).touch()
+
+
+def _records(folder: Path) -> Path:
+    return folder / "owner"
+
+
+def _next_owner(folder: Path, take_over: bool) -> Owner:
+    _records(folder).mkdir(mode=0o700, exist_ok=True)
+    last = max((int(p.name) for p in _records(folder).iterdir() if p.name.isdigit()), default=0)
+    if last:
+        _refuse_living(Owner(folder, last), take_over)
+    owner = Owner(folder, last + 1)
+    handle, hidden = tempfile.mkstemp(prefix=".", dir=_records(folder))
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(_this_process(), file)
+        to_disk(Path(hidden))
+        os.link(hidden, owner.path)
+        to_disk(_records(folder))
+    except FileExistsError:
+        raise BusyError(
+            f"another process has just begun to work on '{folder}'", remedy="wait for it, or end it"
+        ) from None
+    finally:
+        Path(hidden).unlink()
+    return owner
+
+
+def _refuse_living(owner: Owner, take_over: bool) -> None:
+    if owner.path.with_suffix(_OVER).exists():
+        return
+    held = _record(owner.path)
+    who = f"process {held.get('process', '?')} on '{held.get('host', 'another machine')}'"
+    if held.get("machine") == _machine():
+        if not _runs(held):
+            return
+        raise BusyError(f"{who} works on '{owner.folder}'", remedy="wait for it, or end it")
+    silent = _silence(owner.path)
+    if silent < SILENCE:
+        raise BusyError(
+            f"{who} works on '{owner.folder}': it gave a sign of life {silent:.0f} s ago",
+            remedy=f"wait for it, or end it and try again after {SILENCE:.0f} s",
+        )
+    if not take_over:
+        raise BusyError(
+            f"{who} works on '{owner.folder}', or died: it has given no sign of life for {silent:.0f} s",
+            needed="somebody who knows that it is dead",
+            remedy="make sure that it has ended, then add --take-over",
+        )
+
+
+def _record(path: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        held = json.loads(path.read_text(encoding="utf-8"))
+        return held if isinstance(held, dict) else {}
+    return {}
+
+
+def _this_process() -> dict[str, Any]:
+    return {
+        "host": socket.gethostname(),
+        "machine": _machine(),
+        "process": os.getpid(),
+        "begun": _begun(os.getpid()),
+    }
+
+
+def _machine() -> str:
+    """What processes share that can see each other: the machine since it was started, and the space of process numbers."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    with suppress(OSError):
+        return f"{boot.read_text(encoding='ascii').strip()} {Path('/proc/self/ns/pid').readlink()}"
+    return socket.gethostname()
+
+
+def _runs(held: dict[str, Any]) -> bool:
+    """Whether a process of this machine still runs; a later one of the same number does not count."""
+    try:
+        os.kill(int(held["process"]), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, KeyError, TypeError, ValueError):
+        return True
+    return _begun(int(held["process"])) == held.get("begun")
+
+
+def _begun(process: int) -> str:
+    """When a process was started, where the system tells: the 20th field of its `stat` after the name in brackets."""
+    with suppress(OSError, IndexError):
+        told = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return told[19] if told[0] not in "ZX" else "ended"
+    return ""
+
+
+def _silence(path: Path) -> float:
+    """Seconds since the last sign of life, both times by the clock of the file server."""
+    with tempfile.TemporaryFile(dir=path.parent) as now:
+        return max(0.0, os.fstat(now.fileno()).st_mtime - path.stat().st_mtime)
