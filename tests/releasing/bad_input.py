@@ -47,7 +47,7 @@ def release(
     paths = write_state(folder, spec=spec)
     for name, added in (("geography", geography), ("data", data)):
         paths[name].write_text(paths[name].read_text() + added)
-    paths["data"] = data_path or paths["data"]
+    paths["data"] = paths["data"] if data_path is None else data_path
     options = {"places": MOST, **more}
     return pipeline.release(
         **paths, out=folder / "out", executor=executor or LocalPool(1), account=account, **options

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -63,6 +65,40 @@ def killed_at(moment: str, task: Callable[[Any], Any], item: Any, end: Callable[
     return answer
 
 
+@dataclass(frozen=True)
+class KilledAtRandom:
+    """A task whose process is killed with some probability, at a moment of chance; each kill leaves a mark."""
+
+    task: Callable[[Any], Any]
+    share: float
+    marks: Path
+    end: Callable[[], None] = die
+
+    def __call__(self, item: Any) -> Any:
+        chance = random.SystemRandom()
+        if chance.random() >= self.share:
+            return self.task(item)
+        os.close(tempfile.mkstemp(dir=self.marks, prefix=type(self.task).__name__)[0])
+        return killed_at(chance.choice(MOMENTS), self.task, item, self.end)
+
+
+class RandomPool(LocalPool):
+    """Worker processes that die at random, and a driver that dies after some answers."""
+
+    def __init__(self, workers: int, share: float, marks: Path, kill: int | None) -> None:
+        super().__init__(workers)
+        self.share, self.marks, self.left = share, marks, kill
+
+    def map(self, task, items):
+        """Carry out the task in processes that may die."""
+        for answer in super().map(KilledAtRandom(task, self.share, self.marks), items):
+            if self.left is not None:
+                self.left -= 1
+                if self.left < 0:
+                    die()
+            yield answer
+
+
 class KillingPool(LocalPool):
     """Worker processes, one of which is killed in every kind of task that is named with a moment."""
 
@@ -100,7 +136,9 @@ def drive(order: dict[str, Any]) -> None:
     from trueup.releasing.pipeline import resume
 
     account = Account.open(order.pop("ledger"), "ana", None)
-    executor = DyingDriver(order.pop("kill", None))
+    workers, share, marks = (order.pop(name, None) for name in ("workers", "share", "marks"))
+    kill = order.pop("kill", None)
+    executor = RandomPool(workers, share, Path(marks), kill) if workers else DyingDriver(kill)
     if call := order.pop("call", None):
         module, _, name = call.rpartition(":")
         holder, _, name = name.rpartition(".")
@@ -110,6 +148,7 @@ def drive(order: dict[str, Any]) -> None:
         resume(folder, executor=executor, account=account)
     else:
         pipeline.release(**order, executor=executor, account=account)
+    executor.__exit__()
 
 
 def serve() -> None:

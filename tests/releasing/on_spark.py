@@ -7,13 +7,14 @@ does when the task named by `die_in` has answered for the first time.
 from __future__ import annotations
 
 import json
+import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.conftest import SPARK
-from tests.releasing.killing import KilledOnce, die, die_with_executor
+from tests.releasing.killing import KilledAtRandom, KilledOnce, die, die_with_executor
 from trueup.run.spark import SparkCluster
 
 
@@ -44,6 +45,16 @@ def killing(cluster: SparkCluster, moments: dict[str, str], marks: Path) -> Watc
     def replaced(task: Any) -> Any:
         moment = moments.get(type(task).__name__)
         return KilledOnce(task, moment, marks, die_with_executor) if moment else task
+
+    return Watched(cluster, replaced)
+
+
+def killing_at_random(cluster: SparkCluster, share: float, marks: Path) -> Watched:
+    """A cluster that loses an executor, or the Python process of one, in some of its tasks."""
+
+    def replaced(task: Any) -> Any:
+        end = die_with_executor if random.SystemRandom().random() < 0.5 else die
+        return KilledAtRandom(task, share, marks, end)
 
     return Watched(cluster, replaced)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.releasing.bad_input import Interrupted, account, interrupted, release
 from tests.releasing.state import write_state
 from trueup.checking.bundle import check_bundle
-from trueup.errors import BudgetError, BundleError
+from trueup.errors import BudgetError, BundleError, BusyError
 from trueup.io.bundle.read import read_release
 from trueup.model.problem import Problem
 from trueup.releasing import pipeline
@@ -53,9 +53,9 @@ def test_an_open_folder_is_closed_to_others_before_anything_is_written(tmp_path)
 def test_two_cannot_begin_at_one_place(tmp_path):
     """Otherwise the second one's plan would stand where the first one's workers read theirs."""
     with (
-        _new(tmp_path / "out.run"),
-        pytest.raises(BundleError, match="another process works on"),
-        _new(tmp_path / "out.run"),
+        _new(tmp_path / "out.run", False),
+        pytest.raises(BusyError, match="works on"),
+        _new(tmp_path / "out.run", False),
     ):
         pass
 
@@ -138,7 +138,7 @@ def test_a_folder_may_have_a_pattern_for_a_name(tmp_path):
 
 
 def test_an_interruption_says_how_to_go_on(tmp_path, capsys):
-    from trueup.cli.release import _by_parts
+    from trueup.cli.release import _by_parts, _How
 
     paths = write_state(tmp_path)
     problem = Problem.of(paths["spec"], paths["geography"])
@@ -152,11 +152,6 @@ def test_an_interruption_says_how_to_go_on(tmp_path, capsys):
             tmp_path / "out",
             None,
             None,
-            "local",
-            None,
-            4 * 10**9,
-            1,
-            quiet=True,
-            repeated=False,
+            _How("local", None, 1, None, 4 * 10**9, False, None, True),
         )
     assert f"continue with: trueup release --resume {tmp_path / 'out.run'}" in capsys.readouterr().err

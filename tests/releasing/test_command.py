@@ -9,7 +9,7 @@ from tests.releasing.bad_input import interrupted
 from tests.releasing.state import TERMS, write_state
 from trueup.model.problem import Problem, public_cells
 from trueup.model.spec import load_spec
-from trueup.releasing.engine import default_engine
+from trueup.releasing.engine import default_engine, whole_bytes
 
 
 def options(folder):
@@ -71,8 +71,8 @@ def test_explain_names_the_engine(tmp_path):
     paths = write_state(tmp_path)
     spec = load_spec(paths["spec"])
     cells = public_cells(spec, geography=paths["geography"])
-    assert default_engine(Problem(spec, cells), 100 * cells.n) == "memory"
-    assert default_engine(Problem(spec, cells), 100 * cells.n - 1) == "local"
+    assert default_engine(Problem(spec, cells), whole_bytes(cells)) == "memory"
+    assert default_engine(Problem(spec, cells), whole_bytes(cells) - 1) == "local"
     said = trueup("explain", paths["spec"], "--geography", paths["geography"], "--memory", "10KB")
     assert "Engine: by parts" in said.stdout
 

@@ -124,6 +124,28 @@ def test_a_driver_killed_again_and_again_draws_once_and_pays_once(drivers, runs,
     assert kills > 2 * runs, "too few kills: the test has no power"
 
 
+@pytest.mark.parametrize("kills", [4, pytest.param(150, marks=[pytest.mark.slow, pytest.mark.timeout(7200)])])
+def test_two_workers_and_their_driver_killed_at_random_draw_once_and_pay_once(
+    drivers, kills, rng, tmp_path, tmp_path_factory
+):
+    """Workers die in any task at any moment, drivers after any answer, until so many have died."""
+    marks, died, runs = tmp_path_factory.mktemp("marks"), 0, 0
+    while died + len(list(marks.iterdir())) < kills:
+        before, copied = {}, None
+        order = {"workers": 2, "share": 0.15, "marks": str(marks)}
+        while (status := drivers.run(**order, kill=int(rng.integers(1, 60)))) != 0:
+            died += status == -signal.SIGKILL  # else a part was given up, whose worker had died three times
+            before = drivers.check_between(before)
+            if copied is None and len(before) == 13:
+                copied = copy_of(run_path(drivers.out), tmp_path_factory.mktemp("undisturbed"))
+        drivers.check_end(before)
+        if copied:
+            assert_same_integers(copied, drivers.out)
+        forget(drivers)
+        runs += 1
+    print(f"{died} drivers and {len(list(marks.iterdir()))} workers were killed in {runs} runs")
+
+
 def copy_of(run: Path, place: Path) -> Path:
     """A copy of an interrupted run that goes elsewhere and asks no ledger."""
     copied = run_path(place / "undisturbed")
@@ -184,10 +206,10 @@ def test_killed_workers_are_replaced_and_draw_once(tmp_path):
 
 
 def test_two_drivers_of_one_run_do_not_meet(drivers):
-    from trueup.errors import BundleError
-    from trueup.files.staging import holding
+    from trueup.errors import BusyError
+    from trueup.files.owner import owning
 
     assert drivers.run(kill=20) == -signal.SIGKILL
     account = Account.open(drivers.url, "ana", None)
-    with holding(run_path(drivers.out)), pytest.raises(BundleError, match="another process works on"):
+    with owning(run_path(drivers.out)), pytest.raises(BusyError, match=r"works on .*out\.run"):
         resume(run_path(drivers.out), executor=LocalPool(1), account=account)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,11 +14,12 @@ import pytest
 
 import trueup
 from tests.conftest import SPARK
-from tests.releasing.on_spark import Watched, killing
+from tests.releasing.on_spark import Watched, killing, killing_at_random
 from tests.releasing.state import MOST, TERMS, write_state
 from tests.releasing.test_kill import copy_of
 from tests.spark_cluster import standalone
 from trueup.checking.bundle import check_bundle
+from trueup.errors import TrueupError
 from trueup.io.bundle.manifest import read_manifest
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
@@ -96,6 +98,38 @@ def test_records_are_counted_by_spark_where_they_live(cluster, tmp_path):
     assert all(check.holds for check in check_bundle(tmp_path / "out"))
     (state,) = trueup.read_release(released.folder).sums(Margin("state"))
     assert state == len(people), "the invariant is the number of records"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("kills", [10, 100])
+def test_executors_and_workers_killed_at_random(cluster, tmp_path, kills):
+    """Whatever Spark gives up after four deaths of one task goes on; each run draws once and pays once."""
+    marks, runs = tmp_path / "marks", 0
+    marks.mkdir()
+    while len(list(marks.iterdir())) < kills:
+        place = tmp_path / str(runs)
+        place.mkdir()
+        url, out = new_ledger(place), place / "out"
+        paths = {name: str(path) for name, path in write_state(place).items()}
+        executor, copied = Watched(killing_at_random(cluster, 0.1, marks), stop_before("Up")), None
+        while not out.exists():
+            account = Account.open(url, "ana", None)
+            with suppress(Stopped, TrueupError):
+                if (run_path(out) / "plan.json").exists():
+                    resume(run_path(out), executor=executor, account=account)
+                else:
+                    pipeline.release(**paths, out=out, executor=executor, account=account, places=MOST)
+            if copied is None and (run_path(out) / "seal.json").exists():
+                copied = copy_of(run_path(out), place)
+                executor = killing_at_random(cluster, 0.1, marks)
+        assert_whole(out, url)
+        assert not list(place.glob("out.run*"))
+        assert copied is not None
+        alone = resume(copied, executor=LocalPool(1))
+        assert np.array_equal(trueup.read_release(alone.folder).counts, trueup.read_release(out).counts)
+        runs += 1
+    print(f"{len(list(marks.iterdir()))} executors and workers were killed in {runs} runs")
 
 
 @pytest.mark.slow

@@ -1,7 +1,11 @@
 """A small Spark cluster on this machine: every item once in the answers, whatever happens to an executor."""
 
+import json
+import os
 import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import pandas
 import pytest
@@ -116,3 +120,49 @@ def test_folders_may_have_any_name(cluster, tmp_path, name):
         assert cluster.grouped(source, ["area"], "rows", tmp_path / name / target)
         found = open_table(tmp_path / name / target).select(["area", "rows"])
         assert sorted(zip(found["area"], found["rows"])) == [("a", 2), ("b", 1)]
+
+
+ALONE = """
+import json, sys
+from tests.conftest import SPARK
+from trueup.errors import SpecError
+from trueup.run.spark import SparkCluster
+
+try:
+    with SparkCluster("local[2]", SPARK, **json.loads(sys.argv[1])) as cluster:
+        conf = cluster._context.getConf()
+        found = [conf.get(f"spark.{name}") for name in ("task.maxFailures", "io.encryption.enabled", "app.name")]
+        print(json.dumps([cluster.workers, cluster.worker_memory, *found]))
+except SpecError as error:
+    print(json.dumps(str(error)))
+"""
+
+
+def alone(folder, defaults: str, **options):
+    """What an application says of itself that is started with some `spark-defaults.conf`."""
+    (folder / "spark-defaults.conf").write_text(defaults)
+    home = Path(__file__).parents[2]
+    environment = {
+        **os.environ,
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": f"{home}{os.pathsep}{home / 'src'}",
+    }
+    command = [sys.executable, "-c", ALONE, json.dumps(options)]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+@pytest.mark.thorough
+def test_the_defaults_of_spark_win_and_options_say_the_size(tmp_path):
+    """Given settings (no encryption here) before those of the file, and ours (the name) where neither has one."""
+    defaults = (
+        "spark.task.maxFailures 9\nspark.dynamicAllocation.enabled true\nspark.shuffle.service.enabled true\n"
+    )
+    assert alone(tmp_path, defaults, workers=5, worker_memory=10**9) == [5, 10**9, "9", "false", "trueup"]
+
+
+@pytest.mark.thorough
+def test_an_application_that_grows_is_refused_without_its_size(tmp_path):
+    defaults = "spark.dynamicAllocation.enabled true\nspark.shuffle.service.enabled true\n"
+    assert "Needed: --workers and --worker-memory" in alone(tmp_path, defaults, workers=5)

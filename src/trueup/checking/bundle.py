@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from trueup.checking.stated import Check, promised
 from trueup.errors import BundleError
+from trueup.files.memory import PROCESS, memory_text
 from trueup.files.source import connect
 from trueup.io.bundle.manifest import (
     digest,
@@ -23,7 +24,7 @@ from trueup.io.bundle.manifest import (
     seal_of,
     unlisted,
 )
-from trueup.io.bundle.read import read_measurements, read_released
+from trueup.io.bundle.read import read_measurements, read_released, refuse_beyond
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
@@ -34,12 +35,19 @@ from trueup.reconciling import build
 from trueup.reconciling.method import Method
 
 Tables = dict[Margin, NDArray]
-MEMORY = "2GB"
-"""What DuckDB may hold in memory; the rest goes to a temporary folder."""
+MEMORY = 2_000_000_000
+"""Bytes that DuckDB may hold in memory; the rest goes to a temporary folder."""
 
 
-def check_bundle(folder: str | Path) -> list[Check]:
+def check_bundle(folder: str | Path, *, memory: int | None = None) -> list[Check]:
     """Check every rule that the public files of a bundle must keep, trusting none of its claims.
+
+    Parameters
+    ----------
+    folder
+        The bundle.
+    memory
+        Bytes that this may use; what needs more is refused by name.
 
     Returns
     -------
@@ -52,7 +60,7 @@ def check_bundle(folder: str | Path) -> list[Check]:
     Raises
     ------
     BundleError
-        If the folder is no bundle, or a file is missing or altered.
+        If the folder is no bundle, a file is missing or altered, or the memory is too little.
 
     Examples
     --------
@@ -64,10 +72,10 @@ def check_bundle(folder: str | Path) -> list[Check]:
     >>> all(check.holds for check in checks), checks[2].rule
     (True, 'the measurements are those that were sealed when they were drawn')
     """
-    return list(_findings(Path(folder)))
+    return list(_findings(Path(folder), memory))
 
 
-def _findings(folder: Path) -> Iterator[Check]:
+def _findings(folder: Path, memory: int | None) -> Iterator[Check]:
     manifest = read_manifest(folder)
     refuse_altered(folder, manifest)
     yield Check("every public file is the one that was written", True)
@@ -78,9 +86,9 @@ def _findings(folder: Path) -> Iterator[Check]:
         yield Check(rule, _is_sealed(folder, manifest))
     _, spec = read_spec(folder)
     rules = (
-        _in_parts(folder, spec, manifest)
+        _in_parts(folder, spec, manifest, memory)
         if len(manifest.get("parts", "1")) > 1
-        else _whole_bundle(folder, spec, manifest)
+        else _whole_bundle(folder, spec, manifest, memory)
     )
     yield from rules
 
@@ -94,19 +102,26 @@ def _is_sealed(folder: Path, manifest: Mapping[str, Any]) -> bool:
     return held and manifest.get("seal", manifest["measurements"]) == seal_of(parts)
 
 
-def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any]) -> Iterator[Check]:
+def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int | None) -> Iterator[Check]:
     """Stream through the tables, in bounded memory."""
     import duckdb
 
     from trueup.checking.streamed import Files
 
+    refuse_beyond(folder, memory, each=0)
+    limit = MEMORY if memory is None else max(memory - PROCESS, PROCESS // 10)
     with (
         tempfile.TemporaryDirectory() as spill,
-        connect(folders=[folder / "public"], memory_limit=MEMORY, temp_directory=spill) as connection,
+        connect(folders=[folder / "public"], memory_limit=f"{limit}B", temp_directory=spill) as connection,
     ):
         try:
             for rule, holds, where in Files(folder / "public", spec, manifest, connection).findings():
                 yield Check(rule, holds, where)
+        except duckdb.OutOfMemoryException:
+            raise BundleError(
+                f"'{folder}' needs more memory than {memory_text(limit + PROCESS)}, or more disk for what does not fit",
+                remedy="raise --memory, or free space in the folder of temporary files (TMPDIR)",
+            ) from None
         except duckdb.Error as error:
             raise BundleError(
                 f"the tables of '{folder}' cannot be read ({type(error).__name__})",
@@ -114,8 +129,11 @@ def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any]) -> Iterator
             ) from None
 
 
-def _whole_bundle(folder: Path, spec: Spec, manifest: Mapping[str, Any]) -> Iterator[Check]:
+def _whole_bundle(
+    folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int | None
+) -> Iterator[Check]:
     """Look at all tables at once: every structure, every method."""
+    refuse_beyond(folder, memory)
     measurements = read_measurements(folder)
     cells = measurements.cells
     yield promised(spec, cells, manifest)

@@ -6,18 +6,18 @@ from dataclasses import asdict
 
 import typer
 
-from trueup.cli.console import FAILED_CHECK, AsJson, BundlePath, print_json
+from trueup.cli.console import FAILED_CHECK, AsJson, BundlePath, MemoryLimit, memory_limit, print_json
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @app.command()
-    def check(bundle: BundlePath, as_json: AsJson = False) -> None:
+    def check(bundle: BundlePath, memory: MemoryLimit = None, as_json: AsJson = False) -> None:
         """Check digests, sums, signs, invariants and every constraint of a bundle."""
         from trueup.checking.bundle import check_bundle
 
-        checks = check_bundle(bundle)
+        checks = check_bundle(bundle, memory=memory_limit(memory))
         if as_json:
             print_json([asdict(c) for c in checks])
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -17,10 +18,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from trueup.errors import BudgetError, BusyError, ConvergenceError, TrueupError, place_of
+from trueup.files.staging import writing
 from trueup.version import __version__
 
 if TYPE_CHECKING:
     from trueup.ledger.account import Account
+
+Watch = Callable[[str, int, int], None]
+"""Hears what is being done, how many parts of it are done, and how many there are."""
 
 FAILURE, FAILED_CHECK, INTERRUPTED, TERMINATED = 1, 6, 130, 143
 
@@ -58,7 +63,20 @@ Key = Annotated[
     str | None,
     typer.Option("--key", help="A name for this run: repeating it never draws again.", show_default=False),
 ]
+ExpectRows = Annotated[
+    int | None,
+    typer.Option(
+        "--expect-rows",
+        min=0,
+        help="How many rows the confidential table must hold; counts as the check of a rule.",
+        show_default=False,
+    ),
+]
 Memory = Annotated[str, typer.Option("--memory", help="Memory for all processes together.")]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option("--memory", help="What it may use; what needs more is refused by name.", show_default=False),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
@@ -104,6 +122,11 @@ def run_app(app: Callable[[], Any]) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(FAILURE)
+    except MemoryError:
+        _leave(
+            "this needs more memory than there is; give it more, or a smaller --memory where that is an option",
+            FAILURE,
+        )
     except OSError as error:  # those that have a cause in the data or in paths are told where they arise
         _leave(f"the system refused: {os.strerror(error.errno or 0)}, at {place_of(error)}", FAILURE)
     except Exception as error:
@@ -131,10 +154,21 @@ def _leave_interrupted(ended_by: list[int]) -> NoReturn:
     _leave("interrupted; nothing was published", INTERRUPTED)
 
 
+_RESUME: list[str] = []
+"""The command that continues a run, where one was left."""
+
+
+def say_resume(command: str) -> None:
+    """Say how a run is continued that something has ended."""
+    _RESUME.append(command)
+    print(f"continue with: {command}", file=sys.stderr)
+
+
 def _leave(text: str, code: int, error: TrueupError | None = None) -> NoReturn:
     """End with a message: words on the terminal, one JSON object on standard output for machines."""
     if "--json" in sys.argv:
-        parts = {"given": error.given, "needed": error.needed, "remedy": error.remedy} if error else {}
+        parts: dict[str, Any] = {"resume": _RESUME[-1]} if _RESUME else {}
+        parts |= {"given": error.given, "needed": error.needed, "remedy": error.remedy} if error else {}
         kind = type(error).__name__ if error else None
         print_json({"error": {"message": text, "kind": kind, "exit_code": code} | parts})
     _say_error(text)
@@ -222,6 +256,45 @@ def progress_by_level(*, quiet: bool) -> Iterator[Callable[[str, int, int], None
             shown.update(rows[what], completed=done)
 
         yield watch
+
+
+@contextmanager
+def writing_log(path: Path | None, watch: Watch) -> Iterator[Watch]:
+    """Add what is done to a file as well, a line of JSON each, and how the attempt ends; its owner alone may read it.
+
+    Raises
+    ------
+    BundleError
+        If the file cannot be written.
+    """
+    if path is None:
+        yield watch
+        return
+    with writing(path):
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(handle, "w", buffering=1) as file:
+
+        def line(**fields: Any) -> None:
+            file.write(json.dumps({"time": datetime.now().astimezone().isoformat(), **fields}) + "\n")
+
+        def both(what: str, done: int, of: int) -> None:
+            line(stage=what, done=done, of=of)
+            watch(what, done, of)
+
+        line(attempt="begun", trueup=__version__, process=os.getpid(), host=socket.gethostname())
+        try:
+            yield both
+        except BaseException as error:
+            line(attempt="ended", by=type(error).__name__)
+            raise
+        line(attempt="done")
+
+
+def memory_limit(memory: str | None) -> int | None:
+    """The bytes that an option allows."""
+    from trueup.files.memory import parse_memory
+
+    return None if memory is None else parse_memory(memory)
 
 
 class LogLines:

@@ -9,7 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import AsJson, compile_first, print_json, print_table, progress
+from trueup.cli.console import (
+    AsJson,
+    MemoryLimit,
+    compile_first,
+    memory_limit,
+    print_json,
+    print_table,
+    progress,
+)
 
 Source = Annotated[
     Path | None,
@@ -99,14 +107,19 @@ def register(app: typer.Typer) -> None:
         areas: Areas = None,
         column: AreaColumn = "area",
         by: By = None,
+        memory: MemoryLimit = None,
         as_json: AsJson = False,
     ) -> None:
         """Draw the posterior of the true counts from a bundle, published measurements or perturbed tables."""
+        from trueup.files.memory import CELL
         from trueup.inferring import infer as run
         from trueup.inferring import inference_method
         from trueup.io.bundle.posterior import write_posterior
+        from trueup.io.bundle.read import refuse_beyond
         from trueup.reporting import report
 
+        if source is not None and source.is_dir() and within is None:
+            refuse_beyond(source, memory_limit(memory), each=CELL + 8 * draws)
         if perturbed is not None:
             _refuse_two_sources(source, sdhc, nmf)
             spec, measurements = _read_perturbed(perturbed, table or [], geography)

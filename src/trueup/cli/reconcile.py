@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import AsJson, BundlePath, OutPath, progress
+from trueup.cli.console import AsJson, BundlePath, MemoryLimit, OutPath, memory_limit, progress
 from trueup.cli.release import show_release
 
 MethodName = Annotated[
@@ -19,11 +19,15 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def reconcile(
-        bundle: BundlePath, out: OutPath, method: MethodName = None, as_json: AsJson = False
+        bundle: BundlePath,
+        out: OutPath,
+        method: MethodName = None,
+        memory: MemoryLimit = None,
+        as_json: AsJson = False,
     ) -> None:
         """Reconcile the measurements of a bundle; equal measurements give equal integers."""
         from trueup.releasing.again import reconcile_bundle
 
         with progress(quiet=as_json) as tell:
-            released = reconcile_bundle(bundle, out, method=method, tell=tell)
+            released = reconcile_bundle(bundle, out, method=method, memory=memory_limit(memory), tell=tell)
         show_release(released, str(out), as_json=as_json)

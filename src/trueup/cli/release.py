@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -13,17 +14,19 @@ import typer
 from trueup.cli.console import (
     Analyst,
     AsJson,
+    ExpectRows,
     GeographyPath,
     Key,
     LedgerUrl,
-    Memory,
     open_account,
     print_json,
     progress,
     progress_by_level,
     say_repeated,
+    say_resume,
+    writing_log,
 )
-from trueup.errors import SpecError
+from trueup.errors import BusyError, SpecError
 
 Spec = Annotated[Path | None, typer.Argument(help="The spec, a TOML file.", show_default=False)]
 Data = Annotated[
@@ -45,13 +48,70 @@ Master = Annotated[
     str | None,
     typer.Option(help="Address of the Spark cluster, such as spark://host:7077.", show_default=False),
 ]
-Workers = Annotated[int, typer.Option(min=1, help="Processes of the engine 'local'.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="How many tasks run at once; by default 1, or the cores that Spark has.",
+        show_default=False,
+    ),
+]
+Total = Annotated[
+    str | None,
+    typer.Option("--memory", help="Memory for all processes together; 4GB by default.", show_default=False),
+]
+WorkerMemory = Annotated[
+    str | None,
+    typer.Option(help="Memory of each worker, in place of --memory.", show_default=False),
+]
+LogFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--log", help="Add what the run does to this file, a line of JSON each.", show_default=False
+    ),
+]
 Resume = Annotated[
     Path | None,
     typer.Option(help="Continue the interrupted run of this folder, OUT.run.", show_default=False),
 ]
+TakeOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over",
+        help="The process of another machine that began the run, and gives no sign of life, is dead.",
+    ),
+]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Also write the tables as CSV, OUT/tables.")]
 AsXlsx = Annotated[bool, typer.Option("--xlsx", help="Also write the tables as Excel, OUT/tables.xlsx.")]
+
+
+@dataclass(frozen=True)
+class _How:
+    """How a run is carried out, as the options say."""
+
+    engine: str | None
+    master: str | None
+    workers: int | None
+    worker_memory: int | None
+    memory: int | None
+    take_over: bool
+    log: Path | None
+    quiet: bool
+
+    def executor(self) -> Any:
+        """The engine that carries out a release by parts."""
+        from trueup.releasing.engine import refuse_unknown
+
+        refuse_unknown(self.engine or "local")
+        if self.engine == "spark":
+            from trueup.run.spark import SparkCluster
+
+            return SparkCluster(self.master, workers=self.workers, worker_memory=self.worker_memory)
+        if self.engine == "memory":
+            raise SpecError("the engine 'memory' keeps nothing to continue from", needed="local or spark")
+        from trueup.run.local import LocalPool
+
+        return LocalPool(self.workers or 1, worker_memory=self.worker_memory)
 
 
 def register(app: typer.Typer) -> None:
@@ -68,18 +128,22 @@ def register(app: typer.Typer) -> None:
         key: Key = None,
         engine: Engine = None,
         master: Master = None,
-        memory: Memory = "4GB",
-        workers: Workers = 1,
+        memory: Total = None,
+        workers: Workers = None,
+        worker_memory: WorkerMemory = None,
+        expect_rows: ExpectRows = None,
         resume: Resume = None,
+        take_over: TakeOver = False,
+        log: LogFile = None,
         as_csv: AsCsv = False,
         as_xlsx: AsXlsx = False,
         as_json: AsJson = False,
     ) -> None:
         """Measure with exact noise, reconcile and report: one command, one folder."""
         from trueup.cli.export import write_tables
-        from trueup.files.memory import parse_memory
+        from trueup.files.memory import memory_text, parse_memory
         from trueup.model.problem import Problem
-        from trueup.releasing.engine import default_engine
+        from trueup.releasing.engine import MEMORY, default_engine
 
         _refuse_lost_master(engine, master)
         if as_xlsx:
@@ -88,37 +152,26 @@ def register(app: typer.Typer) -> None:
             refuse_unwritable("xlsx")
         account = open_account(ledger, analyst, key)
         repeated = account is not None and account.repeats
-        size = parse_memory(memory)
+        each, total = (parse_memory(size) if size else None for size in (worker_memory, memory))
+        how = _How(engine, master, workers, each, total, take_over, log, as_json)
         if resume is not None:
             given = {"spec": spec, "data": data, "geography": geography, "out": out, "account": account}
-            _resume(resume, engine, master, workers, given, quiet=as_json)
+            _resume(resume, how, {**given, "expect_rows": expect_rows})
             return
         missing = {"the spec": spec, "--data": data, "--out": out}
         if absent := next((name for name, value in missing.items() if value is None), None):
             raise SpecError(f"{absent} is missing", remedy="trueup release SPEC --data FILE --out FOLDER")
         assert spec is not None
         assert out is not None
-        problem = Problem.of(spec, geography, data=data)
-        chosen = engine or default_engine(problem, size)
-        if chosen == "memory":
-            _in_memory(problem, data, out, account, quiet=as_json, repeated=repeated)
-            write_tables(out, as_csv=as_csv, as_xlsx=as_xlsx)
-            return
-        if engine is None and not as_json:
-            print(f"The problem is larger than {memory} of memory holds at once: it is released by parts.")
-        _by_parts(
-            problem,
-            data,
-            out,
-            geography,
-            account,
-            chosen,
-            master,
-            size,
-            workers,
-            quiet=as_json,
-            repeated=repeated,
-        )
+        problem = Problem.of(spec, geography, data=data, rows=expect_rows)
+        chosen = engine or default_engine(problem, total or MEMORY)
+        if engine is None and chosen != "memory" and not as_json:
+            print(
+                f"The problem needs more than {memory_text(total or MEMORY)} of memory: it is released by parts."
+            )
+        carried_out = _in_memory if chosen == "memory" else _by_parts
+        released = carried_out(problem, data, out, geography, account, replace(how, engine=chosen))
+        show_release(released, str(out), as_json=as_json, repeated=repeated and account and account.key)
         write_tables(out, as_csv=as_csv, as_xlsx=as_xlsx)
 
 
@@ -129,75 +182,64 @@ def _refuse_lost_master(engine: str | None, master: str | None) -> None:
         raise SpecError(f"--master is for the engine 'spark', {given}", remedy="add --engine spark")
 
 
-def _in_memory(problem, data, out, account, *, quiet: bool, repeated: bool) -> None:
+def _in_memory(problem, data, out, geography, account, how: _How) -> Any:
+    from trueup.releasing.log import stages
     from trueup.releasing.pipeline import release
 
-    with progress(quiet=quiet) as tell:
-        released = release(problem, data, out, account=account, tell=tell)
-    show_release(released, str(out), as_json=quiet, repeated=repeated and account.key)
+    with progress(quiet=how.quiet) as tell, writing_log(how.log, stages(tell)) as watch:
+        return release(problem, data, out, account=account, watch=watch)
 
 
-def _by_parts(
-    problem, data, out, geography, account, engine, master, memory, workers, *, quiet: bool, repeated: bool
-) -> None:
+def _by_parts(problem, data, out, geography, account, how: _How) -> Any:
     from trueup.releasing.pipeline import release
     from trueup.releasing.start import run_path
 
     with (
-        _saying_how_to_go_on(run_path(out)),
-        _executor(engine, master, workers) as executor,
-        progress_by_level(quiet=quiet) as watch,
+        _saying_how_to_go_on(run_path(out), account),
+        how.executor() as executor,
+        progress_by_level(quiet=how.quiet) as shown,
+        writing_log(how.log, shown) as watch,
     ):
-        released = release(
+        return release(
             problem,
             data,
             out,
             geography=geography,
             executor=executor,
             account=account,
-            memory=memory,
+            memory=how.memory,
+            take_over=how.take_over,
             watch=watch,
         )
-    show_release(released, str(out), as_json=quiet, repeated=repeated and account.key)
 
 
-def _resume(folder, engine, master, workers, given, *, quiet: bool) -> None:
+def _resume(folder: Path, how: _How, given: dict[str, Any]) -> None:
     from trueup.releasing.pipeline import resume
 
     with (
-        _saying_how_to_go_on(folder),
-        _executor(engine or "local", master, workers) as executor,
-        progress_by_level(quiet=quiet) as watch,
+        _saying_how_to_go_on(folder, given["account"]),
+        how.executor() as executor,
+        progress_by_level(quiet=how.quiet) as shown,
+        writing_log(how.log, shown) as watch,
     ):
-        released = resume(folder, executor=executor, watch=watch, **given)
-    show_release(released, str(released.folder), as_json=quiet)
+        released = resume(
+            folder, executor=executor, memory=how.memory, take_over=how.take_over, watch=watch, **given
+        )
+    show_release(released, str(released.folder), as_json=how.quiet)
 
 
 @contextmanager
-def _saying_how_to_go_on(run: Path) -> Iterator[None]:
-    """Where an interruption leaves a run that has begun, say how to continue it."""
+def _saying_how_to_go_on(run: Path, account: Any) -> Iterator[None]:
+    """Where whatever ends the command leaves a run that has begun, say how to continue it."""
     try:
         yield
-    except KeyboardInterrupt:
-        if run.exists():
-            print(f"continue with: trueup release --resume {run}", file=sys.stderr)
+    except BusyError:  # it is being continued
         raise
-
-
-def _executor(engine: str, master: str | None, workers: int) -> Any:
-    """The engine that carries out a release by parts."""
-    from trueup.releasing.engine import refuse_unknown
-
-    refuse_unknown(engine)
-    if engine == "spark":
-        from trueup.run.spark import SparkCluster
-
-        return SparkCluster(master)
-    if engine == "memory":
-        raise SpecError("the engine 'memory' keeps nothing to continue from", needed="local or spark")
-    from trueup.run.local import LocalPool
-
-    return LocalPool(workers)
+    except BaseException:
+        if (run / "plan.json").exists():
+            charged = f" --ledger LEDGER --analyst {quote(account.analyst)}" if account else ""
+            say_resume(f"trueup release --resume {quote(str(run))}{charged}")
+        raise
 
 
 def show_release(released, out: str, *, as_json: bool, repeated: str | bool | None = None) -> None:

@@ -8,6 +8,10 @@ import sys
 
 from trueup.errors import SpecError
 
+PROCESS = 350_000_000
+"""Bytes of a process that has loaded everything and holds nothing."""
+CELL = 100
+"""About how many bytes a problem that memory holds as a whole needs for each of its cells."""
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 

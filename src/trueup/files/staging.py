@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -36,7 +37,18 @@ def refuse_occupied(target: Path) -> None:
     _refuse_orphan(target)
 
 
+_STORE = re.compile(r"(s3[an]?|gs|r2|oss|abfss?|wasbs?|adl|dbfs|hdfs|https?):/")
+"""Begins an address of an object store, or of a file system without hard links, as a path."""
+
+
 def _refuse_orphan(target: Path) -> None:
+    if _STORE.match(str(target)):
+        raise BundleError(
+            f"'{target}' is an address of an object store, and a run keeps its folder beside its target",
+            needed="a folder on a file system that all machines of the run share (NFS, Lustre, GPFS, CephFS, EFS, FSx): noise "
+            "is drawn once because of links that fail where the name exists, which object stores do not have",
+            remedy="give such a folder as --out, and copy what is published to the store afterwards",
+        )
     if not target.absolute().parent.is_dir():
         raise BundleError(f"the parent folder of '{target}' does not exist", remedy="create it first")
 

@@ -11,7 +11,7 @@ from trueup import reporting
 from trueup.files.staging import refuse_occupied, staged
 from trueup.io.bundle.assessment import holds_assessment, read_assessment, write_assessment
 from trueup.io.bundle.manifest import read_manifest, read_spec
-from trueup.io.bundle.read import StoredRelease, read_measurements
+from trueup.io.bundle.read import StoredRelease, read_measurements, refuse_beyond
 from trueup.io.bundle.write import begin_bundle, finish_bundle, write_measurements
 from trueup.model.build import build_constraints
 from trueup.model.problem import Problem, spec_and_text
@@ -33,11 +33,16 @@ def reconcile_bundle(
     *,
     method: str | None = None,
     parameters: Mapping[str, Any] | None = None,
+    memory: int | None = None,
     tell: Tell = lambda stage: None,
 ) -> Release:
-    """Reconcile the measurements of a bundle into a new one; equal measurements, equal integers."""
+    """Reconcile the measurements of a bundle into a new one; equal measurements, equal integers.
+
+    Where the bytes of memory are given that this may use, a bundle that needs more is refused by name.
+    """
     log, source, out = Log(stages(tell)), Path(folder), Path(out)
     refuse_occupied(out)
+    refuse_beyond(source, memory)
     with log.stage("reading the measurements"):
         measurements, manifest = read_measurements(source), read_manifest(source)
         spec_text, spec = read_spec(source)

@@ -16,7 +16,11 @@ from trueup.model.tree import Tree
 BALANCE = 4
 """Bundles for each worker, where there are places enough: the last ones to finish should be short."""
 SMALL = 400
-"""Places below which a bundle is not made smaller for balance: each costs a start of its own."""
+"""Places of the last stage below which a bundle is not made smaller for balance: each costs a start of its own."""
+FEW = 16
+"""The same of the stages above, whose tables are fuller: there a place takes some thirty times as long."""
+ALONE = 1000
+"""The first stage is one bundle, which nobody else helps with: it holds one place for so many of the last level."""
 
 
 class PlacePart(NamedTuple):
@@ -140,13 +144,31 @@ def cut_tree(tree: Tree, most: int, workers: int = 1) -> Cut:
     TrueupError
         If some place has more children than that: between a place and its children nothing can be cut.
     """
-    fair = max(SMALL, -(-tree.sizes[-1] // (BALANCE * workers))) if workers > 1 else most
-    size = min(most, fair)
+    size = min(most, _fair(tree.sizes[-1], workers, SMALL) or most)
     while (stages := _stages(tree, size)) is None:
         if size == most:
             raise _too_wide(tree, most)
         size = min(most, 2 * size)
-    return _bundled(tree, stages, size)
+    if workers > 1:
+        stages = _first_short(tree, stages)
+    return _bundled(tree, stages, size, workers)
+
+
+def _fair(places: int, workers: int, least: int) -> int | None:
+    """Places of a bundle with which all workers are busy to the end; None for one worker."""
+    return max(least, -(-places // (BALANCE * workers))) if workers > 1 else None
+
+
+def _first_short(tree: Tree, stages: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Cut the first stage once more where it is long: it is worked on by one alone, while all others wait."""
+    (top, bottom), *others = stages
+    most = max(4 * FEW, tree.sizes[-1] // ALONE)
+    short = [
+        level for level in range(1, bottom) if tree.sizes[level] > 1 and tree.level_ptr[level + 1] <= most
+    ]
+    if not short or tree.level_ptr[bottom + 1] <= most:
+        return stages
+    return [(top, short[-1]), (short[-1], bottom), *others]
 
 
 def _stages(tree: Tree, most: int) -> list[tuple[int, int]] | None:
@@ -168,13 +190,14 @@ def _subtrees(tree: Tree, top: int, bottom: int) -> NDArray[np.int64]:
     return np.sum([np.diff(tree.starts(top, level)) for level in range(top, bottom + 1)], axis=0)
 
 
-def _bundled(tree: Tree, stages: list[tuple[int, int]], most: int) -> Cut:
+def _bundled(tree: Tree, stages: list[tuple[int, int]], most: int, workers: int) -> Cut:
     done, leaves, borders = [], [], [0, 1]
     for top, bottom in stages:
         sizes = _subtrees(tree, top, bottom)
-        edges = [e for first, last in pairwise(borders) for e in _runs(sizes, first, last, most)] + [
-            borders[-1]
-        ]
+        last = bottom == len(tree.levels) - 1
+        size = most if last else min(most, _fair(int(sizes.sum()), workers, FEW) or most)
+        edges = [e for first, end in pairwise(borders) for e in _runs(sizes, first, end, size)]
+        edges.append(borders[-1])
         borders = tree.starts(top, bottom)[edges].tolist()
         done.append(Stage(top, bottom, tuple(edges)))
         leaves.append(tuple(borders))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
+
+import numpy as np
 
 from trueup.errors import DataError, InfeasibleError, SpecError
 from trueup.files.source import COUNT
@@ -17,6 +20,7 @@ from trueup.io.microdata.tabulate import row_columns
 from trueup.io.microdata.truncate import Limit
 from trueup.measuring.fingerprint import Fingerprint, fingerprinting
 from trueup.model.build import build_cells
+from trueup.releasing.engine import MEMORY
 from trueup.releasing.log import Log
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.tasks import PartTotal
@@ -58,10 +62,11 @@ def _leaving_no_run(folder: RunFolder) -> Iterator[None]:
         raise
 
 
-def contribution_note(folder: RunFolder) -> dict[str, Any]:
-    """How many records a unit kept, which was decided how, and how many were dropped: for the agency's own log."""
-    path = folder.confidential / "contribution"
-    return {"contribution": json.loads(path.read_text())} if path.exists() else {}
+def notes_on_data(folder: RunFolder) -> dict[str, Any]:
+    """A fingerprint of what was read; how many records a unit kept, and how many were dropped: for the agency's own log."""
+    found, path = folder.confidential / "fingerprint", folder.confidential / "contribution"
+    read = {"input": {"key": folder.key.hex(), "hmac-sha256": found.read_text()}} if found.exists() else {}
+    return read | ({"contribution": json.loads(path.read_text())} if path.exists() else {})
 
 
 def refuse_other_data(folder: RunFolder, data: Any) -> None:
@@ -76,22 +81,41 @@ def refuse_other_data(folder: RunFolder, data: Any) -> None:
         pass
     found, path = _digest(taking), folder.confidential / "fingerprint"
     if found is not None and (not path.exists() or path.read_text() != found):
-        raise DataError(
-            "the data are not those that the run began with", remedy="give the same file, or start a new run"
-        )
+        raise _other_data()
 
 
 @contextmanager
 def _known(folder: RunFolder, data: Any) -> Iterator[None]:
-    """Keep a keyed fingerprint of the data with the run, taken beside what reads them; refuse other data than before."""
-    if folder.draws.begun or (folder.confidential / "fingerprint").exists():
+    """Keep a keyed fingerprint of the data with the run; refuse other data than before.
+
+    That of files is taken beside what reads them. What is read elsewhere (an address, a table in memory) is known by the
+    counts that came of it.
+    """
+    path = folder.confidential / "fingerprint"
+    before = path.read_text() if path.exists() else None
+    if before is not None or folder.draws.begun:
         refuse_other_data(folder, data)
-        yield
-        return
     with fingerprinting(data, folder.key) as taking:
         yield
-    if found := _digest(taking):
-        replace_whole(folder.confidential / "fingerprint", found, private=True)
+    found = _digest(taking) or _of_counts(folder)
+    if before is None and not folder.draws.begun:
+        replace_whole(path, found, private=True)
+    elif found != before:
+        raise _other_data()
+
+
+def _of_counts(folder: RunFolder) -> str:
+    """A keyed digest of all tabulated counts, the same however the places are cut."""
+    keyed = hmac.new(folder.key, digestmod="sha256")
+    for number in range(folder.counts.bundles):
+        keyed.update(np.column_stack(folder.counts.read(number)).astype("<i8").tobytes())
+    return keyed.hexdigest()
+
+
+def _other_data() -> DataError:
+    return DataError(
+        "the data are not those that the run began with", remedy="give the same file, or start a new run"
+    )
 
 
 def _digest(taking: Fingerprint) -> str | None:
@@ -109,13 +133,20 @@ def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: Log) -> Non
             source,
             folder.counts.folder,
             folder.cut.bundle_of_leaf(),
-            memory=f"{folder.plan['memory'] // 2_000_000}MB",
+            memory=f"{_memory(folder, executor) // 2_000_000}MB",
             threads=folder.plan["workers"],
             rows=rows,
             limit=limit,
+            expected=folder.plan["rows"],
         )
     if limit:
         replace_whole(folder.confidential / "contribution", json.dumps(asdict(limit)), private=True)
+
+
+def _memory(folder: RunFolder, executor: Executor) -> int:
+    """Bytes of the driver's machine that the run may use: those of a cluster's workers are elsewhere."""
+    memory = folder.plan["memory"]
+    return memory if executor.beside_driver else min(memory, MEMORY)
 
 
 @contextmanager

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from numpy.typing import NDArray
+
 from trueup.errors import SpecError
+from trueup.files.memory import CELL, PROCESS, memory_text
+from trueup.files.text import OBJECT
+from trueup.model.cells import Cells
 from trueup.model.problem import Problem
+from trueup.model.tree import Tree
 
 ENGINES = ("memory", "local", "spark")
 """The whole problem in the memory of one process; by parts on this machine; by parts on Apache Spark."""
-BYTES = 100
-"""About how many bytes the whole problem needs in memory for each of its cells."""
+MEMORY = 4_000_000_000
+"""Bytes that a run may use, unless told otherwise."""
 
 
 def refuse_unknown(engine: str) -> None:
@@ -25,6 +31,11 @@ def refuse_unknown(engine: str) -> None:
 
 def default_engine(problem: Problem, memory: int) -> str:
     """Choose from public sizes: in memory what fits there, by parts what does not and can be.
+
+    Raises
+    ------
+    SpecError
+        If neither is possible.
 
     Examples
     --------
@@ -43,12 +54,41 @@ def default_engine(problem: Problem, memory: int) -> str:
     >>> default_engine(problem, 10**9), default_engine(problem, 100)
     ('memory', 'local')
     """
-    if BYTES * problem.cells.n <= memory:
+    if (needed := whole_bytes(problem.cells)) <= memory:
         return "memory"
     from trueup.releasing.start import plan_of
 
     try:
         plan_of(problem)
-    except SpecError:
-        return "memory"
+    except SpecError as error:
+        raise SpecError(
+            f"the whole problem needs about {memory_text(needed)} of memory, and may use {memory_text(memory)}; by parts it "
+            f"cannot be released: {error.given}",
+            remedy="raise --memory, or give --engine memory to try all the same",
+        ) from None
     return "local"
+
+
+def whole_bytes(cells: Cells) -> int:
+    """About how many bytes a problem needs that is held in memory as a whole: its places, their keys and its cells."""
+    return driver_bytes(cells.tree) + CELL * cells.n
+
+
+PLACE = 100
+"""Bytes of a place in the driver beside its keys."""
+KEYS = 2
+"""How often the driver holds the keys of all levels at once: as they were read, and in order."""
+
+
+def driver_bytes(tree: Tree) -> int:
+    """About how many bytes the driver needs at its most: itself, the public places and their keys."""
+    keys = sum(_key_bytes(column) for level in tree.keys for column in level.values())
+    names = sum(_key_bytes(column) for column in tree.names if column is not None)
+    return PROCESS + int(tree.sizes[-1] * (PLACE + KEYS * (keys + names)))
+
+
+def _key_bytes(column: NDArray) -> float:
+    """Bytes of one key of a column on average."""
+    if column.dtype != object:
+        return column.itemsize
+    return OBJECT + sum(map(len, column.tolist())) / max(1, column.size)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,15 +41,48 @@ class Work(NamedTuple):
 
 @dataclass
 class Log:
-    """What a run took, by what was done: internal, since it depends on the data."""
+    """What a run took, by what was done: internal, since it depends on the data.
+
+    Attributes
+    ----------
+    watch
+        Hears what is being done.
+    before
+        Called before each stage; what it raises ends the run.
+    entries, notes
+        What each stage took, in every attempt, and what else is to be known of the run.
+    attempt
+        Of a run that goes on, from 1.
+    """
 
     watch: Watch = quiet
+    before: Callable[[], None] = lambda: None
     entries: list[dict[str, Any]] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
+    attempt: int = 1
+    _file: Path | None = None
+
+    def go_on(self, path: Path) -> None:
+        """Keep the entries in a file too, after those of earlier attempts; what is lost of it is not missed."""
+        earlier = []
+        with suppress(OSError, ValueError):
+            earlier = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        self.attempt = 1 + max((entry["attempt"] for entry in earlier), default=0)
+        own = [entry | {"attempt": self.attempt} for entry in self.entries]
+        self._file, self.entries = path, earlier
+        for entry in own:
+            self._keep(entry)
+
+    def _keep(self, entry: dict[str, Any]) -> None:
+        self.entries.append(entry)
+        if self._file:
+            with suppress(OSError), self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
 
     @contextmanager
     def stage(self, what: str) -> Iterator[None]:
         """Announce what is done at once, and time it."""
+        self.before()
         self.watch(what, 0, 1)
         start, used = time.perf_counter(), time.process_time()
         yield
@@ -63,6 +99,7 @@ class Log:
         heard: Callable[[PlacePart], None] = lambda part: None,
     ) -> None:
         """Carry out a task on the parts for which it was not done before, and take note; `heard` is told of each."""
+        self.before()
         left = [p for p in parts if not task.done(folder, p)]
         start, done, before = time.perf_counter(), [], len(parts) - len(left)
         self.watch(what, before, len(parts))
@@ -78,9 +115,11 @@ class Log:
 
     def _note(self, what: str, start: float, done: Iterable[Work]) -> None:
         done = list(done)
-        self.entries.append(
+        self._keep(
             {
                 "what": what,
+                "attempt": self.attempt,
+                "ended": datetime.now().astimezone().isoformat(timespec="seconds"),
                 "bundles": len(done),
                 "seconds": round(time.perf_counter() - start, 4),
                 "worker seconds": sum(w.seconds for w in done),

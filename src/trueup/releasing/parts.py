@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import BudgetError, BundleError
+from trueup.files.owner import owning
 from trueup.files.staging import refuse_occupied
 from trueup.io.bundle.manifest import MANIFEST, guarantee_in, margin_out, measured_file, read_manifest, slug
 from trueup.io.bundle.read import StoredRelease
@@ -35,11 +36,11 @@ from trueup.model.cells import Margin
 from trueup.model.records.release import Miss, Release
 from trueup.model.spec import Spec
 from trueup.reconciling.histogram_parts import tie_seed
-from trueup.releasing.data import check_data, contribution_note
+from trueup.releasing.data import check_data, notes_on_data
 from trueup.releasing.errors_of_parts import errors_of_parts
 from trueup.releasing.log import Log
 from trueup.releasing.run_folder import RunFolder
-from trueup.releasing.start import divided
+from trueup.releasing.start import cut_anew, divided
 from trueup.releasing.tasks import CHECKS, Down, Measure, Up, level_part
 from trueup.run.executor import Executor
 from trueup.run.parts import Parts
@@ -59,12 +60,18 @@ class ByParts:
         Carries out the parts' tasks; all its workers see the folder.
     log
         What the run took.
+    take_over
+        Whether somebody says that a process that works on the run and gives no sign of life is dead.
+    memory
+        Bytes that it may use from now on; by default those that it began with.
     """
 
     folder: RunFolder
     data: Any
     executor: Executor
     log: Log
+    take_over: bool = False
+    memory: int | None = None
 
     @property
     def out(self) -> Path:
@@ -78,8 +85,10 @@ class ByParts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other processes from the run folder."""
-        with self.folder.held():
+        """Keep other processes from the run folder; before each stage it is seen whether one has taken over."""
+        with owning(self.folder.path, take_over=self.take_over) as owner:
+            self.log.before = owner.refuse_followed
+            self.log.go_on(self.folder.path / "log.jsonl")
             yield
 
     def published(self, account: Account | None) -> StoredRelease | None:
@@ -119,6 +128,8 @@ class ByParts:
 
     def read(self) -> None:
         """Read and check the confidential counts, as far as that was not done; nothing is drawn."""
+        if not self.folder.draws.begun:
+            cut_anew(self.folder, self.executor, self.memory)
         if not self.folder.draws.complete:
             check_data(self.folder, self.data, self.executor, self.log)
 
@@ -170,7 +181,7 @@ class ByParts:
             "engine": self.executor.name,
             "workers": self.executor.workers,
             "memory": folder.plan["memory"],
-            **contribution_note(folder),
+            **notes_on_data(folder),
         }
         with self.log.stage("simulating the errors to expect"):
             expected = errors_of_parts(folder, method)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trueup import reporting
 from trueup.errors import BundleError
+from trueup.files.owner import owning
 from trueup.files.staging import claimed, staged
 from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import StoredRelease
@@ -73,6 +74,8 @@ def release(
     executor: Executor | None = None,
     memory: int | None = None,
     places: int | None = None,
+    expect_rows: int | None = None,
+    take_over: bool = False,
     watch: Watch = quiet,
     tell: Callable[[str], None] | None = None,
 ) -> Release:
@@ -99,6 +102,10 @@ def release(
         Bytes for all processes of a run by parts together; by default 4 GB.
     places
         Places of a part at most; by default what the memory allows.
+    expect_rows
+        How many rows the table must hold, 0 included; by default one at least. A ledger counts it as the check of a rule.
+    take_over
+        Says that a process of another machine which began a run to the same target, and gives no sign of life, is dead.
     watch
         Hears what is being done, how many parts of it are done, and how many there are.
     tell
@@ -125,19 +132,19 @@ def release(
     (True, ['internal', 'public'])
     """
     log = Log(watch if tell is None else stages(tell))
-    problem = _settled(spec, geography, data, log)
+    problem = _settled(spec, geography, data, log, expect_rows)
     if executor is None:
         return _carried_out(_in_memory(problem, data, Path(out), account, log), account)  # pyright: ignore[reportReturnType]
     from trueup.releasing.parts import ByParts
-    from trueup.releasing.start import MEMORY, Settings, begin, plan_of
+    from trueup.releasing.start import Settings, begin, plan_of
 
-    settings = Settings(memory or MEMORY, executor.workers, places)
+    settings = Settings.of(executor, memory, places, problem.cells.tree)
     method, plan = plan_of(problem)
     _make_ready(problem, method, log)
-    folder = begin(problem, method, plan, data, Path(out), geography, account, settings)
+    folder = begin(problem, method, plan, data, Path(out), geography, account, settings, take_over=take_over)
     if folder is None:
         return StoredRelease(Path(out), read_manifest(Path(out)))
-    return _carried_out(ByParts(folder, data, executor, log), account)  # pyright: ignore[reportReturnType]
+    return _carried_out(ByParts(folder, data, executor, log, take_over), account)  # pyright: ignore[reportReturnType]
 
 
 @renamed(spec_path="spec")
@@ -148,11 +155,12 @@ def measure_only(
     *,
     geography: Any = None,
     account: Account | None = None,
+    expect_rows: int | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Measurements:
     """Measure and write a bundle of noisy counts, to be reconciled later or by others."""
     log = Log(quiet if tell is None else stages(tell))
-    problem = _settled(spec, geography, data, log)
+    problem = _settled(spec, geography, data, log, expect_rows)
     run = _in_memory(problem, data, Path(out), account, log, reconciled=False)
     return _carried_out(run, account)  # pyright: ignore[reportReturnType]
 
@@ -166,7 +174,10 @@ def resume(
     data: Any = None,
     geography: Any = None,
     out: str | Path | None = None,
+    expect_rows: int | None = None,
     account: Account | None = None,
+    memory: int | None = None,
+    take_over: bool = False,
     watch: Watch = quiet,
 ) -> StoredRelease:
     """Go on with a run by parts that was interrupted.
@@ -175,11 +186,16 @@ def resume(
     ----------
     folder
         The run folder, `OUT.run`.
-    spec, data, geography, out
+    spec, data, geography, out, expect_rows
         Need not be given again; where they are, they must be those that the run began with. The data are read only if
         not all of them were, the places only if the run's copy of them was lost.
     account
         The ledger that the run was charged to.
+    memory
+        Bytes that it may use from now on, by default those that it began with. As long as nothing is drawn, the places are
+        cut anew for it, and for the executor's workers.
+    take_over
+        Says that a process of another machine which works on the run, and gives no sign of life, is dead.
 
     Raises
     ------
@@ -196,29 +212,29 @@ def resume(
     gone = whole.with_name(whole.name + REMOVED)
     if gone.is_dir() and not whole.exists():
         return _removed(RunFolder(gone))
-    refuse_changes(run, spec, geography, out)
+    refuse_changes(run, spec, geography, out, expect_rows)
     if account := same_account(run, account):
         account.ledger.recover()
     if data is not None and run.tabulated:
         refuse_other_data(run, data)
     run.rebuild_places(geography)
     given = run.plan["data"] if data is None else data
-    return _carried_out(ByParts(run, given, executor, Log(watch)), account)  # pyright: ignore[reportReturnType]
+    return _carried_out(ByParts(run, given, executor, Log(watch), take_over, memory), account)  # pyright: ignore[reportReturnType]
 
 
 def _removed(gone: RunFolder) -> StoredRelease:
     """Finish removing the folder of a run that is over, and return what it released."""
     out = Path(gone.plan["out"])
-    with gone.held(), claimed(out):
+    with owning(gone.path), claimed(out):
         gone.finish_removing()
     if not out.exists():
         raise BundleError(f"the run towards '{out}' was given up", remedy="begin it anew")
     return StoredRelease(out, read_manifest(out))
 
 
-def _settled(spec: Any, geography: Any, data: Any, log: Log) -> Problem:
+def _settled(spec: Any, geography: Any, data: Any, log: Log, rows: int | None) -> Problem:
     with log.stage("reading the spec and the places"):
-        return Problem.of(spec, geography, data=data)
+        return Problem.of(spec, geography, data=data, rows=rows)
 
 
 def _in_memory(

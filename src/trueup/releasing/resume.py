@@ -17,7 +17,11 @@ from trueup.releasing.start import account_out, run_path
 
 
 def refuse_changes(
-    folder: RunFolder, spec: Spec | str | Path | None, geography: Any, out: str | Path | None
+    folder: RunFolder,
+    spec: Spec | str | Path | None,
+    geography: Any,
+    out: str | Path | None,
+    expect_rows: int | None = None,
 ) -> None:
     """Refuse a run folder that was copied, moved or altered, and what is given otherwise than when it began.
 
@@ -43,6 +47,10 @@ def refuse_changes(
         raise DataError(
             "the places are not those that the run began with",
             remedy="give the same file, or start a new run",
+        )
+    if expect_rows is not None and expect_rows != plan["rows"]:
+        raise SpecError(
+            "--expect-rows is not what the run began with", remedy="give the same number, or none"
         )
     if out is not None and str(Path(out).absolute()) != plan["out"]:
         raise BundleError(f"the run goes to '{plan['out']}'", remedy="give that folder as --out, or none")

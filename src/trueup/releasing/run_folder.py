@@ -9,18 +9,19 @@ import hashlib
 import hmac
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import BundleError, BusyError, DataError
-from trueup.files.staging import holding, replace_whole, to_disk
+from trueup.errors import BundleError, DataError
+from trueup.files.staging import replace_whole, to_disk
+from trueup.files.text import as_text
 from trueup.io.bundle.manifest import header_in, seal_of
 from trueup.io.bundle.places import read_places, write_places
 from trueup.io.microdata.sparse import Occupied, SparseCounts
@@ -68,23 +69,6 @@ class RunFolder:
 
     path: Path
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other processes from this run until the block or this process ends.
-
-        Raises
-        ------
-        BusyError
-            If another process works on it.
-        """
-        try:
-            with holding(self.path):
-                yield
-        except BlockingIOError:
-            raise BusyError(
-                f"another process works on '{self.path}'", remedy="wait for it, or end it"
-            ) from None
-
     @cached_property
     def plan(self) -> dict[str, Any]:
         """What the run began with.
@@ -117,10 +101,12 @@ class RunFolder:
         return plan
 
     def write_plan(self, spec_text: str, plan: Mapping[str, Any]) -> None:
-        """Write what the run begins with; with it the run has begun."""
+        """Write what the run begins with; with it the run has begun. What was read of another plan is forgotten."""
         plan = {"format": FORMAT, **plan}
         replace_whole(self.path / "spec.toml", spec_text)
         replace_whole(self.path / PLAN, json.dumps(plan | {"digest": _digest(plan)}, indent=1))
+        for name in vars(self).keys() - {"path"}:
+            del self.__dict__[name]
 
     def _damaged(self, name: str) -> BundleError:
         return BundleError(
@@ -367,15 +353,31 @@ def _digest(plan: Mapping[str, Any]) -> str:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray]) -> None:
-    """Write named arrays to one file."""
+    """Write named arrays to one file; texts of their own lengths one after the other, with their lengths."""
+    held: dict[str, NDArray] = {}
+    for name, array in arrays.items():
+        if array.dtype == object:
+            texts = [text.encode() for text in array.tolist()]
+            held[f"{_TEXTS}{name}"] = np.frombuffer(b"".join(texts), np.uint8)
+            held[f"{_LENGTHS}{name}"] = np.array(list(map(len, texts)), np.int64)
+        else:
+            held[name] = array
     with path.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+        np.savez_compressed(file, allow_pickle=False, **held)
 
 
 def load_arrays(path: Path) -> dict[str, NDArray]:
     """Read named arrays."""
-    with np.load(path) as held:
-        return dict(held)
+    with np.load(path) as file:
+        held = dict(file)
+    for name in [name for name in held if name.startswith(_LENGTHS)]:
+        ends, name = np.cumsum(held.pop(name)), name.removeprefix(_LENGTHS)
+        text = held.pop(f"{_TEXTS}{name}").tobytes()
+        held[name] = as_text([text[a:b].decode() for a, b in pairwise([0, *ends.tolist()])])
+    return held
+
+
+_TEXTS, _LENGTHS = "texts of ", "lengths of "
 
 
 def _named(held: Mapping[str, NDArray], prefix: str) -> dict[str, NDArray]:

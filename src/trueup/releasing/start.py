@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BundleError, SpecError
-from trueup.files.memory import memory_text
+from trueup.files.memory import PROCESS, memory_text
+from trueup.files.owner import owning
 from trueup.files.source import files_of, is_address
 from trueup.files.staging import refuse_occupied, writing
 from trueup.io.bundle.manifest import guarantee_out, header_out
@@ -24,18 +25,17 @@ from trueup.model.build import build_constraints, cells_of_sizes
 from trueup.model.header import Measured
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
+from trueup.model.tree import Tree
 from trueup.reconciling import choose, describe
 from trueup.reconciling.histogram_parts import SegmentPlan
 from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.method import Method
-from trueup.releasing.cut import cut_tree
+from trueup.releasing.cut import Cut, cut_tree
+from trueup.releasing.engine import MEMORY, driver_bytes
 from trueup.releasing.run_folder import PLAN, REMOVED, RunFolder
+from trueup.run.executor import Executor
 from trueup.version import __version__
 
-MEMORY = 4_000_000_000
-"""Bytes that a run may use, unless told otherwise."""
-INTERPRETER = 350_000_000
-"""Bytes of a process that has loaded everything and holds nothing."""
 LEAST_SHARE = 50_000_000
 
 
@@ -46,16 +46,31 @@ class Settings:
     Attributes
     ----------
     memory
-        Bytes for all processes of one machine together.
+        Bytes for all processes of one machine together; of a cluster those of its workers.
     workers
         How many work at once.
     most
         Places of a bundle at most; by default what the memory allows.
+    each
+        Bytes of each worker, where that is said; then the driver is beside them, and `memory` what tabulation may use.
+    driver
+        Bytes that the driver takes out of the memory.
     """
 
     memory: int = MEMORY
     workers: int = 1
     most: int | None = None
+    each: int | None = None
+    driver: int = PROCESS
+
+    @classmethod
+    def of(cls, executor: Executor, memory: int | None, most: int | None, tree: Tree) -> Settings:
+        """What an executor and the options say."""
+        each, driver = executor.worker_memory, driver_bytes(tree)
+        if each and executor.beside_driver and executor.workers == 1:
+            memory, each = each, None  # the only worker is the driver itself
+        total = memory or (executor.workers * each + driver if each else MEMORY)
+        return cls(total, executor.workers, most, each, driver if executor.beside_driver else 0)
 
     def places(self, cells: int, answers: int) -> int:
         """How many places of so many cells and measured values a worker's share of the memory holds.
@@ -65,13 +80,20 @@ class Settings:
         SpecError
             If the memory does not even hold the workers.
         """
-        share = (self.memory - INTERPRETER) / self.workers - INTERPRETER * (self.workers > 1) - LEAST_SHARE
+        own = PROCESS * (self.workers > 1 or not self.driver) + LEAST_SHARE
+        share = (self.each or (self.memory - self.driver) / self.workers) - own
         if share < LEAST_SHARE:
-            least = (self.workers + (self.workers > 1)) * (INTERPRETER + 2 * LEAST_SHARE)
+            least = self.driver * (not self.each) + (1 if self.each else self.workers) * (own + LEAST_SHARE)
             raise SpecError(
-                f"{memory_text(self.memory)} of memory are too little for {self.workers} worker{'s' * (self.workers > 1)}",
-                needed=f"at least {memory_text(least)}",
-                remedy="raise --memory or lower --workers",
+                f"{memory_text(self.each or self.memory)} of memory are too little for "
+                + ("a worker" if self.each else f"{self.workers} worker{'s' * (self.workers > 1)}"),
+                needed=f"at least {memory_text(least)}"
+                + (
+                    f", {memory_text(self.driver)} of it for the driver with all places"
+                    if self.driver and not self.each
+                    else ""
+                ),
+                remedy="raise --worker-memory" if self.each else "raise --memory or lower --workers",
             )
         held = max(2, int(share / place_bytes(cells, answers)))
         return held if self.most is None else min(self.most, held)
@@ -91,6 +113,8 @@ def begin(
     geography: Any,
     account: Account | None,
     settings: Settings,
+    *,
+    take_over: bool = False,
 ) -> RunFolder | None:
     """Settle what is public and write it to the run folder beside the target.
 
@@ -108,8 +132,6 @@ def begin(
     if account and request and account.holds(request, out):
         return None
     refuse_occupied(out)
-    answers = max(sum(size for _, size in columns) for columns in plan.columns)
-    cut = cut_tree(cells.tree, settings.places(plan.cells, answers), settings.workers)
     document = {
         "trueup": __version__,
         "run": uuid.uuid4().hex,
@@ -120,21 +142,60 @@ def begin(
         ),
         "account": None if account is None else account_out(account),
         "spec": hashlib.sha256(spec_text.encode()).hexdigest(),
+        "rows": problem.rows,
         "places": cells.tree.digest,
         "sizes": list(cells.tree.sizes),
         "request": None if request is None else write_request(request),
         "guarantee": guarantee_out(problem.guarantee),
         "headers": [header_out(h) for h in headers],
         "method": describe(method),
-        "cut": cut.plain(),
-        "memory": settings.memory,
-        "workers": settings.workers,
+        "cut": (cut := _cut(cells.tree, plan, settings)).plain(),
+        **_settings_out(settings),
     }
-    with _new(run_path(out)) as folder:
+    with _new(run_path(out), take_over) as folder:
         folder.places.commit("all", lambda path: write_places(path, cells), ".parquet")
         folder.write_branches(cells.tree, cut)
         folder.write_plan(spec_text, document)
     return folder
+
+
+def _cut(tree: Tree, plan: SegmentPlan, settings: Settings) -> Cut:
+    answers = max(sum(size for _, size in columns) for columns in plan.columns)
+    return cut_tree(tree, settings.places(plan.cells, answers), settings.workers)
+
+
+def _settings_out(settings: Settings) -> dict[str, int | None]:
+    return {
+        "memory": settings.memory,
+        "workers": settings.workers,
+        "most": settings.most,
+        "worker memory": settings.each,
+    }
+
+
+def cut_anew(folder: RunFolder, executor: Executor, memory: int | None) -> None:
+    """Cut the places of a run anew for other workers or another memory than it began with; nothing may be drawn yet.
+
+    What was tabulated by the old parts goes first, so that a kill in between leaves a run that tabulates again.
+
+    Raises
+    ------
+    TrueupError
+        If the memory is too little.
+    """
+    before = folder.plan
+    asked = (memory or before["memory"], executor.workers, executor.worker_memory)
+    if asked == (before["memory"], before["workers"], before["worker memory"]):
+        return
+    tree = folder.tree()
+    settings = Settings.of(executor, asked[0], before["most"], tree)
+    cut = _cut(tree, divided(folder.spec, folder.headers)[1], settings)
+    (folder.confidential / "counts.json").unlink(missing_ok=True)
+    folder.forget_counts()
+    for part in folder.all_parts:
+        folder.places.forget(str(part))
+    folder.write_plan(folder.spec_text, {**before, "cut": cut.plain(), **_settings_out(settings)})
+    folder.write_branches(tree, cut)
 
 
 def _address(data: Any) -> str | None:
@@ -156,27 +217,29 @@ def run_path(out: Path) -> Path:
     return out.with_name(f"{out.name}.run")
 
 
-_BEGUN = {"confidential", "places", "spec.toml"}
+_BEGUN = {"confidential", "owner", "places", "spec.toml"}
 """What stands in a run folder before its plan does."""
 
 
 @contextmanager
-def _new(path: Path) -> Iterator[RunFolder]:
+def _new(path: Path, take_over: bool) -> Iterator[RunFolder]:
     """Make the folder of a run and hold it, so that nobody else begins one there meanwhile."""
     folder = RunFolder(path)
     if path.is_symlink():
         refuse_occupied(path)
     with writing(path):
         path.mkdir(mode=0o700, exist_ok=True)
-        with folder.held():
+        _refuse_begun(path)
+        with owning(path, take_over=take_over):
             _refuse_begun(path)
+            _empty(path)
             folder.confidential.mkdir(mode=0o700)
             (folder.confidential / "key").write_text(entropy.words(32).hex())
             yield folder
 
 
 def _refuse_begun(path: Path) -> None:
-    """Refuse a folder in which a run has begun, or that is not ours; empty one that was given up before."""
+    """Refuse a folder in which a run has begun, or that is not ours."""
     if (path / PLAN).exists():
         raise BundleError(
             f"a run was interrupted and left '{path}'",
@@ -184,7 +247,11 @@ def _refuse_begun(path: Path) -> None:
         )
     if {p.name for p in path.iterdir() if not p.name.startswith(".")} - _BEGUN:
         refuse_occupied(path)
-    for name in _BEGUN - {"spec.toml"}:  # its places may be those of another cut
+
+
+def _empty(path: Path) -> None:
+    """Remove what a run left that was given up before it had begun."""
+    for name in ("confidential", "places"):  # its places may be those of another cut
         shutil.rmtree(path / name, ignore_errors=True)
     path.chmod(0o700)
 
@@ -237,6 +304,5 @@ def finish_removed(out: Path) -> None:
     """Finish removing the run folder of a target where that was interrupted: nothing of it is needed any more."""
     gone = run_path(out).with_name(run_path(out).name + REMOVED)
     if gone.is_dir() and not gone.is_symlink():
-        folder = RunFolder(gone)
-        with folder.held():
-            folder.finish_removing()
+        with owning(gone):
+            RunFolder(gone).finish_removing()

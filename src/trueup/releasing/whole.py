@@ -80,7 +80,7 @@ class Whole:
         with self.log.stage("reading the confidential counts"), fingerprinting(self.data) as found:
             limit = limit_of(problem.spec)
             self.counts = read_confidential(
-                problem.spec, problem.cells, self.data, limit, problem.constraints
+                problem.spec, problem.cells, self.data, limit, problem.constraints, problem.rows
             )
             if self.prepared:
                 refuse_inexact(problem.cells.sum(self.counts, problem.cells.coarsest), BEFORE_NOISE)

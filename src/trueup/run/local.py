@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from trueup.errors import TrueupError
-from trueup.run.executor import Item, Result, out_of_memory, told
+from trueup.run.executor import WORKER_ENVIRONMENT, Item, Result, out_of_memory, told
 
 ATTEMPTS = 3
 """How often an item is tried whose worker is killed."""
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 class LocalPool:
@@ -41,13 +40,16 @@ class LocalPool:
     """
 
     name = "local"
+    beside_driver = True
 
-    def __init__(self, workers: int = 1, attempts: int = ATTEMPTS) -> None:
+    def __init__(
+        self, workers: int = 1, attempts: int = ATTEMPTS, *, worker_memory: int | None = None
+    ) -> None:
         if workers > 1 and getattr(multiprocessing.current_process(), "_inheriting", False):
             raise _unguarded(
                 "a worker process reads the script that it was started from, and would start workers"
             )
-        self.workers, self.attempts = workers, attempts
+        self.workers, self.attempts, self.worker_memory = workers, attempts, worker_memory
         self._pool: list[_Worker] = []
 
     def __enter__(self) -> Self:
@@ -124,7 +126,7 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.pipe, there = context.Pipe()
         self._process = context.Process(target=_work, args=(there,), daemon=True)
-        with _one_thread_each():
+        with _as_worker():
             self._process.start()
         there.close()  # the worker holds the only other end: when it dies, the pipe ends
 
@@ -144,10 +146,10 @@ class _Worker:
 
 
 @contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Let a process that starts now use one thread for linear algebra: the workers share the cores."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
+def _as_worker() -> Iterator[None]:
+    """Let a process that starts now have a worker's environment."""
+    before = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
+    os.environ.update(WORKER_ENVIRONMENT)
     try:
         yield
     finally:

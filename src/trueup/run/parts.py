@@ -140,6 +140,12 @@ class Parts:
             raise self._damaged(name)
         return path
 
+    def forget(self, name: str) -> None:
+        """Remove what is committed under a name, where parts follow from others."""
+        if self._follows and (held := self.find(name)):
+            (self.folder / f"{name}{_RECORD}").unlink()
+            (self.folder / held.file).unlink(missing_ok=True)
+
     def names(self) -> set[str]:
         """The names under which something is committed."""
         return {p.name.removesuffix(_RECORD) for p in self.folder.glob(f"*{_RECORD}")}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from trueup.errors import DataError, SpecError, TrueupError
 from trueup.files.source import files_of, is_address, is_parquet
-from trueup.run.executor import Item, Result, told
+from trueup.run.executor import WORKER_ENVIRONMENT, Item, Result, told
 from trueup.version import __version__
 
 if TYPE_CHECKING:
@@ -34,11 +34,7 @@ _SETTINGS = {
     "spark.task.maxFailures": str(ATTEMPTS),
     "spark.ui.showConsoleProgress": "false",
     "spark.io.encryption.enabled": "true",  # what Spark spills while it counts rows is confidential
-    # The executors share their machines' cores: one thread each for linear algebra.
-    **{
-        f"spark.executorEnv.{name}": "1"
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-    },
+    **{f"spark.executorEnv.{name}": value for name, value in WORKER_ENVIRONMENT.items()},
 }
 
 
@@ -56,28 +52,48 @@ class SparkCluster:
         Address of the cluster, such as `spark://host:7077`, `yarn` or `local[2]`; None for what the
         environment or `spark-submit` has set.
     settings
-        Further settings of the application. A session that runs already is used as it is.
+        Further settings of the application, before those of `spark-defaults.conf`, before those that are set here. A session
+        that runs already is used as it is.
+    workers
+        How many tasks run at once; by default the cores that the application has when it begins.
+    worker_memory
+        Bytes that each of them may use.
 
     Raises
     ------
     SpecError
-        If PySpark or Java is not installed.
+        If PySpark or Java is not installed, or the application grows and shrinks and it is not said to what.
     TrueupError
         If the cluster cannot be reached, or its executors have another release of this package.
     """
 
     name = "spark"
+    beside_driver = False
 
-    def __init__(self, master: str | None = None, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        master: str | None = None,
+        settings: dict[str, str] | None = None,
+        *,
+        workers: int | None = None,
+        worker_memory: int | None = None,
+    ) -> None:
         refuse_missing_package()
         from pyspark.sql import SparkSession
 
         self._borrowed = SparkSession.getActiveSession() is not None
         self._session = _session(master, settings or {})
         self._context = self._session.sparkContext
+        self.worker_memory = worker_memory
+        if workers is None or worker_memory is None:
+            try:
+                self._refuse_elastic()
+            except SpecError:
+                self.__exit__()
+                raise
         self._refuse_other_release()
         # Executors register one by one; after a job that waited for the first, most of them are counted.
-        self.workers = int(self._context.defaultParallelism)
+        self.workers = workers or int(self._context.defaultParallelism)
 
     def __enter__(self) -> Self:
         return self
@@ -132,6 +148,16 @@ class SparkCluster:
             rows.write.parquet(_address(folder))
         return True
 
+    def _refuse_elastic(self) -> None:
+        """Refuse an application whose size when it begins says nothing of its size when it works."""
+        if self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+            raise SpecError(
+                "Spark adds and removes executors (spark.dynamicAllocation.enabled), so that it cannot be told how many "
+                "tasks run at once and what memory each has",
+                needed="--workers and --worker-memory",
+                remedy="give the cores that the application may have at most, and what each may use beside the JVM",
+            )
+
     def _refuse_other_release(self) -> None:
         for _, found in self.map(release_of_worker, range(self._context.defaultParallelism)):
             if found != __version__:
@@ -185,13 +211,30 @@ def _session(master: str | None, settings: dict[str, str]) -> Any:
 
     # Executors on this machine find the driver's interpreter; a cluster's own setting goes first.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder
-    for name, value in (_SETTINGS | settings).items():
-        builder = builder.config(name, value)
     with _quiet(), _told(f"the Spark master '{master or 'of the environment'}'"):
+        builder = SparkSession.builder
+        for name, value in (_unset(settings) | settings).items():
+            builder = builder.config(name, value)
         session = (builder.master(master) if master else builder).getOrCreate()
         session.sparkContext.setLogLevel("OFF")
     return session
+
+
+def _unset(settings: dict[str, str]) -> dict[str, str]:
+    """Our own settings, as far as neither `settings` nor `spark-defaults.conf` nor `spark-submit` have them.
+
+    Spark reads those when its Java process starts, before any session.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
+    told = SparkConf()
+    return {
+        name: value
+        for name, value in _SETTINGS.items()
+        if not told.contains(name)
+        or told.get(name) == "pyspark-shell"  # the name that PySpark gives any program
+    }
 
 
 class _Collected:

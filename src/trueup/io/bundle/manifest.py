@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -43,7 +44,9 @@ _KEYS = {"measurements": _MEASURED, "release": _MEASURED | {"checks", "counts", 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Write the manifest with the digest of every other public file: the bundle is complete."""
     public = folder / "public"
-    files = {str(p.relative_to(public)): digest(p) for p in sorted(public.rglob("*")) if p.is_file()}
+    paths = [p for p in sorted(public.rglob("*")) if p.is_file()]
+    with ThreadPoolExecutor() as threads:
+        files = {str(p.relative_to(public)): d for p, d in zip(paths, threads.map(digest, paths))}
     text = json.dumps({**manifest, "files": files}, indent=2, sort_keys=True)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
@@ -107,12 +110,13 @@ def read_spec(folder: Path) -> tuple[str, Spec]:
 
 def refuse_altered(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Refuse a bundle in which a public file is missing or is not the one that was written."""
-    for name, expected in manifest["files"].items():
-        path = folder / "public" / name
-        if not path.is_file():
-            raise BundleError(f"'{folder}' lacks public/{name}", remedy="restore the bundle")
-        if digest(path) != expected:
-            raise BundleError(f"public/{name} of '{folder}' is not the file that was written")
+    paths = {name: folder / "public" / name for name in manifest["files"]}
+    if lost := next((name for name, path in paths.items() if not path.is_file()), None):
+        raise BundleError(f"'{folder}' lacks public/{lost}", remedy="restore the bundle")
+    with ThreadPoolExecutor() as threads:
+        for (name, expected), found in zip(manifest["files"].items(), threads.map(digest, paths.values())):
+            if found != expected:
+                raise BundleError(f"public/{name} of '{folder}' is not the file that was written")
 
 
 def unlisted(folder: Path) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
+from trueup.files.memory import CELL, PROCESS, memory_text
 from trueup.files.source import connect, parquet, quiet_duckdb
 from trueup.io.bundle.format_1 import read_headers
 from trueup.io.bundle.manifest import (
@@ -225,6 +226,30 @@ def _tables(
             files = sorted(public.glob(entry.get("files") or entry["file"]))
             found[margin_in(entry)] = read_counted(connection, files, cells, margin_in(entry))
     return found
+
+
+def refuse_beyond(folder: Path, memory: int | None, *, each: int = CELL) -> None:
+    """Refuse to hold a bundle in memory that needs more of it than it is given.
+
+    Parameters
+    ----------
+    memory
+        Bytes; None if no limit is given.
+    each
+        Bytes of every finest cell, with what is made of it.
+
+    Raises
+    ------
+    BundleError
+        Saying about how much it needs.
+    """
+    manifest = read_manifest(folder)
+    needed = PROCESS + each * manifest["cells"] * manifest["levels"][-1]["places"]
+    if memory is not None and needed > memory:
+        raise BundleError(
+            f"'{folder}' needs about {memory_text(needed)} of memory, and may use {memory_text(memory)}",
+            remedy="raise --memory",
+        )
 
 
 def refuse_large(folder: Path, cells: Cells) -> None:
