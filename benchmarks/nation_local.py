@@ -1,7 +1,8 @@
 """The redistricting tables of a synthetic state by blocks: the whole command on one machine, two workers.
 
-`ours_s` is the wall time of `trueup release` and `peak_mb` the largest memory of all its processes together, sampled.
-Sizes: 10,000 blocks; with `--full` 50,000 and 150,000 as well. The data are made first, untimed.
+`ours_s` is the processor time of `trueup release` with all its processes, `peer_s` that of the previous version beside it where
+`--previous` names one (with the same method, which the spec gives), and `peak_mb` the largest memory of all processes
+together, sampled. Sizes: 10,000 blocks; with `--full` 50,000 and 150,000 as well. The data are made first, untimed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.harness import Case, Harness, Picture
@@ -27,14 +28,14 @@ def cases(harness: Harness) -> Iterator[Case]:
     for blocks in (10_000, *((50_000, 150_000) if harness.full else ())):
         harness.progress(f"{blocks:,} blocks")
         with tempfile.TemporaryDirectory() as folder:
-            yield _case(blocks, Path(folder))
+            yield _case(blocks, Path(folder), harness.previous)
 
 
 def pictures(harness: Harness) -> Iterator[Picture]:
     yield from _PICTURES
 
 
-def _case(blocks: int, folder: Path) -> Case:
+def _case(blocks: int, folder: Path, previous: Path | None) -> Case:
     made = folder / "synthetic"
     synth = (
         "synth",
@@ -49,38 +50,47 @@ def _case(blocks: int, folder: Path) -> Case:
         made,
     )
     subprocess.run([*COMMAND, *map(str, synth)], check=True, capture_output=True)
-    data = ("--data", made / "records", "--geography", made / "places", "--out", folder / "out")
-    options = ("--engine", "local", "--workers", 2, "--memory", "4GB", "--json")
-    before, start = _children_seconds(), time.perf_counter()
-    run = subprocess.Popen(
-        [*COMMAND, *map(str, ("release", SPEC, *data, *options))],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    peak = _watch(run)
-    seconds, cpu = time.perf_counter() - start, _children_seconds() - before
-    if run.returncode:
-        raise RuntimeError(run.stderr.read().decode() if run.stderr else "the release failed")
+    cpu, peak = _released(made, folder / "out", os.environ)
     log = json.loads((folder / "out" / "internal" / "run.json").read_text())
     _PICTURES.append(_picture(blocks, cpu, log))
+    before = None
+    if previous:
+        source = previous / "src" if (previous / "src").is_dir() else previous
+        before, _ = _released(made, folder / "before", {**os.environ, "PYTHONPATH": str(source)})
     return Case(
         case=f"{blocks:,} blocks",
-        ours_s=seconds,
-        peer=None,
-        peer_s=None,
-        ratio=None,
+        ours_s=cpu,
+        peer="the previous version" if previous else None,
+        peer_s=before,
+        ratio=cpu / before if before else None,
         peak_mb=peak / 1e6,
         difference=None,
     )
 
 
+def _released(made: Path, out: Path, environment: Mapping[str, str]) -> tuple[float, int]:
+    """Processor seconds and the largest memory of a release, by whatever version the environment leads to."""
+    data = ("--data", made / "records", "--geography", made / "places", "--out", out)
+    options = ("--engine", "local", "--workers", 2, "--memory", "4GB", "--json")
+    before = _children_seconds()
+    run = subprocess.Popen(
+        [*COMMAND, *map(str, ("release", SPEC, *data, *options))],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=dict(environment),
+    )
+    peak = _watch(run)
+    if run.returncode:
+        raise RuntimeError(run.stderr.read().decode() if run.stderr else "the release failed")
+    return _children_seconds() - before, peak
+
+
 def _picture(blocks: int, cpu: float, log: dict) -> Picture:
-    kept = ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in log["bytes"].items())
     rows = [
         [s["what"], str(s["bundles"]), f"{s['seconds']:.1f}", f"{1000 * s['core seconds'] / blocks:.2f}"]
         for s in log["stages"]
     ]
-    title = f"{blocks:,} blocks: {1000 * cpu / blocks:.2f} core-ms a block; {kept}"
+    title = f"{blocks:,} blocks: {1000 * cpu / blocks:.2f} core-ms a block"
     return Picture(title=title, columns=["what", "bundles", "wall s", "core-ms a block"], rows=rows)
 
 

@@ -1,5 +1,6 @@
 """Where a run begins, and that no copy of it, nor another run at the same place, publishes a second draw."""
 
+import errno
 import shutil
 from pathlib import Path
 from unittest.mock import patch
@@ -58,6 +59,17 @@ def test_two_cannot_begin_at_one_place(tmp_path):
         _new(tmp_path / "out.run", False),
     ):
         pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_will_do(tmp_path, monkeypatch, number):
+    def none(handle, how):
+        raise OSError(number, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", none)
+    released = resume(interrupted(tmp_path), executor=LocalPool(1))
+    assert {p.name for p in released.folder.parent.iterdir()} >= {"out", "spec.toml"}
+    assert not list(tmp_path.glob("out.run*"))
 
 
 def test_a_run_begun_at_a_relative_path_is_found_from_elsewhere(tmp_path, monkeypatch):

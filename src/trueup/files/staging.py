@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -114,6 +115,18 @@ PATIENCE = 1.0
 """Seconds for which a claim is tried: whoever looks whether a run is alive holds its lock for an instant."""
 
 
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+def _lock(handle: int) -> None:
+    """Lock an open file, or raise BlockingIOError; on a file system without locks nobody is held back."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
 def _claim_of(target: Path) -> Path:
     return target.absolute().with_name(f".{target.absolute().name}.claim")
 
@@ -123,7 +136,7 @@ def _locked(path: Path, until: float) -> int | None:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(handle)
             if path.stat().st_ino == os.fstat(handle).st_ino:
                 return handle
         except (BlockingIOError, FileNotFoundError):
@@ -177,7 +190,7 @@ def _stage(target: Path, stack: ExitStack) -> Path:
         while True:
             folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.staging-", dir=target.absolute().parent))
             with suppress(BlockingIOError, FileNotFoundError):  # swept before it was held
-                stack.enter_context(holding(folder))
+                stack.enter_context(holding(folder, _lock))
                 return folder
     except OSError as error:
         raise BundleError(
@@ -197,8 +210,12 @@ def remove_unheld(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _lock_or_raise(handle: int) -> None:
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 @contextmanager
-def holding(folder: Path) -> Iterator[None]:
+def holding(folder: Path, lock: Callable[[int], None] = _lock_or_raise) -> Iterator[None]:
     """Hold a folder, also under a new name, until the block or the process ends, however it ends.
 
     Raises
@@ -218,7 +235,7 @@ def holding(folder: Path) -> Iterator[None]:
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(handle)
         folder.stat()
         yield
     finally:
