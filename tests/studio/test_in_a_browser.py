@@ -229,8 +229,15 @@ def test_the_path_on_rhode_islands_blocks(chrome, tmp_path, capsys):
         walk(visitor, _data("ri_blocks_2010.csv.gz"), seconds=900)
         assert "Fails:" not in visitor.page.content()
         assert visitor.interactions <= 25
+        took, interactions = time.monotonic() - begun, visitor.interactions
+        visitor.page.goto(visitor.page.url.replace("/result", "/methods"))
+        begun = time.monotonic()
+        visitor.press("Compare on a made-up population")
+        visitor.page.get_by_text("What the methods do").wait_for(timeout=120_000)
+        compared = time.monotonic() - begun
         with capsys.disabled():
-            print(f"\n{visitor.interactions} interactions, {time.monotonic() - begun:.0f} s")
+            print(f"\n{interactions} interactions, {took:.0f} s; the comparison {compared:.1f} s")
+        assert compared < 20
 
 
 @pytest.mark.slow

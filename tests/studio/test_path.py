@@ -160,3 +160,20 @@ def test_toml_is_edited_both_ways(visit):
     form = visit.posted("/structure", "/structure") | {"attribute.0.name": "gender"}
     assert visit.client.post("/structure", data=form, headers=OWN).status_code == 200
     assert "gender" in visit.client.get("/tables").text
+
+
+def test_a_plan_forgets_neither_the_method_nor_the_tables_that_it_left_out(visit):
+    def tables(spec) -> int:
+        return sum(len(query.budgets) for query in spec.queries)
+
+    visit.draft()
+    form = visit.posted("/accuracy", "/accuracy")
+    alone = {k: v for k, v in form.items() if not k.startswith("wish.")} | {"wish.county": "on"}
+    assert visit.client.post("/accuracy", data=alone, headers=OWN).status_code == 200
+    assert tables(visit.studio.spec) < tables(visit.studio.candidates)
+    visit.post("/methods", method="histogram-tree")
+    again = form | {"revision": str(visit.revision)}
+    assert visit.client.post("/accuracy", data=again, headers=OWN).status_code == 200
+    assert visit.studio.spec.reconcile["method"] == "histogram-tree"
+    visit.post("/protected", unit="person", neighbours="replace")
+    assert tables(visit.studio.spec) == tables(visit.studio.candidates) == 12

@@ -8,8 +8,7 @@ import re
 import pytest
 
 from tests.studio.helpers import HOST, ORIGIN, PORT, SECRET, Visit, stranger
-from trueup.errors import BusyError, TrueupError
-from trueup.files.staging import claimed
+from trueup.errors import TrueupError
 from trueup.studio import jobs
 from trueup.studio.project import Project
 
@@ -244,12 +243,6 @@ def test_the_older_of_two_tabs_changes_nothing(visit):
     assert "Newer" in visit.studio.open_project.text
     assert visit.studio.open_project.spec.privacy.unit == "person"
     assert visit.client.post("/protected", data={"unit": "household"}, headers=OWN).status_code == 422
-
-
-def test_a_second_studio_on_the_folder_is_refused(visit):
-    folder = visit.studio.open_project.folder
-    with claimed(folder / "studio"), pytest.raises(BusyError), claimed(folder / "studio"):
-        pass
 
 
 def test_a_damaged_file_of_decisions_is_said_to_be_one(visit):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trueup import Spec, TrueupError
+from trueup import Spec, TrueupError, parse_spec
 from trueup.studio.accuracy import Plans
 from trueup.studio.explore import Explorer
 from trueup.studio.project import Project
@@ -73,3 +73,15 @@ class Studio:
         if spec is None:
             raise TrueupError("there is no spec yet", remedy="name the table in the first step")
         return spec
+
+    @property
+    def candidates(self) -> Spec:
+        """The spec with all tables that may be measured: before a plan left some out.
+
+        Raises
+        ------
+        TrueupError
+            If there is none yet.
+        """
+        text = self.open_project.choices.candidates
+        return parse_spec(text) if text else self.spec

@@ -48,8 +48,7 @@ def shown_protected(studio: Studio) -> dict[str, Any]:
 
 
 def shown_tables(studio: Studio) -> dict[str, Any]:
-    choices = studio.open_project.choices
-    spec = trueup.parse_spec(choices.candidates) if choices.candidates else studio.spec
+    spec = studio.candidates
     measured = {(frozenset(q.attributes), level) for q in spec.queries for level in q.budgets}
     rows = [
         (" x ".join(s) or "total", [(frozenset(s), level.name) in measured for level in spec.levels])
@@ -159,21 +158,21 @@ def set_paths(studio: Studio, form: Mapping[str, str]) -> str:
 
 
 def set_structure(studio: Studio, form: Mapping[str, str]) -> str:
-    text = design.change_structure(studio.spec, form)
+    text = design.change_structure(studio.candidates, form)
     problem_of(trueup.parse_spec(text), studio.open_project.choices)
     studio.open_project.change(_revision(form), text=text, pending="", candidates="")
     return "/structure" if form.get("go") == "again" else "/protected"
 
 
 def set_protected(studio: Studio, form: Mapping[str, str]) -> str:
-    text = design.change_protection(studio.spec, form)
+    text = design.change_protection(studio.candidates, form)
     studio.open_project.change(_revision(form), text=text, pending="", candidates="")
     return "/tables"
 
 
 def set_tables(studio: Studio, form: Mapping[str, str]) -> str:
     choices = studio.open_project.choices
-    text = design.choose_tables(trueup.parse_spec(choices.candidates or studio.open_project.text), form)
+    text = design.choose_tables(studio.candidates, form)
     Plans.of(text, choices)
     studio.open_project.change(_revision(form), text=text, pending="", candidates="", wishes={})
     return "/accuracy"
@@ -188,7 +187,8 @@ def set_accuracy(studio: Studio, form: Mapping[str, str]) -> str:
     }
     confidence, total = _number(form.get("confidence", "95"), "the confidence"), form.get("total", "").strip()
     planned = plans.plan(wishes, confidence, total, quick=False)
-    spec = trueup.planned_spec(trueup.parse_spec(plans.text), planned)
+    chosen = {"reconcile": studio.spec.reconcile}  # a method was perhaps chosen after an earlier plan
+    spec = trueup.planned_spec(trueup.parse_spec(plans.text), planned).model_copy(update=chosen)
     project.change(
         _revision(form),
         text=spec.text(),
@@ -219,6 +219,8 @@ def set_release(studio: Studio, form: Mapping[str, str]) -> str:
     project, spec = studio.open_project, studio.spec
     out = str(Path(form.get("out", "").strip() or project.folder / "release").expanduser().absolute())
     ledger, analyst = form.get("ledger", "").strip(), form.get("analyst", "").strip()
+    if ledger and "://" not in ledger:
+        ledger = str(Path(ledger).expanduser().absolute())
     if ledger and not analyst:
         raise TrueupError("a ledger is named without an analyst", needed="who is charged")
     task = {
