@@ -33,11 +33,13 @@ def problem_of(spec: Spec, choices: Choices) -> Problem:
 
 
 def first_wishes(planner: Planner) -> dict[str, float]:
-    """Margins to begin with: 10 counts for the total of every level, 3 times as much for what it is broken down by.
-
-    A worst place may be off by so much; smaller wishes cost more.
-    """
-    return {name: 10.0 if " x " not in name else 30.0 for name in planner.free if name in planner.measured}
+    """Margins to begin with, for every level: 10 counts for its total, 30 for its most detailed table; the others follow."""
+    measured = [name for name in planner.free if name in planner.measured]
+    detailed = {
+        name.partition(" x ")[0]: name for name in sorted(measured, key=lambda name: name.count(" x "))
+    }
+    totals = [name for name in measured if " x " not in name]
+    return dict.fromkeys(detailed.values(), 30.0) | dict.fromkeys(totals, 10.0)
 
 
 @dataclass(frozen=True)

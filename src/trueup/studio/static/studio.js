@@ -14,7 +14,7 @@ if (form) {
     at("plan-fault").hidden = true;
     at("sum").textContent = found.total;
     at("epsilon").textContent = found.risk.epsilon;
-    at("note").textContent = quick ? "within 1 %" : "";
+    at("note").textContent = quick ? "within 2 %" : "";
     const by = new Map(found.tables.map((t) => [t.table, t]));
     for (const row of rows) {
       const table = by.get(row.dataset.table);
