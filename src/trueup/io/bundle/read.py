@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -243,9 +244,11 @@ def refuse_beyond(folder: Path, memory: int | None, *, each: int = CELL) -> None
     BundleError
         Saying about how much it needs.
     """
-    manifest = read_manifest(folder)
-    needed = PROCESS + each * manifest["cells"] * manifest["levels"][-1]["places"]
-    if memory is not None and needed > memory:
+    if memory is None:
+        return
+    (_, spec), places = read_spec(folder), read_manifest(folder)["levels"][-1]["places"]
+    needed = PROCESS + each * places * prod(len(a.values) for a in spec.attributes)
+    if needed > memory:
         raise BundleError(
             f"'{folder}' needs about {memory_text(needed)} of memory, and may use {memory_text(memory)}",
             remedy="raise --memory",
