@@ -217,7 +217,7 @@ class ByBundles:
         inner, plan = take(tilted, np.arange(first)), plan_pairs(top_of(self.child_ptr, self.cut))
         surprise = np.zeros(last - first)
         for attempt in range(ROUNDS):
-            bundles = self._bundles(tilted, surprise, STRICTER**attempt)
+            bundles = self._bundles(tilted, surprise, STRICTER ** (attempt + 1))
             answers = self._in_order(send_part, bundles)
             roots = _joined_roots([answer[0] for answer in answers])
             solved = settle_tilts(plan, with_leaves(inner, roots), self.tolerance)
