@@ -20,8 +20,9 @@ from scipy import sparse
 
 from benchmarks import _pl94
 from benchmarks.harness import Case, Harness, Picture, available
-from trueup.kernel.histogram.anova import cell_groups
-from trueup.reconciling.histogram_parts import Answers, Segment, Summary, down, segment_plan, up
+from trueup.kernel.histogram.marginals import cell_groups
+from trueup.reconciling.histogram_parts import Answers, Summary, down, up
+from trueup.reconciling.segments import Segment, segment_plan
 
 CUT = 3  # tracts
 PLACES = 2_000  # blocks in a segment, about

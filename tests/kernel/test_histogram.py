@@ -8,9 +8,10 @@ import pytest
 from tests.reference import histogram as reference
 from tests.reference.histogram import least_squares, system
 from trueup.errors import SpecError
-from trueup.kernel.histogram.anova import Domain, identity, marginalise, refines, shape, spread, summed
+from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.fuse_zeros import Fold
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
+from trueup.kernel.histogram.marginals import identity, marginalise, refines, shape, spread, summed
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.histogram.structural_zeros import close, restrict
 

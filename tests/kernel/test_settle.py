@@ -9,8 +9,9 @@ import pytest
 from tests.kernel.test_histogram import SPINE, case, marginals
 from tests.reference import nearest
 from tests.reference.nearest import covariances
-from trueup.kernel.histogram.anova import Domain, cell_groups, identity, marginalise, summed
+from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
+from trueup.kernel.histogram.marginals import cell_groups, identity, marginalise, summed
 from trueup.kernel.histogram.structural_zeros import close, restrict
 from trueup.kernel.settling.descend import node_keys, settle
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative

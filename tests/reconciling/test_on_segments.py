@@ -20,9 +20,10 @@ from trueup.model.tree import Tree
 from trueup.noise import DiscreteGaussian
 from trueup.noise.laws.exact import Exact
 from trueup.reconciling import histogram_parts as on_segments
-from trueup.reconciling.histogram_parts import SegmentPlan, Summary, down, segment_plan, tie_seed, up
+from trueup.reconciling.histogram_parts import Summary, down, tie_seed, up
 from trueup.reconciling.histogram_posterior import HistogramPosterior
 from trueup.reconciling.histogram_tree import HistogramTree
+from trueup.reconciling.segments import SegmentPlan, segment_plan
 
 HISTOGRAMS = [s for s in STRUCTURES if s.constraints.structure() == "histogram"]
 

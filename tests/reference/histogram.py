@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trueup.kernel.histogram.anova import marginalise
+from trueup.kernel.histogram.marginals import marginalise
 
 
 def design(spine, n):

@@ -16,7 +16,7 @@ from trueup.files.source import literal, parquet, quoted
 from trueup.io.bundle.manifest import header_in
 from trueup.io.bundle.places import limit_column
 from trueup.io.bundle.tables import label_sql, query_label
-from trueup.kernel.histogram.anova import cell_groups
+from trueup.kernel.histogram.marginals import cell_groups
 from trueup.model.build import cells_of_sizes, local_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints

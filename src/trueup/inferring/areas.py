@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.kernel.histogram.anova import marginalise
+from trueup.kernel.histogram.marginals import marginalise
 from trueup.model.cells import Margin
 from trueup.model.records.posterior import Posterior
 from trueup.model.tables import probability_of

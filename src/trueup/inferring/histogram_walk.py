@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError
 from trueup.inferring.method import Progress
 from trueup.inferring.walk import start_near
-from trueup.kernel.histogram.anova import marginalise
+from trueup.kernel.histogram.marginals import marginalise
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
 from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance
 from trueup.kernel.table_walks.columns import ChainState, TreeMessages, column_sweeps

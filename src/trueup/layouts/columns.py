@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.kernel.histogram.anova import cell_groups
+from trueup.kernel.histogram.marginals import cell_groups
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.table_walks.columns import ChainState, Directions, MeasuredTables, Places, TreeMessages
 from trueup.layouts.histogram import UNSETTLED, histogram_problem, refuses_on_histogram

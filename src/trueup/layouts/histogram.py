@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.histogram.anova import Domain, Marginal, cell_groups, refines
+from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.fuse_zeros import Fold
-from trueup.kernel.histogram.least_squares import Estimates, HistogramLeastSquares, determines
+from trueup.kernel.histogram.least_squares import Estimates, HistogramLeastSquares
+from trueup.kernel.histogram.marginals import Marginal, cell_groups, refines
+from trueup.kernel.histogram.node_filter import determines
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.histogram.structural_zeros import close, restrict
 from trueup.kernel.settling.descend import Settled, node_keys, settle, settling_sequence

@@ -1,4 +1,7 @@
-"""The finest cells: every place of the last level crossed with every attribute value."""
+"""The finest cells: every place of the last level crossed with every attribute value.
+
+One file: attributes with their recodes, margins and cells, which are defined by one another.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.kernel.histogram.anova import Marginal, marginalise, refines, relative
+from trueup.kernel.histogram.marginals import Marginal, marginalise, refines, relative
 from trueup.model.tree import Tree
 
 

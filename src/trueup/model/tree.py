@@ -6,15 +6,25 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
-from trueup.files.text import as_text, encoded
-
-Keys = dict[str, NDArray]
+from trueup.files.text import encoded
+from trueup.model.parent_pointers import paths_of
+from trueup.model.place_keys import (
+    Keys,
+    first_rows,
+    full_keys,
+    key_text,
+    keys_at,
+    keys_down_to,
+    refuse_two_limits,
+    refuse_two_parents,
+    row_count,
+    tree_pointers,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,29 +112,31 @@ class Tree:
             If a place is listed twice or has two limits, or a whole code has two parents.
         """
         whole = whole_code or [False] * len(levels)
-        keys = _full_keys(columns, whole)
-        rows = _rows(columns)
+        keys = full_keys(columns, whole)
+        rows = row_count(columns)
         if not rows:
             raise DataError("the geography lists no place", needed="at least one place")
         least_first = [col for level in reversed(keys) for col in reversed(level.values())]
         order = np.lexsort(least_first) if least_first else np.arange(1)
         if (np.diff(order) < 0).any():  # else they are sorted, and a copy of a nation's keys takes gigabytes
             keys = [{name: col[order] for name, col in level.items()} for level in keys]
-        starts = [_starts(level, rows) for level in _accumulate(keys)]
-        tree = cls(tuple(levels), *_pointers(starts, rows), tuple(_at(k, s) for k, s in zip(keys, starts)))
+        starts = [first_rows(level, rows) for level in keys_down_to(keys)]
+        tree = cls(
+            tuple(levels), *tree_pointers(starts, rows), tuple(keys_at(k, s) for k, s in zip(keys, starts))
+        )
         tree._refuse_twins(starts[-1], order, where)
         for level, is_whole in enumerate(whole):
             if is_whole and tree.keys[level]:
-                tree._refuse_two_parents(level)
+                refuse_two_parents(tree.levels, level, tree.keys[level], tree.label)
         readable = [
             None if col is None else np.asarray(col)[order][s]
             for col, s in zip(names or [None] * len(levels), starts)
         ]
         held = [{name: col[order] for name, col in level.items()} for level in limits]
         for level, columns_held in enumerate(held):
-            tree._refuse_two_limits(level, columns_held, starts[level])
+            refuse_two_limits(tree.levels, level, columns_held, starts[level], tree.label)
         return replace(
-            tree, names=tuple(readable), limits=tuple(_at(level, s) for level, s in zip(held, starts))
+            tree, names=tuple(readable), limits=tuple(keys_at(level, s) for level, s in zip(held, starts))
         )
 
     @classmethod
@@ -145,7 +157,7 @@ class Tree:
         >>> tree.levels, tree.sizes, tree.label("level 2", 2)
         (('level 0', 'level 1', 'level 2'), (1, 2, 3), 'b')
         """
-        paths = _paths(_text(ids, "id"), _text(parents, "parent", blank=True))
+        paths = paths_of(key_text(ids, "id"), key_text(parents, "parent", blank=True))
         depth = paths.shape[1]
         if levels is not None and len(levels) != depth:
             raise DataError(
@@ -261,9 +273,9 @@ class Tree:
             self.levels,
             kept[0].size + np.append(0, np.cumsum(np.concatenate(counts))),
             np.append(0, np.cumsum([k.size for k in kept])),
-            tuple(_at(keys, k) for keys, k in zip(self.keys, kept)),
+            tuple(keys_at(keys, k) for keys, k in zip(self.keys, kept)),
             tuple(None if col is None else col[k] for col, k in zip(self.names, kept)),
-            tuple(_at(held, k) for held, k in zip(self.limits, kept)),
+            tuple(keys_at(held, k) for held, k in zip(self.limits, kept)),
         ), kept[-1]
 
     def _children(self, level: int) -> NDArray[np.int64]:
@@ -288,136 +300,3 @@ class Tree:
             f"{where(first)} and {where(second)}",
             needed="each place of the last level in exactly one row",
         )
-
-    def _refuse_two_limits(self, level: int, limits: Keys, starts: NDArray) -> None:
-        for name, column in limits.items():
-            whole = np.repeat(column[starts], np.diff(np.append(starts, column.size)))
-            if (differ := np.flatnonzero(column != whole)).size:
-                place = int(np.searchsorted(starts, differ[0], "right")) - 1
-                label = self.label(self.levels[level], place)
-                raise DataError(
-                    f"column '{name}' gives {self.levels[level]} '{label}' two limits",
-                    needed=f"one number for each {self.levels[level]}, the same in all of its rows",
-                    remedy=f"correct the geography file, or bound the level '{self.levels[-1]}'",
-                )
-
-    def _refuse_two_parents(self, level: int) -> None:
-        codes = _codes(self.keys[level])
-        if len(self.keys[level]) == 1 and (codes[1:] > codes[:-1]).all():
-            return
-        _, first, count = np.unique(codes, return_index=True, return_counts=True)
-        if (twice := first[count > 1]).size:
-            name = self.levels[level]
-            raise DataError(
-                f"{name} '{self.label(name, int(twice[0]))}' has two parents",
-                needed=f"each {name} inside one {self.levels[level - 1]}",
-                remedy="correct the geography file",
-            )
-
-
-def _rows(columns: Sequence[Mapping]) -> int:
-    return next((len(col) for level in reversed(columns) for col in level.values()), 1)
-
-
-def _full_keys(columns: Sequence[Mapping], whole: Sequence[bool]) -> list[Keys]:
-    """Each level's own key: what it adds, after its parent's unless its code is whole."""
-    keys: list[Keys] = []
-    for adds, is_whole in zip(columns, whole):
-        inherited = {} if is_whole or not keys else keys[-1]
-        keys.append(inherited | {name: _text(col, name) for name, col in adds.items()})
-    return keys
-
-
-def _accumulate(keys: Sequence[Keys]) -> list[list[NDArray]]:
-    """All key columns from the root down to each level: places differ if an ancestor does."""
-    seen: list[NDArray] = []
-    result = []
-    for level in keys:
-        seen = [*seen, *(col for col in level.values() if not any(col is old for old in seen))]
-        result.append(seen)
-    return result
-
-
-def _starts(columns: list[NDArray], rows: int) -> NDArray[np.int64]:
-    """First row of every run of equal keys in sorted rows."""
-    new = np.zeros(rows, dtype=bool)
-    new[0] = True
-    for column in columns:
-        new[1:] |= column[1:] != column[:-1]
-    return np.flatnonzero(new)
-
-
-def _pointers(starts: Sequence[NDArray], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    sizes = [len(s) for s in starts]
-    level_ptr = np.concatenate([[0], np.cumsum(sizes)])
-    edges = [
-        level_ptr[i + 1] + np.searchsorted(below, above) for i, (above, below) in enumerate(pairwise(starts))
-    ]
-    last = np.full(sizes[-1] + 1, level_ptr[-1])
-    return np.concatenate([*edges, last]).astype(np.int64), level_ptr.astype(np.int64)
-
-
-def _at(level: Keys, rows: NDArray) -> Keys:
-    return {name: column[rows] for name, column in level.items()}
-
-
-def _codes(level: Keys) -> NDArray:
-    """One comparable code per place of a level."""
-    if len(level) == 1:
-        return next(iter(level.values()))
-    return np.rec.fromarrays([np.unique(column, return_inverse=True)[1] for column in level.values()])
-
-
-def _text(values: Sequence | NDArray, column: str, *, blank: bool = False) -> NDArray:
-    """Return keys as fixed-width text; refuse missing ones, keep leading zeros."""
-    text = as_text(values)
-    if not blank and (text == "").any():
-        raise DataError(
-            f"key column '{column}' is missing a value in row {int(np.flatnonzero(text == '')[0]) + 1}",
-            needed="a key in every row",
-        )
-    return text
-
-
-def _paths(ids: NDArray, parents: NDArray) -> NDArray:
-    """`(leaves, depth)`: every leaf's ancestors from the root down, padded with itself."""
-    unique, first = np.unique(ids, return_index=True)
-    if len(unique) < len(ids):
-        twice = np.setdiff1d(np.arange(len(ids)), first)[0]
-        same = parents[ids == ids[twice]]
-        what = "two parents" if len(set(same)) > 1 else "two rows"
-        raise DataError(f"place '{ids[twice]}' has {what}", needed="one row and one parent for each place")
-    at = np.minimum(np.searchsorted(unique, parents), len(unique) - 1)
-    is_root = parents == ""
-    if (lost := np.flatnonzero((unique[at] != parents) & ~is_root)).size:
-        raise DataError(
-            f"parent '{parents[lost[0]]}' of place '{ids[lost[0]]}' is not listed", remedy="add its row"
-        )
-    if is_root.sum() != 1:
-        raise DataError(
-            f"the hierarchy has {int(is_root.sum())} places without a parent", needed="exactly one root"
-        )
-    up = np.where(is_root, np.arange(len(ids)), first[at])
-    root = int(np.flatnonzero(is_root)[0])
-    _refuse_loops(up, root, ids)
-    leaves = np.setdiff1d(np.arange(len(ids)), up[~is_root]) if len(ids) > 1 else np.array([0])
-    return ids[_climb(up, leaves, root)]
-
-
-def _refuse_loops(up: NDArray, root: int, ids: NDArray) -> None:
-    jump = up
-    for _ in range(len(up).bit_length()):
-        jump = jump[jump]  # twice as far up each time
-    if (caught := np.flatnonzero(jump != root)).size:
-        raise DataError(f"place '{ids[caught[0]]}' is its own ancestor", remedy="correct the parent column")
-
-
-def _climb(up: NDArray, leaves: NDArray, root: int) -> NDArray:
-    steps = [leaves]
-    while (steps[-1] != root).any():
-        steps.append(up[steps[-1]])
-    paths = np.stack(steps[::-1], axis=1)
-    # A shallow leaf reached the root early: shift its path left and pad with the leaf itself.
-    depth = (paths != root).sum(axis=1) + 1
-    columns = np.arange(paths.shape[1]) + (paths.shape[1] - depth)[:, None]
-    return np.take_along_axis(paths, np.minimum(columns, paths.shape[1] - 1), axis=1)

@@ -24,7 +24,7 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.histogram.anova import Marginal, refines
+from trueup.kernel.histogram.marginals import Marginal, refines
 from trueup.model.cells import Cells
 
 Reals = NDArray[np.float64]

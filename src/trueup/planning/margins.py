@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.histogram.anova import marginalise
 from trueup.kernel.histogram.error_variances import ErrorVariances, Swept
+from trueup.kernel.histogram.marginals import marginalise
 from trueup.planning.expected import Expected
 from trueup.planning.targets import Target
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.histogram.anova import Marginal
+from trueup.kernel.histogram.marginals import Marginal
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.status import Status, largest
 from trueup.layouts.histogram import UNSETTLED, HistogramProblem, histogram_problem, refuses_on_histogram
@@ -22,7 +22,7 @@ from trueup.reconciling.at_once import at_once, invariants_kept
 from trueup.reconciling.method import Method, Solution
 
 if TYPE_CHECKING:
-    from trueup.reconciling.histogram_parts import SegmentPlan
+    from trueup.reconciling.segments import SegmentPlan
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class HistogramTree(Method):
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> SegmentPlan:
         """Prepare what all segments of the tree share."""
-        from trueup.reconciling.histogram_parts import segment_plan
+        from trueup.reconciling.segments import segment_plan
 
         return segment_plan(constraints, headers, posterior=self.posterior)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError
-from trueup.kernel.histogram.anova import Marginal, marginalise, refines, relative
+from trueup.kernel.histogram.marginals import Marginal, marginalise, refines, relative
 from trueup.kernel.histogram.spine import Spine
 
 Table = NDArray[np.int64]

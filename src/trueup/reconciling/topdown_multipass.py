@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.kernel.histogram.anova import refines
+from trueup.kernel.histogram.marginals import refines
 from trueup.layouts.histogram import HistogramProblem
 from trueup.layouts.span import OF_PASSES, refuse_wide_levels
 from trueup.model.cells import Margin

@@ -27,9 +27,9 @@ from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
 from trueup.reconciling import choose, describe
-from trueup.reconciling.histogram_parts import SegmentPlan
 from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.method import Method
+from trueup.reconciling.segments import SegmentPlan
 from trueup.releasing.cut import Cut, cut_tree
 from trueup.releasing.engine import MEMORY, driver_bytes
 from trueup.releasing.run_folder import PLAN, REMOVED, RunFolder

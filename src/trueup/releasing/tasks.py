@@ -24,7 +24,7 @@ from trueup.io.bundle.manifest import guarantee_in
 from trueup.io.bundle.tables import read_measured, write_counts, write_measured
 from trueup.io.microdata.sparse import Occupied
 from trueup.io.microdata.tabulate import refuse_overflow
-from trueup.kernel.histogram.anova import marginalise
+from trueup.kernel.histogram.marginals import marginalise
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.status import Status
 from trueup.measuring import draw
@@ -33,7 +33,8 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import refuse_broken, violations
 from trueup.model.header import Measured
 from trueup.reconciling import BEFORE_NOISE, refuse_inexact, unsolved
-from trueup.reconciling.histogram_parts import Answers, Segment, SegmentPlan, Settlement, Summary, down, up
+from trueup.reconciling.histogram_parts import Answers, Settlement, Summary, down, up
+from trueup.reconciling.segments import Segment, SegmentPlan
 from trueup.releasing.cut import PlacePart
 from trueup.releasing.log import Work
 from trueup.releasing.run_folder import Branch, RunFolder, load_arrays, save_arrays

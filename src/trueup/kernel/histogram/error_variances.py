@@ -16,6 +16,8 @@ derivatives with respect to all precisions come from the same two passes run bac
     B_L  = -V B_V V,   B_A += B_L,            B_U = -U^-1 B_A U^-1,   B_V of every child += B_U   from the root down.
 
 An exact table is one of a precision so large that its error is negligible.
+
+One file: the derivatives are the two passes run backwards, line by line, on the same intermediate arrays.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.histogram.anova import Axis, Component, Domain, Marginal, is_identity
+from trueup.kernel.histogram.anova import Axis, Component, Domain
+from trueup.kernel.histogram.marginals import Marginal, is_identity
 from trueup.kernel.histogram.shapes import Shapes
 
 Reals = NDArray[np.float64]
@@ -79,7 +82,7 @@ class ErrorVariances:
 
     Examples
     --------
-    >>> from trueup.kernel.histogram.anova import identity, summed
+    >>> from trueup.kernel.histogram.marginals import identity, summed
     >>> total, detailed = (summed(2),), (identity(2),)
     >>> domain = Domain.of([total, detailed])
     >>> model = ErrorVariances(domain, Shapes.of(np.array([1, 3, 3, 3])), ((0, total), (1, detailed)))

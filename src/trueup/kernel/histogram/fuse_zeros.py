@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from trueup.kernel.histogram.anova import Marginal, cell_groups
+from trueup.kernel.histogram.marginals import Marginal, cell_groups
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,8 @@ loop, and any way of finding `t` will do. Ours brackets the multiplier `1 / t` b
 and selects among the few quotients in between, in time O(S).
 
 All comparisons are between products of integers, in 128 bits.
+
+One file: bracketing, listing and selecting quotients are the steps of one algorithm, on one set of work arrays.
 """
 
 # pyright: reportCallIssue=false

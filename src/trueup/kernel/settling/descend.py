@@ -10,6 +10,9 @@ levels may be settled in pieces and trees in segments.
 
 Settling the total before the cells matters: nonnegativity pushes small cells up, and a total that follows its cells
 is pushed up with them.
+
+One file: a level is settled by stages, again without its margins where these fail, or at posterior means, and all three
+return one kind of result to the loop over levels.
 """
 
 from __future__ import annotations
@@ -20,9 +23,10 @@ from functools import cached_property
 
 import numpy as np
 
-from trueup.kernel.histogram.anova import Component, Marginal, cell_groups, marginalise, refines
+from trueup.kernel.histogram.anova import Component
 from trueup.kernel.histogram.helmert import sum_rows
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
+from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, refines
 from trueup.kernel.settling.lower_bounds import Lower
 from trueup.kernel.settling.nearest import TOLERANCE, Metric, tolerance_for
 from trueup.kernel.settling.posterior_mean import posterior_means
@@ -43,7 +47,7 @@ def settling_sequence(
 
     Examples
     --------
-    >>> from trueup.kernel.histogram.anova import identity, shape, summed
+    >>> from trueup.kernel.histogram.marginals import identity, shape, summed
     >>> total, rows, columns = (summed(2), summed(3)), (identity(2), summed(3)), (summed(2), identity(3))
     >>> [shape(m) for m in settling_sequence([columns, total, rows], (identity(2), identity(3)))]
     [(1, 1), (2, 1), (2, 3)]
@@ -112,7 +116,8 @@ def settle(
 
     Examples
     --------
-    >>> from trueup.kernel.histogram.anova import Domain, identity, summed
+    >>> from trueup.kernel.histogram.anova import Domain
+    >>> from trueup.kernel.histogram.marginals import identity, summed
     >>> from trueup.kernel.histogram.spine import Spine
     >>> total, detailed = (summed(2),), (identity(2),)
     >>> spine = Spine(np.array([1, 3, 3, 3]))

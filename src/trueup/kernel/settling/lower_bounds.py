@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trueup.kernel.histogram.anova import Marginal, marginalise, refines, relative
+from trueup.kernel.histogram.marginals import Marginal, marginalise, refines, relative
 from trueup.kernel.histogram.spine import Spine
 
 

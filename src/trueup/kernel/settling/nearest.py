@@ -22,7 +22,7 @@ import numpy as np
 from trueup.kernel.compiled import njit
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.helmert import backward, forward
-from trueup.kernel.histogram.least_squares import product, pseudo_inverse
+from trueup.kernel.histogram.node_filter import product, pseudo_inverse
 
 TOLERANCE = 1e-6  # counts
 PRECISION = (

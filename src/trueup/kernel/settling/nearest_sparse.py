@@ -12,6 +12,8 @@ conditioned than the whole, and cost as much as the open cells squared instead o
 
 Entries of the precision come from its components: between cells k and l, on every axis the projection on contrasts or
 the product of the two codes' weights in their atoms' means.
+
+One file: it is one compiled projection, whose steps share the factors of a parent's dense systems.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import numpy as np
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.histogram.anova import Domain
-from trueup.kernel.histogram.least_squares import product
+from trueup.kernel.histogram.node_filter import product
 from trueup.kernel.settling.nearest import Metric, flat, tolerance_for
 
 MOST = 128  # open cells of a child up to which this pays

@@ -26,6 +26,8 @@ depends on nothing else: by Fisher's identity the derivatives of the log evidenc
 
 and each is led to zero by Newton's steps between two passes, under lognormal hyperpriors: that of the kappa_i is around a
 median of the parent's own, which is estimated with them.
+
+One file: totals, cells and concentrations are updated in turn within each pass, on the same arrays of one parent.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.histogram.least_squares import product
+from trueup.kernel.histogram.node_filter import product
 from trueup.kernel.messages.splits import digamma
 from trueup.kernel.settling.nearest import Metric, flat
 from trueup.kernel.settling.nearest_sparse import _factor, _precision, _solve, entries
@@ -445,7 +447,8 @@ def posterior_means(
 
     Examples
     --------
-    >>> from trueup.kernel.histogram.anova import Domain, identity
+    >>> from trueup.kernel.histogram.anova import Domain
+    >>> from trueup.kernel.histogram.marginals import identity
     >>> metric = Metric(Domain.of([(identity(2),)]), (np.full((1, 1, 1), 4.0),) * 2, np.array([0]), 3)
     >>> tables = np.array([[9.0, 0.0], [1.0, 1.0], [-2.0, 1.0]])
     >>> posterior_means(metric, tables, np.array([[8.0, 0.0]]))[0].round(1) + 0.0

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trueup.kernel.histogram.anova import Domain, Marginal, cell_groups, marginalise, relative, spread
-from trueup.kernel.histogram.least_squares import condition
+from trueup.kernel.histogram.anova import Domain
+from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, relative, spread
+from trueup.kernel.histogram.node_filter import condition
 from trueup.kernel.settling.nearest import ITERATIONS, Metric, nearest_nonnegative
 from trueup.kernel.settling.nearest_sparse import MOST, nearest_of_few
 from trueup.kernel.settling.transport import nudges, round_children

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import SpecError, load_extra
-from trueup.kernel.histogram.anova import marginalise
+from trueup.kernel.histogram.marginals import marginalise
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear, parse_sum
 from trueup.model.spec import Spec

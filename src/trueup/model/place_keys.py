@@ -1,0 +1,114 @@
+"""Keys of places, level by level, and the tree that sorted rows of keys describe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError
+from trueup.files.text import as_text
+
+Keys = dict[str, NDArray]
+
+
+def key_text(values: Sequence | NDArray, column: str, *, blank: bool = False) -> NDArray:
+    """Return keys as fixed-width text; refuse missing ones, keep leading zeros."""
+    text = as_text(values)
+    if not blank and (text == "").any():
+        raise DataError(
+            f"key column '{column}' is missing a value in row {int(np.flatnonzero(text == '')[0]) + 1}",
+            needed="a key in every row",
+        )
+    return text
+
+
+def row_count(columns: Sequence[Mapping]) -> int:
+    """Number of rows of the columns; 1 if no level has any."""
+    return next((len(col) for level in reversed(columns) for col in level.values()), 1)
+
+
+def full_keys(columns: Sequence[Mapping], whole: Sequence[bool]) -> list[Keys]:
+    """Each level's own key: what it adds, after its parent's unless its code is whole."""
+    keys: list[Keys] = []
+    for adds, is_whole in zip(columns, whole):
+        inherited = {} if is_whole or not keys else keys[-1]
+        keys.append(inherited | {name: key_text(col, name) for name, col in adds.items()})
+    return keys
+
+
+def keys_down_to(keys: Sequence[Keys]) -> list[list[NDArray]]:
+    """All key columns from the root down to each level: places differ if an ancestor does."""
+    seen: list[NDArray] = []
+    result = []
+    for level in keys:
+        seen = [*seen, *(col for col in level.values() if not any(col is old for old in seen))]
+        result.append(seen)
+    return result
+
+
+def first_rows(columns: list[NDArray], rows: int) -> NDArray[np.int64]:
+    """First row of every run of equal keys in sorted rows."""
+    new = np.zeros(rows, dtype=bool)
+    new[0] = True
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(new)
+
+
+def tree_pointers(starts: Sequence[NDArray], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Child and level pointers of the tree whose places begin at these rows, level by level."""
+    sizes = [len(s) for s in starts]
+    level_ptr = np.concatenate([[0], np.cumsum(sizes)])
+    edges = [
+        level_ptr[i + 1] + np.searchsorted(below, above) for i, (above, below) in enumerate(pairwise(starts))
+    ]
+    last = np.full(sizes[-1] + 1, level_ptr[-1])
+    return np.concatenate([*edges, last]).astype(np.int64), level_ptr.astype(np.int64)
+
+
+def keys_at(level: Keys, rows: NDArray) -> Keys:
+    """The keys in some rows."""
+    return {name: column[rows] for name, column in level.items()}
+
+
+def key_codes(level: Keys) -> NDArray:
+    """One comparable code per place of a level."""
+    if len(level) == 1:
+        return next(iter(level.values()))
+    return np.rec.fromarrays([np.unique(column, return_inverse=True)[1] for column in level.values()])
+
+
+def refuse_two_limits(
+    levels: Sequence[str], level: int, limits: Keys, starts: NDArray, label: Callable[[str, int], str]
+) -> None:
+    """Raise if a column of limits is not constant within a place."""
+    name = levels[level]
+    for column_name, column in limits.items():
+        whole = np.repeat(column[starts], np.diff(np.append(starts, column.size)))
+        if (differ := np.flatnonzero(column != whole)).size:
+            place = int(np.searchsorted(starts, differ[0], "right")) - 1
+            raise DataError(
+                f"column '{column_name}' gives {name} '{label(name, place)}' two limits",
+                needed=f"one number for each {name}, the same in all of its rows",
+                remedy=f"correct the geography file, or bound the level '{levels[-1]}'",
+            )
+
+
+def refuse_two_parents(
+    levels: Sequence[str], level: int, keys: Keys, label: Callable[[str, int], str]
+) -> None:
+    """Raise if a whole code of a level lies in two places of the level above."""
+    codes = key_codes(keys)
+    if len(keys) == 1 and (codes[1:] > codes[:-1]).all():
+        return
+    _, first, count = np.unique(codes, return_index=True, return_counts=True)
+    if (twice := first[count > 1]).size:
+        name = levels[level]
+        raise DataError(
+            f"{name} '{label(name, int(twice[0]))}' has two parents",
+            needed=f"each {name} inside one {levels[level - 1]}",
+            remedy="correct the geography file",
+        )

@@ -1,0 +1,218 @@
+"""Segments of a hierarchy of histograms: what all of them share, and which places each covers.
+
+The levels are cut at boundary levels; a *segment* covers the levels from one boundary to the next, both included, and
+a run of neighbouring places of its top level with everything below them. Segments are plain arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.kernel.histogram.anova import Domain
+from trueup.kernel.histogram.fuse_zeros import Fold
+from trueup.kernel.histogram.marginals import Marginal, cell_groups
+from trueup.kernel.histogram.spine import Spine
+from trueup.kernel.settling.descend import settling_sequence
+from trueup.layouts.histogram import (
+    FUSED_CODES,
+    domain_of,
+    level_plans,
+    refuse_undetermined,
+    refuses_on_histogram,
+    small_fold,
+)
+from trueup.layouts.histogram_bounds import bounded_marginals, level_bounds, refuse_impossible_bounds
+from trueup.model.cells import detailed
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.reconciling.known_sums import Exact
+
+Bounds = tuple[tuple[NDArray[np.int64], ...], ...]
+"""Per level and bounded marginal `(places, groups)` counts, or `(1, groups)` if they are the same at every place."""
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentPlan:
+    """What all segments of a problem share; it knows levels but no places, and pickles to a few kilobytes.
+
+    Attributes
+    ----------
+    levels
+        Their names, root first.
+    domain, fold
+        The histograms' basis, and how structural zeros were taken out of them.
+    measured
+        Per level and header: the marginal (folded) and the variance of its noise (counts squared).
+    columns
+        Per level and header: where the folded marginal's cells stand in the header's groups, and how many groups
+        there are.
+    chains, required
+        Per level, the nested marginals to settle, and the shorter chain if these leave no room.
+    nonnegative, integer, posterior
+        Whether counts below zero are refused; whether to round; whether to settle at posterior means.
+    bounded
+        Marginals with lower bounds.
+    """
+
+    levels: tuple[str, ...]
+    domain: Domain
+    fold: Fold
+    measured: tuple[tuple[tuple[Marginal, float], ...], ...]
+    columns: tuple[tuple[tuple[NDArray[np.int64], int], ...], ...]
+    chains: tuple[tuple[Marginal, ...], ...]
+    required: tuple[tuple[Marginal, ...], ...]
+    nonnegative: bool
+    integer: bool
+    posterior: bool
+    bounded: tuple[Marginal, ...]
+
+    @property
+    def cells(self) -> int:
+        """Number of cells of a histogram, structural zeros included."""
+        return int(np.prod(self.fold.sizes))
+
+    def exact(self, level: int) -> list[Exact]:
+        """The invariants of a level and of those below it."""
+        levels = range(level, len(self.levels))
+        return [(at, m) for at in levels for m, variance in self.measured[at] if variance == 0]
+
+    def bounds(self, constraints: Constraints) -> Bounds:
+        """Lower bounds on the places of constraints, whose tree may be a branch of the whole one."""
+        return tuple(
+            tuple(level_bounds(constraints, self.fold, self.bounded, name)) if self.bounded else ()
+            for name in constraints.cells.tree.levels
+        )
+
+    def segment(self, constraints: Constraints, top: int, bottom: int, start: int, stop: int) -> Segment:
+        """The places `start` to `stop` of level `top` and all below them down to level `bottom`."""
+        tree, counts, firsts = constraints.cells.tree, [], [start]
+        first, last = tree.level_ptr[top] + start, tree.level_ptr[top] + stop
+        for level in range(top, bottom):
+            counts.append(np.diff(tree.child_ptr[first : last + 1]))
+            first, last = tree.child_ptr[first], tree.child_ptr[last]
+            firsts.append(int(first - tree.level_ptr[level + 1]))
+        counts.append(np.zeros(last - first, np.int64))
+        child_ptr = stop - start + np.append(0, np.cumsum(np.concatenate(counts)))
+        spine, bounds = Spine(child_ptr, stop - start), self.bounds(constraints)[top : bottom + 1]
+        within = [np.arange(f, f + spine.size(i)) for i, f in enumerate(firsts)]
+        own = tuple(
+            tuple(table if len(table) == 1 else table[rows] for table in tables)
+            for tables, rows in zip(bounds, within, strict=True)
+        )
+        return Segment(self, top, bottom, spine, tuple(firsts), own)
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Some places of a level and all places below them down to another level.
+
+    Attributes
+    ----------
+    plan
+        What all segments share.
+    top, bottom
+        Its first and last level.
+    spine
+        The places, a forest.
+    firsts
+        Per level of the segment, the position of its first place within the level of the whole tree; its places are
+        neighbours there, so that those of level `top + i` are `firsts[i] : firsts[i] + spine.size(i)`.
+    bounds
+        Lower bounds on its places; see `SegmentPlan.bounds`.
+    """
+
+    plan: SegmentPlan
+    top: int
+    bottom: int
+    spine: Spine
+    firsts: tuple[int, ...]
+    bounds: Bounds
+
+    @property
+    def lowest(self) -> bool:
+        """Whether there is nothing below it."""
+        return self.bottom == len(self.plan.levels) - 1
+
+    @property
+    def measured(self) -> range:
+        """Levels whose measurements it takes."""
+        return range(self.top, self.bottom + self.lowest)
+
+    @property
+    def start(self) -> int:
+        """Position of its first top place within the level."""
+        return self.firsts[0]
+
+    @property
+    def stop(self) -> int:
+        """Position after its last top place within the level."""
+        return self.firsts[0] + self.spine.roots
+
+    def places(self, level: int) -> slice:
+        """Its places within a level of the whole tree."""
+        first = self.firsts[level - self.top]
+        return slice(first, first + self.spine.size(level - self.top))
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes `up` and `down` need, answers and results included."""
+        places = self.spine.child_ptr.size - 1
+        answers = max(sum(size for _, size in columns) for columns in self.plan.columns)
+        return 8 * places * (3 * self.plan.cells + 2 * answers) + 100_000_000
+
+
+def segment_plan(
+    constraints: Constraints, headers: Sequence[Measured], *, integer: bool = True, posterior: bool = False
+) -> SegmentPlan:
+    """Prepare what all segments share.
+
+    Raises
+    ------
+    SpecError
+        If the constraints are beyond histogram reconciliation, a measured margin is incomplete, a level's histograms
+        are not determined, or structural zeros tie too many codes together.
+    """
+    if reason := refuses_on_histogram(constraints):
+        raise SpecError(f"constraints that reconciliation by parts does not keep: {reason}")
+    cells, fold = constraints.cells, small_fold(constraints)
+    if fold is None:
+        raise SpecError(
+            "structural zeros that tie too many combinations of attribute values together",
+            needed=f"at most {FUSED_CODES} combinations of the attributes that the zeros name",
+            remedy="reconcile the whole tree at once with the method 'histogram-tree'",
+        )
+    refuse_impossible_bounds(constraints, fold)
+    plans = level_plans(constraints, headers, fold)
+    domain = domain_of(cells, fold, plans)
+    refuse_undetermined(domain, plans[-1], cells, cells.tree.levels[-1])
+    finest = fold.marginal(detailed(cells))
+    bounded = bounded_marginals(constraints, fold)
+    exact = [
+        [*(m for p in plans[level:] for m, variance in p if variance == 0), *bounded]
+        for level in range(len(plans))
+    ]
+    return SegmentPlan(
+        cells.tree.levels,
+        domain,
+        fold,
+        tuple(map(tuple, plans)),
+        tuple(_columns(constraints, headers, fold, name) for name in cells.tree.levels),
+        tuple(
+            tuple(settling_sequence([m for m, _ in p], finest, e)) for p, e in zip(plans, exact, strict=True)
+        ),
+        tuple(tuple(settling_sequence((), finest, e)) for e in exact),
+        constraints.nonnegative,
+        integer,
+        posterior,
+        tuple(bounded),
+    )
+
+
+def _columns(constraints: Constraints, headers: Sequence[Measured], fold: Fold, level: str):
+    marginals = [constraints.cells.marginal(h.margin.attributes) for h in headers if h.margin.level == level]
+    return tuple((fold.columns(m), int(cell_groups(m).max()) + 1) for m in marginals)
