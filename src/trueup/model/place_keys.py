@@ -81,6 +81,24 @@ def key_codes(level: Keys) -> NDArray:
     return np.rec.fromarrays([np.unique(column, return_inverse=True)[1] for column in level.values()])
 
 
+def refuse_same_place(
+    level: str,
+    starts: NDArray,
+    order: NDArray,
+    where: Callable[[int], str],
+    label: Callable[[str, int], str],
+) -> None:
+    """Raise if two rows are one place; `order` sorts the rows, and each place begins at one of `starts`."""
+    if len(starts) == order.size:
+        return
+    place = int(np.flatnonzero(np.diff(np.append(starts, order.size)) > 1)[0])
+    first, second = sorted(order[starts[place] : starts[place] + 2].tolist())
+    raise DataError(
+        f"the geography lists {level} '{label(level, place)}' more than once, in {where(first)} and {where(second)}",
+        needed="each place of the last level in exactly one row",
+    )
+
+
 def refuse_two_limits(
     levels: Sequence[str], level: int, limits: Keys, starts: NDArray, label: Callable[[str, int], str]
 ) -> None:

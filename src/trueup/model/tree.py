@@ -20,6 +20,7 @@ from trueup.model.place_keys import (
     key_text,
     keys_at,
     keys_down_to,
+    refuse_same_place,
     refuse_two_limits,
     refuse_two_parents,
     row_count,
@@ -124,7 +125,7 @@ class Tree:
         tree = cls(
             tuple(levels), *tree_pointers(starts, rows), tuple(keys_at(k, s) for k, s in zip(keys, starts))
         )
-        tree._refuse_twins(starts[-1], order, where)
+        refuse_same_place(tree.levels[-1], starts[-1], order, where, tree.label)
         for level, is_whole in enumerate(whole):
             if is_whole and tree.keys[level]:
                 refuse_two_parents(tree.levels, level, tree.keys[level], tree.label)
@@ -288,15 +289,3 @@ class Tree:
         if not self.keys or not self.keys[at]:
             return level if self.sizes[at] == 1 else f"{level} {place}"
         return "/".join(str(column[place]) for column in self.keys[at].values())
-
-    def _refuse_twins(self, starts: NDArray, order: NDArray, where: Callable[[int], str]) -> None:
-        """Refuse two rows of one place; `order` sorts the rows, and each place begins at one of `starts`."""
-        if self.sizes[-1] == order.size:
-            return
-        place = int(np.flatnonzero(np.diff(np.append(starts, order.size)) > 1)[0])
-        first, second = sorted(order[starts[place] : starts[place] + 2].tolist())
-        raise DataError(
-            f"the geography lists {self.levels[-1]} '{self.label(self.levels[-1], place)}' more than once, in "
-            f"{where(first)} and {where(second)}",
-            needed="each place of the last level in exactly one row",
-        )
