@@ -28,8 +28,8 @@ WARM_UP, THIN = 100, 4
 USUAL = 12
 """Sweeps between draws that full chains usually need in the end, for the prediction."""
 MOST_THIN = 64
-QUICK, PROBED = 0.1, 20
-"""Seconds of a sweep below which so many are timed for the prediction."""
+SMALL, PROBED = 20_000, 20
+"""Cells below which so many sweeps are timed for the prediction: starting threads takes longer than one."""
 WATCHED, SOME = 1 << 40, 4000
 """Counts of each table that are watched: all, and by tier A so many of the lowest places' at random."""
 SHORT = 2
@@ -38,8 +38,8 @@ SHORTEST = 100
 """Draws of each chain of tier A, at least."""
 CHECKED = 100
 """Places whose posterior tier A is held against chains of tier B."""
-MEMORY = 60, 24
-"""Bytes for each cell, and for each cell of a chain, above the draws; measured."""
+MEMORY = 60, 30
+"""Bytes for each cell, and for each cell of a chain, above the draws: about what arrays of 16 cells a place take."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class HistogramGibbs(InferenceMethod):
     prior
         `hierarchical`; with `concentrations` of totals and of cells, two numbers, these are given.
     tier
-        `full`, `approximate`, or `auto`: full where that is predicted to take `minutes` at most.
+        `full`, `approximate`, or `auto`: full where that is predicted to take `minutes` at most. Equal sources give equal
+        draws of one tier; which tier `auto` chooses depends on the machine.
     chains
         Number of full chains.
     minutes
@@ -106,9 +107,7 @@ class HistogramGibbs(InferenceMethod):
         announce(progress, "finding tables to start from: the default release of the noisy values")
         walk = HistogramWalk.of(problem, rng.spawn(self.chains), self._given)
         walk.run(1, 1, _silent)  # makes the kernels ready
-        walk.run(1, 1, _silent)
-        if walk.seconds < QUICK:
-            walk.run(1, PROBED, _silent)  # starting threads takes longer than a sweep
+        walk.run(1, PROBED if problem.cells.n < SMALL else 1, _silent)  # times do not decide what is run
         plan = self.plan(problem, walk.seconds, draws)
         announce(progress, plan.text)
         if plan.tier == "approximate":
@@ -159,13 +158,11 @@ class HistogramGibbs(InferenceMethod):
             announce(progress, "comparing the chains")
             found = walk.diagnosed(run, WATCHED, rng)
             enough = found["smallest_ess"] >= ESS and found["largest_r_hat"] <= found["r_hat_allowed"]
-            longest = min(
-                MOST_THIN,
-                max(int(60 * self.minutes / (walk.seconds * kept * max(1, self.chains / cores()))), thin),
-            )
-            if enough or thin >= longest:
+            needed = math.ceil(thin * min(max(1.3 * ESS / found["smallest_ess"], 1.5), 8))
+            too_long = walk.seconds * kept * needed * max(1, self.chains / cores()) > 60 * self.minutes
+            if enough or needed > MOST_THIN or too_long:  # times decide what is refused, never what is drawn
                 break
-            thin = min(math.ceil(thin * min(max(1.3 * ESS / found["smallest_ess"], 1.5), 8)), longest)
+            thin = needed
             announce(progress, f"chains are too short: {thin} sweeps to a draw")
         status = "solved" if enough else _too_short(walk.sweeps, found)
         stats = {
