@@ -87,7 +87,7 @@ class Visit:
             == 200
         )
 
-    def wait(self, page: str, seconds: float = 120) -> dict:
+    def wait(self, page: str, seconds: float = 400) -> dict:
         """Wait for the job that a page names, and return how it ended."""
         found = re.search(r'data-job="([\w-]+)"', self.client.get(page).text)
         until = time.monotonic() + seconds

@@ -103,6 +103,7 @@ def test_methods_are_compared_on_a_made_up_population(visit):
     visit.wait("/methods")
     page = visit.client.get("/methods").text
     assert "cell-key" in page
+    assert "by size of the true count" in page
     assert re.search(r"\d ± ", page)
     assert visit.client.get(re.search(r'href="(/job/[^"]+/report)"', page)[1]).status_code == 200
 

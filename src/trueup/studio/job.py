@@ -68,7 +68,18 @@ def _compared(found: trueup.Assessment) -> dict[str, Any]:
         for table in found.levels
         for method in found.methods
     ]
-    return {"rows": rows, "replicates": found.replicates, "truth": found.truth}
+    return {"rows": rows, "sizes": _by_size(found), "replicates": found.replicates, "truth": found.truth}
+
+
+def _by_size(found: trueup.Assessment) -> list[dict[str, Any]]:
+    """Bias and typical error of the spec's own method by the size of the true count."""
+    held: dict[tuple[str, str], dict[str, Any]] = {}
+    for statistic in ("bias", "rmse"):
+        rows = found.rows(by="size", statistic=statistic, method=found.methods[0].label)
+        for table, size, value, error in zip(rows["level"], rows["unit"], rows["value"], rows["mc_error"]):
+            row = held.setdefault((str(table), str(size)), {"table": str(table), "size": str(size)})
+            row[statistic] = [float(value), float(error)]
+    return list(held.values())
 
 
 _SHOWN = ("bias", "rmse", "coverage")
