@@ -1,5 +1,7 @@
 """Every file of a run folder lost, cut short or altered: refused by name, or made again; a draw is never replaced."""
 
+import json
+import os
 import shutil
 from pathlib import Path
 from unittest.mock import patch
@@ -9,6 +11,7 @@ import pytest
 
 import trueup
 from tests.releasing.bad_input import account, interrupted
+from tests.releasing.fault_table import MOMENTS, documented, label
 from trueup.checking.bundle import check_bundle
 from trueup.errors import BudgetError, BundleError, TrueupError
 from trueup.io.bundle.manifest import read_manifest
@@ -123,6 +126,7 @@ def test_a_damaged_file_is_refused_by_name_or_made_again(runs, name, stage, dama
         released = resume(run, executor=LocalPool(1))
     except TrueupError as error:
         said = str(error)
+    happened(name, stage, damage, "refused by name" if released is None else "goes on")
     if released is None:
         assert "internal error" not in said
         assert "continue the run with --resume" not in said, "that is what failed"
@@ -134,6 +138,15 @@ def test_a_damaged_file_is_refused_by_name_or_made_again(runs, name, stage, dama
     assert drawn.items() <= read_manifest(released.folder)["parts"].items(), "a draw was replaced"
     assert all(check.holds for check in check_bundle(released.folder))
     assert not list(run.parent.glob("out.run*"))
+
+
+def happened(name: str, stage: int, damage, outcome: str) -> None:
+    """Hold the documentation to what happened, or note it for the table there."""
+    if notes := os.environ.get("TRUEUP_FAULTS"):
+        with Path(notes).open("a") as file:
+            file.write(json.dumps([name, stage, damage.__name__, outcome]) + "\n")
+    else:
+        assert documented()[label(name), MOMENTS[stage], damage.__name__] == outcome
 
 
 def digests(run: Path) -> dict[str, str]:
