@@ -395,8 +395,6 @@ LONG_WITHOUT_REASON = {
     "inferring/tree_parts.py",
     "io/microdata/by_parts.py",
     "io/published/perturbed.py",
-    "kernel/messages/tails.py",
-    "kernel/messages/tilting.py",
     "kernel/table_walks/columns.py",
     "ledger/ledger.py",
     "model/perturbed.py",

@@ -5,16 +5,19 @@ With `S(t)` the mass that the parts of a node give to its count and `K(theta) = 
     S(t) <= exp(K(theta) - theta t)        for every theta (Chernoff),
 
 and K is the sum over the parts of their own. So every message carries its K at a few `theta`, its *growth*, and which
-fraction of each was lost so far: at those `theta` that its parent's window asks for, see `probes_of`. Outside a window
-a node's factor is bounded by a line in the logs for its laws, which are log-concave, times the factor of its split,
-whose log is convex (`alpha < total`) and below its chord, or concave and below its tangent. Each `theta` bounds a run of
-counts, up to where the next bounds better. What was lost below and lands inside the window is bounded in the same way, count by
-count, with the lost fractions of K.
+fraction of each was lost so far: at those `theta` that its parent asks for, see `probes_of`. Of a sum, what is kept is known
+count by count: its part outside the node's window is summed as it is (`cut_away`). What was lost below, inside the window
+(`landed`) and outside (`outside`), is bounded count by count by the lowest of the lines `height - theta t`, where `height` is
+the log of the lost fraction of `exp(K)`. Both are multiplied by the node's factor. Outside the window that is bounded by a
+line in the logs for its laws, which are log-concave, times the factor of its split, whose log is convex (`alpha < total`) and
+below its chord, or concave and below its tangent.
 
 A count that was not measured, although its siblings and its parent were, is bounded by theirs on both sides, and its
 own factor need not fall on either: its K is infinite, or huge. But every count of a sum is bounded as well where one of its
 parts enters with the largest value of `S(t) exp(theta t)` in place of the sum of them; at no tilt at all it is finite.
 Such leaves are `pointwise`; there is at most one in a family.
+
+One file: every bound is a sum of the same pieces, a line in the logs times a split's factor over a run of counts.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ a normal approximation. Up: mean and variance of a leaf's tilted factor, exactly
 tilted factor times a normal law of the sum of its parts. Down: what each node is given all others, and the change of tilt
 that moves the sum of its parts there, to first order. A node's factor alone would not do: divided by the number of ways to
 split its count it may rise on both sides. Any tilt gives the same posterior, so a few steps are enough.
+
+One file: the steps, and the moments and the windows that they rest on, are one search on the same arrays.
 """
 
 from __future__ import annotations
