@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.studio.helpers import HOST, ORIGIN, PORT, SECRET, Visit, stranger
-from trueup.errors import TrueupError
+from trueup.errors import BusyError, TrueupError
 from trueup.studio import jobs
 from trueup.studio.project import Project
 
@@ -243,6 +244,20 @@ def test_the_older_of_two_tabs_changes_nothing(visit):
     assert "Newer" in visit.studio.open_project.text
     assert visit.studio.open_project.spec.privacy.unit == "person"
     assert visit.client.post("/protected", data={"unit": "household"}, headers=OWN).status_code == 422
+
+
+def test_of_pages_sent_at_once_one_is_taken(visit):
+    project, revision = visit.studio.open_project, visit.revision
+
+    def send(number: int) -> bool:
+        try:
+            project.change(revision, analyst=f"analyst {number}")
+        except BusyError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(send, range(32))) == 1
 
 
 def test_a_damaged_file_of_decisions_is_said_to_be_one(visit):

@@ -49,7 +49,7 @@ def _step(name: str) -> Callable[[Studio, Request], Any]:
 
     async def handle(studio: Studio, request: Request) -> Response:
         if request.method != "POST":
-            return await run_in_threadpool(_page, studio, name, dict(request.query_params))
+            return await run_in_threadpool(_page, studio, name)
         form = await _form(request)
         return await run_in_threadpool(_changed, studio, name, CHANGE[name], form)
 
@@ -62,13 +62,12 @@ def _changed(
     try:
         return RedirectResponse(change(studio, form), 303)
     except TrueupError as error:
-        return _page(studio, name, {}, fault=error, form=form)
+        return _page(studio, name, error, form)
 
 
 def _page(
     studio: Studio,
     name: str,
-    query: Mapping[str, str],
     fault: TrueupError | None = None,
     form: Mapping[str, str] | None = None,
 ) -> Response:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import threading
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from trueup import Spec, parse_spec
 from trueup.errors import BundleError, BusyError, TrueupError
+
+_CHANGING = threading.Lock()
+"""Of two pages sent at once one is older; other processes are kept from the folder by its claim."""
 
 
 @dataclass(frozen=True)
@@ -121,17 +125,18 @@ class Project:
         Outdated
             If another page was sent meanwhile; what was typed is not lost, since nothing is written.
         """
-        now = self.choices
-        if revision is not None and revision != now.revision:
-            raise Outdated(
-                "this page is older than what was decided in another one; nothing was changed",
-                remedy="go back, copy what you typed, and load the page again",
-            )
-        if text is not None:
-            write(self.folder / "spec.toml", text)
-        new = replace(now, **choices, revision=now.revision + 1)
-        write(self.folder / "studio.json", json.dumps(asdict(new), indent=1, ensure_ascii=False))
-        return new
+        with _CHANGING:
+            now = self.choices
+            if revision is not None and revision != now.revision:
+                raise Outdated(
+                    "this page is older than what was decided in another one; nothing was changed",
+                    remedy="go back, copy what you typed, and load the page again",
+                )
+            if text is not None:
+                write(self.folder / "spec.toml", text)
+            new = replace(now, **choices, revision=now.revision + 1)
+            write(self.folder / "studio.json", json.dumps(asdict(new), indent=1, ensure_ascii=False))
+            return new
 
     def set_text(self, revision: int | None, text: str) -> None:
         """Take TOML that somebody typed, or keep it aside and say what is wrong with it.

@@ -73,9 +73,7 @@ def shown_accuracy(studio: Studio) -> dict[str, Any]:
 def shown_methods(studio: Studio) -> dict[str, Any]:
     spec, choices = studio.spec, studio.open_project.choices
     problem = problem_of(spec, choices)
-    found = next(
-        (job for job in jobs.every(studio.open_project.folder) if job.task["kind"] == "compare"), None
-    )
+    found = _newest(studio, "compare")
     return {
         "fitting": [
             kind.name for kind in METHODS if misfit(kind(), problem.constraints, problem.headers) is None
@@ -91,7 +89,7 @@ def shown_methods(studio: Studio) -> dict[str, Any]:
 
 def shown_release(studio: Studio) -> dict[str, Any]:
     choices = studio.open_project.choices
-    found = _release_job(studio)
+    found = _newest(studio, "release")
     problem = problem_of(studio.spec, choices)
     return {
         "sentences": problem.guarantee.sentences,
@@ -102,7 +100,7 @@ def shown_release(studio: Studio) -> dict[str, Any]:
 
 
 def shown_result(studio: Studio) -> dict[str, Any]:
-    found = _release_job(studio)
+    found = _newest(studio, "release")
     done = found is not None and found.progress["state"] == "done"
     return {
         "done": done,
@@ -111,10 +109,8 @@ def shown_result(studio: Studio) -> dict[str, Any]:
     }
 
 
-def _release_job(studio: Studio) -> jobs.Job | None:
-    return next(
-        (job for job in jobs.every(studio.open_project.folder) if job.task["kind"] == "release"), None
-    )
+def _newest(studio: Studio, kind: str) -> jobs.Job | None:
+    return next((job for job in jobs.every(studio.open_project.folder) if job.task["kind"] == kind), None)
 
 
 def _result(job: jobs.Job | None) -> dict[str, Any] | None:
