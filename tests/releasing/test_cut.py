@@ -1,5 +1,7 @@
 """Cuts: every place in one bundle of each stage that covers its level, within the size that memory allows."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from trueup.errors import SpecError, TrueupError
 from trueup.model.tree import Tree
+from trueup.releasing import cut as cut_module
 from trueup.releasing.cut import Cut, PlacePart, cut_tree
 from trueup.releasing.start import Settings
 
@@ -31,10 +34,13 @@ def trees(draw):
     return tree_of(children)
 
 
-@given(trees(), st.integers(2, 80))
-def test_every_place_is_in_one_bundle_and_bundles_fit(tree, most):
+@given(trees(), st.integers(2, 80), st.sampled_from([1, 3]))
+def test_every_place_is_in_one_bundle_and_bundles_fit(tree, most, workers):
     try:
-        cut = cut_tree(tree, most)
+        with patch.multiple(
+            cut_module, SMALL=6, FEW=2
+        ):  # so that few places are enough to be cut for balance
+            cut = cut_tree(tree, most, workers)
     except TrueupError:
         assert np.diff(tree.child_ptr).max() >= most
         return
@@ -76,6 +82,13 @@ def test_workers_get_several_bundles_each():
     assert cut_tree(tree, 10**6).stages[-1].bundles == 1
     assert cut_tree(tree, 10**6, workers=2).stages[-1].bundles >= 4
     assert str(PlacePart(1, 7)) == "1-00007"
+
+
+def test_the_first_stage_is_short_where_others_wait_for_it():
+    tree = tree_of([[4], [250] * 4, [40] * 1000])
+    assert [(s.top, s.bottom) for s in cut_tree(tree, 6000).stages] == [(0, 2), (2, 3)]
+    cut = cut_tree(tree, 6000, workers=2)
+    assert [(s.top, s.bottom, s.bundles) for s in cut.stages[:2]] == [(0, 1, 1), (1, 2, 4)]
 
 
 def test_more_memory_holds_more_places_and_too_little_is_refused():
