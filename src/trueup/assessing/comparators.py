@@ -46,7 +46,7 @@ class PerturbedTables:
         made = [self._publish(cells, margins, rng) for _ in range(len(values))]
         tables = {margin: np.stack([one[margin] for one in made]) for margin in margins}
         intervals = {(IMPLIED, margin): self._intervals(shown) for margin, shown in tables.items()}
-        return ReplicateEstimates({m: self._numbers(shown) for m, shown in tables.items()}, intervals)
+        return ReplicateEstimates({m: self.law.numbers(shown) for m, shown in tables.items()}, intervals)
 
     def _publish(
         self, cells: Cells, margins: Sequence[Margin], rng: np.random.Generator
@@ -62,9 +62,6 @@ class PerturbedTables:
             else:
                 found[margin] = self.law.publish(true, rng.random(len(true)))
         return found
-
-    def _numbers(self, shown: NDArray) -> NDArray:
-        return self.law.numbers(shown) if isinstance(self.law, Suppressed) else shown
 
     def _intervals(self, shown: NDArray) -> Bounds:
         """Equal-tailed intervals of every published value under a flat prior."""

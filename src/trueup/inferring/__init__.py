@@ -34,7 +34,6 @@ from trueup.model.registry import describe
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
 from trueup.model.verb import record_first
-from trueup.noise.perturbed import Perturbation
 from trueup.run.executor import Executor
 from trueup.run.local import LocalPool
 
@@ -158,7 +157,7 @@ def infer(
 
 def _named(error: InfeasibleError, measured: Measurements, constraints: Constraints) -> InfeasibleError:
     """Name the perturbed values that exclude each other; where none is perturbed, what the method said is enough."""
-    if any(isinstance(header.law, Perturbation) for header in measured.headers):
+    if not all(header.law.additive for header in measured.headers):
         return contradicting_values(measured, constraints) or error
     return error
 

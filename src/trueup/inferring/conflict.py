@@ -27,18 +27,13 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Conflict, Drawn
-from trueup.noise import JOINT_LAWS
 from trueup.noise.law import Law
-from trueup.noise.perturbed import Perturbation
 
 Reals = NDArray[np.float64]
 LIMIT = 1e-3
 """Probability of an alarm where the truth follows the prior, at most, over all levels and statistics together."""
 REACH, POINTS = 60.0, 4000
 """Standard deviations up to which a law is tabulated, and about how many points."""
-UNCHECKED = (*JOINT_LAWS, Perturbation)
-"""Noise on a lattice has the law of one count given that no invariant changes; a bound of that law alone is none of it.
-Perturbed values exclude what they contradict; `trueup.inferring.inconsistency` says what their laws explain."""
 
 
 def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | None:
@@ -53,7 +48,10 @@ def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | No
         The posterior made from it.
     """
     pairs = zip(measured.headers, measured.values)
-    noisy = [(h, np.asarray(v, float)) for h, v in pairs if not h.exact and not isinstance(h.law, UNCHECKED)]
+    # Noise on a lattice has the law of one count given that no invariant changes: a bound of that law is none of it.
+    # Perturbed values exclude what they contradict; `trueup.inferring.inconsistency` says what their laws explain.
+    checked = (pair for pair in pairs if pair[0].law.additive and not (pair[0].exact or pair[0].law.joint))
+    noisy = [(header, np.asarray(values, float)) for header, values in checked]
     if not noisy:
         return None
     limit = np.log(LIMIT / max(3 * len(noisy), 1))

@@ -23,9 +23,7 @@ from trueup.errors import InfeasibleError
 from trueup.model.constraints import Constraints
 from trueup.model.linear_system import RowBlock, contradiction, margin_rows, polyhedron, rule_blocks
 from trueup.model.records.measurements import Measurements
-from trueup.noise.laws.exact import Exact
-from trueup.noise.perturbed import CountInterval, Perturbation
-from trueup.noise.perturbed.base import NO_LIMIT
+from trueup.noise.law import NO_LIMIT
 
 SEARCHED = 1500
 """Rows up to which the smallest set of all is searched for."""
@@ -52,7 +50,7 @@ def contradicting_values(measured: Measurements, constraints: Constraints) -> In
     Parameters
     ----------
     measured
-        Published values, of which perturbed and exact ones say intervals.
+        Published values, of which those of laws with bounds say intervals.
     constraints
         The rules.
 
@@ -87,28 +85,18 @@ def _published(measured: Measurements) -> Iterator[RowBlock]:
     """What each published value says of a sum of counts."""
     cells = measured.cells
     for header, values in zip(measured.headers, measured.values):
-        law: Any = header.law
-        if not isinstance(law, Perturbation | Exact):
+        low, high = header.law.bounds(values)
+        if (low <= -NO_LIMIT).all() and (high >= NO_LIMIT).all():
             continue
         groups = np.arange(cells.size(header.margin)) if header.groups is None else header.groups
-        low, high = law.bounds(values) if isinstance(law, Perturbation) else (values, values)
         names = [
-            f"'{cells.margin_label(header.margin, int(g))}' {_said(law, int(v))}"
-            for g, v in zip(groups, values)
+            f"'{cells.margin_label(header.margin, int(g))}' {header.law.says(v)}"
+            for g, v in zip(groups, values.tolist())
         ]
-        top = np.where(np.asarray(high) >= NO_LIMIT, np.inf, np.asarray(high, float))
-        yield RowBlock(
-            margin_rows(cells, header.margin, groups), np.asarray(low, float), top, names, equal=False
+        ends = (
+            np.where(np.abs(end) >= NO_LIMIT, side, end) for end, side in ((low, -np.inf), (high, np.inf))
         )
-
-
-def _said(law: Any, value: int) -> str:
-    if isinstance(law, CountInterval):
-        return f"from {law.low}" + ("" if law.high is None else f" to {law.high}")
-    if isinstance(law, Exact):
-        return f"= {value}"
-    low, high = (int(end) for end in law.bounds(value))
-    return f"published as {value} (from {low} to {high})"
+        yield RowBlock(margin_rows(cells, header.margin, groups), *ends, names, equal=False)
 
 
 def _certificate(rows: _Rows) -> NDArray[np.int64]:

@@ -12,14 +12,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import SpecError
 from trueup.layouts.factors import FittedMasses
 from trueup.layouts.tree import TreeProblem
 from trueup.model.nested import canonical
-from trueup.noise.perturbed import Perturbation
-from trueup.noise.perturbed.base import NO_LIMIT
+from trueup.noise.law import NO_LIMIT, Law
 
 Reals = NDArray[np.float64]
 SIZE = 2.0
@@ -67,16 +66,10 @@ def _finest(problem: TreeProblem, parts: list[NDArray]) -> list[tuple[Any, NDArr
     for header, part in zip(problem.headers, parts):
         if canonical(cells, header.margin) != cells.finest:
             continue
-        law: Any = header.law
+        if not np.isfinite(header.law.variance):  # of an open interval nothing is known above
+            continue
         at = np.arange(cells.n) if header.groups is None else header.groups
-        if isinstance(law, Perturbation):
-            high = law.bounds(part)[1]
-            if (high >= NO_LIMIT).any():
-                continue
-            found.append((law, at, part, int(high.max(initial=0))))
-        else:
-            reach = 0 if header.exact else int(np.ceil(8 * law.variance**0.5))
-            found.append((law, at, part, int(np.max(part, initial=0)) + reach))
+        found.append((header.law, at, part, int(_window(header.law, part)[1].max(initial=0))))
     return found
 
 
@@ -115,12 +108,16 @@ def _fit(kind: int, each: int, seen: list, components: Reals) -> Reals:
 
 def _evidence(law: Any, value: float, components: Reals) -> Reals:
     """Probability `(k,)` of a value under each component."""
-    last = components.shape[1] - 1
-    if isinstance(law, Perturbation):
-        low, high = (int(end) for end in law.bounds(value))
-    else:
-        reach = int(np.ceil(8 * law.variance**0.5))
-        low, high = max(int(np.floor(value)) - reach, 0), int(np.ceil(value)) + reach
-    counts = np.arange(low, min(high, last) + 1)
-    mass = law.log_mass(value, counts) if isinstance(law, Perturbation) else law.logpmf(value - counts)
-    return components[:, counts] @ np.exp(mass) + 1e-300
+    low, high = (int(end) for end in _window(law, value))
+    counts = np.arange(low, min(high, components.shape[1] - 1) + 1)
+    return components[:, counts] @ np.exp(law.log_mass(value, counts)) + 1e-300
+
+
+def _window(law: Law, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Smallest and largest true count that is worth a look: what is possible, within eight standard deviations."""
+    low, high = law.bounds(values)
+    reach = np.ceil(8 * law.variance**0.5) if law.additive else float(NO_LIMIT)
+    near = np.floor(values) - reach, np.ceil(values) + reach
+    return np.maximum(low, np.maximum(near[0], 0)).astype(np.int64), np.minimum(high, near[1]).astype(
+        np.int64
+    )

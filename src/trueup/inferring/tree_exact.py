@@ -37,7 +37,6 @@ from trueup.model.header import Measured, split
 from trueup.model.nested import NestedTree
 from trueup.model.prior import FLAT, PRIORS, AnyPrior, Estimated, Hierarchical, Prior, settle_priors
 from trueup.model.records.posterior import Drawn, Marginals
-from trueup.noise.perturbed import Perturbation
 from trueup.run.executor import Executor
 from trueup.run.local import LocalPool
 
@@ -244,7 +243,7 @@ class _State:
     def closed(self, values: NDArray) -> ClosedMessages | None:
         """Messages up the tree, where published values alone close every window and summing them all is little work."""
         laws = [header.law for header in self.problem.headers if not header.exact]
-        perturbed = bool(laws) and all(isinstance(law, Perturbation) for law in laws)
+        perturbed = bool(laws) and not any(law.additive for law in laws)
         if isinstance(self.prior, Hierarchical) or not perturbed:
             return None
         child_ptr = self.problem.child_ptr

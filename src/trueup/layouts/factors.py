@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import DataError
 from trueup.kernel.messages.pmf import Factors, no_splits
 from trueup.model.prior import (
     Bounded,
@@ -22,13 +22,10 @@ from trueup.model.prior import (
     Prior,
 )
 from trueup.noise.law import Law
-from trueup.noise.perturbed import Perturbation
-from trueup.noise.perturbed.base import NO_LIMIT
+from trueup.noise.laws.base import LONGEST
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
-WIDEST = 1 << 24
-"""Most entries of one table (counts)."""
 
 
 class FittedMasses(NamedTuple):
@@ -79,37 +76,30 @@ class FactorTable:
         self._rows: list[tuple[Integers, Integers, int]] = []
 
     def add_law(self, law: Law, nodes: Integers, values: NDArray, depth: float | Reals) -> None:
-        """Measure nodes under a law of noise, down to `depth` nats below its peak: one for all, or each its own.
+        """Say what published values leave of nodes' counts, down to `depth` nats below the peak: one for all, or each its own.
 
-        Values with a fraction, as continuous noise gives them, have a table for each fraction; those of a perturbation
-        one for each value, all there is.
+        Values whose tables differ by a shift alone share one: noise that is added has a table for each fraction, a
+        perturbation one for each value.
         """
-        if isinstance(law, Perturbation):
-            self._add_perturbed(law, nodes, np.asarray(values, np.int64))
-            return
-        whole = np.floor(values).astype(np.int64)
         every = np.broadcast_to(depth, nodes.shape)
-        kinds, which = np.unique(np.column_stack([values - whole, every]), axis=0, return_inverse=True)
-        for k, (fraction, one) in enumerate(kinds.tolist()):
-            key, at = (law, fraction, one), which.ravel() == k
-            reach = self._table(
-                key, lambda f=fraction, d=one: _law_table(law, d, f), float(np.isinf(_support(law)))
-            )
-            self._rows.append((nodes[at], whole[at] - reach, self._known[key][0]))
+        for one in np.unique(every).tolist():
+            some = np.flatnonzero(every == one)
+            kinds = law.kinds(values[some])
+            order = some[np.argsort(kinds, kind="stable")]
+            for same in np.split(order, np.unique(np.sort(kinds), return_index=True)[1][1:]):
+                self._add_kind(law, nodes[same], values[same], one)
 
-    def _add_perturbed(self, law: Perturbation, nodes: Integers, values: Integers) -> None:
-        """Say what each published value leaves of the true count; equal tables are shared, wherever they begin."""
-        order = np.argsort(values, kind="stable")
-        every, first = np.unique(values[order], return_index=True)
-        for value, at in zip(every.tolist(), np.split(order, first[1:])):
-            low, high = (int(end) for end in law.bounds(value))
-            if high >= NO_LIMIT:  # only intervals are open, and flat
-                self._lower[nodes[at]] = np.maximum(self._lower[nodes[at]], low)
-                continue
-            low, log = law.table(value)
-            key = ("perturbed", log.tobytes())
-            self._table(key, lambda log=log: (log, 0), open_ended=0.0)
-            self._rows.append((nodes[at], np.full(len(at), low), self._known[key][0]))
+    def _add_kind(self, law: Law, nodes: Integers, values: NDArray, depth: float) -> None:
+        """Measure nodes whose tables are one table, shifted."""
+        if not len(nodes):
+            return
+        key = (law, float(law.kinds(values[0])), depth)
+        reach = self._table(key, partial(_law_table, law, values[0], depth), law.open_ended)
+        at = self._known[key][0]
+        if len(self._logs[at]):
+            self._rows.append((nodes, np.floor(values).astype(np.int64) - reach, at))
+        else:  # all counts from its lower end on are alike
+            self._lower[nodes] = np.maximum(self._lower[nodes], law.bounds(values[0])[0])
 
     def add_prior(self, prior: Prior | FittedMasses, leaves: Integers, depth: float) -> None:
         """Add a prior on the finest cells, or on their total."""
@@ -195,38 +185,18 @@ def _one_size(prior: Poisson | NegativeBinomial) -> float:
     return float(prior.size) if isinstance(prior, NegativeBinomial) else np.inf  # pyright: ignore[reportArgumentType]
 
 
-def _support(law: Law) -> float:
-    """Largest possible draw of a law (counts); infinite for most."""
-    return float(getattr(law, "support", (-np.inf, np.inf))[1])
-
-
-def _law_table(law: Law, depth: float, fraction: float = 0.0) -> tuple[Reals, int]:
-    """Log mass of the noise of a value that lies `fraction` above a whole number, for counts `-reach..reach` from that.
-
-    It reaches `depth` nats below the peak.
-    """
-    reach = 1
-    peak = float(law.logpmf(0))
-    while reach < _support(law) and peak - float(law.logpmf(reach)) < depth:
-        reach *= 2
-        if reach > WIDEST:
-            raise DataError(
-                f"the noise of law '{law.name}' is wider than {WIDEST:,} counts", needed="a larger budget"
-            )
-    low = reach // 2
-    while reach - low > 1:
-        middle = (low + reach) // 2
-        low, reach = (middle, reach) if peak - float(law.logpmf(middle)) < depth else (low, middle)
-    reach = int(min(reach, _support(law))) + (fraction > 0)
-    return np.asarray(law.logpmf(fraction - np.arange(-reach, reach + 1))), int(reach)
+def _law_table(law: Law, value: float, depth: float) -> tuple[Reals, int]:
+    """Log masses of a value's true counts, and how far below the value they begin."""
+    first, log = law.table(value, depth)
+    return log, int(np.floor(value)) - first
 
 
 def _prior_table(prior: Poisson | NegativeBinomial, depth: float) -> tuple[Reals, int]:
     """Log mass of a unimodal prior where it is within `depth` nats of its peak; minus its first count."""
     top = int(np.max(prior.mean)) + 1
-    peak = float(np.max(prior.logpmf(np.arange(min(top, WIDEST) + 1))))
+    peak = float(np.max(prior.logpmf(np.arange(min(top, LONGEST) + 1))))
     last = top + 1
-    while peak - float(prior.logpmf(last)) < depth and last < WIDEST:
+    while peak - float(prior.logpmf(last)) < depth and last < LONGEST:
         last *= 2
     log = prior.logpmf(np.arange(last + 1))
     inside = np.flatnonzero(log >= peak - depth)

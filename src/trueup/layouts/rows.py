@@ -16,8 +16,7 @@ from trueup.layouts.linear import LinearProblem
 from trueup.layouts.row_blocks import FIRST_TABLE, FactorBlock, prior_blocks
 from trueup.model.header import split
 from trueup.model.prior import Prior
-from trueup.noise.perturbed import Perturbation
-from trueup.noise.perturbed.base import NO_LIMIT
+from trueup.noise.law import NO_LIMIT
 
 Reals = NDArray[np.float64]
 SLACK = 1e-6
@@ -173,7 +172,7 @@ def _noisy(problem: LinearProblem, values: NDArray) -> tuple[FactorBlock, ...]:
     blocks = []
     for header, part in zip(problem.headers, split(values, problem.headers, problem.cells)):
         shape = header.law.form
-        if not header.exact and shape is not None and not isinstance(header.law, Perturbation):
+        if not header.exact and shape is not None and header.law.additive:
             slope, curve, reach = shape
             blocks.append(
                 FactorBlock(
@@ -190,12 +189,12 @@ def _perturbed(
     blocks, tables, rough, size = [], [table], [], len(table)
     for header, part in zip(problem.headers, split(values, problem.headers, problem.cells)):
         law = header.law
-        if not isinstance(law, Perturbation):
+        if law.additive:
             continue
         rows, starts = problem.sums(header.margin, header.groups), np.zeros(len(part))
         low, high = (end.astype(float) for end in law.bounds(part))
         for value in np.unique(part[high < NO_LIMIT]):
-            first, log = law.table(int(value))
+            first, log = law.table(int(value), np.inf)
             starts[part == value] = size - first + FIRST_TABLE
             tables.append(log)
             size += len(log)

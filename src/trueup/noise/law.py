@@ -13,6 +13,8 @@ from trueup.noise.cost import Cost, Sensitivity
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
+NO_LIMIT = np.int64(1) << 60
+"""A bound that does not bind."""
 Words = Callable[[int], bytes]
 """`words(k)` returns `k` fresh random bytes. Only `measure` owns a source of them."""
 
@@ -52,6 +54,8 @@ class Law(Protocol):
         Whether it is on the integers.
     exact
         Whether it adds nothing.
+    additive
+        Whether it is noise that is added: what is published less the true count has a law of its own.
     joint
         Whether it is drawn as a whole vector, which keeps invariants.
     factors
@@ -61,6 +65,7 @@ class Law(Protocol):
     name: ClassVar[str]
     discrete: ClassVar[bool]
     exact: ClassVar[bool]
+    additive: ClassVar[bool]
     joint: ClassVar[bool]
     factors: ClassVar[bool]
 
@@ -93,6 +98,31 @@ class Law(Protocol):
 
     def logpmf(self, noise: ArrayLike) -> Reals:
         """Log mass (log density for a continuous law) at `noise`."""
+        ...
+
+    def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
+        """Log mass (log density) of published values given true counts (broadcast together)."""
+        ...
+
+    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
+        """Smallest and largest true count that a published value may stand for; `NO_LIMIT` where there is none."""
+        ...
+
+    def kinds(self, published: ArrayLike) -> Reals:
+        """Equal numbers for values whose tables are one table, shifted by whole counts."""
+        ...
+
+    def table(self, published: float, depth: float) -> tuple[int, Reals]:
+        """Tabulate what a value says of the true count: the first count, and log masses from there on."""
+        ...
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether true counts beyond a table are possible too."""
+        ...
+
+    def says(self, published: float) -> str:
+        """Describe what a value says of the true count."""
         ...
 
     def cdf(self, noise: ArrayLike) -> Reals:

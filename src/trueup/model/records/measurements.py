@@ -20,8 +20,7 @@ from trueup.model.nested import canonical
 from trueup.model.spec import Spec
 from trueup.model.tables import margin_asked, probability_of, table_of
 from trueup.model.three_lines import ThreeLines
-from trueup.noise.perturbed import Perturbation
-from trueup.noise.perturbed.base import NO_LIMIT
+from trueup.noise.law import NO_LIMIT
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -181,13 +180,12 @@ class Measurements(ThreeLines):
         """Limits that perturbed values put on the counts that they stand for, one a header."""
         found = []
         for header, values in zip(self.headers, self.values):
-            law: Any = header.law
-            if not isinstance(law, Perturbation):
+            if header.law.additive:
                 continue
             groups = slice(None) if header.groups is None else header.groups
             lower = np.full(self.cells.size(header.margin), -np.inf)
             upper = np.full(len(lower), np.inf)
-            low, high = law.bounds(values)
+            low, high = header.law.bounds(values)
             lower[groups], upper[groups] = low, np.where(high >= NO_LIMIT, np.inf, high)
             found.append(Bound(header.margin, lower, upper))
         return tuple(found)

@@ -9,16 +9,18 @@ from inspect import signature
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from trueup.errors import PrivacyError, SpecError
+from trueup.errors import DataError, PrivacyError, SpecError
 from trueup.noise.cost import Sensitivity
-from trueup.noise.law import Form, Integers, Reals, Tail, Words
+from trueup.noise.law import NO_LIMIT, Form, Integers, Reals, Tail, Words
 
 WIDEST = 2**28
 """Largest scale or standard deviation (counts). Beyond it sums of noisy counts could leave int64."""
 NARROWEST = Fraction(1, WIDEST)
 """Smallest one. Below it noise is zero but with a probability that no double can hold."""
+LONGEST = 1 << 24
+"""Most entries of one table (counts)."""
 
 
 class Sampler(Protocol):
@@ -34,6 +36,7 @@ class BaseLaw:
     title: ClassVar[str]
     discrete: ClassVar[bool]
     exact: ClassVar[bool] = False
+    additive: ClassVar[bool] = True
     joint: ClassVar[bool] = False
     factors: ClassVar[bool] = True
 
@@ -87,6 +90,69 @@ class BaseLaw:
     def logpmf(self, noise: ArrayLike) -> Reals:
         """Log mass (log density for a continuous law) at `noise`."""
         raise NotImplementedError
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Smallest and largest possible draw (counts)."""
+        return -np.inf, np.inf
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether true counts beyond a table are possible too."""
+        return bool(np.isinf(self.support[1]))
+
+    def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
+        """Log mass (log density) of published values given true counts (broadcast together): its own, shifted."""
+        return self.logpmf(np.subtract(published, true))
+
+    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
+        """Smallest and largest true count that a published value may stand for; `NO_LIMIT` where there is none."""
+        least, most = self.support
+        low, high = np.ceil(np.subtract(published, most)), np.floor(np.subtract(published, least))
+        wide = float(NO_LIMIT)
+        return np.clip(low, -wide, wide).astype(np.int64), np.clip(high, -wide, wide).astype(np.int64)
+
+    def possible(self, published: ArrayLike) -> NDArray[np.bool_]:
+        """Tell which values some count of at least zero may be published as."""
+        low, high = self.bounds(published)
+        return np.asarray((low <= high) & (high >= 0))
+
+    def kinds(self, published: ArrayLike) -> Reals:
+        """Equal numbers for values whose tables are one table, shifted by whole counts: the fractions."""
+        values = np.asarray(published, np.float64)
+        return values - np.floor(values)
+
+    def table(self, published: float, depth: float) -> tuple[int, Reals]:
+        """Tabulate what a value says of the true count: the first count, and log masses from there on.
+
+        It reaches `depth` nats below the peak.
+
+        Raises
+        ------
+        DataError
+            If the noise is so wide that the table would not fit.
+        """
+        reach, most = 1, self.support[1]
+        peak = float(self.logpmf(0))
+        while reach < most and peak - float(self.logpmf(reach)) < depth:
+            reach *= 2
+            if reach > LONGEST:
+                raise DataError(
+                    f"the noise of law '{self.name}' is wider than {LONGEST:,} counts",
+                    needed="a larger budget",
+                )
+        low = reach // 2
+        while reach - low > 1:
+            middle = (low + reach) // 2
+            low, reach = (middle, reach) if peak - float(self.logpmf(middle)) < depth else (low, middle)
+        whole = int(np.floor(published))
+        reach = int(min(reach, most)) + (published > whole)
+        return whole - reach, np.asarray(self.logpmf(published - whole - np.arange(-reach, reach + 1)))
+
+    def says(self, published: float) -> str:
+        """Describe what a value says of the true count."""
+        low, high = (int(end) for end in self.bounds(published))
+        return f"published as {published} (from {low} to {high})"
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity, **options: Any) -> Self:
@@ -179,11 +245,6 @@ class IntegerLaw(BaseLaw):
     """
 
     discrete: ClassVar[bool] = True
-
-    @property
-    def support(self) -> tuple[float, float]:
-        """Smallest and largest possible draw (counts)."""
-        return -np.inf, np.inf
 
     def characteristic(self, t: Reals) -> Reals:
         """Mean of `cos(t noise)` at frequencies `t`, summed over the masses beyond which there is less than 1e-18."""

@@ -79,6 +79,10 @@ class Exact(IntegerLaw):
         """Return `size` zeros; no random word is fetched."""
         return np.zeros(draws(size), dtype=np.int64)
 
+    def says(self, published: float) -> str:
+        """Describe what a value says of the true count."""
+        return f"= {published}"
+
     def sentence(self) -> str:
         """Describe the law in one plain sentence."""
         return "Each count is published exactly, as a declared invariant."

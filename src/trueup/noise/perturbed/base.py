@@ -20,8 +20,6 @@ from trueup.noise.cost import Sensitivity
 from trueup.noise.law import Form, Integers, Reals, Tail, Words
 from trueup.noise.laws.base import BaseLaw
 
-NO_LIMIT = np.int64(1) << 60
-"""A bound that does not bind."""
 WIDEST = 10_000
 """Largest base, threshold or change (counts)."""
 
@@ -38,15 +36,21 @@ class Perturbation(BaseLaw):
     """
 
     discrete: ClassVar[bool] = True
+    additive: ClassVar[bool] = False
     same_records: ClassVar[bool] = False
 
-    def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
-        """Log probability of published values given true counts (broadcast together)."""
-        raise NotImplementedError
+    @property
+    def open_ended(self) -> bool:
+        """Whether true counts beyond a table are possible too: none."""
+        return False
 
-    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Smallest and largest true count that a published value may stand for; crossed where there is none."""
-        raise NotImplementedError
+    def kinds(self, published: ArrayLike) -> Reals:
+        """Equal numbers for values with the same table: the values."""
+        return np.asarray(published, np.float64)
+
+    def numbers(self, published: ArrayLike) -> NDArray:
+        """Return the published values as numbers to reckon with."""
+        return np.asarray(published)
 
     def mean(self, true: ArrayLike) -> Reals:
         """Mean of the published value given the true count."""
@@ -84,16 +88,8 @@ class Perturbation(BaseLaw):
         """How far a published number is from the true count, whatever the probability: at most `reach`."""
         return Tail(self.reach, exact=False)
 
-    def possible(self, published: ArrayLike) -> NDArray[np.bool_]:
-        """Tell which values some true count may be published as."""
-        low, high = self.bounds(published)
-        return np.asarray(low <= high)
-
-    def table(self, published: int) -> tuple[int, Reals]:
-        """Return the smallest true count that a value may stand for, and the log masses of it from there on.
-
-        Only where the largest one is finite.
-        """
+    def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
+        """Tabulate what a value says of the true count: the first count, and log masses from there on, all there are."""
         low, high = (int(end) for end in self.bounds(published))
         return low, np.asarray(self.log_mass(published, np.arange(low, high + 1)), np.float64)
 

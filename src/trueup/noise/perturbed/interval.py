@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trueup.errors import SpecError
-from trueup.noise.law import Integers, Reals
-from trueup.noise.perturbed.base import NO_LIMIT, Perturbation
+from trueup.noise.law import NO_LIMIT, Integers, Reals
+from trueup.noise.perturbed.base import Perturbation
 from trueup.noise.perturbed.whole import whole_number
 
 
@@ -62,6 +62,14 @@ class CountInterval(Perturbation):
         high = NO_LIMIT if self.high is None else self.high
         shape = np.shape(published)
         return np.full(shape, self.low, np.int64), np.full(shape, high, np.int64)
+
+    def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
+        """Tabulate what the code says; nothing where it has no upper end, as all counts above the lower are alike."""
+        return (self.low, np.zeros(0)) if self.high is None else super().table(published, depth)
+
+    def says(self, published: float) -> str:
+        """Describe what the code says of the true count."""
+        return f"from {self.low}" + ("" if self.high is None else f" to {self.high}")
 
     def mean(self, true: ArrayLike) -> Reals:
         """Mean of the value that stands for the code."""
