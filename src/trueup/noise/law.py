@@ -60,6 +60,8 @@ class Law(Protocol):
         Whether it is drawn as a whole vector, which keeps invariants.
     factors
         Whether the mass of a vector is a product over its counts, so that one count has a law of its own.
+    same_records
+        Whether cells with the same records are published with the same value.
     """
 
     name: ClassVar[str]
@@ -68,6 +70,7 @@ class Law(Protocol):
     additive: ClassVar[bool]
     joint: ClassVar[bool]
     factors: ClassVar[bool]
+    same_records: ClassVar[bool]
 
     @property
     def form(self) -> Form | None:

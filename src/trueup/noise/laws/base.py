@@ -39,6 +39,7 @@ class BaseLaw:
     additive: ClassVar[bool] = True
     joint: ClassVar[bool] = False
     factors: ClassVar[bool] = True
+    same_records: ClassVar[bool] = False
 
     @property
     def form(self) -> Form | None:

@@ -28,16 +28,10 @@ class Perturbation(BaseLaw):
     """A law p(y | x) of a published value y given the true count x, which claims no privacy.
 
     A law is a frozen dataclass; its fields are its parameters.
-
-    Attributes
-    ----------
-    same_records
-        Whether cells with the same records are published with the same value.
     """
 
     discrete: ClassVar[bool] = True
     additive: ClassVar[bool] = False
-    same_records: ClassVar[bool] = False
 
     @property
     def open_ended(self) -> bool:
