@@ -93,10 +93,8 @@ def _published(measured: Measurements) -> Iterator[RowBlock]:
             f"'{cells.margin_label(header.margin, int(g))}' {header.law.says(v)}"
             for g, v in zip(groups, values.tolist())
         ]
-        ends = (
-            np.where(np.abs(end) >= NO_LIMIT, side, end) for end, side in ((low, -np.inf), (high, np.inf))
-        )
-        yield RowBlock(margin_rows(cells, header.margin, groups), *ends, names, equal=False)
+        least, most = np.where(low <= -NO_LIMIT, -np.inf, low), np.where(high >= NO_LIMIT, np.inf, high)
+        yield RowBlock(margin_rows(cells, header.margin, groups), least, most, names, equal=False)
 
 
 def _certificate(rows: _Rows) -> NDArray[np.int64]:

@@ -1,15 +1,20 @@
 """A prior on the finest counts that is estimated from what is published: for each class a smooth mixture.
 
 The counts of a class (one combination of attribute values) are taken as independent draws of one law, a mixture of a
-mass at zero and of negative binomials of one shape with means on a geometric grid. Its weights maximise the likelihood of
-the published finest values alone, `sum_v log sum_x p(v | x) p(x)`, which is concave in them (the expectation-maximisation
-steps converge to the maximum). A negative binomial of size 2 has a standard deviation of .7 of its mean or more, so the law
-is smooth, as a law of many places is: no spikes where a rounding leaves counts undetermined.
+mass at zero and of negative binomials of one shape with means on a geometric grid. A negative binomial of size 2 has a
+standard deviation of .7 of its mean or more, so the law is smooth, as a law of many places is: no spikes where a rounding
+leaves counts undetermined.
+
+The weights first maximise the likelihood of the published finest values alone, `sum_v log sum_x p(v | x) p(x)`, which is
+concave in them (the expectation-maximisation steps converge to the maximum). Where rounding makes many counts look alike,
+those values do not tell how many of them are zero; the published sums do. So, where values close every window,
+expectation-maximisation goes on with the posterior of the finest counts given all values of the tree, which raises the
+likelihood of all of them with every step.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,10 +31,35 @@ SMALLEST_MEAN, RATIO = 0.02, 1.4
 STEPS, SETTLED = 400, 1e-7
 LARGEST = 1 << 20
 """Largest count of a table of masses."""
+REFITTED = 5
+"""How often the prior is estimated again given the posterior that the last one gave."""
 
 
-def fitted_masses(problem: TreeProblem, parts: list[NDArray]) -> FittedMasses:
-    """Fit a law to each class of the finest cells.
+class FittedMixture(NamedTuple):
+    """Weights `(classes, k)` of components `(k, x)`, and the class `(n,)` of each finest cell."""
+
+    weights: Reals
+    components: Reals
+    kind: NDArray[np.int64]
+
+    @property
+    def masses(self) -> FittedMasses:
+        """The prior."""
+        with np.errstate(divide="ignore"):
+            return FittedMasses(np.log(self.weights @ self.components), self.kind)
+
+    def refitted(self, expected: Reals) -> FittedMixture:
+        """Fit to expected numbers `(classes, x)` of cells with each count."""
+        weights = [
+            _maximised(weights, self.components.T[some], number[some])
+            for weights, number in zip(self.weights, expected)
+            for some in [np.flatnonzero(number)]
+        ]
+        return self._replace(weights=np.stack(weights))
+
+
+def fitted_mixture(problem: TreeProblem, parts: list[NDArray]) -> FittedMixture:
+    """Fit a law to each class of the finest cells, to their own values alone.
 
     Parameters
     ----------
@@ -53,10 +83,9 @@ def fitted_masses(problem: TreeProblem, parts: list[NDArray]) -> FittedMasses:
     top = max(high for *_, high in seen)
     if top > LARGEST:
         raise SpecError(f"prior 'estimated' is asked for counts up to {top:,}", needed=f"at most {LARGEST:,}")
-    counts = np.arange(top + 1)
-    components = _components(counts)
-    logs = [_fit(kind, each, seen, components) for kind in range(each)]
-    return FittedMasses(np.stack(logs), np.arange(cells.n) % each)
+    components = _components(np.arange(top + 1))
+    weights = np.stack([_fit(kind, each, seen, components) for kind in range(each)])
+    return FittedMixture(weights, components, np.arange(cells.n) % each)
 
 
 def _finest(problem: TreeProblem, parts: list[NDArray]) -> list[tuple[Any, NDArray, NDArray, int]]:
@@ -86,24 +115,27 @@ def _components(counts: NDArray[np.int64]) -> Reals:
 
 
 def _fit(kind: int, each: int, seen: list, components: Reals) -> Reals:
-    """Log masses of one class."""
+    """Weights `(k,)` of one class."""
     rows, times = [], []
     for law, at, part, _ in seen:
         values, often = np.unique(part[at % each == kind], return_counts=True)
         rows += [_evidence(law, value, components) for value in values.tolist()]
         times += often.tolist()
-    weights = np.full(len(components), 1 / len(components))
-    if rows:
-        likelihood, n = np.array(rows), np.array(times, float)
-        likelihood /= likelihood.max(axis=1, keepdims=True)
-        for _ in range(STEPS):
-            new = weights * ((n / (likelihood @ weights)) @ likelihood) / n.sum()
-            moved, weights = np.abs(new - weights).max(), new
-            if moved < SETTLED:
-                break
-    weights = (weights + 1e-9) / (weights + 1e-9).sum()  # nothing that a sum could need is excluded
-    with np.errstate(divide="ignore"):
-        return np.log(weights @ components)
+    even = np.full(len(components), 1 / len(components))
+    return _maximised(even, np.array(rows), np.array(times, float)) if rows else even
+
+
+def _maximised(weights: Reals, likelihood: Reals, times: Reals) -> Reals:
+    """Weights `(k,)` that maximise the likelihood `(r, k)` of observations that occurred so often, from others on."""
+    if not len(times):
+        return weights
+    likelihood = likelihood / likelihood.max(axis=1, keepdims=True)
+    for _ in range(STEPS):
+        new = weights * ((times / (likelihood @ weights)) @ likelihood) / times.sum()
+        moved, weights = np.abs(new - weights).max(), new
+        if moved < SETTLED:
+            break
+    return (weights + 1e-9) / (weights + 1e-9).sum()  # nothing that a sum could need is excluded
 
 
 def _evidence(law: Any, value: float, components: Reals) -> Reals:

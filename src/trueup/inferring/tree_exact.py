@@ -12,17 +12,11 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
 from trueup.inferring.attainable import nothing_attained
-from trueup.inferring.estimated import fitted_masses
+from trueup.inferring.closed_tree import ClosedTree
+from trueup.inferring.estimated import REFITTED, fitted_mixture
 from trueup.inferring.hierarchical import Objective, Spread, climb, given, start_of, uncertain
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.tree_parts import ByBundles, Part, Top, drawn_from, expected_of
-from trueup.kernel.messages.closed import (
-    ClosedMessages,
-    closed_draws,
-    closed_marginals,
-    closed_up,
-    closed_work,
-)
 from trueup.kernel.messages.mixture import mixed
 from trueup.kernel.messages.partition import Partition, cut_at, partition_tree, spread_messages
 from trueup.kernel.messages.pmf import OPEN, Factors, reach_all
@@ -51,10 +45,6 @@ ROUGH = 1e-6
 """Posterior mass that may be dropped while hyperparameters are sought."""
 
 MOST_ENTRIES = 1 << 28
-MOST_WORK, MOST_SUMS = 4e10, 1 << 25
-"""Multiplications, and sums held at once, up to which closed windows are summed in full."""
-DRAWN = 1 << 26
-"""Counts of all nodes that are drawn at a time there."""
 BLOCK = 1000
 LARGE = 1 << 14
 """Nodes of the largest tree that is worked on whole."""
@@ -122,9 +112,11 @@ class TreeExact(InferenceMethod):
         state.refuse_impossible(values)
         if isinstance(self.prior, Estimated):
             announce(progress, "estimating the prior from the published values")
-            state = replace(state, prior=fitted_masses(state.problem, state.parts(values)))
-        if not self.mode and (found := state.closed(values)) is not None:
-            return self._summed(state, found, draws, rng, progress)
+            state = state.fitted(values)
+        closed = None if self.mode else state.closed(values)
+        if closed is not None and (found := closed.summed(draws, rng, progress)) is not None:
+            stats = _stats(0.0, 0.0, len(found.counts), interrupted=not found.whole)
+            return Drawn(found.counts[None], independent=True, marginals=found.marginals, stats=stats)
         search = SolutionSearch(state, values, executor or LocalPool(), self.tolerance)
         record = {}
         if isinstance(self.prior, Hierarchical):
@@ -138,24 +130,6 @@ class TreeExact(InferenceMethod):
             return self._drawn(search, [(1.0, solved, draws)], None, rng, progress, record)
         top = search.by_parts(state.cut, self.tolerance)
         return self._drawn(search, [(1.0, top.solved, draws)], (state.cut, top), rng, progress, record)
-
-    def _summed(
-        self, state: _State, found: ClosedMessages, draws: int, rng: np.random.Generator, progress: Progress
-    ) -> Drawn:
-        """Marginals and draws where all windows are closed and nothing is left out."""
-        nested = state.problem.nested
-        exact = (found.start, found.low, closed_marginals(nested.child_ptr, *found[:3]))
-        size = max(1, min(BLOCK, DRAWN // len(found.low)))
-        counts, whole = in_blocks(
-            lambda k: np.ascontiguousarray(
-                closed_draws(rng, nested.child_ptr, *found[:3], k)[:, nested.nodes[-1]]
-            ),
-            draws,
-            size,
-            progress,
-        )
-        stats = _stats(0.0, 0.0, len(counts), interrupted=not whole)
-        return Drawn(counts[None], independent=True, marginals=_by_margin(nested, *exact), stats=stats)
 
     def _estimated(
         self, search: SolutionSearch, splits: Splits, draws: int, rng: np.random.Generator, progress: Progress
@@ -240,24 +214,24 @@ class _State:
         """Cut measured values into those of each header."""
         return split(values, self.problem.headers, self.problem.nested.cells)
 
-    def closed(self, values: NDArray) -> ClosedMessages | None:
-        """Messages up the tree, where published values alone close every window and summing them all is little work."""
+    def closed(self, values: NDArray) -> ClosedTree | None:
+        """The same tree where published values alone may close every window, to be summed in full."""
         laws = [header.law for header in self.problem.headers if not header.exact]
-        perturbed = bool(laws) and not any(law.additive for law in laws)
-        if isinstance(self.prior, Hierarchical) or not perturbed:
+        if isinstance(self.prior, Hierarchical) or not laws or any(law.additive for law in laws):
             return None
-        child_ptr = self.problem.child_ptr
-        factors = self.factors(values, np.full(len(child_ptr) - 1, DEPTHS[0]), None)
-        if factors is None or factors.open_ended.any():
-            return None
-        low, high = bounds(child_ptr, *reach_all(factors))
-        if (low > high).any():
-            return None
-        work, held = closed_work(child_ptr, low, high)
-        if work > MOST_WORK or held > MOST_SUMS:
-            return None
-        found = closed_up(child_ptr, factors, low, high)
-        return found if found.failed < 0 else None
+        return ClosedTree(self.problem, self.parts(values), *self.hard_bounds(values), self.prior)
+
+    def fitted(self, values: NDArray) -> _State:
+        """The state with the prior that is estimated from all values."""
+        mixture = fitted_mixture(self.problem, self.parts(values))
+        state = replace(self, prior=mixture.masses)
+        closed = state.closed(values)
+        for _ in range(REFITTED if closed is not None else 0):
+            if (expected := closed.histogram(*mixture.masses.log.shape)) is None:
+                break
+            mixture = mixture.refitted(expected)
+            closed.prior = mixture.masses
+        return replace(self, prior=mixture.masses)
 
     def refuse_impossible(self, values: NDArray) -> None:
         """Refuse bounds that exclude each other, naming where."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +54,8 @@ class FactorTable:
     ----------
     lower, upper
         `(nodes,)` hard bounds.
+    tabled
+        Tables of laws, and how far below the value they begin, that further ones find made.
 
     Examples
     --------
@@ -67,8 +68,11 @@ class FactorTable:
     ([-6], [0, 0, 1], 21)
     """
 
-    def __init__(self, lower: Integers, upper: Integers) -> None:
+    def __init__(
+        self, lower: Integers, upper: Integers, tabled: dict[Hashable, tuple[Reals, int]] | None = None
+    ) -> None:
         self._lower, self._upper = lower.copy(), upper.copy()
+        self._tabled = {} if tabled is None else tabled
         self._splits: tuple[Reals, Reals] | None = None
         self._known: dict[Hashable, tuple[int, int]] = {}
         self._logs: list[Reals] = []
@@ -94,7 +98,9 @@ class FactorTable:
         if not len(nodes):
             return
         key = (law, float(law.kinds(values[0])), depth)
-        reach = self._table(key, partial(_law_table, law, values[0], depth), law.open_ended)
+        if key not in self._tabled:
+            self._tabled[key] = _law_table(law, values[0], depth)
+        reach = self._table(key, lambda: self._tabled[key], law.open_ended)
         at = self._known[key][0]
         if len(self._logs[at]):
             self._rows.append((nodes, np.floor(values).astype(np.int64) - reach, at))

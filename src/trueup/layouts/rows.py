@@ -188,7 +188,7 @@ def _perturbed(
     """Blocks of the perturbed values, the table that they read with that of the prior first, and least squares."""
     blocks, tables, rough, size = [], [table], [], len(table)
     for header, part in zip(problem.headers, split(values, problem.headers, problem.cells)):
-        law = header.law
+        law: Any = header.law
         if law.additive:
             continue
         rows, starts = problem.sums(header.margin, header.groups), np.zeros(len(part))

@@ -115,10 +115,10 @@ def _forward(child_ptr, low, start, masses, v):
 
 
 @njit(cache=True)
-def closed_marginals(child_ptr, low, start, masses):
-    """Return the marginal masses of every node, laid out like the messages."""
+def closed_marginals(child_ptr, low, start, masses, roots):
+    """Return the marginal masses of every node, laid out like the messages, given those of the first nodes, the roots."""
     out = np.zeros(len(masses))
-    out[: start[1]] = masses[: start[1]]
+    out[: len(roots)] = roots
     for v in range(len(low)):
         first, last = child_ptr[v], child_ptr[v + 1]
         if first == last:
@@ -151,11 +151,11 @@ def closed_marginals(child_ptr, low, start, masses):
 
 
 @njit(cache=True)
-def closed_draws(rng, child_ptr, low, start, masses, draws):
-    """Return `(draws, n)` independent draws of all nodes."""
+def closed_draws(rng, child_ptr, low, start, masses, roots):
+    """Return `(draws, n)` independent draws of all nodes, given those `(draws, k)` of the first `k`, the roots."""
+    draws = len(roots)
     counts = np.zeros((draws, len(low)), np.int64)
-    for d in range(draws):
-        counts[d, 0] = low[0] + _drawn(rng, masses[: start[1]])
+    counts[:, : roots.shape[1]] = roots
     for v in range(len(low)):
         first, last = child_ptr[v], child_ptr[v + 1]
         if first == last:
@@ -174,6 +174,15 @@ def closed_draws(rng, child_ptr, low, start, masses, draws):
                 counts[d, c] = low[c] + _drawn(rng, weights)
                 left -= counts[d, c]
             counts[d, first] = left
+    return counts
+
+
+@njit(cache=True)
+def root_draws(rng, low, masses, draws):
+    """Return `(draws, 1)` independent draws of a count with masses from `low` on."""
+    counts = np.zeros((draws, 1), np.int64)
+    for d in range(draws):
+        counts[d, 0] = low + _drawn(rng, masses)
     return counts
 
 

@@ -116,23 +116,29 @@ def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
     k = len(roots.masses)
     own, *fields = tilted
     sizes = [len(masses) for masses in roots.masses]
+    factors = with_messages(own, roots.offset, np.array(sizes), np.concatenate(roots.masses))
+    window = roots.offset, roots.offset + sizes - 1
+    slopes, no, probes = np.zeros((2, k)), np.zeros(k, bool), np.zeros_like(roots.asked)
+    ends = (*window, *window, *slopes, no, probes, roots.asked, roots.growth, roots.lost, no)
+    return Tilted._make((factors, *(np.append(field, end, axis=0) for field, end in zip(fields, ends))))
+
+
+def with_messages(own: Factors, offset: Integers, sizes: Integers, masses: Reals) -> Factors:
+    """Return the factors of further nodes behind those of others: messages, end to end, each from its count `offset` on."""
+    k = len(offset)
     with np.errstate(divide="ignore"):
-        logs = [own.log, *map(np.log, roots.masses)]
-    factors = Factors(
+        log = np.append(own.log, np.log(masses))
+    return Factors(
         np.append(own.ptr, own.ptr[-1] + 1 + np.arange(k)),
-        np.append(own.base, roots.offset),
+        np.append(own.base, offset),
         np.append(own.table, len(own.open_ended) + np.arange(k)),
         np.append(own.start, own.start[-1] + np.cumsum(sizes)),
-        np.concatenate(logs),
+        log,
         np.append(own.open_ended, np.zeros(k)),
         np.append(own.lower, np.full(k, -OPEN)),
         np.append(own.upper, np.full(k, OPEN)),
         *(np.append(field, one) for field, one in zip((own.alpha, own.total), no_splits(k))),
     )
-    window = roots.offset, roots.offset + sizes - 1
-    slopes, no, probes = np.zeros((2, k)), np.zeros(k, bool), np.zeros_like(roots.asked)
-    ends = (*window, *window, *slopes, no, probes, roots.asked, roots.growth, roots.lost, no)
-    return Tilted._make((factors, *(np.append(field, end, axis=0) for field, end in zip(fields, ends))))
 
 
 def spread_messages(start: Integers, sizes: Integers) -> Integers:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,8 @@ PIECE = 1 << 23
 """Draws of counts that are described at a time."""
 LARGE = 1 << 25
 """Draws of counts in all, above which Monte Carlo errors come from means of batches, without ranks."""
+GROUPS = 1 << 18
+"""Groups of marginals that are asked at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,30 +56,19 @@ class Marginals:
     masses: Reals
 
     @cached_property
-    def _counts(self) -> NDArray[np.int64]:
-        within = np.arange(len(self.masses)) - np.repeat(self.start[:-1], np.diff(self.start))
-        return within + np.repeat(self.offset, np.diff(self.start))
-
-    @cached_property
-    def _running(self) -> Reals:
-        """Sum of all masses before each position."""
-        return np.concatenate([[0.0], np.cumsum(self.masses)])
-
-    @cached_property
     def mean(self) -> Reals:
         """Posterior means (counts)."""
-        return np.add.reduceat(self.masses * self._counts, self.start[:-1])
+        return self._blockwise(lambda block: np.add.reduceat(block.masses * block.counts, block.start[:-1]))
 
     @cached_property
     def sd(self) -> Reals:
         """Posterior standard deviations (counts)."""
-        centred = self._counts - np.repeat(self.mean, np.diff(self.start))
-        return np.sqrt(np.add.reduceat(self.masses * centred**2, self.start[:-1]))
+        return self._blockwise(_Block.sd)
 
     def cdf(self, count: ArrayLike) -> Reals:
         """Probability that each group's count is at most `count`."""
-        ahead = np.clip(np.floor(count) - self.offset + 1, 0, np.diff(self.start)).astype(np.int64)
-        return np.clip(self._running[self.start[:-1] + ahead] - self._running[self.start[:-1]], 0.0, 1.0)
+        up_to = np.broadcast_to(np.floor(count), self.offset.shape)
+        return self._blockwise(lambda block: block.cdf(up_to[block.groups]))
 
     def mass(self, low: ArrayLike, high: ArrayLike) -> Reals:
         """Probability of `low <= count <= high` for each group."""
@@ -84,14 +76,54 @@ class Marginals:
 
     def quantile(self, probability: float) -> NDArray[np.int64]:
         """Smallest count whose cdf reaches `probability`, for each group."""
-        reached = self._running[self.start[:-1]] + probability * (1 - 1e-12)
-        at = np.searchsorted(self._running, reached, side="left") - 1
-        return self.offset + np.clip(at - self.start[:-1], 0, np.diff(self.start) - 1)
+        return self._blockwise(lambda block: block.quantile(probability))
 
     def pmf(self, group: int) -> tuple[NDArray[np.int64], Reals]:
         """Return the counts of a group's window and their masses."""
-        window = slice(self.start[group], self.start[group + 1])
-        return self._counts[window], self.masses[window]
+        masses = self.masses[self.start[group] : self.start[group + 1]]
+        return self.offset[group] + np.arange(len(masses)), masses
+
+    def _blockwise(self, each: Callable[[_Block], NDArray]) -> NDArray:
+        """Ask some groups at a time, so that a nation's take little more memory than they hold."""
+        edges = np.append(np.arange(0, len(self.offset), GROUPS), len(self.offset))
+        found = [each(_Block.of(self, int(first), int(last))) for first, last in pairwise(edges)]
+        return np.concatenate(found) if found else np.zeros(0)
+
+
+class _Block(NamedTuple):
+    """Some groups of `Marginals`; `running` is the sum of all masses before each position."""
+
+    groups: slice
+    start: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    masses: Reals
+    running: Reals
+
+    @classmethod
+    def of(cls, every: Marginals, first: int, last: int) -> _Block:
+        start = every.start[first : last + 1]
+        masses = every.masses[start[0] : start[-1]]
+        running = np.concatenate([[0.0], np.cumsum(masses)])
+        return cls(slice(first, last), start - start[0], every.offset[first:last], masses, running)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        return np.arange(len(self.masses)) + np.repeat(self.offset - self.start[:-1], np.diff(self.start))
+
+    def sd(self) -> Reals:
+        counts = self.counts
+        mean = np.add.reduceat(self.masses * counts, self.start[:-1])
+        centred = counts - np.repeat(mean, np.diff(self.start))
+        return np.sqrt(np.add.reduceat(self.masses * centred**2, self.start[:-1]))
+
+    def cdf(self, count: NDArray) -> Reals:
+        ahead = np.clip(count - self.offset + 1, 0, np.diff(self.start)).astype(np.int64)
+        return np.clip(self.running[self.start[:-1] + ahead] - self.running[self.start[:-1]], 0.0, 1.0)
+
+    def quantile(self, probability: float) -> NDArray[np.int64]:
+        reached = self.running[self.start[:-1]] + probability * (1 - 1e-12)
+        at = np.searchsorted(self.running, reached, side="left") - 1
+        return self.offset + np.clip(at - self.start[:-1], 0, np.diff(self.start) - 1)
 
 
 @dataclass(frozen=True, eq=False)
