@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.method import InferenceMethod, Progress
 from trueup.inferring.released_multinomial import ReleasedMultinomial
+from trueup.inferring.same_records import measured_once
 from trueup.inferring.several import read_together, rules_together
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.within import within as cut_within
@@ -128,14 +129,17 @@ def infer(
     )
     registry.refuse_method(chosen, inference_misfit(chosen, constraints, measured))
     _refuse_workers(chosen, workers, executor)
-    state = chosen.prepare(constraints, measured.headers)
-    values, tell = _values(chosen, source, measured), progress or _silent
+    used, repeated = measured_once(measured)
+    state = chosen.prepare(constraints, used.headers)
+    values, tell = _values(chosen, source, used), progress or _silent
     with nullcontext(executor) if executor else LocalPool(workers) as engine:
         more = {"executor": engine} if chosen.parallel else {}
         try:
             drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more)
         except InfeasibleError as error:
             raise _named(error, measured, constraints) from None
+    if repeated:
+        drawn = replace(drawn, stats={**drawn.stats, "repeated_values": repeated})
     if drawn.status != "solved":
         raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.status}")
     noisy = None if chosen.released else _finest_values(measured)

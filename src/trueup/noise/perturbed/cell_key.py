@@ -134,8 +134,9 @@ class CellKey(ByChange):
             else f"by at most {self.maximum}, without bias and with variance {self.change_variance}"
         )
         return (
-            f"Each count was changed {how}, as the sum of its records' keys chooses; changes of different cells are "
-            "taken to be independent, which keys that add up make an approximation. No formal guarantee is known."
+            f"Each count was changed {how}, as the sum of its records' keys chooses; a total whose "
+            "parts are published as zero but one, with its value, is counted once. Changes of other cells are taken to be "
+            "independent, which keys that add up make an approximation. No formal guarantee is known."
         )
 
 
