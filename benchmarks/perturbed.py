@@ -50,7 +50,7 @@ def grid(places: int) -> Grid:
     mean = rng.gamma(0.7, 14, (sizes[-1], 1)) * rng.dirichlet([3, 0.5, 0.4, 0.3, 0.3], sizes[-1])
     counts = rng.poisson(mean).ravel().astype(np.int64)
     margins = [Margin("region"), Margin("km"), Margin("cell"), cells.finest]
-    tables = PerturbedTables(LAW, counts, 0.9)._publish(cells, margins, rng)
+    tables = PerturbedTables(LAW, counts, 0.9).publish(cells, margins, rng)
     headers = tuple(Measured("grid", margin, LAW) for margin in margins)
     return Grid(cells, counts, Measurements(cells, headers, tuple(tables.values()), NO_GUARANTEE))
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import gzip
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from tests.inferring.problems import star, states
+from trueup.assessing.comparators import PerturbedTables
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import NO_GUARANTEE
@@ -17,6 +19,7 @@ from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
 from trueup.model.tree import Tree
 from trueup.noise.perturbed import CellKey, CountInterval, RandomRounding, Rounded, Suppressed
+from trueup.noise.perturbed.suppressed import HIDDEN
 
 LAWS = (
     RandomRounding(3),
@@ -88,9 +91,52 @@ def enumerated(cells, measured):
 
 def district_counts(folder):
     """New Mexico's districts by race as cells, and their counts `(n,)`."""
-    with gzip.open(folder / "nm_vtds_2010.csv.gz", "rt") as file:
-        rows = sorted(csv.DictReader(file), key=lambda row: (row["county"], row["vtd"]))
-    kinds = tuple(name for name in rows[0] if name.startswith("pop_"))
+    rows = _rows(folder / "nm_vtds_2010.csv.gz", ("county", "vtd"))
     keys = [{}, {"county": [row["county"] for row in rows]}, {"vtd": [row["vtd"] for row in rows]}]
-    cells = Cells(Tree.from_columns(["state", "county", "vtd"], keys), (Attribute("race", kinds),))
-    return cells, np.array([int(row[kind]) for row in rows for kind in kinds])
+    return _by_race(Tree.from_columns(["state", "county", "vtd"], keys), rows)
+
+
+def block_counts(folder, by_race=True):
+    """Rhode Island's blocks, by race or not, as cells, and their counts `(n,)`."""
+    rows = _rows(folder / "ri_blocks_2010.csv.gz", ("GEOID",))
+    keys = [{}]
+    for name, digits in (("county", 5), ("tract", 11), ("group", 12), ("block", 15)):
+        keys.append({name: [row["GEOID"][:digits] for row in rows]})
+    tree = Tree.from_columns(["state", "county", "tract", "group", "block"], keys)
+    return _by_race(tree, rows) if by_race else (Cells(tree), np.array([int(row["pop"]) for row in rows]))
+
+
+def _rows(path, order):
+    with gzip.open(path, "rt") as file:
+        return sorted(csv.DictReader(file), key=lambda row: tuple(row[name] for name in order))
+
+
+def _by_race(tree, rows):
+    kinds = tuple(name for name in rows[0] if name.startswith("pop_"))
+    return Cells(tree, (Attribute("race", kinds),)), np.array([int(row[k]) for row in rows for k in kinds])
+
+
+def published_tables(cells, counts, law, rng):
+    """Tables of every level, and of the finest cells, as a law makes them: cell keys by simulated keys of records."""
+    margins = list(dict.fromkeys([*(Margin(level) for level in cells.tree.levels), cells.finest]))
+    tables = PerturbedTables(law, counts, 0.9).publish(cells, margins, rng)
+    headers = tuple(Measured("t", margin, law) for margin in margins)
+    measured = Measurements(cells, headers, tuple(tables[m] for m in margins), NO_GUARANTEE)
+    return measured, Constraints(cells, tuple(margins))
+
+
+def with_complements(measured):
+    """Hide, where one count alone of a place is not shown, the smallest other one that is not zero; its code says nothing.
+
+    So a total that is shown does not give the hidden count away.
+    """
+    cells, shown = measured.cells, measured.values[-1].reshape(measured.cells.shape[0], -1)
+    hidden = shown == HIDDEN
+    others = np.where(shown > 0, shown, np.iinfo(np.int64).max)
+    rows = np.flatnonzero((hidden.sum(axis=1) == 1) & (shown > 0).any(axis=1))
+    complement = np.zeros(shown.shape, bool)
+    complement[rows, others[rows].argmin(axis=1)] = True
+    keep = np.flatnonzero(~complement.ravel())
+    last = replace(measured.headers[-1], groups=keep)
+    values = (*measured.values[:-1], measured.values[-1][keep])
+    return Measurements(cells, (*measured.headers[:-1], last), values, NO_GUARANTEE), complement.ravel()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from tests.inferring.calibration import FALSE_ALARM, pit, uniform_p
-from tests.inferring.perturbed_problems import LAWS, district_counts, enumerated, random_problem
+from tests.inferring.perturbed_problems import (
+    LAWS,
+    block_counts,
+    district_counts,
+    enumerated,
+    published_tables,
+    random_problem,
+    with_complements,
+)
 from tests.inferring.problems import star
-from trueup.assessing.comparators import PerturbedTables
 from trueup.inferring import infer
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact
@@ -18,7 +23,7 @@ from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import NO_GUARANTEE
 from trueup.model.header import Measured
-from trueup.model.prior import FLAT, Estimated, Poisson
+from trueup.model.prior import FLAT, Poisson
 from trueup.model.records.measurements import Measurements
 from trueup.noise.perturbed import CellKey, RandomRounding, Rounded, Suppressed
 
@@ -138,21 +143,56 @@ REAL = {
 }
 
 
+PLACES = {
+    "New Mexico, districts by race": district_counts,
+    "Rhode Island, blocks by race": block_counts,
+    "Rhode Island, blocks": lambda folder: block_counts(folder, by_race=False),
+}
+
+
+def held_and_claimed(posterior, cells, counts, margin, among=slice(None)):
+    """How often 90 % intervals of a margin hold the truth, and how often they claim to."""
+    exact, truth = posterior.drawn.marginals[margin], cells.sum(counts, margin)
+    low, high = exact.quantile(0.05), exact.quantile(0.95)
+    claim = exact.cdf(high) - exact.cdf(low - 1)
+    return ((low <= truth) & (truth <= high))[among].mean(), claim[among].mean()
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize("name", REAL)
-def test_intervals_hold_what_they_claim_on_districts(name, data_dir):
-    """New Mexico's districts by race, keys by simulated record keys: within 2 points of the claim, prior estimated."""
-    cells, counts = district_counts(data_dir)
-    law: Any = REAL[name]
-    margins = [Margin(level) for level in cells.tree.levels] + [cells.finest]
-    rng = np.random.default_rng(11)
-    tables = PerturbedTables(law, counts, 0.9)._publish(cells, margins, rng)
-    headers = tuple(Measured("t", margin, law) for margin in margins)
-    measured = Measurements(cells, headers, tuple(tables[m] for m in margins), NO_GUARANTEE)
-    constraints = Constraints(cells, tuple(margins))
-    posterior = infer(measured, TreeExact(prior=Estimated()), spec=constraints, draws=1)
-    for margin in margins[-2:]:
-        exact, truth = posterior.drawn.marginals[margin], cells.sum(counts, margin)
-        low, high = exact.quantile(0.05), exact.quantile(0.95)
-        claim = (exact.cdf(high) - exact.cdf(low - 1)).mean()
-        assert abs(((low <= truth) & (truth <= high)).mean() - claim) < 0.02
+def test_intervals_hold_what_they_claim_on_real_places(name, places, data_dir):
+    """By the default prior, keys by simulated keys of records: the finest places and cells within 2 points of the claim."""
+    cells, counts = PLACES[places](data_dir)
+    measured, constraints = published_tables(cells, counts, REAL[name], np.random.default_rng(11))
+    posterior = infer(measured, spec=constraints, draws=1)
+    assert dict(posterior.method["prior"])["name"] == "estimated"
+    for margin in dict.fromkeys([Margin(cells.tree.levels[-1]), cells.finest]):
+        held, claim = held_and_claimed(posterior, cells, counts, margin)
+        print(f"{places}, {margin}, {name}: {held:.3f} / {claim:.3f}")
+        assert abs(held - claim) < 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("places", list(PLACES)[:2])
+def test_intervals_hold_where_further_cells_are_hidden_to_protect_totals(places, data_dir):
+    cells, counts = PLACES[places](data_dir)
+    measured, constraints = published_tables(cells, counts, Suppressed(10), np.random.default_rng(12))
+    measured, complement = with_complements(measured)
+    assert complement.sum() > 100
+    posterior = infer(measured, spec=constraints, draws=1)
+    for among, over in ((slice(None), 0.02), (~complement, 0.02), (complement, 0.03)):
+        held, claim = held_and_claimed(posterior, cells, counts, cells.finest, among)
+        print(f"{places}, complements: {held:.3f} / {claim:.3f}")
+        assert -0.02 < held - claim < over  # which cell was hidden is not chosen at random: small ones were
+
+
+@pytest.mark.slow
+def test_under_a_flat_prior_they_do_not_and_the_record_says_so(data_dir):
+    cells, counts = block_counts(data_dir)
+    measured, constraints = published_tables(cells, counts, Rounded(10), np.random.default_rng(11))
+    posterior = infer(measured, TreeExact(prior=FLAT), spec=constraints, draws=1)
+    held, claim = held_and_claimed(posterior, cells, counts, Margin("block"))
+    print(f"flat: {held:.3f} / {claim:.3f}")
+    assert held < claim - 0.1
+    assert "claimed .970 held .769" in posterior.promise

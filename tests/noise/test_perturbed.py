@@ -13,13 +13,14 @@ from trueup.errors import PrivacyError, SpecError
 from trueup.noise import law_named
 from trueup.noise.cost import Sensitivity
 from trueup.noise.perturbed import PERTURBATIONS, CellKey, CountInterval, RandomRounding, Rounded, Suppressed
-from trueup.noise.perturbed.entropy import maximum_entropy
+from trueup.noise.perturbed.entropy import maximum_entropy, rising_entropy
 
 LAWS = (
     RandomRounding(3),
     RandomRounding(10),
     CellKey(2, "1"),
     CellKey(5, "3", 3),
+    CellKey(5, "3", 3, monotone=True),
     CellKey(transitions=[{0: 1}, {-1: 0.25, 0: 0.5, 1: 0.25}, {-2: 0.5, 2: 0.5}], repeat=2),
     Rounded(3),
     Rounded(4, "even"),
@@ -95,6 +96,65 @@ def test_the_entropy_is_that_of_a_solver_of_another_kind():
             options={"ftol": 1e-14, "maxiter": 500},
         )
         assert np.abs(found.x - p).max() < 1e-5
+
+
+def test_tables_that_fall_nowhere_below_zero_are_those_that_ptable_prints():
+    """The vignette of ptable 1.0.0 (CRAN, 2023), `create_cnt_ptable(D = 2, V = 1)`: four digits, variances three.
+
+    Maximum variance 3 at D = 2 does not bind: `round(Pmatrix(D = 2, js = 0), 2)` of olangsrud/experimentalRpackage.
+    """
+    law = CellKey(2, "1", monotone=True)
+    assert law.rows[1].round(4).tolist() == [0, 0.3665, 0.3665, 0.1676, 0.0995]
+    assert law.rows[2][0].round(4) == 0.0638
+    assert law.variance_at([0, 1, 2]).round(3).tolist() == [0, 0.932, 1]
+    assert [round(law.rows[x][2], 3) for x in range(3)] == [1, 0.366, 0.383]
+    assert np.cumsum(CellKey(2, "3", monotone=True).rows[1:], axis=1).round(2).tolist() == [
+        [0, 0.37, 0.73, 0.9, 1],
+        [0.2, 0.4, 0.6, 0.8, 1],
+    ]
+    assert CellKey(2, "1").rows[1].round(4).tolist() != law.rows[1].round(4).tolist()
+
+
+@pytest.mark.parametrize(
+    ("support", "variance"),
+    [
+        (np.arange(-1, 4), 2.0),
+        (np.arange(-2, 6), 3.0),
+        (np.array([-3, 0, 1, 2, 3]), 1.5),
+        (np.array([-1, 2, 3]), 4.0),
+    ],
+)
+def test_the_entropy_of_tables_that_fall_nowhere_is_that_of_a_solver_of_another_kind(support, variance):
+    p, _ = rising_entropy(support, variance)
+    left = np.flatnonzero(support <= 0) if 0 in support else np.zeros(0, int)
+    rising = [{"type": "ineq", "fun": lambda q, k=k: q[k + 1] - q[k]} for k in left[:-1]]
+    found = minimize(
+        lambda q: float(np.sum(q * np.log(q))),
+        np.full(len(support), 1 / len(support)),
+        bounds=[(1e-12, 1)] * len(support),
+        constraints=[
+            {"type": "eq", "fun": lambda q: np.array([q.sum() - 1, q @ support])},
+            {"type": "ineq", "fun": lambda q: variance - q @ support**2},
+            *rising,
+        ],
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
+    assert found.success
+    assert np.abs(found.x - p).max() < 1e-5
+    assert abs(p @ support) < 1e-12
+
+
+def test_closed_forms():
+    """Worked by hand: two atoms, the symmetric case with D = 1, and the ends of what mean zero allows."""
+    assert CellKey(1, "1/3").rows[-1] == pytest.approx([1 / 6, 2 / 3, 1 / 6], abs=1e-15)
+    assert CellKey(2, "2").rows[-1] == pytest.approx(np.full(5, 0.2), abs=1e-15)
+    assert CellKey(2, "1", 3).rows[1] == pytest.approx([0, 2 / 3, 0, 0, 1 / 3], abs=1e-15)
+    assert CellKey(2, "4").rows[-1] == pytest.approx([0.5, 0, 0, 0, 0.5], abs=1e-15)
+    v = np.exp(
+        np.array([-4, -1, 0, -1, -4]) * 0.25
+    )  # b = 1/4 in exp(-b j^2) is the table of its own variance
+    variance = v @ np.arange(-2, 3) ** 2 / v.sum()
+    assert maximum_entropy(np.arange(-2, 3), variance)[0] == pytest.approx(v / v.sum(), abs=1e-13)
 
 
 def test_what_the_support_forbids_is_listed():

@@ -43,14 +43,15 @@ class PerturbedTables:
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
         """Make the tables of as many replicates as there are rows of values."""
-        made = [self._publish(cells, margins, rng) for _ in range(len(values))]
+        made = [self.publish(cells, margins, rng) for _ in range(len(values))]
         tables = {margin: np.stack([one[margin] for one in made]) for margin in margins}
         intervals = {(IMPLIED, margin): self._intervals(shown) for margin, shown in tables.items()}
         return ReplicateEstimates({m: self.law.numbers(shown) for m, shown in tables.items()}, intervals)
 
-    def _publish(
+    def publish(
         self, cells: Cells, margins: Sequence[Margin], rng: np.random.Generator
     ) -> dict[Margin, NDArray[np.int64]]:
+        """Return the tables of one replicate."""
         keys = rng.integers(0, 2**64, cells.n, dtype=np.uint64) * (self.counts > 0).astype(np.uint64)
         found = {}
         for margin in margins:

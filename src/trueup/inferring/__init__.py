@@ -123,7 +123,7 @@ def infer(
         released = None if released is None else released[kept]
     ratios = tuple(_quantity(part) for part in entry.pop("quantity", ()))
     chosen = (
-        inference_method(method, {})
+        inference_method(method, {}, measured)
         if isinstance(method, str)
         else method or choose_inference(entry, constraints, measured)
     )
@@ -138,8 +138,8 @@ def infer(
             drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more)
         except InfeasibleError as error:
             raise _named(error, measured, constraints) from None
-    if repeated:
-        drawn = replace(drawn, stats={**drawn.stats, "repeated_values": repeated})
+    more = {"repeated_values": repeated, "doubt": chosen.doubt(used.cells, used.headers)}
+    drawn = replace(drawn, stats={**drawn.stats, **{name: said for name, said in more.items() if said}})
     if drawn.status != "solved":
         raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.status}")
     noisy = None if chosen.released else _finest_values(measured)
@@ -272,12 +272,12 @@ def choose_inference(
     """
     name, parameters = registry.entry_of(entry)
     if name is not None:
-        return inference_method(name, parameters)
+        return inference_method(name, parameters, measured)
     fitting = [k for k in METHODS if not k.released and inference_misfit(k(), constraints, measured) is None]
     wrong: SpecError | None = None
     for kind in fitting:  # one that does not take the prior that is asked for leaves it to the next
         try:
-            made = inference_method(kind.name, parameters)
+            made = inference_method(kind.name, parameters, measured)
         except SpecError as error:
             wrong = wrong or error
             continue
@@ -293,9 +293,14 @@ def choose_inference(
     )
 
 
-def inference_method(name: str, parameters: Mapping[str, Any]) -> InferenceMethod:
-    """Make a method from its name and parameters."""
-    return registry.make(METHODS, "inference", name, parameters)
+def inference_method(
+    name: str, parameters: Mapping[str, Any], measured: Measurements | None = None
+) -> InferenceMethod:
+    """Make a method from its name and parameters; measurements may ask for other defaults."""
+    made = registry.make(METHODS, "inference", name, parameters)
+    if measured is None or not (asked := type(made).defaults(measured.cells, measured.headers)):
+        return made
+    return registry.make(METHODS, "inference", name, {**asked, **parameters})
 
 
 def inference_misfit(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> str | None:

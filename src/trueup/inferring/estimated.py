@@ -14,6 +14,7 @@ likelihood of all of them with every step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from trueup.errors import SpecError
 from trueup.layouts.factors import FittedMasses
 from trueup.layouts.tree import TreeProblem
+from trueup.model.cells import Cells
+from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.noise.law import NO_LIMIT, Law
 
@@ -31,6 +34,12 @@ SMALLEST_MEAN, RATIO = 0.02, 1.4
 STEPS, SETTLED = 400, 1e-7
 LARGEST = 1 << 20
 """Largest count of a table of masses."""
+ENOUGH = 50
+"""Published values of each class from which an estimate may be taken as known; see `FEW_DOUBT`."""
+FEW_DOUBT = (
+    "The prior was estimated from few values of each class: on made-up tables of 4 places, intervals that claimed .974 held "
+    ".935 of the true counts, of 10 places .953 of .972, of 100 places .974 of .979."
+)
 REFITTED = 5
 """How often the prior is estimated again given the posterior that the last one gave."""
 
@@ -100,6 +109,15 @@ def _finest(problem: TreeProblem, parts: list[NDArray]) -> list[tuple[Any, NDArr
         at = np.arange(cells.n) if header.groups is None else header.groups
         found.append((header.law, at, part, int(_window(header.law, part)[1].max(initial=0))))
     return found
+
+
+def values_of_a_class(cells: Cells, headers: Sequence[Measured]) -> float:
+    """Published values of the finest cells that say something alone, for each class on average."""
+    each = cells.n // cells.shape[0]
+    finest = (
+        h for h in headers if canonical(cells, h.margin) == cells.finest and np.isfinite(h.law.variance)
+    )
+    return sum(cells.n if h.groups is None else len(h.groups) for h in finest if not h.law.additive) / each
 
 
 def _components(counts: NDArray[np.int64]) -> Reals:

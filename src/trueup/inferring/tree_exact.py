@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
 from trueup.inferring.attainable import nothing_attained
 from trueup.inferring.closed_tree import ClosedTree
-from trueup.inferring.estimated import REFITTED, fitted_mixture
+from trueup.inferring.estimated import ENOUGH, FEW_DOUBT, REFITTED, fitted_mixture, values_of_a_class
 from trueup.inferring.hierarchical import Objective, Spread, climb, given, start_of, uncertain
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.tree_parts import ByBundles, Part, Top, drawn_from, expected_of
@@ -26,6 +26,7 @@ from trueup.kernel.messages.upward import Tilted
 from trueup.layouts.factors import FactorTable, FittedMasses
 from trueup.layouts.splits import Splits, splits_of
 from trueup.layouts.tree import TreeProblem, tree_problem
+from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.nested import NestedTree
@@ -82,6 +83,18 @@ class TreeExact(InferenceMethod):
 
     def __post_init__(self) -> None:
         settle_priors(self, PRIORS)
+
+    @classmethod
+    def defaults(cls, cells: Cells, headers: Sequence[Measured]) -> dict[str, Any]:
+        """Perturbed tables have a prior that is estimated from them, where enough of their finest counts are published."""
+        noisy = any(header.law.additive and not header.exact for header in headers)
+        enough = not noisy and values_of_a_class(cells, headers) >= ENOUGH
+        return {"prior": Estimated().name} if enough else {}
+
+    def doubt(self, cells: Cells, headers: Sequence[Measured]) -> str | None:
+        """What is known of estimates from few values, besides what is of every method."""
+        few = isinstance(self.prior, Estimated) and values_of_a_class(cells, headers) < ENOUGH
+        return FEW_DOUBT if few else super().doubt(cells, headers)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """The law of each count must be a factor of its own."""

@@ -398,6 +398,10 @@ class Posterior(ThreeLines):
     def _of_the_prior(self) -> str:
         """What to know of a prior whose parameters were estimated."""
         known = self.drawn.stats.get("prior", {})
+        if doubt := self.drawn.stats.get("doubt"):
+            return f" {doubt}"
+        if dict(self.method.get("prior") or {}).get("name") == "estimated":
+            return " The prior was estimated from the published values, and is taken as known."
         if "estimates" not in known:
             return ""
         held = (

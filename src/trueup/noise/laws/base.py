@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from fractions import Fraction
 from inspect import signature
 from typing import Any, ClassVar, Protocol, Self
@@ -190,7 +190,8 @@ class BaseLaw:
         SpecError
             If a parameter is missing, unknown or unreadable.
         """
-        if set(parameters) != set(_names(cls)):
+        least = {field.name for field in fields(cls) if field.default is MISSING}  # pyright: ignore[reportArgumentType]
+        if not least <= set(parameters) <= set(_names(cls)):
             given = ", ".join(map(repr, parameters)) or "no parameter"
             needed = ", ".join(map(repr, _names(cls))) or "no parameter"
             raise SpecError(f"law {cls.name!r} is given {given}", needed=needed)

@@ -14,11 +14,13 @@ import numpy as np
 from trueup.errors import SpecError
 from trueup.noise.law import Reals
 from trueup.noise.perturbed.base import ByChange
-from trueup.noise.perturbed.entropy import maximum_entropy
+from trueup.noise.perturbed.entropy import maximum_entropy, rising_entropy
 from trueup.noise.perturbed.whole import whole_number
 from trueup.noise.rational import rational
 
 LARGEST_CHANGE = 100
+WORDS = {"None": None, "True": True, "False": False}
+"""What parameters are written as in manifests."""
 SUM_SLACK = 1e-6
 """By how much the printed probabilities of a row may miss 1; they are then divided by their sum."""
 
@@ -38,8 +40,11 @@ class CellKey(ByChange):
         Variance V of the change, exact; where the support does not allow it, the nearest that it does.
     smallest
         Smallest count above zero that may be published: 3 where 1 and 2 may not.
+    monotone
+        Whether probabilities may not fall towards no change from below, and the variance may be less than V for it: the
+        tables that the R package ptable makes unless told otherwise.
     transitions
-        In the place of these three, for the counts 0, 1, ... a row `{change: probability}`; a JSON text of such a list.
+        In the place of these four, for the counts 0, 1, ... a row `{change: probability}`; a JSON text of such a list.
     repeat
         How many of the last rows repeat for ever.
 
@@ -65,11 +70,14 @@ class CellKey(ByChange):
     maximum: int | None = None
     change_variance: Any = None
     smallest: int = 1
+    monotone: bool = False
     transitions: Any = None
     repeat: int = 1
 
     def __post_init__(self) -> None:
-        given = {name: None if value == "None" else value for name, value in vars(self).items()}
+        given = {name: WORDS.get(str(value), value) for name, value in vars(self).items()}
+        if not isinstance(given["monotone"], bool):
+            raise SpecError(f"`monotone` is {str(self.monotone)[:30]!r}", needed="true or false")
         declared = given["maximum"] is not None and given["change_variance"] is not None
         if declared == (given["transitions"] is not None):
             raise SpecError(
@@ -90,7 +98,7 @@ class CellKey(ByChange):
                 )
         else:
             given["transitions"] = _read_transitions(given["transitions"])
-            given["smallest"] = 1
+            given["smallest"], given["monotone"] = 1, False
         for name, value in given.items():
             object.__setattr__(self, name, value)
         count = len(self.rows)
@@ -123,7 +131,9 @@ class CellKey(ByChange):
         changes = np.arange(-self.maximum, self.maximum + 1)
         allowed = (x + changes == 0) | (x + changes >= self.smallest) if x else changes == 0
         row = np.zeros(len(changes))
-        row[allowed], met = maximum_entropy(changes[allowed], float(self.change_variance))
+        row[allowed], met = (rising_entropy if self.monotone else maximum_entropy)(
+            changes[allowed], float(self.change_variance)
+        )
         return row, met
 
     def sentence(self) -> str:

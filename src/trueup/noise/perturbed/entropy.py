@@ -42,7 +42,46 @@ def maximum_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals,
         return _two(j, j.min(), j.max()), bool(abs(variance - largest) <= 1e-12 * largest)
     if variance <= least * (1 + AT_THE_END):
         return _two(j, *ends), bool(abs(variance - least) <= 1e-12 * least)
-    return _newton(j, variance), True
+    top = (j * j).max()
+    return _newton(np.stack([j, j * j / top]), np.array([0.0, variance / top])), True
+
+
+def rising_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals, bool]:
+    """Return the same where probabilities do not fall towards zero from the left, and the variance is at most the one given.
+
+    These are the conditions of the R package ptable unless told otherwise. The probabilities exp(a j + b j^2), b <= 0, rise
+    and then fall; so the condition binds at the last ones up to zero alone, and those are equal.
+
+    Examples
+    --------
+    >>> p, met = rising_entropy(np.array([-1, 0, 1, 2]), 1.0)
+    >>> p.round(4).tolist(), met
+    ([0.3665, 0.3665, 0.1676, 0.0995], False)
+    """
+    j = support.astype(np.float64)
+    exact, met = maximum_entropy(support, variance)
+    if (
+        j.min() >= 0 or j.max() <= 0 or (exact @ j**2 > variance and not met)
+    ):  # nothing has so small a variance
+        return exact, met
+    last = int(np.searchsorted(support, 0)) + 1 if 0 in support else 0
+    p = _pooled(j, variance, slice(0, 0))
+    for first in range(last - 2, -1, -1):  # of the last ones up to zero, so many are equal
+        if (np.diff(p[:last]) >= -1e-12).all():
+            break
+        p = _pooled(j, variance, slice(first, last))
+    return p, bool(abs(p @ j**2 - variance) <= 1e-12 * variance)
+
+
+def _pooled(j: Reals, variance: float, pool: slice) -> Reals:
+    """Maximum entropy with mean zero, at most this variance, and equal probabilities in a pool."""
+    features = np.stack([j, j * j])
+    if pool.stop > pool.start:
+        features[:, pool] = features[:, pool].mean(axis=1, keepdims=True)
+    p = _newton(features[:1], np.zeros(1))
+    if p @ j**2 <= variance:
+        return p
+    return _newton(features / np.array([[1.0], [(j * j).max()]]), np.array([0.0, variance / (j * j).max()]))
 
 
 def _two(j: Reals, low: float, high: float) -> Reals:
@@ -53,11 +92,9 @@ def _two(j: Reals, low: float, high: float) -> Reals:
     return p
 
 
-def _newton(j: Reals, variance: float) -> Reals:
-    """Solve for (a, b) by Newton's method with halved steps; moments are then right to rounding."""
-    features = np.stack([j, j * j / (j * j).max()])
-    target = np.array([0.0, variance / (j * j).max()])
-    theta = np.zeros(2)
+def _newton(features: Reals, target: Reals) -> Reals:
+    """Solve for the tilts of features by Newton's method with halved steps; moments are then right to rounding."""
+    theta = np.zeros(len(target))
     value, p = _dual(theta, features, target)
     for _ in range(STEPS):
         mean = features @ p
