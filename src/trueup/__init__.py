@@ -41,6 +41,7 @@ _HOMES = {
     "planned_spec": "trueup.planning.planned_spec",
     "propose_spec": "trueup.model.proposal",
     "read_measurements": "trueup.io.bundle.read",
+    "read_perturbed": "trueup.io.published.perturbed",
     "read_release": "trueup.io.bundle.read",
     "reconcile": "trueup.reconciling",
     "release": "trueup.releasing.pipeline",

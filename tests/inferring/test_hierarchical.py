@@ -13,11 +13,11 @@ from trueup.errors import ConvergenceError, SpecError
 from trueup.inferring import hierarchical, infer, tree_exact
 from trueup.inferring.hierarchical import Estimate, PriorMixture, Spread, pareto_k
 from trueup.inferring.tree_exact import SolutionSearch, TreeExact
-from trueup.layouts import factors
 from trueup.layouts.splits import splits_of
 from trueup.model.cells import Margin
 from trueup.model.constraints import Bound
 from trueup.model.prior import Bounded, Hierarchical
+from trueup.noise.laws import base
 from trueup.run.local import LocalPool
 
 UPPER = 300
@@ -150,7 +150,7 @@ def test_points_beyond_the_tolerance_fall_back_to_the_mode_and_say_so(rng, monke
 
 @pytest.mark.parametrize("prior", ["flat", {"name": "hierarchical", "concentrations": [50.0]}])
 def test_tables_that_would_be_too_wide_are_no_fault_of_the_law(prior, rng, monkeypatch):
-    monkeypatch.setattr(factors, "WIDEST", 1 << 10)
+    monkeypatch.setattr(base, "LONGEST", 1 << 10)
     cells = star(2)
     measured = noisy(cells, np.array([3, 4]), laplace_tree(cells), rng)
     apart = replace(measured, values=(measured.values[0] + 20_000, *measured.values[1:]))

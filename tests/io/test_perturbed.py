@@ -10,6 +10,7 @@ import pandas
 import pytest
 
 import trueup as tu
+from tests.command import run
 from trueup.errors import DataError, InfeasibleError, PrivacyError, SpecError, TrueupError
 from trueup.io.published.perturbed import read_perturbed
 from trueup.model.perturbed import load_perturbed, parse_perturbed, read_transitions
@@ -202,6 +203,7 @@ BAD = [
     ("a code that is a count", SpecError, "is a count", LONG.replace('"*" = ', '"7" = '), [rows(3, 3, 3, 3)]),
     ("an interval upside down", SpecError, "lower end", LONG.replace('"1-4"', '"4-1"'), [rows(3, 3, 3, 3)]),
     ("both layouts at once", SpecError, "either", WIDE + 'count = "n"\n', [GOOD]),
+    ("different values under one key", DataError, "under one key", (TOTALS + TOTALS.replace("totals", "again")).replace("base = 3 }", 'base = 3 }\nkey = "k"'), [totals(3, 6), totals(6, 6)]),
     ("an unknown level", SpecError, "unknown level", LONG.replace('"district"\natt', '"town"\natt'), [rows(3, 3, 3, 3)]),
 ]  # fmt: skip
 
@@ -212,6 +214,26 @@ def test_bad_input_is_named(what, kind, word, text, tables):
         read(text, *tables)
     assert type(caught.value) is kind
     assert word in str(caught.value)
+
+
+def test_bad_input_leaves_nothing_half_written(tmp_path):
+    """By the command: an error of one line, no output folder, and no other file than those that were given."""
+    for k, (what, _, word, text, tables) in enumerate(BAD):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        spec = folder / "spec.toml"
+        spec.write_text(HEAD + text)
+        files = [folder / f"t{n}.csv" for n in range(len(tables))]
+        for table, file in zip(tables, files):
+            table.to_csv(file, index=False)
+        given = {spec, *files}
+        options = [option for file in files for option in ("--table", str(file))]
+        result = run("infer", "--perturbed", str(spec), *options, "--out", str(folder / "out"))
+        said = " ".join((result.stdout + result.stderr).split())
+        assert result.returncode != 0, what
+        assert word in said, what
+        assert "Traceback" not in said, what
+        assert set(folder.iterdir()) == given, what
 
 
 NOISE = """
