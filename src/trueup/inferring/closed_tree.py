@@ -180,7 +180,7 @@ class ClosedTree:
         return np.array([0, 1]) if self.cut is None else self.cut.edges
 
     @cached_property
-    def _sorted(self) -> list[tuple[Integers | slice, Integers | None]]:
+    def _sorted(self) -> list[tuple[Integers, Integers | None]]:
         """For each header its nodes, ascending, and the order that makes them so."""
         found = []
         for nodes in self.problem.nodes:
@@ -299,7 +299,7 @@ class ClosedTree:
         level_ptr, start = nested.level_ptr, top.messages.start
         found = [_Level(*each) for each in zip(np.diff(level_ptr).tolist(), self._room.tolist())]
         for level, (first, last) in enumerate(pairwise(level_ptr[level_ptr <= cut.edges[0]])):
-            found[level] = _Level(last - first, start[last] - start[first])
+            found[level] = _Level(int(last - first), int(start[last] - start[first]))
             found[level].add(low[first:last], size[first:last], known[start[first] : start[last]])
         counts = np.empty((draws, nested.cells.n), np.int64)
         for at, (first, last) in enumerate(pairwise(cut.edges)):

@@ -237,10 +237,9 @@ class _State:
     def fitted(self, values: NDArray) -> _State:
         """The state with the prior that is estimated from all values."""
         mixture = fitted_mixture(self.problem, self.parts(values))
-        state = replace(self, prior=mixture.masses)
-        closed = state.closed(values)
-        for _ in range(REFITTED if closed is not None else 0):
-            if (expected := closed.histogram(*mixture.masses.log.shape)) is None:
+        closed = replace(self, prior=mixture.masses).closed(values)
+        for _ in range(REFITTED):
+            if closed is None or (expected := closed.histogram(*mixture.masses.log.shape)) is None:
                 break
             mixture = mixture.refitted(expected)
             closed.prior = mixture.masses
