@@ -394,7 +394,6 @@ LONG_WITHOUT_REASON = {
     "inferring/tree_exact.py",
     "inferring/tree_parts.py",
     "io/microdata/by_parts.py",
-    "io/published/perturbed.py",
     "kernel/table_walks/columns.py",
     "ledger/ledger.py",
     "model/perturbed.py",

@@ -2,6 +2,8 @@
 
 Each part of a cut tree (`trueup.kernel.messages.partition`) sends one message a root to the top, which is summed in turn; then
 each part is summed once more, given what the top knows of its roots. Nothing of a part but its result is kept between.
+
+One file: the way up, the top and the way down of one computation.
 """
 
 from __future__ import annotations

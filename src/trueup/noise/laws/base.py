@@ -1,4 +1,7 @@
-"""What the laws share: reading parameters back, and what follows from a mass symmetric about zero."""
+"""What the laws share: reading parameters back, and what follows from a mass symmetric about zero.
+
+One file: the base of all laws, and what laws on the integers and continuous ones have beside it.
+"""
 
 from __future__ import annotations
 
