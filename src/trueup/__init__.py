@@ -17,6 +17,7 @@ _HOMES = {
     "Attribute": "trueup.model.cells",
     "Cells": "trueup.model.cells",
     "Constraints": "trueup.model.constraints",
+    "JoinedTables": "trueup.files.source",
     "Margin": "trueup.model.cells",
     "Measured": "trueup.model.header",
     "Measurements": "trueup.model.records.measurements",

@@ -152,3 +152,23 @@ def test_a_released_prior_of_another_name_is_refused(tmp_path):
     done = run("infer", tmp_path / "bundle", "--draws", 9)
     assert done.returncode == 2
     assert "not by 'multinomial-sample'" in " ".join(done.stderr.split())
+
+
+def test_estimates_of_published_tables_are_written_by_the_names_that_users_know(tmp_path):
+    rows = ["REGION_ID|REGION_TYPE|ITERATION_CODE|PH5_{}_DATA_CELL|COUNT|NOISE_DISTRIBUTION|VARIANCE"]
+    for part, cells in (("NUM", {"2": 130, "3": 190}), ("DENOM", {"1": 100})):
+        lines = [
+            rows[0].format(part),
+            *(f"01|STATE|A|{c}|{n}|Discrete Gaussian|144" for c, n in cells.items()),
+        ]
+        (tmp_path / f"{part}.csv").write_text("\n".join(lines) + "\n")
+    given = ("examples/sdhc/ph5.toml", "--sdhc", tmp_path / "NUM.csv", "--sdhc", tmp_path / "DENOM.csv")
+    target = tmp_path / "estimates.csv"
+    assert run("infer", *given, "--draws", 200, "--estimates", target).returncode == 0
+    assert target.read_text().splitlines()[0].endswith("|COUNT_NOISY|VARIANCE|MOE_NOISY|PRED|PRED_LO|PRED_HI")
+    assert len((tmp_path / "estimates_ratios.csv").read_text().splitlines()) == 4
+    again = run("infer", *given, "--estimates", target)
+    assert again.returncode == 2
+    assert "exists" in again.stderr
+    bundle = run("infer", tmp_path, "--estimates", tmp_path / "other.csv")
+    assert bundle.returncode == 2

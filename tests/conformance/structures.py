@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.linked_tables import gaussian, problem
 from trueup.kernel.lattice.structure import Lattice
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Bound, Constraints, LinearRule
@@ -283,6 +284,36 @@ def _linear() -> Structure:
     return _structure("linear inequality", cells, Margin("level1", ("cell",)), linear=rules)
 
 
+class Linked(Structure):
+    """Two tables: persons follow from households."""
+
+    def true_counts(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw households, and as many persons as they hold."""
+        joined, cells = self.constraints.joined, self.constraints.cells
+        assert joined is not None
+        homes = rng.poisson(rng.gamma(0.5, 4, (cells.shape[0], joined.households.size)))
+        homes[:, (joined.determined.weights < 0).any(axis=0)] = 0
+        others, children = joined.determined.held(homes).T
+        return np.concatenate([children[:, None], others[:, None], homes], axis=1).ravel()
+
+
+def _linked() -> Structure:
+    levels = {"county": "1/2", "block": "1"}
+    attributes = [
+        {"name": "age", "values": ["child", "adult"]},
+        {"name": "size", "persons": {}},
+        {"name": "children", "persons": {"age": "child"}},
+    ]
+    queries = [
+        gaussian("households", "household", ["size", "children"], levels),
+        gaussian("persons", "person", ["age"], levels),
+    ]
+    few = {"unit": "household", "neighbours": "add-remove", "contribution": {"records": 2}}
+    places = [{"name": "county"}, {"name": "block", "column": "block"}]
+    given = problem(attribute=attributes, query=queries, privacy=few, level=places)
+    return Linked("linked tables", given.constraints, given.headers)
+
+
 BUILDERS: tuple[Callable[[], Structure], ...] = (
     _one_cell,
     _one_sum,
@@ -310,5 +341,6 @@ BUILDERS: tuple[Callable[[], Structure], ...] = (
     _two_way_zeros,
     _overlapping_sums,
     _linear,
+    _linked,
 )
 STRUCTURES: tuple[Structure, ...] = tuple(build() for build in BUILDERS)

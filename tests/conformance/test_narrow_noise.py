@@ -83,7 +83,7 @@ def test_counts_are_reconciled(structure, rng):
 def _drawn(structure, rng):
     """Values with noise of every header's own law."""
     cells, counts = structure.constraints.cells, structure.true_counts(rng)
-    tables = [cells.sum(counts, h.margin) for h in structure.headers]
+    tables = [h.sums(cells, counts) for h in structure.headers]
     noisy = (t if h.exact else t + h.law.sample(t.size, rng.bytes) for h, t in zip(structure.headers, tables))
     return np.concatenate(list(noisy))[None]
 

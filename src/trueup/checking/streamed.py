@@ -15,11 +15,11 @@ from trueup.checking.stated import promised
 from trueup.files.source import literal, parquet, quoted
 from trueup.io.bundle.manifest import header_in
 from trueup.io.bundle.places import limit_column
-from trueup.io.bundle.tables import label_sql, query_label
+from trueup.io.bundle.tables import label_sql, place_edges, query_label
 from trueup.kernel.histogram.marginals import cell_groups
 from trueup.model.build import cells_of_sizes, local_constraints
 from trueup.model.cells import Cells, Margin
-from trueup.model.constraints import Bound, Constraints
+from trueup.model.constraints import Bound, Constraints, name_mask
 from trueup.model.header import Measured
 from trueup.model.spec import BoundPart, Spec
 
@@ -55,7 +55,9 @@ class Files:
             yield self._sums(above, below)
         for header in (h for h in headers if h.exact):
             yield self._invariant(header)
-        bounds = local_constraints(self.spec, self._one_place).bounds
+        for level in self._levels if self._constraints.linear else ():
+            yield self._linked(level)
+        bounds = self._constraints.bounds
         for bound, part in zip(bounds, self.spec.constraints.bounds, strict=True):
             yield self._bounded(bound, part)
 
@@ -130,7 +132,7 @@ class Files:
             "level": np.array([h.margin.level for h in headers]),
             "query": np.array([query_label(h) for h in headers]),
             "exact": np.array([h.exact for h in headers]),
-            "groups": np.array([cells.size(h.margin) // cells.margin_shape(h.margin)[0] for h in headers]),
+            "groups": np.array([np.diff(place_edges(cells, h.at(cells)))[0] for h in headers]),
         }
         self.connection.register("given_headers", rows)
         self.connection.execute("CREATE TABLE headers AS SELECT * FROM given_headers")
@@ -160,7 +162,7 @@ class Files:
             yield self._found(
                 f"no count of level '{name}' is negative", f"SELECT place FROM {counts} WHERE count < 0"
             )
-        if self.spec.constraints.zeros:
+        if self._constraints.zeros:
             yield self._found(
                 f"level '{name}' keeps the structural zeros",
                 f"SELECT place FROM {counts} JOIN domain USING (cell) WHERE count <> 0 AND ({self._zeros()})",
@@ -171,9 +173,39 @@ class Files:
         """The cells of one place on every level."""
         return cells_of_sizes(self.spec, [1] * len(self._names))
 
+    @cached_property
+    def _constraints(self) -> Constraints:
+        """What holds at every place."""
+        return local_constraints(self.spec, self._one_place)
+
+    def _linked(self, level: int) -> Finding:
+        """The rules that link two tables, as weights of cells, each of whose sums is zero, or at most zero."""
+        cells, rules = self._one_place, self._constraints.linear
+        weights = np.zeros((len(rules), cells.n))
+        for row, rule in zip(weights, rules):
+            for name, coefficient in rule.linear.coefficients.items():
+                row += float(coefficient) * name_mask(cells, name).ravel()
+        rule, cell = np.nonzero(weights)
+        exact = np.array([r.linear.sense == "==" for r in rules])
+        held = {
+            "rule": rule,
+            "cell": cell,
+            "weight": weights[rule, cell].astype(np.int64),
+            "exact": exact[rule],
+        }
+        self.connection.register("given_rules", held)
+        sums = (
+            f"SELECT place, rule, exact, sum(weight * count) AS gap FROM {quoted(f'count {level}')} "
+            "JOIN given_rules USING (cell) GROUP BY ALL"
+        )
+        broken = f"SELECT place FROM ({sums}) WHERE gap > 0 OR (exact AND gap <> 0)"
+        return self._found(
+            f"the two tables of level '{self._names[level]}' do not contradict each other", broken
+        )
+
     def _zeros(self) -> str:
         """The cells that are structural zeros."""
-        zero = local_constraints(self.spec, self._one_place).zero_cells
+        zero = self._constraints.zero_cells
         return f"cell IN ({', '.join(map(str, np.flatnonzero(zero)))})"
 
     def _sums(self, above: int, below: int) -> Finding:

@@ -50,6 +50,14 @@ GeographyPath = Annotated[
     Path | None,
     typer.Option("--geography", help="The public list of places: CSV or Parquet.", show_default=False),
 ]
+HouseholdsPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--households",
+        help="The second table, where the spec links two: CSV or Parquet; --data are the persons.",
+        show_default=False,
+    ),
+]
 OutPath = Annotated[Path, typer.Option("--out", help="A new folder.", show_default=False)]
 BundlePath = Annotated[
     Path, typer.Argument(help="A bundle: the folder that a run wrote.", show_default=False)
@@ -97,6 +105,13 @@ def new_app() -> typer.Typer:
         pass
 
     return app
+
+
+def given_tables(data: Any, households: Path | None) -> Any:
+    """The data as they are, or two linked tables."""
+    from trueup.files.source import JoinedTables
+
+    return data if households is None else JoinedTables(data, households)
 
 
 def _show_version(wanted: bool) -> None:

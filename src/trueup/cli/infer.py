@@ -48,6 +48,15 @@ Nmf = Annotated[
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Write a new folder.", show_default=False)]
+Estimates = Annotated[
+    Path | None,
+    typer.Option(
+        "--estimates",
+        help="Write the estimates of S-DHC tables to this file, with the columns that their users know, and those of ratios "
+        "beside it.",
+        show_default=False,
+    ),
+]
 Draws = Annotated[int, typer.Option("--draws", min=1, help="Number of draws.")]
 Level = Annotated[str, typer.Option("--level", help="Probability of the intervals: 95% or .95.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Write CSV instead of Parquet.")]
@@ -100,6 +109,7 @@ def register(app: typer.Typer) -> None:
         level: Level = "90%",
         as_csv: AsCsv = False,
         chosen: Chosen = None,
+        estimates: Estimates = None,
         show: Show = 20,
         workers: Workers = 1,
         within: Within = None,
@@ -125,6 +135,8 @@ def register(app: typer.Typer) -> None:
             spec, measurements = _read_perturbed(perturbed, table or [], geography)
         else:
             spec, measurements = _read(_source(source, table or []), sdhc or [], nmf)
+        if estimates is not None:
+            _refuse_estimates(spec, sdhc, estimates)
         if not sdhc:  # whose tables have inequalities, not a tree
             with progress(quiet=False) as tell:
                 tell(
@@ -144,6 +156,8 @@ def register(app: typer.Typer) -> None:
             )
             tell("describing every count")
             found = None if areas is None else _areas(posterior, areas, column, by)
+        if estimates is not None:
+            _write_estimates(estimates, posterior, spec)
         if out is not None:
             shown = replace(posterior, chosen=_known(posterior, chosen or []))
             write_posterior(out, posterior, as_csv=as_csv, page=report(shown, spec), areas=found)
@@ -170,6 +184,25 @@ class _Shown:
     def stage(self, text: str) -> None:
         """Name the stage that begins."""
         self.tell(text)
+
+
+def _refuse_estimates(spec: Any, sdhc: list[Path] | None, path: Path) -> None:
+    """Refuse estimates of what is no S-DHC table, or of one without ratios."""
+    from trueup.errors import BundleError, SpecError
+
+    if not sdhc or not spec.infer.get("quantity"):
+        raise SpecError(
+            "--estimates is for S-DHC tables and the ratios that their spec names",
+            needed="--sdhc FILE, and [[infer.quantity]]",
+        )
+    if path.exists():
+        raise BundleError(f"'{path}' exists", remedy="choose another --estimates")
+
+
+def _write_estimates(path: Path, posterior: Any, spec: Any) -> None:
+    from trueup.io.published.sdhc import write_estimates
+
+    write_estimates(path, posterior, spec)
 
 
 def _source(source: Path | None, tables: list[Path]) -> Path:

@@ -10,10 +10,12 @@ from trueup.cli.console import (
     DataPath,
     ExpectRows,
     GeographyPath,
+    HouseholdsPath,
     Key,
     LedgerUrl,
     OutPath,
     SpecPath,
+    given_tables,
     open_account,
     print_json,
     progress,
@@ -30,6 +32,7 @@ def register(app: typer.Typer) -> None:
         data: DataPath,
         out: OutPath,
         geography: GeographyPath = None,
+        households: HouseholdsPath = None,
         ledger: LedgerUrl = None,
         analyst: Analyst = None,
         key: Key = None,
@@ -43,7 +46,13 @@ def register(app: typer.Typer) -> None:
         repeated = account is not None and account.repeats
         with progress(quiet=as_json) as tell:
             measurements = measure_only(
-                spec, data, out, geography=geography, account=account, expect_rows=expect_rows, tell=tell
+                spec,
+                given_tables(data, households),
+                out,
+                geography=geography,
+                account=account,
+                expect_rows=expect_rows,
+                tell=tell,
             )
         if as_json:
             print_json({"out": str(out), "drawn": not repeated, "measurements": measurements.digest})

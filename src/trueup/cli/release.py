@@ -16,8 +16,10 @@ from trueup.cli.console import (
     AsJson,
     ExpectRows,
     GeographyPath,
+    HouseholdsPath,
     Key,
     LedgerUrl,
+    given_tables,
     open_account,
     print_json,
     progress,
@@ -123,6 +125,7 @@ def register(app: typer.Typer) -> None:
         data: Data = None,
         out: Out = None,
         geography: GeographyPath = None,
+        households: HouseholdsPath = None,
         ledger: LedgerUrl = None,
         analyst: Analyst = None,
         key: Key = None,
@@ -152,10 +155,11 @@ def register(app: typer.Typer) -> None:
             refuse_unwritable("xlsx")
         account = open_account(ledger, analyst, key)
         repeated = account is not None and account.repeats
+        given_data = None if data is None else given_tables(data, households)
         each, total = (parse_memory(size) if size else None for size in (worker_memory, memory))
         how = _How(engine, master, workers, each, total, take_over, log, as_json)
         if resume is not None:
-            given = {"spec": spec, "data": data, "geography": geography, "out": out, "account": account}
+            given = {"spec": spec, "data": given_data, "geography": geography, "out": out, "account": account}
             _resume(resume, how, {**given, "expect_rows": expect_rows})
             return
         missing = {"the spec": spec, "--data": data, "--out": out}
@@ -163,14 +167,14 @@ def register(app: typer.Typer) -> None:
             raise SpecError(f"{absent} is missing", remedy="trueup release SPEC --data FILE --out FOLDER")
         assert spec is not None
         assert out is not None
-        problem = Problem.of(spec, geography, data=data, rows=expect_rows)
+        problem = Problem.of(spec, geography, data=given_data, rows=expect_rows)
         chosen = engine or default_engine(problem, total or MEMORY)
         if engine is None and chosen != "memory" and not as_json:
             print(
                 f"The problem needs more than {memory_text(total or MEMORY)} of memory: it is released by parts."
             )
         carried_out = _in_memory if chosen == "memory" else _by_parts
-        released = carried_out(problem, data, out, geography, account, replace(how, engine=chosen))
+        released = carried_out(problem, given_data, out, geography, account, replace(how, engine=chosen))
         show_release(released, str(out), as_json=as_json, repeated=repeated and account and account.key)
         write_tables(out, as_csv=as_csv, as_xlsx=as_xlsx)
 

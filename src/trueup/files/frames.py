@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import TrueupError, load_extra
+from trueup.files.source import JoinedTables
 
 LIBRARIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "arrow"}
 """Libraries that hold tables, and the extra that installs each."""
@@ -24,6 +25,7 @@ def frame_library(data: Any) -> str | None:
     >>> frame_library(pandas.DataFrame()), frame_library("people.csv")
     ('pandas', None)
     """
+    data = data.persons if isinstance(data, JoinedTables) else data
     name = type(data).__module__.partition(".")[0]
     return name if name in LIBRARIES else None
 

@@ -10,6 +10,7 @@ import gzip
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from glob import escape
 from itertools import takewhile
@@ -30,6 +31,20 @@ ROW = "trueup_row"
 _CSV = tuple(kind + packed for kind in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst"))
 _PARQUET = (".parquet", ".pq")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # a drive has one letter
+
+
+@dataclass(frozen=True)
+class JoinedTables:
+    """Two tables of records, of persons and of the households that they live in.
+
+    Attributes
+    ----------
+    persons, households
+        A path, a dataframe or a DuckDB relation each.
+    """
+
+    persons: Any
+    households: Any
 
 
 class Source(Protocol):
@@ -88,6 +103,8 @@ def open_table(source: Any, connection: Any = None) -> Source:
         )
     if isinstance(source, str | Path):
         return _open_file(Path(source), connection)
+    if isinstance(source, Relation):
+        return source
     if type(source).__module__.split(".")[0] in ("duckdb", "_duckdb"):
         return Relation("the DuckDB relation", source)
     return _open_frame(source)
@@ -174,6 +191,8 @@ def files_read(source: Any) -> list[Path]:
     DataError
         If it is a path that leads to no file.
     """
+    if isinstance(source, JoinedTables):
+        return [*files_read(source.persons), *files_read(source.households)]
     return files_of(Path(source)) if isinstance(source, str | Path) and not is_address(source) else []
 
 

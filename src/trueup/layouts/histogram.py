@@ -119,8 +119,9 @@ class HistogramProblem:
         *,
         integer: bool,
         posterior: bool = False,
+        fixed: tuple[Marginal, Sequence[NDArray]] | None = None,
     ) -> Settled:
-        """Settle every level from the top along its chain; at posterior means if asked for."""
+        """Settle every level from the top along its chain; at posterior means if asked for, given `fixed` tables."""
         spine = self.tree.spine
         return settle(
             self.tree,
@@ -136,6 +137,7 @@ class HistogramProblem:
             ],
             lower=self.lower,
             posterior=posterior,
+            fixed=fixed,
         )
 
     def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:
@@ -185,7 +187,12 @@ def refuses_on_histogram(constraints: Constraints) -> str | None:
 
 
 def histogram_problem(
-    constraints: Constraints, headers: Sequence[Measured], *, upward: bool = True, folded: bool = False
+    constraints: Constraints,
+    headers: Sequence[Measured],
+    *,
+    upward: bool = True,
+    folded: bool = False,
+    known: Sequence[Margin] = (),
 ) -> HistogramProblem:
     """Lay constraints and headers out on the tree of places.
 
@@ -195,6 +202,8 @@ def histogram_problem(
         Let every place learn from the places below it. If not, only invariants below are repeated above.
     folded
         Take structural zeros out beforehand by fusing axes, if the fused axes stay small enough.
+    known
+        Margins whose tables are known before they are settled.
 
     Raises
     ------
@@ -210,7 +219,7 @@ def histogram_problem(
         [*p, *((fold.marginal(cells.marginal(m.attributes)), 0.0) for m in more)]
         for p, more in zip(plan, inherited)
     ]
-    domain = domain_of(cells, fold, plan)
+    domain = domain_of(cells, fold, plan, known)
     for level in range(len(levels)) if not upward else [len(levels) - 1]:
         refuse_undetermined(domain, plan[level], cells, levels[level])
     tree = HistogramLeastSquares.prepare(domain, Spine(cells.tree.child_ptr), plan, upward=upward)
@@ -256,9 +265,15 @@ def level_plans(
     ]
 
 
-def domain_of(cells: Cells, fold: Fold, plan: Sequence[Sequence[tuple[Marginal, float]]]) -> Domain:
-    """The basis in which all planned marginals are block diagonal."""
-    return Domain.of([fold.marginal(detailed(cells)), *(m for part in plan for m, _ in part)])
+def domain_of(
+    cells: Cells,
+    fold: Fold,
+    plan: Sequence[Sequence[tuple[Marginal, float]]],
+    known: Sequence[Margin] = (),
+) -> Domain:
+    """The basis in which all planned marginals, and those of known tables, are block diagonal."""
+    others = (fold.marginal(cells.marginal(m.attributes)) for m in known)
+    return Domain.of([fold.marginal(detailed(cells)), *(m for part in plan for m, _ in part), *others])
 
 
 def _inherited(cells: Cells, headers: Sequence[Measured], level: int) -> tuple[Margin, ...]:

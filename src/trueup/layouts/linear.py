@@ -144,13 +144,20 @@ def common(cells: Cells, one: Margin, other: Margin) -> Margin | None:
     return Margin(level, one.attributes) if refines(*reversed(tables)) else None
 
 
+def _alone(problem: LinearProblem) -> NDArray[np.bool_]:
+    """Which cells `(n,)` some measured sum is of alone: two tables have no query of all their records."""
+    rows, found = problem.fit_matrix, np.zeros(problem.cells.n, bool)
+    found[rows.indices[rows.indptr[:-1][np.diff(rows.indptr) == 1]]] = True
+    return found
+
+
 def refuse_unmeasured_rows(problem: LinearProblem) -> None:
     """Refuse finest cells that nothing speaks of alone: their counts would be made up."""
     finest = problem.cells.finest
     covered = [
         h for h in problem.headers if canonical(problem.cells, h.margin) == finest and h.groups is None
     ]
-    if not covered:
+    if not covered and not (problem.constraints.joined and _alone(problem).all()):
         raise SpecError(
             f"the finest cells '{finest}' are not measured, so nothing says how to split the counts above them",
             remedy=f"give a query on '{finest}' a budget, or drop the last level or attribute",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 from trueup.files.frames import frame_library
 from trueup.files.whole import MAX_COUNT
+from trueup.io.microdata.join import linked_records
 from trueup.io.microdata.tabulate import read_counts, refuse_overflow
 from trueup.io.microdata.truncate import Limit
 from trueup.measuring import entropy
@@ -93,7 +94,9 @@ def read_confidential(
     SpecError, DataError, InfeasibleError
         No message holds a count.
     """
-    counts = read_counts(spec, cells, data, limit or limit_of(spec), rows)
+    limit = limit or limit_of(spec)
+    with linked_records(spec, data, limit) as records:
+        counts = read_counts(spec, cells, records, None if spec.table.join else limit, rows)
     refuse_overflow(counts.sum(dtype=np.float64))
     refuse_broken(constraints or build_constraints(spec, cells), counts)
     return counts

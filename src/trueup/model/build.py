@@ -9,22 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, InfeasibleError, SpecError
-from trueup.model.cells import Attribute, Cells, Margin, Recode, conditions
+from trueup.model.cells import Cells, Margin, conditions
 from trueup.model.constraints import Bound, Constraints, LinearRule, name_mask
+from trueup.model.joined import LinkedTables, RecordTable, plain_attribute
 from trueup.model.linear import parse_linear
 from trueup.model.nested import canonical
-from trueup.model.spec import AttributePart, BoundPart, InvariantPart, Spec
+from trueup.model.spec import BoundPart, InvariantPart, Query, Spec
 from trueup.model.tree import Tree
 
 
 def build_cells(spec: Spec, tree: Tree) -> Cells:
     """Cross the places with the declared attributes."""
-    return Cells(tree, tuple(map(_attribute, spec.attributes)))
+    return Cells(tree, tuple(map(plain_attribute, spec.attributes)))
 
 
-def _attribute(part: AttributePart) -> Attribute:
-    recodes = tuple(Recode.of(r.name, r.groups, part.values) for r in part.recodes)
-    return Attribute(part.name, part.values, part.partition, recodes)
+def query_margin(cells: Cells, query: Query, level: str) -> Margin:
+    """The margin that a query measures at a level: of the records of one table, where a spec links two."""
+    alone = conditions([query.where]) if query.where else ()
+    return canonical(cells, Margin(level, query.attributes, alone))
 
 
 def build_constraints(spec: Spec, cells: Cells, further: tuple[Bound, ...] = ()) -> Constraints:
@@ -43,27 +45,57 @@ def build_constraints(spec: Spec, cells: Cells, further: tuple[Bound, ...] = ())
         If a linear rule names no attribute value, or sums over values that overlap.
     """
     part = spec.constraints
-    margins = (Margin(level, q.attributes) for q in spec.queries for level in q.budgets)
+    margins = (query_margin(cells, q, level) for q in spec.queries for level in q.budgets)
+    joined = LinkedTables.of(spec)
     rules = tuple(LinearRule(parse_linear(r.rule), r.level or cells.tree.levels[-1]) for r in part.linear)
     for name in (name for rule in rules for name in rule.linear.coefficients):
         name_mask(cells, name)
     invariants = tuple(_invariant(cells, m) for m in part.invariants)
     return Constraints(
         cells,
-        margins=tuple(dict.fromkeys(canonical(cells, m) for m in margins)),
+        margins=tuple(dict.fromkeys(margins)),
         invariants=tuple(dict.fromkeys(invariants)),
         nonnegative=part.nonnegative,
-        zeros=part.zeros,
+        zeros=(*part.zeros, *_impossible(joined)),
         bounds=(*(_bound(cells, b) for b in part.bounds), *further),
-        linear=rules,
+        linear=(*rules, *_linking(joined, cells)),
+        joined=joined,
     )
 
 
+def _linking(joined: LinkedTables | None, cells: Cells) -> tuple[LinearRule, ...]:
+    return tuple(LinearRule(rule, cells.tree.levels[-1]) for rule in joined.rules) if joined else ()
+
+
+def _impossible(joined: LinkedTables | None) -> tuple[dict[str, str], ...]:
+    return tuple(map(joined.record_of, joined.zeros)) if joined else ()
+
+
 def local_constraints(spec: Spec, cells: Cells) -> Constraints:
-    """The signs, structural zeros and bounds of a spec that concern the levels of some part of the places."""
+    """The signs, zeros, bounds and links of two tables of a spec that concern the levels of some part of the places."""
     part = spec.constraints
     bounds = tuple(_bound(cells, b) for b in part.bounds if b.level in cells.tree.levels)
-    return Constraints(cells, (), nonnegative=part.nonnegative, zeros=part.zeros, bounds=bounds)
+    joined = LinkedTables.of(spec)
+    return Constraints(
+        cells,
+        (),
+        nonnegative=part.nonnegative,
+        zeros=(*part.zeros, *_impossible(joined)),
+        bounds=bounds,
+        linear=_linking(joined, cells),
+        joined=joined,
+    )
+
+
+def own_constraints(constraints: Constraints, table: RecordTable) -> Constraints:
+    """What the records of one of two linked tables must satisfy by themselves: signs and structural zeros."""
+    cells = table.cells(constraints.cells.tree)
+    held = table.of(constraints.zero_cells, constraints.cells.attributes[0].size)
+    never = held.reshape(cells.shape)[0] if held.any() else np.zeros(cells.shape[1:], bool)
+    zeros = tuple(
+        {a.name: a.values[v] for a, v in zip(cells.attributes, at)} for at in np.argwhere(never).tolist()
+    )
+    return Constraints(cells, (), nonnegative=True, zeros=zeros)
 
 
 def no_limits(spec: Spec, sizes: Sequence[int]) -> tuple[dict[str, NDArray[np.int64]], ...]:

@@ -6,7 +6,7 @@ One file: attributes with their recodes, margins and cells, which are defined by
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from math import prod
 
@@ -259,6 +259,23 @@ class Cells:
         if not margin.where:
             return np.ones(self.n, bool)
         return reduce(np.logical_or, (self._meets(dict(each)) for each in margin.where)).ravel()
+
+    def held(self, margin: Margin) -> NDArray[np.int64]:
+        """Which groups of a margin count any of the units that it counts.
+
+        Examples
+        --------
+        >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]), (Attribute("sex", ("f", "m")),))
+        >>> cells.held(Margin("area", ("sex",), ((("sex", "m"),),)))
+        array([1, 3])
+        """
+        levels = {name for each in margin.where for name, _ in each} & set(self.tree.levels)
+        if levels:
+            return np.flatnonzero(self.sum(np.ones(self.n, np.int64), margin))
+        place = Cells(Tree.from_columns(["all"], [{}]), self.attributes)  # which is the same at every place
+        here = np.flatnonzero(place.sum(np.ones(place.n, np.int64), replace(margin, level="all")))
+        each = place.size(replace(margin, level="all"))
+        return np.add.outer(each * np.arange(self.margin_shape(margin)[0]), here).ravel()
 
     def _meets(self, values: Mapping[str, str]) -> NDArray[np.bool_]:
         """Which finest cells meet one condition, as `(places, sizes...)`."""

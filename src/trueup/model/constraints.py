@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from trueup.model.linear import Linear
 from trueup.model.nested import NestedTree, chain, nest
 
 Structure = str
-STRUCTURES: tuple[Structure, ...] = ("sum", "tree", "margins", "histogram", "general")
+STRUCTURES: tuple[Structure, ...] = ("sum", "tree", "margins", "histogram", "joined", "general")
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Constraints:
         Structural zeros: each a set of attribute values that no unit can have together.
     bounds, linear
         Further limits and linear rows.
+    joined
+        The two tables that these cells hold, if they do; what links them is among the linear rows.
 
     Examples
     --------
@@ -74,14 +77,17 @@ class Constraints:
     zeros: tuple[Mapping[str, str], ...] = ()
     bounds: tuple[Bound, ...] = ()
     linear: tuple[LinearRule, ...] = ()
+    joined: Any = None  # a `trueup.model.joined.LinkedTables`, which stands above these rules
 
     def structure(self) -> Structure:
         """Name the structure that decides which methods apply.
 
         `sum` one total and its parts, `tree` nested margins, `margins` crossing margins of one
-        place, `histogram` crossing margins on a hierarchy or through recodes, `general` anything
-        with linear rows or invariants of some units alone.
+        place, `histogram` crossing margins on a hierarchy or through recodes, `joined` two linked tables,
+        `general` anything else with linear rows or invariants of some units alone.
         """
+        if self.joined is not None:
+            return "joined"
         conditional = any(margin.where for margin in self.invariants)
         if self.linear or conditional or any(not a.partition for a in self.cells.attributes):
             return "general"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,10 +66,14 @@ class Measured:
         >>> Measured.enumerated(cells, Margin("area", where=((("area", "b"),),))).groups
         array([1])
         """
-        if not margin.where:
-            return cls("invariant", margin, Exact())
-        held = np.flatnonzero(cells.sum(np.ones(cells.n, np.int64), margin))
-        return cls("invariant", margin, Exact(), held if len(held) < cells.size(margin) else None)
+        return cls("invariant", margin, Exact()).at(cells)
+
+    def at(self, cells: Cells) -> Measured:
+        """Return the same for some places: a margin of some units alone has the groups that can hold any of them."""
+        if not self.margin.where:
+            return self
+        held = cells.held(self.margin)
+        return replace(self, groups=held if len(held) < cells.size(self.margin) else None)
 
     @property
     def exact(self) -> bool:

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from trueup.errors import PrivacyError, SpecError
-from trueup.model.build import build_constraints
+from trueup.model.build import build_constraints, query_margin
 from trueup.model.cells import Cells, Margin
 from trueup.model.changes import Changes
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Change, Charge, Guarantee
 from trueup.model.header import Measured
 from trueup.model.kept import Kept
-from trueup.model.nested import canonical
 from trueup.model.spec import Query, Spec
+from trueup.model.stacking import COUNTED
 from trueup.model.statements import known, statements
 from trueup.noise import law_named
 from trueup.noise.cost import Cost, Currency, Sensitivity
@@ -58,7 +58,7 @@ def plan_measurements(
     headers, charges, told, reaches = [], [], [], []
     for query in spec.queries:
         for level, budget in query.budgets.items():
-            margin = canonical(cells, Margin(level, query.attributes))
+            margin = query_margin(cells, query, level)
             _refuse_fixed(query, margin, constraints)
             reach = contribution(spec, query)
             if law_named(query.noise).joint:
@@ -67,8 +67,8 @@ def plan_measurements(
                 law, sentences = plan_on_lattice(spec, query, margin, budget, reach, constraints)
                 told += sentences
             else:
-                law = _law(query, budget, reach, spec.privacy.neighbours, cells.size(margin))
-            headers.append(Measured(query.name, margin, law))
+                law = _law(query, budget, reach, spec.privacy.neighbours, _groups(cells, margin))
+            headers.append(Measured(query.name, margin, law).at(cells))
             charges.append(_charge(spec.privacy.neighbours, headers[-1], reach, shared))
             reaches.append(reach)
     measured = tuple(headers)
@@ -81,11 +81,16 @@ def plan_measurements(
         attained = all(isinstance(reach, Records) for reach in reaches) and _by_records(
             spec, shared, measured
         )
-    free = not (
+    free = not (  # of two tables, one unit is one household and its persons at once: what is said is a bound
         constraints.invariants or constraints.bounds or constraints.linear
     )  # else some steps are ruled out
     given = (spec, constraints, tuple(charges), change, free and attained, tuple(told))
     return (*measured, *invariants), _guarantee(*given)
+
+
+def _groups(cells: Cells, margin: Margin) -> int:
+    """How many counts a margin has: of some units alone, those that can hold any of them."""
+    return len(cells.held(margin)) if margin.where else cells.size(margin)
 
 
 def contribution(spec: Spec, query: Query) -> Reach:
@@ -96,6 +101,8 @@ def contribution(spec: Spec, query: Query) -> Reach:
     SpecError
         If it is not stated and cannot be derived.
     """
+    if spec.table.join is not None and query.where[COUNTED] == spec.table.join.counts:
+        return Records(1)  # a household is one record of its own table
     if spec.privacy.contribution is not None:
         return Records(spec.privacy.contribution.records)  # a record has one value of every attribute
     if query.contribution is not None:
@@ -121,7 +128,8 @@ def _charge(relation: Relation, header: Measured, reach: Reach, shared: Mapping[
     prices: dict[Relation, Cost] = {}
     for at in RELATIONS:
         kept = shared[at == "replace" and reach.exact]
-        prices[at] = header.law.cost(reach.sensitivity(at, cells=kept.fixed(header.margin).free))
+        free = kept.fixed(header.margin).free if header.groups is None else len(header.groups)
+        prices[at] = header.law.cost(reach.sensitivity(at, cells=free))
     own = prices[relation]
     return Charge(
         header.query,

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from trueup.errors import DataError, TrueupError
+from trueup.errors import DataError, SpecError, TrueupError
 from trueup.model.build import build_cells, build_constraints
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints
@@ -81,8 +81,10 @@ class Problem(ThreeLines):
         Fraction(1, 1)
         """
         if isinstance(spec, Problem):
+            _refuse_rows(spec.spec, rows)
             return spec if rows is None else replace(spec, rows=rows)
         stated, text = spec_and_text(spec)
+        _refuse_rows(stated, rows)
         return cls(stated, public_cells(stated, data, geography), text, rows)
 
     def written(self) -> str:
@@ -116,6 +118,13 @@ class Problem(ThreeLines):
             f"Problem: {self.spec.title}",
             f"{self.cells.n:,} finest cells: {' / '.join(tree.levels)} ({', '.join(f'{s:,}' for s in tree.sizes)} places){by}",
             f"measured: {', '.join(measured)}; structure: {self.constraints.structure()}",
+        )
+
+
+def _refuse_rows(spec: Spec, rows: int | None) -> None:
+    if rows is not None and getattr(spec.table, "join", None) is not None:
+        raise SpecError(
+            "a number of rows is expected, of which of two linked tables is not said", remedy="expect none"
         )
 
 

@@ -27,6 +27,7 @@ from trueup.model.draft import draft
 from trueup.model.faults import fault_text, innermost
 from trueup.model.linear import parse_linear, parse_sum
 from trueup.model.prior import read_prior
+from trueup.model.stacking import COUNTED, stacked
 from trueup.model.three_lines import ThreeLines
 from trueup.model.toml import read_toml, toml_text
 from trueup.noise import law_named
@@ -109,8 +110,19 @@ class AttributePart(SpecPart):
     """An attribute with its public domain."""
 
     name: Name
-    values: tuple[str, ...] = Field(min_length=1)
+    values: tuple[str, ...] = Field(
+        (), description="its domain; a number of persons has that of all numbers that there can be"
+    )
     column: Name | None = Field(None, description="column of the table; by default the attribute's name")
+    of: Name | None = Field(
+        None,
+        description="beside [table.join]: whose attribute it is, by what its table counts, or 'reference'; by default "
+        "the persons'",
+    )
+    persons: dict[str, str | tuple[str, ...]] | None = Field(
+        None,
+        description="beside [table.join]: how many persons of a household have these values; all of them where it is empty",
+    )
     partition: bool = Field(True, description="each unit falls under exactly one value")
     recodes: tuple[RecodePart, ...] = Field((), alias="recode", description="groupings that margins may name")
 
@@ -121,6 +133,8 @@ class AttributePart(SpecPart):
 
     @model_validator(mode="after")
     def _grouped(self):
+        if not self.values:
+            raise ValueError("it has no values")
         _refuse_twins(f"value of '{self.name}'", list(self.values))
         for recode in self.recodes:
             self._refuse_misgrouped(recode)
@@ -176,6 +190,44 @@ class CellColumn(SpecPart):
         return self
 
 
+class ReferencePart(SpecPart):
+    """Who the reference person of a household is."""
+
+    column: Name = Field(description="a column of the persons")
+    value: str = Field(description="what stands there for the one reference person of each household")
+
+
+Apart = Literal[
+    "persons without a household",
+    "persons of unknown households",
+    "households without persons",
+    "households listed twice",
+    "households without a reference person",
+    "households with several reference persons",
+]
+"""Records that do not link up, by the names under which they are counted apart."""
+
+
+class JoinPart(SpecPart):
+    """The households of a table of persons: a second table of records, linked by their identifier."""
+
+    counts: Name = Field(description="what a record of the second table stands for: household, ...")
+    id: Name = Field(description="the column of both tables that says which household it is")
+    reference: ReferencePart | None = None
+    apart: tuple[Apart, ...] = Field(
+        (),
+        description="records that are left out and counted apart, for the agency alone; others are refused",
+    )
+    attributes: tuple[AttributePart, ...] = Field(
+        (),
+        alias="attribute",
+        description="written by trueup: the attributes of both tables as they were declared",
+    )
+    views: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict, description="written by trueup: what each recode of `record` keeps apart"
+    )
+
+
 class TablePart(SpecPart):
     """The confidential table."""
 
@@ -186,6 +238,9 @@ class TablePart(SpecPart):
     cells: tuple[CellColumn, ...] = Field((), alias="cell", description="the columns of a wide table")
     keys: Literal["public", "confidential"] = "confidential"
     file: str | None = None
+    join: JoinPart | None = Field(
+        None, description="a second table, of the households that the persons live in"
+    )
 
     @model_validator(mode="after")
     def _one_layout(self):
@@ -194,6 +249,8 @@ class TablePart(SpecPart):
             raise ValueError(
                 "kind 'counts' needs either `count` or [[table.cell]]; kind 'records' needs neither"
             )
+        if self.join is not None and (self.kind != "records" or self.join.counts == self.counts):
+            raise ValueError("[table.join] links two tables of records that count different things")
         if self.kind == "records" and self.keys == "public":
             raise ValueError(
                 "places taken from records reveal which are occupied: keep keys confidential, give a geography file"
@@ -246,6 +303,16 @@ class Query(SpecPart):
     rho: Budget = None
     contribution: ContributionPart | None = None
     options: dict[str, Any] = Field(default_factory=dict, description="further parameters of the law")
+    counts: Name | None = Field(
+        None, description="beside [table.join]: which table's records it counts; by default the persons"
+    )
+    cumulative: Name | None = Field(
+        None,
+        description="beside [table.join]: a number of persons among its attributes, measured as `at least k` for every k",
+    )
+    where: dict[str, str] = Field(
+        default_factory=dict, description="written by trueup: which records of two tables it counts"
+    )
 
     @model_validator(mode="after")
     def _budgeted(self):
@@ -551,6 +618,11 @@ class Spec(ThreeLines, SpecPart):
         ]
         return tuple(dict.fromkeys(x for x in named if isinstance(x, str) and x != "uniform"))
 
+    @model_validator(mode="before")
+    @classmethod
+    def _stacked(cls, document: Any) -> Any:
+        return stacked(document)
+
     @model_validator(mode="after")
     def _names_agree(self):
         _refuse_twins("level", [level.name for level in self.levels])
@@ -568,6 +640,7 @@ class Spec(ThreeLines, SpecPart):
             self._refuse_misnamed(margin[1], where)
         self._conditions_are_known()
         self._units_hold_records()
+        self._tables_are_two()
         self._cells_cover()
         self._parameters_have_a_method()
         self._priors_can_be_read()
@@ -677,6 +750,33 @@ class Spec(ThreeLines, SpecPart):
                 "an invariant would publish the records that units keep, not those that there are: "
                 "declare no invariant beside `id`"
             )
+
+    def _tables_are_two(self) -> None:
+        """What has a meaning for two tables alone stands beside two tables."""
+        join = self.table.join
+        if join is None:
+            for name, attribute in ((a.name, a) for a in self.attributes):
+                if attribute.of is not None or attribute.persons is not None:
+                    raise ValueError(f"attribute '{name}' is of another table, but there is no [table.join]")
+            for query in self.queries:
+                if query.counts or query.cumulative or query.where:
+                    raise ValueError(
+                        f"query '{query.name}' says which table it counts, but there is no [table.join]"
+                    )
+            return
+        if self.parents is not None:
+            raise ValueError("places of two linked tables are named by columns, not by parent pointers")
+        if self.privacy.unit != join.counts:
+            raise ValueError(
+                f'two linked tables protect one {join.counts}, with all its {self.table.counts}s: unit = "{join.counts}"'
+            )
+        for query in self.queries:
+            if query.where.get(COUNTED) not in (self.table.counts, join.counts):
+                raise ValueError(f"query '{query.name}' does not say which of two tables it counts")
+            if law_named(query.noise).joint:
+                raise ValueError(
+                    f"query '{query.name}' has noise on a lattice, which two linked tables have not"
+                )
 
     def _parameters_have_a_method(self) -> None:
         if self.reconcile and "method" not in self.reconcile:

@@ -92,14 +92,19 @@ def _conditions(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
         "databases that share it."
         for margin in constraints.invariants
     )
-    return (*_bounds(spec), *fixed, *_checked(constraints))
+    return (*_bounds(spec), *fixed, *_checked(spec, constraints))
 
 
-def _checked(constraints: Constraints) -> tuple[str, ...]:
-    """Name the rules that a release goes on after: each is an exact answer about the confidential counts."""
-    zeros = (", ".join(map("=".join, zero.items())) for zero in constraints.zeros)
+def _checked(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
+    """Name the declared rules that a release goes on after: each is an exact answer about the confidential counts.
+
+    Those that link two tables are none: persons are counted in households before anything else is done with them.
+    """
+    zeros = (", ".join(map("=".join, zero.items())) for zero in spec.constraints.zeros)
     limits = (f"the bound on '{bound.margin}'" for bound in constraints.bounds)
-    rules = (f"'{rule.linear.text}' at every {rule.level}" for rule in constraints.linear)
+    linking = constraints.joined.rules if constraints.joined else ()
+    declared = (rule for rule in constraints.linear if rule.linear not in linking)
+    rules = (f"'{rule.linear.text}' at every {rule.level}" for rule in declared)
     named = [*(f"no unit with {zero}" for zero in zeros), *limits, *rules]
     if not named:
         return ()
@@ -111,8 +116,14 @@ def _checked(constraints: Constraints) -> tuple[str, ...]:
 
 def _bounds(spec: Spec) -> Iterator[str]:
     """How much one unit contributes, and how that is known."""
-    unit, limited = spec.privacy.unit, spec.privacy.contribution
-    if limited is not None and spec.privacy.id is not None:
+    unit, limited, join = spec.privacy.unit, spec.privacy.contribution, spec.table.join
+    if limited is not None and join is not None:
+        yield (
+            f"Each {unit} keeps at most {limited.records} of its {spec.table.counts}s, by the column '{join.id}': this is "
+            f"enforced before anything is counted, and every count, the numbers of {spec.table.counts}s of a {join.counts} "
+            "among them, is about those that are kept."
+        )
+    elif limited is not None and spec.privacy.id is not None:
         yield (
             f"Each {unit} keeps at most {limited.records} of its records, by the column '{spec.privacy.id}': this is enforced "
             "before anything is counted, and every count and declared rule is about the records that are kept."

@@ -25,6 +25,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.registry import Methods, describe
 from trueup.model.spec import Spec
+from trueup.model.stacking import COUNTED
 from trueup.model.verb import record_first
 from trueup.reconciling.expected_errors import ErrorSimulation
 from trueup.reconciling.method import Method, Solution
@@ -43,6 +44,8 @@ METHODS: Methods[Method] = Methods(
         "margins-projection": "margins_projection.MarginsProjection",
         "histogram-posterior": "histogram_posterior.HistogramPosterior",
         "histogram-tree": "histogram_tree.HistogramTree",
+        "joined-posterior": "joined_posterior.JoinedPosterior",
+        "joined-tree": "joined_tree.JoinedTree",
         "topdown-multipass": "topdown_multipass.TopDownMultipass",
         "general-integer": "general_integer.GeneralInteger",
         "general-projection": "general_projection.GeneralProjection",
@@ -164,7 +167,11 @@ def unsolved(method: str, why: str) -> ConvergenceError:
 def published(constraints: Constraints) -> tuple[Margin, ...]:
     """List the margins whose tables are released: totals of every level, all measured, the finest."""
     cells = constraints.cells
-    totals = (Margin(level, cells.coarsest.attributes) for level in cells.tree.levels)
+    kept = cells.coarsest.attributes
+    if constraints.joined is not None:  # nothing is a sum of persons and households
+        tables = (COUNTED,), cells.finest.attributes
+        return tuple(Margin(level, names) for level in cells.tree.levels for names in tables)
+    totals = (Margin(level, kept) for level in cells.tree.levels)
     every = {
         canonical(cells, m)
         for m in (*totals, *constraints.margins, *constraints.invariants, cells.finest)

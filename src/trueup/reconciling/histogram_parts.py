@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, InfeasibleError
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
+from trueup.kernel.histogram.marginals import Marginal
 from trueup.kernel.settling.descend import node_keys, settle
 from trueup.kernel.settling.lower_bounds import Lower, close_bounds
 from trueup.kernel.settling.nearest import tolerance_for
@@ -159,6 +160,8 @@ def down(
     below: Summary | None,
     above: NDArray | None,
     seed: np.uint64 | int,
+    fixed: tuple[Marginal, Sequence[NDArray]] | None = None,
+    lower: tuple[Lower, ...] = (),
 ) -> Settlement:
     """Settle a segment's places below its settled top places.
 
@@ -170,6 +173,10 @@ def down(
         `(top places, n)` settled tables of its top places; None for the root's segment, which settles them.
     seed
         What settles ties of rounding, the same for all segments; see `tie_seed`.
+    fixed
+        A (folded) marginal whose tables are settled already, and these per level of the segment.
+    lower
+        Lower bounds per level of the segment that are known by now; by default those of the segment and of those below.
     """
     plan = segment.plan
     tree = _tree(segment, below)
@@ -189,8 +196,9 @@ def down(
         integer=plan.integer,
         keys=keys,
         above=None if above is None else above[:, plan.fold.kept],
-        lower=_lower(segment, below),
+        lower=lower or _lower(segment, below),
         posterior=plan.posterior,
+        fixed=fixed,
     )
     first = int(above is not None)
     stats = {

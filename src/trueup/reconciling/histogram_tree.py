@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.histogram.marginals import Marginal
+from trueup.kernel.settling.lower_bounds import Lower
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.status import Status, largest
 from trueup.layouts.histogram import UNSETTLED, HistogramProblem, histogram_problem, refuses_on_histogram
@@ -80,6 +81,21 @@ class HistogramTree(Method):
         return histogram_standard_errors(state)
 
 
+class Within(NamedTuple):
+    """What was settled before: for every row of values, replicate after replicate.
+
+    Attributes
+    ----------
+    fixed
+        A (folded) marginal whose tables are known, and these per level.
+    lower
+        Lower bounds per level.
+    """
+
+    fixed: tuple[Marginal, Sequence[NDArray]] | None
+    lower: tuple[Lower, ...]
+
+
 CHUNK_CELLS = 500_000  # rows of values are solved together up to this many cells
 
 
@@ -91,16 +107,17 @@ def solution(
     *,
     integer: bool,
     posterior: bool = False,
+    within: Within | None = None,
 ) -> Solution:
     """Least squares, then settling, for values `(q,)` or `(b, q)`; many rows of a small problem at once."""
     rows = np.atleast_2d(values)
     seeds = rng.integers(2**63, size=len(rows), dtype=np.uint64)
-    size = max(1, CHUNK_CELLS // problem.cells.n)
+    size = max(1, CHUNK_CELLS // problem.cells.n) if within is None else len(rows)
     parts = [rows[i : i + size] for i in range(0, len(rows), size)]
     tiled = {len(part): problem.tiled(len(part)) for part in parts}
     starts = range(0, len(rows), size)
     done = [
-        _solve(tiled[len(part)], part, chains, seeds[i : i + size], integer, posterior)
+        _solve(tiled[len(part)], part, chains, seeds[i : i + size], integer, posterior, within)
         for i, part in zip(starts, parts, strict=True)
     ]
     counts = np.concatenate([counts for counts, _, _ in done]).reshape(*values.shape[:-1], problem.cells.n)
@@ -109,10 +126,19 @@ def solution(
 
 
 def _solve(
-    problem: HistogramProblem, values: NDArray, chains, seeds: NDArray, integer: bool, posterior: bool
+    problem: HistogramProblem,
+    values: NDArray,
+    chains,
+    seeds: NDArray,
+    integer: bool,
+    posterior: bool,
+    within=None,
 ) -> tuple[NDArray, Status, dict]:
+    fixed = None
+    if within is not None:
+        problem, fixed = replace(problem, lower=within.lower), within.fixed
     fit, left = problem.least_squares(values)
-    settled = problem.settle(fit, chains, seeds, integer=integer, posterior=posterior)
+    settled = problem.settle(fit, chains, seeds, integer=integer, posterior=posterior, fixed=fixed)
     stats = {
         "largest optimality residual (counts)": settled.residual,
         "units without a place": settled.misplaced,
@@ -128,6 +154,8 @@ def _solve(
     settled_all = not settled.misplaced and settled.residual <= tolerance_for(values, UNSETTLED)
     if settled_all and kept.all():
         return counts, Status.SOLVED, stats
+    if within is not None:  # a general program knows nothing of what other tables say
+        return counts, Status.UNSOLVED, stats
     return _handed_over(problem, values, counts, seeds, stats, kept & settled_all)
 
 

@@ -27,7 +27,7 @@ from trueup.layouts.histogram import (
     small_fold,
 )
 from trueup.layouts.histogram_bounds import bounded_marginals, level_bounds, refuse_impossible_bounds
-from trueup.model.cells import detailed
+from trueup.model.cells import Margin, detailed
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.reconciling.known_sums import Exact
@@ -167,9 +167,15 @@ class Segment:
 
 
 def segment_plan(
-    constraints: Constraints, headers: Sequence[Measured], *, integer: bool = True, posterior: bool = False
+    constraints: Constraints,
+    headers: Sequence[Measured],
+    *,
+    integer: bool = True,
+    posterior: bool = False,
+    known: Sequence[Margin] = (),
+    bounded: Sequence[Margin] = (),
 ) -> SegmentPlan:
-    """Prepare what all segments share.
+    """Prepare what all segments share; tables of `known` margins, and bounds on `bounded` ones, are given on the way down.
 
     Raises
     ------
@@ -188,12 +194,13 @@ def segment_plan(
         )
     refuse_impossible_bounds(constraints, fold)
     plans = level_plans(constraints, headers, fold)
-    domain = domain_of(cells, fold, plans)
+    domain = domain_of(cells, fold, plans, known)
     refuse_undetermined(domain, plans[-1], cells, cells.tree.levels[-1])
     finest = fold.marginal(detailed(cells))
-    bounded = bounded_marginals(constraints, fold)
+    given = (fold.marginal(cells.marginal(m.attributes)) for m in bounded)
+    bounds = [*bounded_marginals(constraints, fold), *given]
     exact = [
-        [*(m for p in plans[level:] for m, variance in p if variance == 0), *bounded]
+        [*(m for p in plans[level:] for m, variance in p if variance == 0), *bounds]
         for level in range(len(plans))
     ]
     return SegmentPlan(
@@ -209,7 +216,7 @@ def segment_plan(
         constraints.nonnegative,
         integer,
         posterior,
-        tuple(bounded),
+        tuple(bounds),
     )
 
 

@@ -31,10 +31,7 @@ def warm(spec: Spec, headers: Sequence[Measured], method: Method) -> None:
         TrueupError
     ):  # a rule may not hold of these places; the kernels before it are ready all the same
         cells = cells_of_sizes(spec, [1, *[2] * (len(spec.levels) - 1)])
-        few = [
-            Measured.enumerated(cells, h.margin) if h.exact else Measured(h.query, h.margin, h.law)
-            for h in headers
-        ]
+        few = [Measured(h.query, h.margin, h.law).at(cells) for h in headers]
         state = method.prepare(build_constraints(spec, cells), few)
         values = np.zeros(sum(h.sums(cells, np.zeros(cells.n, np.int64)).size for h in few), np.int64)
         method.apply(state, values, np.random.default_rng(0))

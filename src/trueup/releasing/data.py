@@ -6,8 +6,9 @@ import hmac
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from trueup.errors import DataError, InfeasibleError, SpecError
 from trueup.files.source import COUNT
 from trueup.files.staging import replace_whole
 from trueup.io.microdata.by_parts import tabulate_blocks
+from trueup.io.microdata.join import linked_records
 from trueup.io.microdata.tabulate import row_columns
 from trueup.io.microdata.truncate import Limit
 from trueup.measuring.fingerprint import Fingerprint, fingerprinting
@@ -126,17 +128,28 @@ def _digest(taking: Fingerprint) -> str | None:
 def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: Log) -> None:
     limit = Limit.of(folder.spec, lambda: folder.key)
     shutil.rmtree(folder.counts.folder, ignore_errors=True)  # of an attempt that was killed
-    with log.stage("tabulating"), _grouped(folder, data, executor) as (source, rows):
+    memory, threads = _memory(folder, executor) // 2_000_000, folder.plan["workers"]
+    join = folder.spec.table.join
+    with ExitStack() as stack:
+        stack.enter_context(log.stage("tabulating"))
+        source, rows = stack.enter_context(_grouped(folder, data, executor))
+        if join is not None:  # of two tables a half each links and counts
+            memory //= 2
+            spill = stack.enter_context(_spilling(folder))
+            linking = linked_records(
+                folder.spec, data, limit, spill=spill, memory=f"{memory}MB", threads=threads
+            )
+            source = stack.enter_context(linking)
         tabulate_blocks(
             folder.spec,
             build_cells(folder.spec, folder.tree()),
             source,
             folder.counts.folder,
             folder.cut.bundle_of_leaf(),
-            memory=f"{_memory(folder, executor) // 2_000_000}MB",
-            threads=folder.plan["workers"],
+            memory=f"{memory}MB",
+            threads=threads,
             rows=rows,
-            limit=limit,
+            limit=None if join else limit,
             expected=folder.plan["rows"],
         )
     if limit:
@@ -150,13 +163,26 @@ def _memory(folder: RunFolder, executor: Executor) -> int:
 
 
 @contextmanager
+def _spilling(folder: RunFolder) -> Iterator[Path]:
+    """A folder for what linking two tables does not hold in memory."""
+    target = folder.confidential / "linking"
+    shutil.rmtree(target, ignore_errors=True)  # of an attempt that was killed
+    target.mkdir(mode=0o700)
+    try:
+        yield target
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
+
+
+@contextmanager
 def _grouped(folder: RunFolder, data: Any, executor: Executor) -> Iterator[tuple[Any, str | None]]:
     """Records whose equal rows the engine has counted where they live, if it can; else the data themselves."""
     target = folder.confidential / "grouped"
     shutil.rmtree(target, ignore_errors=True)  # of an attempt that was killed
     columns = [*row_columns(folder.spec), *filter(None, [folder.spec.privacy.id])]
     try:
-        if folder.spec.table.kind == "records" and executor.grouped(data, columns, COUNT, target):
+        table = folder.spec.table
+        if table.kind == "records" and table.join is None and executor.grouped(data, columns, COUNT, target):
             yield target, COUNT
         else:
             yield data, None

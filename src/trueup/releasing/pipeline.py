@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from trueup import reporting
 from trueup.errors import BundleError
 from trueup.files.owner import owning
+from trueup.files.source import JoinedTables
 from trueup.files.staging import claimed, staged
 from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import StoredRelease
@@ -218,7 +219,8 @@ def resume(
     if data is not None and run.tabulated:
         refuse_other_data(run, data)
     run.rebuild_places(geography)
-    given = run.plan["data"] if data is None else data
+    held = run.plan["data"]
+    given = data if data is not None else JoinedTables(**held) if isinstance(held, dict) else held
     return _carried_out(ByParts(run, given, executor, Log(watch), take_over, memory), account)  # pyright: ignore[reportReturnType]
 
 

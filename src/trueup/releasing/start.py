@@ -14,7 +14,7 @@ from typing import Any
 from trueup.errors import BundleError, SpecError
 from trueup.files.memory import PROCESS, memory_text
 from trueup.files.owner import owning
-from trueup.files.source import files_of, is_address
+from trueup.files.source import JoinedTables, files_of, is_address
 from trueup.files.staging import refuse_occupied, writing
 from trueup.io.bundle.manifest import guarantee_out, header_out
 from trueup.io.bundle.places import write_places
@@ -198,8 +198,11 @@ def cut_anew(folder: RunFolder, executor: Executor, memory: int | None) -> None:
     folder.write_branches(tree, cut)
 
 
-def _address(data: Any) -> str | None:
+def _address(data: Any) -> Any:
     """Where a table is, from any folder; None for one in memory, DataError for a file that there is not."""
+    if isinstance(data, JoinedTables):
+        held = {"persons": _address(data.persons), "households": _address(data.households)}
+        return None if None in held.values() else held
     if is_address(data) or not isinstance(data, str | Path):
         return data if is_address(data) else None
     files_of(Path(data))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +34,7 @@ from trueup.model.constraints import refuse_broken, violations
 from trueup.model.header import Measured
 from trueup.reconciling import BEFORE_NOISE, refuse_inexact, unsolved
 from trueup.reconciling.histogram_parts import Answers, Settlement, Summary, down, up
+from trueup.reconciling.joined_parts import JoinedPlan, JoinedSegment, JoinedSummary, joined_down, joined_up
 from trueup.reconciling.segments import Segment, SegmentPlan
 from trueup.releasing.cut import PlacePart
 from trueup.releasing.log import Work
@@ -105,26 +106,40 @@ class Measure(Task):
         branch, headers = folder.branch(bundle), folder.headers_of(bundle.stage)
         cells = folder.cells(branch)
         guarantee = guarantee_in(folder.plan["guarantee"])
-        drawn = draw(cells, _exact(folder, bundle, branch), headers, guarantee)
+        drawn = draw(cells, _exact(folder, bundle, branch), [h.at(cells) for h in headers], guarantee)
         folder.measured.commit(
-            str(bundle), lambda path: write_measured(path, cells, headers, drawn.values), ".parquet"
+            str(bundle), lambda path: write_measured(path, cells, drawn.headers, drawn.values), ".parquet"
         )
         folder.draws.find(str(bundle))
 
 
 @dataclass(frozen=True)
 class _Reconciling(Task):
-    plan: SegmentPlan
+    plan: SegmentPlan | JoinedPlan
 
-    def given(self, folder: RunFolder, bundle: PlacePart) -> tuple[Branch, Segment, Answers, Summary | None]:
+    @property
+    def up(self) -> Callable[..., Any]:
+        """The way up: what a segment and those below say about its roots."""
+        return joined_up if isinstance(self.plan, JoinedPlan) else up
+
+    @property
+    def down(self) -> Callable[..., Settlement]:
+        """The way down: a segment settled below its settled roots."""
+        return joined_down if isinstance(self.plan, JoinedPlan) else down
+
+    def given(self, folder: RunFolder, bundle: PlacePart) -> tuple[Branch, Any, Answers, Any]:
         """What both ways are given: the places, what was measured there, and what is known from below."""
         branch, stage = folder.branch(bundle), folder.cut.stages[bundle.stage]
         spine = Spine(branch.tree.child_ptr, branch.tree.sizes[0])
         bounds = self.plan.bounds(local_constraints(folder.spec, folder.cells(branch)))
         firsts = tuple(branch.starts.tolist())
-        segment = Segment(self.plan, stage.top, stage.bottom, spine, firsts, bounds)
-        below = [_summary(folder, b) for b in folder.cut.below(bundle)]
-        return branch, segment, _answers(folder, bundle, branch), Summary.join(below) if below else None
+        segment: Any = Segment(self.plan, stage.top, stage.bottom, spine, firsts, bounds)  # pyright: ignore[reportArgumentType]
+        summary: Any = Summary
+        if isinstance(self.plan, JoinedPlan):
+            segment, summary = JoinedSegment.of(self.plan, segment), JoinedSummary
+        estimates = (load_arrays(folder.estimates.path(str(b))) for b in folder.cut.below(bundle))
+        below = [summary.of_arrays(arrays) for arrays in estimates]
+        return branch, segment, _answers(folder, bundle, branch), summary.join(below) if below else None
 
 
 class Up(_Reconciling):
@@ -137,7 +152,7 @@ class Up(_Reconciling):
     def work(self, folder: RunFolder, bundle: PlacePart) -> None:
         """Commit the estimates."""
         _, segment, answers, below = self.given(folder, bundle)
-        summary = up(segment, answers, below)
+        summary = self.up(segment, answers, below)
         folder.estimates.commit(str(bundle), lambda path: save_arrays(path, summary.arrays()))
 
 
@@ -157,13 +172,16 @@ class Down(_Reconciling):
         """Commit the tables, the leaves for the bundles below, and the report."""
         branch, segment, answers, below = self.given(folder, bundle)
         above = _above(folder, bundle, self.plan.cells) if bundle.stage else None
-        settled = down(segment, answers, below, above, self.seed)
+        settled = self.down(segment, answers, below, above, self.seed)
         if not settled.solved:
             raise unsolved(folder.method, Status.UNSOLVED)
-        tables = dict(zip(settled.levels, settled.tables)) | ({} if above is None else {segment.top: above})
+        tables = dict(zip(settled.levels, settled.tables)) | (
+            {} if above is None else {settled.levels.start - 1: above}
+        )
         cells, headers = folder.cells(branch), folder.headers_of(bundle.stage)
-        gaps = _gaps(cells, segment.top, tables, headers, answers)
-        refuse_broken_rules(folder, cells, segment.top, tables, gaps)
+        top = min(tables)
+        gaps = _gaps(cells, top, tables, headers, answers)
+        refuse_broken_rules(folder, cells, top, tables, gaps)
         self._write(folder, bundle, branch, cells, tables, settled)
         report = {"stats": settled.stats, "misses": [_squares(h, gap) for h, gap in gaps if not h.exact]}
         folder.settled.commit(f"report-{bundle}", lambda path: path.write_text(json.dumps(report)))
@@ -236,9 +254,17 @@ def _gaps(
     for level, measured in enumerate(answers):
         own = [h for h in headers if h.margin.level == cells.tree.levels[level]]
         for header, answer in zip(own, measured, strict=True):
-            marginal = cells.marginal(header.margin.attributes)
-            found.append((header, marginalise(tables[top + level], marginal) - answer))
+            table = marginalise(tables[top + level], cells.marginal(header.margin.attributes))
+            found.append((header, _of_counted(cells, header, table) - answer))
     return found
+
+
+def _of_counted(cells: Cells, header: Measured, table: NDArray) -> NDArray:
+    """The groups of a margin `(places, groups)` that are measured, where it counts some units alone."""
+    if not header.margin.where:
+        return table
+    own = header.at(cells).groups
+    return table if own is None else table[:, own[own < table.shape[1]]]
 
 
 def _squares(header: Measured, gap: NDArray) -> dict[str, Any]:
@@ -276,15 +302,12 @@ def _occupied(table: NDArray, first: int = 0) -> Occupied:
 
 def _answers(folder: RunFolder, bundle: PlacePart, branch: Branch) -> list[list[NDArray]]:
     """What a bundle measured, per level and header `(places, groups)`."""
-    headers, cells = folder.headers_of(bundle.stage), folder.cells(branch)
+    cells = folder.cells(branch)
+    headers = [h.at(cells) for h in folder.headers_of(bundle.stage)]
     values = read_measured(folder.measured.path(str(bundle)), cells, headers)
     rows = [v.reshape(cells.margin_shape(h.margin)[0], -1) for h, v in zip(headers, values, strict=True)]
     levels = (folder.spec.levels[level].name for level in folder.cut.levels(bundle.stage))
     return [[t for h, t in zip(headers, rows, strict=True) if h.margin.level == name] for name in levels]
-
-
-def _summary(folder: RunFolder, bundle: PlacePart) -> Summary:
-    return Summary.of_arrays(load_arrays(folder.estimates.path(str(bundle))))
 
 
 def _above(folder: RunFolder, bundle: PlacePart, cells: int) -> NDArray[np.int64]:

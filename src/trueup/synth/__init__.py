@@ -46,12 +46,14 @@ def synthesize(
     spec_path
         The spec: levels, attributes, structural zeros, and whether its table has counts or records.
     out
-        A new folder: `places/`, and `counts/` or `records/`, each of Parquet parts; `README.md`.
+        A new folder: `places/`, and `counts/` or `records/`, each of Parquet parts; `README.md`. Where the spec links two
+        tables, `records/` are the persons, and `households/` are beside them.
     places
         Places of the last level; by default one for 40 persons, or as many as tracts or counties have where it is
         called so.
     persons
-        Units in all, to which the stated totals are scaled; by default 40 (or so) for each of `places`, or as stated.
+        Units in all (of two tables about so many persons), to which the stated totals are scaled; by default 40 (or so) for
+        each of `places`, or as stated.
     regions
         Names or codes of the regions to make; by default all.
     totals, year
@@ -99,7 +101,8 @@ def synthesize(
     )
     laid, plans = _plans(spec, made)
     with staged(out) as folder, LocalPool(workers) as pool:
-        for part in ("places", "records" if spec.table.kind == "records" else "counts"):
+        second = ["households"] if spec.table.join is not None else []
+        for part in ("places", "records" if spec.table.kind == "records" else "counts", *second):
             (folder / part).mkdir()
         task = WriteRegion(spec, laid, folder, seed)
         for done, _ in enumerate(pool.map(task, plans), 1):

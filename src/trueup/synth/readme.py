@@ -11,6 +11,7 @@ def readme(spec: Spec, regions: list[SynthRegion], seed: int) -> str:
     """Say that the data are synthetic, what made them and how to use them."""
     persons, places = sum(r.persons for r in regions), sum(r.places for r in regions)
     kind = "records" if spec.table.kind == "records" else "counts"
+    second = "\n- `households/`: the second table (`--households`)" if spec.table.join is not None else ""
     return f"""# Synthetic data
 
 No {spec.table.counts} and no place in these files exists. They were drawn by `trueup synth` {__version__} with the seed {seed}
@@ -19,5 +20,5 @@ for the spec "{spec.title}": {persons:,} x {spec.table.counts} in {places:,} pla
 anybody. Every Parquet file says so in its metadata (key `synthetic`).
 
 - `places/`: the public list of places (`--geography`)
-- `{kind}/`: the table (`--data`)
+- `{kind}/`: the table (`--data`){second}
 """

@@ -18,6 +18,7 @@ from trueup.model.build import build_cells
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
+from trueup.synth.households import Households
 from trueup.synth.layout import Digits
 from trueup.synth.people import PeopleDomain, Sparse, populate
 from trueup.synth.places import grow, leaf_codes
@@ -83,6 +84,11 @@ class WriteRegion:
         ) as connection:  # one thread, so that the same rows give the same bytes
             self._register(connection, plan, codes, branch.weights.size)
             self._write_places(connection, plan)
+            if (households := Households.of(self.spec)) is not None:
+                self._write_households(
+                    connection, plan, households.draw(branch, plan.region.persons, plan.region.code, rng)
+                )
+                return
             drawn = populate(self.domain, branch, plan.region.persons, rng)
             parts = self._records(drawn, rng) if self.spec.table.kind == "records" else self._counts(drawn)
             for number, rows in enumerate(parts):
@@ -171,6 +177,23 @@ class WriteRegion:
         query = f"SELECT {', '.join([*keys, *held])} FROM {joined}"
         self._copy(connection, query, folder / f"{name}.parquet")
         connection.unregister("rows")
+
+    def _write_households(
+        self, connection: Any, plan: RegionPlan, drawn: Iterable[tuple[dict, dict]]
+    ) -> None:
+        """Write both tables; the places stand in that of households."""
+        keys = ", ".join(
+            f"places.{quoted(column)}" for column in dict.fromkeys(d.column for d in self.layout)
+        )
+        for number, tables in enumerate(drawn):
+            name = f"synthetic-{plan.region.code}-{number:04d}.parquet"
+            for part, rows in zip(("households", "records"), tables):
+                connection.register("rows", rows)
+                held = ", ".join(quoted(column) for column in rows if column != "leaf")
+                joined = f"{f'{keys}, ' if keys else ''}{held} FROM rows JOIN places USING (leaf)"
+                query = f"SELECT {joined if part == 'households' else f'{held} FROM rows'}"
+                self._copy(connection, query, self.folder / part / name)
+                connection.unregister("rows")
 
     def _copy(self, connection: Any, query: str, path: Path) -> None:
         said = f"{{synthetic: {literal(LABEL)}, made_by: {literal(f'trueup {__version__}')}, seed: '{self.seed}'}}"

@@ -213,8 +213,7 @@ def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
 
 
 def _header(cells: Cells, entry: Mapping[str, Any]) -> Measured:
-    header = header_in(entry)
-    return Measured.enumerated(cells, header.margin) if header.exact else header
+    return header_in(entry).at(cells)
 
 
 def _tables(

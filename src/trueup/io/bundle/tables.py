@@ -90,7 +90,7 @@ def read_measured(path: Path, cells: Cells, headers: Sequence[Measured]) -> tupl
             flat = rows.fetchnumpy()["value"]
         except duckdb.Error:
             raise BundleError(f"'{path.name}' cannot be read: it is truncated or damaged") from None
-    sizes = [cells.size(h.margin) for h in headers]
+    sizes = [cells.size(h.margin) if h.groups is None else len(h.groups) for h in headers]
     if flat.size != sum(sizes):
         raise BundleError(f"'{path.name}' does not hold the measurements of its places")
     return tuple(np.split(flat, np.cumsum(sizes)[:-1]))

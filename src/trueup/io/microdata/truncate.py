@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,19 +40,23 @@ class Limit:
         A secret in hexadecimal, drawn before the data are read.
     dropped
         How many records were dropped, once the table is tabulated; confidential.
+    apart
+        How many records of two tables did not link up and were left out, by name; confidential.
     """
 
     column: str
     records: int
     key: str
     dropped: int = 0
+    apart: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, spec: Spec, key: Callable[[], bytes]) -> Limit | None:
         """Return the limit that a spec asks for, under a fresh key; None where it names no column of units."""
-        if spec.privacy.id is None or spec.privacy.contribution is None:
+        column = spec.privacy.id if spec.table.join is None else spec.table.join.id
+        if column is None or spec.privacy.contribution is None:
             return None
-        return cls(spec.privacy.id, spec.privacy.contribution.records, key().hex())
+        return cls(column, spec.privacy.contribution.records, key().hex())
 
 
 def refuse_unlimited(spec: Spec, limit: Limit | None) -> None:
@@ -89,15 +93,20 @@ def unit_sql(text: str) -> str:
 _SEEN = re.compile(r"\S", re.ASCII)
 
 
-def kept_sql(limit: Limit, named: str = "named") -> str:
-    """Count the records that are kept: rows `(cell, count)` from a table `(unit, cell, count)`, one row a unit and cell."""
+def kept_sql(limit: Limit, named: str = "named", first: str = "") -> str:
+    """Count the records that are kept: rows `(unit, cell, count)` of a table of such rows, one a unit and cell.
+
+    Records that come `first` are kept before others: an order by their cells.
+    """
     digest = f"sha256('{limit.key}|' || cell || '|' || ordinal || '|' || unit)"
     return f"""
         WITH beyond AS (SELECT unit FROM {named} GROUP BY unit HAVING sum(count) > {limit.records}),
         each AS (SELECT unit, cell, unnest(range(count)) AS ordinal FROM {named} SEMI JOIN beyond USING (unit)),
-        ranked AS (SELECT cell, row_number() OVER (PARTITION BY unit ORDER BY {digest}, cell, ordinal) AS rank FROM each)
-        SELECT cell, count FROM {named} ANTI JOIN beyond USING (unit)
-        UNION ALL SELECT cell, 1 AS count FROM ranked WHERE rank <= {limit.records}
+        ranked AS (
+            SELECT unit, cell, row_number() OVER (PARTITION BY unit ORDER BY {first}{digest}, cell, ordinal) AS rank FROM each
+        )
+        SELECT unit, cell, count FROM {named} ANTI JOIN beyond USING (unit)
+        UNION ALL SELECT unit, cell, 1 AS count FROM ranked WHERE rank <= {limit.records}
     """
 
 

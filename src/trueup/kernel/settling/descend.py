@@ -26,7 +26,7 @@ import numpy as np
 from trueup.kernel.histogram.anova import Component
 from trueup.kernel.histogram.helmert import sum_rows
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
-from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, refines
+from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, refines, spread
 from trueup.kernel.settling.lower_bounds import Lower
 from trueup.kernel.settling.nearest import TOLERANCE, Metric, tolerance_for
 from trueup.kernel.settling.posterior_mean import posterior_means
@@ -92,6 +92,7 @@ def settle(
     above: np.ndarray | None = None,
     lower: Sequence[Lower] = (),
     posterior: bool = False,
+    fixed: tuple[Marginal, Sequence[np.ndarray]] | None = None,
 ) -> Settled:
     """Settle every level below its parents.
 
@@ -113,6 +114,8 @@ def settle(
     lower : per level, closed lower bounds whose marginals are in the chains (see `kernel.settling.lower_bounds`)
     posterior : below the root, settle at the posterior means of `kernel.settling.posterior_mean`, if no count is below
         zero; parents for which that fails as without it
+    fixed : a marginal whose tables are settled already, and these per level (nodes, groups): they are kept, what is
+        settled is what the marginals of the chains that refine it say beyond them, and estimates are taken given them
 
     Examples
     --------
@@ -139,13 +142,18 @@ def settle(
             parents,
             keys[level] if keys else None,
             lower[level] if lower else None,
+            None if fixed is None else (fixed[0], fixed[1][level]),
         )
         mask = None if zeros is None or not zeros[level].any() else zeros[level]
-        short = required[level] if required else [chains[level][-1]]
+        chain, short = chains[level], required[level] if required else [chains[level][-1]]
+        if fixed is not None:
+            chain, short = finer_than(fixed[0], chain), finer_than(fixed[0], short)
+            if not chain:  # nothing is left to settle
+                x = spread(fixed[1][level], fixed[0])
+                results.append(_Result.given(np.rint(x).astype(np.int64) if integer else x))
+                continue
         pieces = [
-            _with_fallback(
-                stage.of_parents(some), chains[level], short, how, None if mask is None else mask[rows]
-            )
+            _with_fallback(stage.of_parents(some), chain, short, how, None if mask is None else mask[rows])
             for some, rows in stage.pieces()
         ]
         results.append(_Result.joined(pieces))
@@ -156,6 +164,11 @@ def settle(
         sum(r.relaxed for r in results),
         max(r.iterations for r in results),
     )
+
+
+def finer_than(fixed: Marginal, chain: Sequence[Marginal]) -> list[Marginal]:
+    """The marginals of a chain that say more than one whose tables are known."""
+    return [m for m in chain if refines(m, fixed) and not refines(fixed, m)]
 
 
 def node_keys(seeds: np.ndarray, level: int, nodes: np.ndarray) -> np.ndarray:
@@ -237,6 +250,7 @@ class _Level:
     parents: np.ndarray | None  # (parents, n); None at the root
     keys: np.ndarray | None  # (nodes,) for ties
     lower: Lower | None
+    fixed: tuple[Marginal, np.ndarray] | None = None  # a marginal that is settled already, and its tables
 
     @classmethod
     def of(
@@ -247,12 +261,13 @@ class _Level:
         parents: np.ndarray | None,
         keys: np.ndarray | None,
         lower: Lower | None,
+        fixed: tuple[Marginal, np.ndarray] | None = None,
     ) -> _Level:
         variances = tuple(f.variance for f in tree.filters[level])
         size = tree.spine.size(level)
         first = np.arange(size) if level == 0 else tree.spine.firsts[level - 1]
         metric = Metric(tree.domain, variances, first, size, level > 0)
-        return cls(metric, estimates, parents, keys, lower)
+        return cls(metric, estimates, parents, keys, lower, fixed)
 
     def pieces(self) -> Iterator[tuple[np.ndarray, slice]]:
         """Runs of parents whose children have few cells in all, and their rows."""
@@ -270,7 +285,8 @@ class _Level:
         parents = None if self.parents is None else self.parents[keep]
         keys = None if self.keys is None else self.keys[rows]
         lower = None if self.lower is None else self.lower.at(rows)
-        return _Level(metric, self.estimates[rows], parents, keys, lower)
+        fixed = None if self.fixed is None else (self.fixed[0], self.fixed[1][rows])
+        return _Level(metric, self.estimates[rows], parents, keys, lower, fixed)
 
     @cached_property
     def target(self) -> np.ndarray:
@@ -281,7 +297,7 @@ class _Level:
         """Walk down the chain."""
         parents = np.zeros(self.metric.counts.size, np.int64)
         worst, misplaced, iterations = np.zeros(parents.size), parents, 0
-        coarse, x = None, np.zeros(0)
+        coarse, x = self.fixed, np.zeros(0)
         for marginal in chain:
             mask = None if zeros is None else marginalise(~zeros, marginal) == 0
             stage = self._stage(marginal, coarse and Coarse.of(marginal, *coarse), mask)
@@ -303,13 +319,13 @@ class _Level:
     def settle_at_means(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
         """Walk down the chain from posterior means: each stage nearest to them given the stage before, then rounded."""
         assert self.parents is not None
-        means, variances, found = posterior_means(self.metric, self.target, self.parents)
+        means, variances, found = posterior_means(*self._given(), self.parents)
         open_ = np.repeat(self.parents > 0, self.metric.counts, axis=0)
         worst, misplaced = np.where(np.isnan(found[:, 0]), np.inf, 0.0), np.zeros(len(found), np.int64)
         if zeros is not None:  # covariances are those of cells of which the parent has some
             worst[np.logical_or.reduceat((zeros & open_).any(axis=1), self.metric.first)] = np.inf
         variances = np.where(open_, variances + SLACK, 0.0)
-        coarse, x = None, means
+        coarse, x = self.fixed, means
         for marginal in chain:
             groups = cell_groups(marginal)
             size = int(groups.max()) + 1
@@ -327,6 +343,15 @@ class _Level:
                 x = x + least
             coarse, worst = (marginal, x), np.maximum(worst, residual)
         return _Result(x, worst, misplaced, 0)
+
+    def _given(self) -> tuple[Metric, np.ndarray]:
+        """The metric and the target, given what is settled already."""
+        if self.fixed is None or self.parents is None:
+            return self.metric, self.target
+        domain = self.metric.domain
+        narrowed, tables = Coarse(*self.fixed).given(domain, self.metric.variances, self.target)
+        metric = Metric(domain, narrowed, self.metric.first, self.metric.rows, self.metric.tied)
+        return metric, metric.tie(tables, self.parents)
 
     def _stage(self, marginal: Marginal, coarse: Coarse | None, zeros: np.ndarray | None) -> SettlingStage:
         """The marginal's tables and metric, given the coarser marginal and the parents."""

@@ -1,0 +1,328 @@
+"""Two linked tables in one table of records: which records are of which table, and what links them.
+
+Let `H` be the counts of households and `P` those of persons at a place, for each combination `t` of attributes that
+both tables have. Every household of size s holds s persons, so
+
+    sum over s of  s H[s, t]  =  P[t],        sum over c of  c H[c, t]  =  P[t, those who are counted by c],
+
+one equation for every attribute that counts persons. Where its last value is a top code ("7+"), that many persons is
+the least that its households hold: then the left side is at most the right one. Both sides add up over places, so that
+rules which hold at the places of the last level hold above. Sizes begin at one: no household is without a person.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.cells import Attribute, Cells, Margin, Recode
+from trueup.model.linear import Linear, parse_linear
+from trueup.model.spec import AttributePart, Spec
+from trueup.model.stacking import COUNTED, RECORD
+from trueup.model.tree import Tree
+
+APART = "as households tell persons apart"
+"""The recode of persons by the sets that households count without a top code."""
+ROOT = Tree.from_columns(["all"], [{}])
+
+
+@dataclass(frozen=True)
+class RecordTable:
+    """The records of one of two linked tables.
+
+    Attributes
+    ----------
+    counts
+        What one of its records stands for.
+    own
+        Its own attributes: its records are their combinations, in order.
+    shared
+        Those of both tables.
+    start
+        Position of its first record among the values of `record`.
+    """
+
+    counts: str
+    own: tuple[Attribute, ...]
+    shared: tuple[Attribute, ...]
+    start: int
+
+    @property
+    def size(self) -> int:
+        """Number of its kinds of records."""
+        return prod(a.size for a in self.own)
+
+    def cells(self, tree: Tree) -> Cells:
+        """Its own cells."""
+        return Cells(tree, (*self.own, *self.shared))
+
+    def of(self, counts: NDArray, records: int) -> NDArray:
+        """Its part of counts `(..., n)` of all records, of which there are so many kinds: `(..., cells of its own)`."""
+        held = counts.reshape(*counts.shape[:-1], -1, records, prod(a.size for a in self.shared))
+        return held[..., self.start : self.start + self.size, :].reshape(*counts.shape[:-1], -1)
+
+
+@dataclass(frozen=True)
+class PersonsLink:
+    """How many persons the households of each kind hold.
+
+    Attributes
+    ----------
+    attribute
+        The attribute of households that counts persons.
+    counted
+        The recode of persons whose group `yes` it counts; None where it counts them all.
+    persons
+        `(kinds of households,)`: how many of them a household of each kind holds, at least.
+    exact
+        Whether it holds no more.
+    """
+
+    attribute: str
+    counted: str | None
+    persons: NDArray[np.int64]
+    exact: bool
+
+
+@dataclass(frozen=True, eq=False)
+class PersonsHeld:
+    """What households of each kind hold of some persons.
+
+    Attributes
+    ----------
+    attributes
+        What tells these persons apart: a recode of one of their own attributes at most, and the attributes of both tables.
+    weights
+        `(groups of the recode, kinds of households)` persons.
+    """
+
+    attributes: tuple[str, ...]
+    weights: NDArray[np.int64]
+
+    def held(self, households: NDArray) -> NDArray:
+        """The persons `(..., groups)` of tables of households `(..., kinds * combinations of shared values)`."""
+        table = households.reshape(*households.shape[:-1], self.weights.shape[1], -1)
+        found = np.einsum("gk,...ks->...gs", self.weights, table)
+        return found.reshape(*households.shape[:-1], -1)
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedTables:
+    """Two linked tables.
+
+    Attributes
+    ----------
+    persons, households
+        The tables.
+    links
+        What links them; that of all persons of a household comes first.
+    views
+        For every recode of `record` that keeps records of one table apart, the attributes and recodes of that table.
+    """
+
+    persons: RecordTable
+    households: RecordTable
+    links: tuple[PersonsLink, ...]
+    views: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, spec: Spec) -> LinkedTables | None:
+        """Return the tables that a spec links; None if it is of one table."""
+        join = getattr(spec.table, "join", None)  # published tables of others have a name alone
+        if join is None:
+            return None
+        shared = tuple(map(plain_attribute, spec.attributes[1:]))
+        names = [a.name for a in shared]
+        parts = [part for part in join.attributes if part.name not in names]
+        person = spec.table.counts
+        own = [[p for p in parts if (p.of == person) is kind] for kind in (True, False)]
+        persons = RecordTable(person, tuple(map(plain_attribute, own[0])), shared, 0)
+        counting = sorted((p for p in own[1] if p.persons is not None), key=lambda p: bool(p.persons))
+        persons = RecordTable(person, tuple(_counted(p, counting) for p in own[0]), shared, 0)
+        households = RecordTable(
+            join.counts, tuple(_halved(p, join.views) for p in own[1]), shared, persons.size
+        )
+        links = tuple(_link(part, households) for part in counting)
+        return cls(persons, households, links, join.views)
+
+    @property
+    def tables(self) -> tuple[RecordTable, RecordTable]:
+        """Persons, then households."""
+        return self.persons, self.households
+
+    @property
+    def records(self) -> int:
+        """Number of kinds of records."""
+        return self.persons.size + self.households.size
+
+    def table(self, margin: Margin) -> RecordTable:
+        """Which table a margin counts."""
+        counted = dict(margin.where[0])[COUNTED]
+        return next(t for t in self.tables if t.counts == counted)
+
+    def own_margin(self, margin: Margin) -> Margin:
+        """The margin of the table that it counts."""
+        table, names = self.table(margin), []
+        for name in margin.attributes:
+            if name == RECORD:
+                names += [a.name for a in table.own]
+            else:
+                names += self.views.get(name, (name,))
+        return Margin(margin.level, tuple(names))
+
+    @cached_property
+    def rules(self) -> tuple[Linear, ...]:
+        """The rules that link the tables, for every combination of the attributes of both."""
+        combined = product(*([(a.name, v) for v in a.values] for a in self.persons.shared))
+        return tuple(
+            self._rule(link, "".join(f", {name}={value}" for name, value in held))
+            for held in combined
+            for link in self.links
+        )
+
+    def _rule(self, link: PersonsLink, where: str) -> Linear:
+        attribute = next(a for a in self.households.own if a.name == link.attribute)
+        name = link.attribute if link.attribute in self.views else RECORD
+        left = " + ".join(
+            f"{persons_of(value)} * '{name}={self._label(name, value)}{where}'"
+            for value in attribute.values
+            if persons_of(value)
+        )
+        right = f"{COUNTED}={self.persons.counts}" if link.counted is None else f"{link.counted}=yes"
+        return parse_linear(f"{left} {'==' if link.exact else '<='} '{right}{where}'")
+
+    def _label(self, view: str, value: str) -> str:
+        """A value of the only attribute of households, where it is told apart by `record` itself."""
+        return value if view != RECORD else f"{self.households.counts}: {self.households.own[0].name}={value}"
+
+    @cached_property
+    def determined(self) -> PersonsHeld | None:
+        """The persons that households of each kind hold exactly, told apart as far as the links do.
+
+        The sets of persons that exact links count lie within each other or apart (which is checked when the spec is read):
+        each set without those within it is a group of its own, and what a household holds of it is a difference.
+        """
+        if not self.links[0].exact:
+            return None
+        sets = [link for link in self.links if link.exact]
+        inside = [self._inside(link) for link in sets]
+        order = sorted(range(len(sets)), key=lambda i: -inside[i].sum())
+        weights = np.stack([sets[i].persons for i in order])
+        for row, i in enumerate(order):
+            within = [r for r in range(row + 1, len(order)) if _directly(inside, order, row, r)]
+            weights[row] = sets[i].persons - sum(
+                (sets[order[r]].persons for r in within), np.zeros_like(weights[0])
+            )
+        names = tuple(a.name for a in self.persons.shared)
+        return PersonsHeld((APART, *names) if sets[1:] else names, weights)
+
+    @cached_property
+    def least(self) -> tuple[PersonsHeld, ...]:
+        """The least that households hold of those persons whose number has a top code."""
+        names, found = tuple(a.name for a in self.persons.shared), []
+        for link in (link for link in self.links if not link.exact):
+            if link.counted is None:
+                found.append(PersonsHeld(names, link.persons[None]))
+            else:
+                found.append(PersonsHeld((link.counted, *names), np.stack([link.persons, 0 * link.persons])))
+        return tuple(found)
+
+    def _inside(self, link: PersonsLink) -> NDArray[np.bool_]:
+        """Which kinds of persons a link counts."""
+        if link.counted is None:
+            return np.ones(self.persons.size, bool)
+        return self.persons.cells(ROOT).where({link.counted: "yes"}).reshape(self.persons.size, -1)[:, 0]
+
+    @cached_property
+    def zeros(self) -> tuple[dict[str, str], ...]:
+        """Households that cannot be: that hold more persons of some kind than there are of them."""
+        names = [a.name for a in self.households.own]
+        kinds = list(product(*(a.values for a in self.households.own)))
+        never = (self.determined.weights < 0).any(axis=0) if self.determined else np.zeros(len(kinds), bool)
+        return tuple(dict(zip(names, kinds[k])) for k in np.flatnonzero(never))
+
+    def record_of(self, kind: dict[str, str]) -> dict[str, str]:
+        """A kind of household as a condition on records."""
+        named = ", ".join(f"{name}={value}" for name, value in kind.items())
+        return {RECORD: f"{self.households.counts}: {named}"}
+
+
+def _by_size(inside: list[NDArray[np.bool_]]) -> list[NDArray[np.bool_]]:
+    return sorted(inside, key=lambda held: -held.sum())
+
+
+def _directly(inside: list[NDArray[np.bool_]], order: list[int], outer: int, inner: int) -> bool:
+    """Whether a set lies within another one and within none between them; sets are ordered from the largest."""
+    held = [inside[i] for i in order]
+    between = any(
+        (held[inner] <= held[r]).all() and (held[r] <= held[outer]).all() for r in range(outer + 1, inner)
+    )
+    return bool((held[inner] <= held[outer]).all()) and not between
+
+
+def persons_of(value: str) -> int:
+    """How many persons a value of an attribute that counts them stands for, at least.
+
+    Examples
+    --------
+    >>> persons_of("3"), persons_of("7+")
+    (3, 7)
+    """
+    return int(value.removesuffix("+"))
+
+
+def plain_attribute(part: AttributePart) -> Attribute:
+    """The attribute that a spec declares."""
+    recodes = tuple(Recode.of(r.name, r.groups, part.values) for r in part.recodes)
+    return Attribute(part.name, part.values, part.partition, recodes)
+
+
+def _counted(part: AttributePart, counting: list[AttributePart]) -> Attribute:
+    """An attribute of persons with a recode for every number that counts those of some of its values, and one for those
+    that have no top code together."""
+    attribute, recodes = plain_attribute(part), []
+    for count in counting:
+        for name, values in (count.persons or {}).items():
+            view = next((r for r in attribute.views if r.name == name), None)
+            if view is not None:
+                wanted = [values] if isinstance(values, str) else values
+                inside = [v for v, g in zip(part.values, view.groups) if view.values[g] in wanted]
+                rest = [v for v in part.values if v not in inside]
+                recodes.append(
+                    Recode.of(f"counted in {count.name}", {"yes": inside, "no": rest}, part.values)
+                )
+    exact = [f"counted in {c.name}" for c in counting if not c.values[-1].endswith("+")]
+    sets = _by_size([np.array(r.groups) == 0 for r in recodes if r.name in exact])
+    if sets:
+        apart = np.max([(i + 1) * held for i, held in enumerate(sets)], axis=0)
+        labels = tuple(str(i) for i in range(len(sets) + 1))
+        recodes.append(Recode(APART, labels, tuple(apart.tolist())))
+    return Attribute(attribute.name, attribute.values, attribute.partition, (*attribute.recodes, *recodes))
+
+
+def _halved(part: AttributePart, views: dict[str, tuple[str, ...]]) -> Attribute:
+    """An attribute of households with a recode for every `at least k` that is measured."""
+    attribute, named = plain_attribute(part), {name for names in views.values() for name in names}
+    halves = [
+        Recode(
+            f"{part.name} >= {persons_of(v)}",
+            (f"below {v}", f"{v} or more"),
+            tuple(int(i >= k) for i in range(attribute.size)),
+        )
+        for k, v in enumerate(part.values)
+        if part.persons is not None and f"{part.name} >= {v.removesuffix('+')}" in named
+    ]  # fmt: skip
+    return Attribute(attribute.name, attribute.values, attribute.partition, (*attribute.recodes, *halves))
+
+
+def _link(part: AttributePart, households: RecordTable) -> PersonsLink:
+    at = [a.name for a in households.own].index(part.name)
+    persons = np.indices([a.size for a in households.own])[at].ravel()
+    held = np.array([persons_of(v) for v in part.values])
+    counted = f"counted in {part.name}" if part.persons else None
+    return PersonsLink(part.name, counted, held[persons], not part.values[-1].endswith("+"))

@@ -1,0 +1,365 @@
+"""The text of a spec that joins two tables, rewritten as that of one table: a household is a record beside its persons.
+
+A spec with `[table.join]` counts persons and the households that they live in. Its attributes belong to persons, to
+households or to the household's reference person, or count the persons of a household. Here they become attributes of
+one table of records: `record` says what a record is (a person of some age, a household of some size), its recodes are
+the attributes of one table alone with one group more for the records of the other, and attributes of the household by
+which persons are counted too stay attributes of their own, of both. A query counts the records of one table by
+`where = { counted = ... }`. All else of a spec means what it means of one table.
+
+A query that is cumulative over an ordered attribute of m values becomes m queries, of the total and of `at least k` for
+every k but the first, with an m-th of the budget each. Of each of these a household moves one count by one, so that m
+counts with variance m / (2 rho) each cost rho together, as a vector of squared L2 sensitivity m would. Sizes up to tau
+have m = tau, and the persons' total is the sum over k of the households of size at least k: its variance,
+`tau * tau / (2 rho)`, is that of a count of persons which was measured alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, product
+from typing import Any, NamedTuple
+
+from trueup.noise.rational import rational
+
+RECORD, COUNTED, OTHER = "record", "counted", "-"
+"""The attribute that tells records apart, its recode by table, and the group of the records of the other table."""
+REFERENCE = "reference"
+"""Whose attribute it is, where it is neither the persons' nor the households' own."""
+
+Values = dict[str, list[str]]
+
+
+class View(NamedTuple):
+    """How a query sees an attribute of one table: the groups of its values."""
+
+    name: str
+    of: str
+    groups: Values
+
+
+def stacked(document: Any) -> Any:
+    """Rewrite a spec's document; one that joins nothing, is rewritten already or is malformed comes back as it is.
+
+    Raises
+    ------
+    ValueError
+        Naming the attribute, query or constraint that has no meaning for two tables.
+    """
+    table = document.get("table") if isinstance(document, Mapping) else None
+    join = table.get("join") if isinstance(table, Mapping) else None
+    if not isinstance(join, Mapping) or "attribute" in join:
+        return document
+    document = {_WRITTEN.get(name, name): part for name, part in document.items()}
+    return _Stack(document).document() if _well_formed(document) else document
+
+
+_WRITTEN = {"attributes": "attribute", "queries": "query"}
+"""What parts of a spec that is made in Python are called in the file."""
+
+
+def _well_formed(document: Mapping) -> bool:
+    """Whether the parts that are read here are of the kinds that they should be; else the spec's own checks say so."""
+    parts = [document.get(name, ()) for name in ("attribute", "query")]
+    lists = all(isinstance(part, Sequence) and all(isinstance(x, Mapping) for x in part) for part in parts)
+    return lists and isinstance(document.get("privacy"), Mapping) and "counts" in document["table"]
+
+
+class _Stack:
+    def __init__(self, document: Mapping) -> None:
+        self.given = document
+        self.table, self.join = document["table"], document["table"]["join"]
+        self.person, self.household = self.table["counts"], self.join.get("counts")
+        most = (document["privacy"].get("contribution") or {}).get("records")
+        if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+            raise ValueError(
+                f"[table.join] needs [privacy] contribution = {{ records = ... }}: how many {self.person}s one "
+                f"{self.household} keeps"
+            )
+        self.most = most
+        if document["privacy"].get("id") is not None:
+            raise ValueError("[privacy] id is that of [table.join]: leave it out")
+        self.attributes = [self._attribute(part) for part in document.get("attribute", ())]
+        self.shared = self._shared()
+        self.own = {
+            table: [a for a in self.attributes if a["name"] not in self.shared and self._is_of(a, table)]
+            for table in (self.person, self.household)
+        }
+        combined = {
+            t: list(product(*(a["values"] for a in self.own[t]))) for t in (self.person, self.household)
+        }
+        self.records = {
+            table: [self._label(table, held) for held in rows] for table, rows in combined.items()
+        }
+        self.combined = combined
+        self.views: dict[str, list[str]] = {}
+        self.recodes: dict[str, Values] = {COUNTED: dict(self.records)}
+        self.views[COUNTED] = []
+
+    def _attribute(self, part: Mapping) -> dict[str, Any]:
+        held = {"of": self.person, **part}
+        if held["of"] not in (self.person, self.household, REFERENCE):
+            raise ValueError(
+                f"attribute '{held.get('name')}' is of '{held['of']}', which is neither '{self.person}' nor "
+                f"'{self.household}' nor '{REFERENCE}'"
+            )
+        if held["of"] == REFERENCE and "reference" not in self.join:
+            raise ValueError(
+                f"attribute '{held.get('name')}' is of the reference {self.person}, but [table.join] does not say who "
+                "that is: reference = { column = ..., value = ... }"
+            )
+        if "persons" in held:
+            held = {"values": [str(k) for k in range(0 if held["persons"] else 1, self.most + 1)], **held}
+            held["of"] = self.household
+        return held
+
+    def _is_of(self, attribute: Mapping, table: str) -> bool:
+        return (attribute["of"] == self.person) == (table == self.person)
+
+    def _shared(self) -> list[str]:
+        """Attributes of the household by which persons are counted."""
+        views = {name: a for a in self.attributes for name in self._views_of(a)}
+        found = []
+        for query in self.given.get("query", ()):
+            if query.get("counts", self.person) != self.person:
+                continue
+            for name in query.get("attributes", ()):
+                attribute = views.get(name)
+                if attribute is not None and "persons" in attribute:
+                    raise ValueError(
+                        f"query '{query.get('name')}' counts {self.person}s by '{name}', a number of {self.person}s in a "
+                        f"{self.household}: they follow from the {self.household}s by '{name}'"
+                    )
+                if attribute is not None and attribute["of"] != self.person:
+                    found.append(attribute["name"])
+        return [a["name"] for a in self.attributes if a["name"] in found]
+
+    @staticmethod
+    def _views_of(attribute: Mapping) -> dict[Any, Values]:
+        """An attribute and its recodes: for each, the values of every group."""
+        own = {attribute.get("name"): {v: [v] for v in attribute.get("values", ())}}
+        return own | {r.get("name"): dict(r.get("groups", {})) for r in attribute.get("recode", ())}
+
+    def _label(self, table: str, held: Sequence[str]) -> str:
+        named = ", ".join(f"{a['name']}={v}" for a, v in zip(self.own[table], held))
+        return f"{table}: {named}" if named else table
+
+    def document(self) -> dict[str, Any]:
+        counted = self._counted()
+        queries = [each for query in self.given.get("query", ()) for each in self._queries(query)]
+        for link in counted:  # rules between the tables name these
+            self.view(self.household, [View(link["name"], link["name"], self._views_of(link)[link["name"]])])
+            for name, values in link["persons"].items():
+                self.view(self.person, [self._condition(link, name, values)])
+        constraints = self._constraints()
+        record = {
+            "name": RECORD,
+            "values": [*self.records[self.person], *self.records[self.household]],
+            "recode": [{"name": name, "groups": groups} for name, groups in self.recodes.items()],
+        }
+        shared = [
+            {k: v for k, v in a.items() if k not in ("of", "column")}
+            for a in self.attributes
+            if a["name"] in self.shared
+        ]
+        join = {**self.join, "attribute": self.attributes, "views": self.views}
+        return {
+            **self.given,
+            "table": {**self.table, "join": join},
+            "attribute": [record, *shared],
+            "query": queries,
+            "constraints": constraints,
+        }
+
+    def _counted(self) -> list[dict[str, Any]]:
+        """The attributes that count persons; the one that counts them all comes first."""
+        found = [a for a in self.attributes if "persons" in a]
+        if len([a for a in found if not a["persons"]]) != 1:
+            raise ValueError(
+                f"[table.join] needs one attribute that counts all {self.person}s of a {self.household}: "
+                '[[attribute]] name = "size", persons = {}'
+            )
+        self._refuse_crossed(found)
+        return sorted(found, key=lambda a: bool(a["persons"]))
+
+    def _refuse_crossed(self, counted: Sequence[Mapping]) -> None:
+        """Sets of persons that are counted lie within each other or apart, or what one says of another is no sum."""
+        views = [self._condition(a, *pair) for a in counted for pair in a["persons"].items()]
+        for one, other in combinations(views, 2):
+            sets = [set(view.groups["yes"]) for view in (one, other)]
+            nested = sets[0] <= sets[1] or sets[1] <= sets[0] or not sets[0] & sets[1]
+            if one.of != other.of or not nested or sets[0] == sets[1]:
+                raise ValueError(
+                    f"'{one.name}' and '{other.name}' cross: numbers of {self.person}s are those of values of one attribute, "
+                    "within each other or apart"
+                )
+        size = next((a for a in counted if not a["persons"]), None)
+        exact = [a["name"] for a in counted if a["persons"] and not _topped(a)]
+        if size is not None and _topped(size) and exact:
+            raise ValueError(
+                f"'{size['name']}' has a top code and '{exact[0]}' has none: give '{size['name']}' every value up to "
+                f"{self.most}, and group them by a recode"
+            )
+        for part in counted:
+            first, values = (0 if part["persons"] else 1), [str(v) for v in part["values"]]
+            wanted = [str(first + k) for k in range(len(values))]
+            top = first + len(values) - 1
+            if _topped(part):
+                wanted[-1] += "+"
+            if (
+                values != wanted
+                or len(values) < 2
+                or (top != self.most and not _topped(part))
+                or top > self.most
+            ):
+                raise ValueError(
+                    f"the values of '{part['name']}' are not '{first}' to '{self.most}', or to a top code such as '7+': leave "
+                    "them out to have all of them"
+                )
+
+    def _condition(self, link: Mapping, name: str, values: Any) -> View:
+        """The view of persons that tells those who are counted from the others."""
+        attribute = next((a for a in self.own[self.person] if name in self._views_of(a)), None)
+        where = f"attribute '{link['name']}'"
+        if attribute is None or len(link["persons"]) != 1:
+            raise ValueError(
+                f"{where} counts {self.person}s by '{name}': name one attribute of {self.person}s, or a recode of one"
+            )
+        groups, wanted = (
+            self._views_of(attribute)[name],
+            [values] if isinstance(values, str) else list(values),
+        )
+        if unknown := [v for v in wanted if v not in groups]:
+            raise ValueError(f"{where} counts those of the unknown value '{unknown[0]}' of '{name}'")
+        inside = [v for group in wanted for v in groups[group]]
+        rest = [v for v in attribute["values"] if v not in inside]
+        if not inside or not rest:
+            raise ValueError(f"{where} counts all {self.person}s or none: leave it out")
+        return View(f"counted in {link['name']}", attribute["name"], {"yes": inside, "no": rest})
+
+    def view(self, table: str, parts: Sequence[View]) -> str:
+        """The recode of records by some attributes of one table; it is made when it is first asked for."""
+        if not parts:
+            return COUNTED
+        names = [a["name"] for a in self.own[table]]
+        parts = sorted(parts, key=lambda part: names.index(part.of))
+        owners = [names.index(part.of) for part in parts]
+        if len(set(owners)) < len(owners):
+            raise ValueError(
+                f"'{parts[0].name}' and '{parts[1].name}' are the same attribute: name one of them"
+            )
+        name = " x ".join(part.name for part in parts)
+        groups: Values = {
+            ", ".join(labels): [
+                record
+                for record, held in zip(self.records[table], self.combined[table])
+                if all(held[at] in p.groups[label] for p, at, label in zip(parts, owners, labels))
+            ]
+            for labels in product(*(p.groups for p in parts))
+        }
+        other = self.household if table == self.person else self.person
+        groups[OTHER] = self.records[other]
+        if all(len(held) == 1 for held in groups.values()):
+            return RECORD
+        self.views[name] = [part.name for part in parts]
+        self.recodes[name] = groups
+        return name
+
+    def _queries(self, query: Mapping) -> list[dict[str, Any]]:
+        held = dict(query)
+        table, cumulative = held.pop("counts", self.person), held.pop("cumulative", None)
+        where = f"query '{held.get('name')}'"
+        if table not in (self.person, self.household):
+            raise ValueError(
+                f"{where} counts '{table}', which is neither '{self.person}' nor '{self.household}'"
+            )
+        own, shared = self._named(table, held.get("attributes", ()), where)
+        if cumulative is None:
+            return [self._query(held, table, own, shared)]
+        values = next((list(part.groups) for part in own if part.name == cumulative), None)
+        if values is None or cumulative not in (a["name"] for a in self._counted()):
+            raise ValueError(
+                f"{where} is cumulative over '{cumulative}': name a number of {self.person}s that is among its attributes"
+            )
+        if "rho" not in held:
+            raise ValueError(
+                f"{where} is cumulative, which under epsilon costs {len(values)} times as much as it gains: give `rho`"
+            )
+        rest = [part for part in own if part.name != cumulative]
+        each = {**held, "rho": _divided(held["rho"], len(values))}
+        found = [self._query({**each, "name": f"{held.get('name')}: all"}, table, rest, shared)]
+        for k in range(1, len(values)):
+            name = f"{cumulative} >= {values[k].removesuffix('+')}"
+            halves = View(
+                name, cumulative, {f"below {values[k]}": values[:k], f"{values[k]} or more": values[k:]}
+            )
+            named = {**each, "name": f"{held.get('name')}: {name}"}
+            found.append(self._query(named, table, [*rest, halves], shared))
+        return found
+
+    def _named(self, table: str, names: Sequence[str], where: str) -> tuple[list[View], list[str]]:
+        """The views of one table that a query names, and those of both."""
+        own, shared = [], []
+        for name in names:
+            attribute = next((a for a in self.attributes if name in self._views_of(a)), None)
+            if attribute is not None and attribute["name"] in self.shared:
+                shared.append(name)
+            elif attribute is not None and attribute in self.own[table]:
+                own.append(View(name, attribute["name"], self._views_of(attribute)[name]))
+            elif attribute is not None:
+                raise ValueError(f"{where} counts {table}s by '{name}', which they do not have")
+            else:
+                known = ", ".join(a["name"] for a in self.attributes)
+                raise ValueError(f"{where} names the unknown attribute '{name}'; declared: {known}")
+        return own, shared
+
+    def _query(self, held: Mapping, table: str, own: Sequence[View], shared: Sequence[str]) -> dict[str, Any]:
+        return {**held, "attributes": [self.view(table, own), *shared], "where": {COUNTED: table}}
+
+    def _constraints(self) -> dict[str, Any]:
+        given = dict(self.given.get("constraints", {}))
+        if refused := [name for name in ("invariants", "bounds", "linear") if given.get(name)]:
+            raise ValueError(
+                f"constraints.{refused[0]} has no meaning beside [table.join]: the rules that link the two tables follow "
+                "by themselves, and `zeros` are taken"
+            )
+        if not given.get("nonnegative", True):
+            raise ValueError("counts of two linked tables are at least zero: leave out nonnegative = false")
+        if "zeros" in given:
+            given["zeros"] = [each for zero in given["zeros"] for each in self._zeros(zero)]
+        return given
+
+    def _zeros(self, zero: Mapping[str, str]) -> list[dict[str, str]]:
+        """A combination of attribute values as those of every record that has it."""
+        both = {name: value for name, value in zero.items() if name in self.shared}
+        rest = {name: value for name, value in zero.items() if name not in both}
+        if not rest:
+            return [both]
+        table = next(
+            (t for t in self.own if set(rest) <= {a["name"] for a in self.own[t]}),
+            None,
+        )
+        if table is None:
+            raise ValueError(
+                f"a structural zero names '{next(iter(rest))}' beside attributes of the other table"
+            )
+        names = [a["name"] for a in self.own[table]]
+        found = [
+            {RECORD: record, **both}
+            for record, held in zip(self.records[table], self.combined[table])
+            if all(held[names.index(name)] == value for name, value in rest.items())
+        ]
+        if not found:
+            raise ValueError(f"a structural zero names an unknown value of '{next(iter(rest))}'")
+        return found
+
+
+def _topped(part: Mapping) -> bool:
+    """Whether the last value of a number of persons is a top code."""
+    return str(part["values"][-1]).endswith("+")
+
+
+def _divided(amount: Any, parts: int) -> Any:
+    if isinstance(amount, Mapping):
+        return {level: _divided(each, parts) for level, each in amount.items()}
+    return str(rational(amount, "the budget") / parts)

@@ -1,0 +1,209 @@
+"""Two linked tables by segments of the tree: both ways of `histogram_parts`, for households and for persons within them.
+
+What goes up a segment is what either table says; on the way down its households are settled, then its persons given the
+numbers that these households hold, as in `joined_tree`, which makes the same integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.histogram.marginals import Marginal
+from trueup.kernel.histogram.spine import Spine
+from trueup.kernel.settling.lower_bounds import Lower, close_bounds
+from trueup.model.build import own_constraints
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.model.joined import ROOT, LinkedTables, PersonsHeld, RecordTable
+from trueup.reconciling import histogram_parts as parts
+from trueup.reconciling.histogram_parts import Answers, Settlement, Summary
+from trueup.reconciling.segments import Bounds, Segment, SegmentPlan, segment_plan
+
+
+def own_header(joined: LinkedTables, header: Measured) -> Measured:
+    """The header of the table that a header of all records counts; its values stand in the same order."""
+    return Measured(header.query, joined.own_margin(header.margin), header.law)
+
+
+def of_table(joined: LinkedTables, headers: Sequence[Measured], table: RecordTable) -> list[int]:
+    """Which headers measure a table."""
+    return [i for i, h in enumerate(headers) if joined.table(h.margin) is table]
+
+
+def known_margins(joined: LinkedTables, level: str) -> list[Margin]:
+    """The margins of persons of which households determine the tables, or the least."""
+    persons = [p for p in (joined.determined, *joined.least) if p is not None]
+    return [Margin(level, p.attributes) for p in persons]
+
+
+def least_of(spine: Spine, bounds: Sequence[tuple[Marginal, Sequence[NDArray]]]) -> tuple[Lower, ...]:
+    """Lower bounds on the persons of every level, coarse to fine."""
+    if not bounds:
+        return ()
+    levels = range(len(bounds[0][1]))
+    own = [[np.rint(tables[level]).astype(np.int64) for _, tables in bounds] for level in levels]
+    return close_bounds(spine, [marginal for marginal, _ in bounds], own)
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedPlan:
+    """What all segments of two linked tables share.
+
+    Attributes
+    ----------
+    joined
+        The tables.
+    persons, households
+        What the segments of each share.
+    order
+        Per level and table, which of the level's headers measure it.
+    """
+
+    joined: LinkedTables
+    persons: SegmentPlan
+    households: SegmentPlan
+    order: tuple[tuple[list[int], list[int]], ...]
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Their names, root first."""
+        return self.persons.levels
+
+    @property
+    def cells(self) -> int:
+        """Number of cells of a place, of both tables."""
+        return self.persons.cells + self.households.cells
+
+    @property
+    def columns(self) -> tuple:
+        """Per level, where the cells of what is measured stand, of both tables."""
+        return tuple((*p, *h) for p, h in zip(self.persons.columns, self.households.columns))
+
+    def bounds(self, constraints: Constraints) -> Bounds:
+        """None: what bounds persons are settled households."""
+        return tuple(() for _ in constraints.cells.tree.levels)
+
+
+def joined_plan(
+    constraints: Constraints, headers: Sequence[Measured], *, integer: bool, posterior: bool
+) -> JoinedPlan:
+    """Prepare what all segments share."""
+    joined, levels = constraints.joined, constraints.cells.tree.levels
+    assert joined is not None
+    known = known_margins(joined, levels[0])
+
+    def plan(table: RecordTable, known: Sequence[Margin], bounded: Sequence[Margin]) -> SegmentPlan:
+        own = [own_header(joined, headers[i]) for i in of_table(joined, headers, table)]
+        rules = own_constraints(constraints, table)
+        return segment_plan(rules, own, integer=integer, posterior=posterior, known=known, bounded=bounded)
+
+    order = tuple(
+        (of_table(joined, at, joined.persons), of_table(joined, at, joined.households))
+        for at in ([h for h in headers if h.margin.level == level] for level in levels)
+    )
+    persons = plan(joined.persons, known, known[len(known) - len(joined.least) :])
+    return JoinedPlan(joined, persons, plan(joined.households, (), ()), order)
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedSegment:
+    """A segment of both tables."""
+
+    plan: JoinedPlan
+    persons: Segment
+    households: Segment
+
+    @classmethod
+    def of(cls, plan: JoinedPlan, whole: Segment) -> JoinedSegment:
+        """The same places of both tables."""
+        bounds = tuple(() for _ in range(whole.spine.depth))
+        none = tuple(
+            tuple(
+                np.zeros((1, int(np.prod([g.max() + 1 for g in m]))), np.int64) for m in plan.persons.bounded
+            )
+            for _ in bounds
+        )
+        return cls(
+            plan,
+            replace(whole, plan=plan.persons, bounds=none),
+            replace(whole, plan=plan.households, bounds=bounds),
+        )
+
+    def answers(self, answers: Answers) -> tuple[Answers, Answers]:
+        """What was measured of each table."""
+        orders = [self.plan.order[level] for level in self.persons.measured]
+        return tuple(
+            [[at[i] for i in order[t]] for at, order in zip(answers, orders, strict=True)] for t in range(2)
+        )  # pyright: ignore[reportReturnType]
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedSummary:
+    """What the places below say of both tables."""
+
+    persons: Summary
+    households: Summary
+
+    @classmethod
+    def join(cls, several: Sequence[JoinedSummary]) -> JoinedSummary:
+        """Summaries of neighbouring segments, in the order of their places."""
+        return cls(Summary.join([s.persons for s in several]), Summary.join([s.households for s in several]))
+
+    def arrays(self) -> dict[str, NDArray]:
+        """The same as named arrays."""
+        both = {"persons": self.persons, "households": self.households}
+        return {f"{name}/{key}": array for name, s in both.items() for key, array in s.arrays().items()}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray]) -> JoinedSummary:
+        """What `arrays` gave."""
+        persons, households = (
+            Summary.of_arrays(_named(arrays, f"{name}/")) for name in ("persons", "households")
+        )
+        return cls(persons, households)
+
+
+def _named(arrays: Mapping[str, NDArray], prefix: str) -> dict[str, NDArray]:
+    return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+
+
+def joined_up(segment: JoinedSegment, answers: Answers, below: JoinedSummary | None = None) -> JoinedSummary:
+    """Say what a segment's measurements and the summaries from below say about its top places."""
+    persons, households = segment.answers(answers)
+    return JoinedSummary(
+        parts.up(segment.persons, persons, below and below.persons),
+        parts.up(segment.households, households, below and below.households),
+    )
+
+
+def joined_down(
+    segment: JoinedSegment,
+    answers: Answers,
+    below: JoinedSummary | None,
+    above: NDArray | None,
+    seed: np.uint64 | int,
+) -> Settlement:
+    """Settle the households of a segment, then its persons within them."""
+    joined = segment.plan.joined
+    persons, households = segment.answers(answers)
+    tops = (None, None) if above is None else tuple(t.of(above, joined.records) for t in joined.tables)
+    first = parts.down(segment.households, households, below and below.households, tops[1], seed)
+    every = first.tables if tops[1] is None else (tops[1], *first.tables)
+
+    def tables(held: PersonsHeld):
+        own, fold = joined.persons.cells(ROOT).marginal(held.attributes), segment.plan.persons.fold
+        return fold.marginal(own), [held.held(table)[:, fold.columns(own)] for table in every]
+
+    fixed = None if joined.determined is None else tables(joined.determined)
+    lower = least_of(segment.persons.spine, [tables(p) for p in joined.least])
+    second = parts.down(
+        segment.persons, persons, below and below.persons, tops[0], seed, fixed=fixed, lower=lower
+    )
+    stacked = tuple(np.concatenate(both, axis=1) for both in zip(second.tables, first.tables, strict=True))
+    stats = {key: max(value, second.stats[key]) for key, value in first.stats.items()}
+    return Settlement(stacked, first.levels, stats, first.solved and second.solved)

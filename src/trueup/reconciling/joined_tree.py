@@ -1,0 +1,154 @@
+"""Two linked tables: households settled first, then persons within what the households hold.
+
+The households are a histogram on the hierarchy by themselves, and so are the persons: each is reconciled as such. What
+links them goes one way. Once the households of every place are settled, the number of persons there follows, for each
+combination of the attributes of both tables and as far as households tell persons apart (`LinkedTables.determined`); these
+sums add up over places as the households do. The persons' tables are settled given them: estimates are conditioned on
+them, and they are kept as any coarser table is. So every rule between the tables holds at every place and level by
+construction, in whole numbers. Where a number of persons has a top code, its households are a lower bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.histogram.marginals import Marginal
+from trueup.kernel.status import Status
+from trueup.layouts.histogram import HistogramProblem, histogram_problem
+from trueup.model.build import own_constraints
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured, split
+from trueup.model.joined import LinkedTables, PersonsHeld
+from trueup.reconciling.histogram_tree import HistogramTree, Within, solution
+from trueup.reconciling.joined_parts import (
+    JoinedPlan,
+    joined_plan,
+    known_margins,
+    least_of,
+    of_table,
+    own_header,
+)
+from trueup.reconciling.method import Solution
+
+
+class JoinedProblem(NamedTuple):
+    """Both tables as problems of their own, and which headers of all are of persons."""
+
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+    persons: HistogramProblem
+    households: HistogramProblem
+
+
+@dataclass(frozen=True)
+class JoinedTree(HistogramTree):
+    """Reconcile persons and the households that they live in, so that the two never contradict each other.
+
+    Each table by weighted least squares over all its places and marginals; then, from the top, households are settled as
+    by `histogram-tree`, and persons likewise within the numbers that the settled households hold.
+
+    Attributes
+    ----------
+    rounding
+        `controlled` for whole numbers, `none` for the continuous solution.
+    """
+
+    name: ClassVar[str] = "joined-tree"
+    title: ClassVar[str] = "two linked tables: households settled first, then persons within what these hold"
+    structures: ClassVar[frozenset[str]] = frozenset({"joined"})
+
+    def refuses(self, constraints: Constraints) -> str | None:
+        """Nothing: two tables have no rules but those that link them, and structural zeros."""
+        return None
+
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> JoinedProblem:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Run the covariance recursion of both tables."""
+        joined = constraints.joined
+        assert joined is not None
+        problems = []
+        for table in joined.tables:
+            own = [own_header(joined, headers[i]) for i in of_table(joined, headers, table)]
+            known = known_margins(joined, constraints.cells.tree.levels[0]) if table is joined.persons else ()
+            problems.append(
+                histogram_problem(own_constraints(constraints, table), own, folded=True, known=known)
+            )
+        return JoinedProblem(constraints, tuple(headers), *problems)
+
+    def apply(self, state: JoinedProblem, values: NDArray, rng: np.random.Generator) -> Solution:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
+        joined, cells = state.constraints.joined, state.constraints.cells
+        assert joined is not None
+        parts = split(np.atleast_2d(values), state.headers, cells)
+        answers = [
+            np.concatenate([parts[i] for i in of_table(joined, state.headers, table)], axis=1)
+            for table in joined.tables
+        ]
+        first = self._settled(
+            state.households, answers[1], deepcopy(rng)
+        )  # ties as in parts: one seed for both
+        within = within_households(joined, state.persons, first.values)
+        second = self._settled(state.persons, answers[0], rng, within)
+        counts = stacked_counts(joined, second.values, first.values)
+        stats = {key: max(one, second.stats[key]) for key, one in first.stats.items()}
+        status = Status.worst([first.status, second.status])
+        return Solution(counts.reshape(*values.shape[:-1], cells.n), status, stats)
+
+    def _settled(
+        self,
+        problem: HistogramProblem,
+        values: NDArray,
+        rng: np.random.Generator,
+        within: Within | None = None,
+    ) -> Solution:
+        bounded = problem if within is None else replace(problem, lower=within.lower)
+        chains = [bounded.chain(level, [m for m, _ in plan]) for level, plan in enumerate(problem.tree.plan)]
+        return solution(
+            problem, values, chains, rng, integer=self.integer, posterior=self.posterior, within=within
+        )
+
+    def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> JoinedPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Prepare what all segments of the tree share, for either table."""
+        return joined_plan(constraints, headers, integer=self.integer, posterior=self.posterior)
+
+    def errors(self, state: JoinedProblem) -> dict[Margin, NDArray]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """None: no closed form holds for persons within settled households."""
+        return {}
+
+
+def within_households(joined: LinkedTables, persons: HistogramProblem, households: NDArray) -> Within:
+    """What tables of households `(b, n)` say of the persons of every level, replicate after replicate."""
+    tree, fold = persons.cells.tree, persons.fold
+    cells = joined.households.cells(tree)
+
+    def tables(held: PersonsHeld) -> tuple[Marginal, list[NDArray]]:
+        own = persons.cells.marginal(held.attributes)
+        per_level = [
+            held.held(
+                cells.sum(households, Margin(name, cells.finest.attributes)).reshape(
+                    len(households) * size, -1
+                )
+            )
+            for name, size in zip(tree.levels, tree.sizes)
+        ]
+        return fold.marginal(own), [table[:, fold.columns(own)] for table in per_level]
+
+    fixed = None if joined.determined is None else tables(joined.determined)
+    return Within(
+        fixed, least_of(persons.tree.spine.tiled(len(households)), [tables(p) for p in joined.least])
+    )
+
+
+def stacked_counts(joined: LinkedTables, persons: NDArray, households: NDArray) -> NDArray:
+    """Counts `(b, n)` of all records, from those of persons and of households."""
+    shared = int(np.prod([a.size for a in joined.persons.shared], dtype=np.int64))
+    tables = [
+        x.reshape(len(x), -1, table.size, shared) for x, table in zip((persons, households), joined.tables)
+    ]
+    return np.concatenate(tables, axis=2).reshape(len(persons), -1)

@@ -1,0 +1,143 @@
+"""Persons and households released together: in memory, by parts, interrupted and continued, charged once, checked from files."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from tests.linked_tables import PLACES, document, joined, population
+from tests.releasing.bad_input import Interrupted, Stopping
+from trueup.checking.bundle import check_bundle
+from trueup.errors import DataError
+from trueup.files.source import JoinedTables
+from trueup.io.bundle.read import read_release
+from trueup.ledger.account import Account
+from trueup.ledger.ledger import Ledger
+from trueup.ledger.terms import Terms
+from trueup.model.problem import Problem
+from trueup.model.spec import Spec
+from trueup.releasing.pipeline import measure_only, release, resume
+from trueup.run.local import LocalPool
+
+
+@pytest.fixture
+def given(rng, tmp_path):
+    """Spec, data and places as files, and an account."""
+    table = document()["table"]
+    table["join"]["apart"] = ["households without persons"]
+    spec = tmp_path / "spec.toml"
+    spec.write_text(Spec.model_validate(document(table=table)).text())
+    tables = population(rng, 120)
+    tables.households.loc[120] = ["vacant", "11", "own"]
+    paths = JoinedTables(tmp_path / "persons.parquet", tmp_path / "households.csv")
+    tables.persons.to_parquet(paths.persons)
+    tables.households.to_csv(paths.households, index=False)
+    PLACES.to_csv(tmp_path / "places.csv", index=False)
+    url = str(tmp_path / "ledger.db")
+    Ledger.create(url).init("t", {"rho": "100"}, terms=Terms("household", "add-remove"))
+    return {
+        "spec": spec,
+        "data": paths,
+        "geography": tmp_path / "places.csv",
+        "account": Account.open(url, "ana", None),
+    }
+
+
+def spent(given) -> Fraction:
+    """What the account was charged."""
+    return given["account"].ledger.state().spent[("t", None)].rho
+
+
+def holds(folder) -> bool:
+    """Whether a bundle keeps every rule, by its files alone; the rules between the tables are among them."""
+    checks = check_bundle(folder)
+    assert any("contradict" in c.rule or "every constraint holds" in c.rule for c in checks)
+    return all(c.holds for c in checks)
+
+
+@pytest.mark.thorough
+def test_in_memory_both_tables_are_one_release_and_one_charge(given, tmp_path):
+    out = tmp_path / "out"
+    released = release(out=out, **given)
+    problem = Problem.of(given["spec"], given["geography"])
+    assert holds(out)
+    assert spent(given) == problem.guarantee.amount == sum(c.amount for c in problem.guarantee.charges)
+    log = json.loads((out / "internal" / "run.json").read_text())
+    assert log["contribution"]["apart"] == {"households without persons": 1}
+    assert log["contribution"]["dropped"] > 0
+    assert released.expected
+    assert released.expected.classes
+    public = (out / "public" / "report.html").read_text()
+    assert log["contribution"]["key"] not in public
+
+
+@pytest.mark.thorough
+def test_a_run_by_parts_that_is_interrupted_goes_on(given, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(Interrupted):
+        release(out=out, executor=Stopping(5), places=4, **given)
+    assert not out.exists()
+    drawn = sorted((tmp_path / "out.run" / "measured").glob("*"))
+    resume(tmp_path / "out.run", executor=LocalPool(1), account=given["account"])
+    assert drawn
+    assert not (tmp_path / "out.run").exists()
+    assert holds(out)
+    assert len(list((out / "public" / "measurements").glob("*"))) > 1
+    assert spent(given) == Problem.of(given["spec"], given["geography"]).guarantee.amount
+
+
+@pytest.mark.thorough
+def test_by_parts_and_in_memory_tables_are_laid_out_alike(given, tmp_path):
+    release(out=tmp_path / "parts", executor=LocalPool(1), places=4, **given)
+    released = read_release(tmp_path / "parts")
+    both = joined(Problem.of(given["spec"], given["geography"]))
+    tables = [t.of(released.counts, both.records) for t in both.tables]
+    np.testing.assert_array_equal(
+        both.determined.held(tables[1].reshape(5, -1)).sum(axis=1), tables[0].reshape(5, -1).sum(axis=1)
+    )
+
+
+def test_measurements_alone_can_be_reconciled_later(given, tmp_path):
+    from trueup.io.bundle.read import read_measurements
+    from trueup.reconciling import reconcile
+
+    measured = measure_only(out=tmp_path / "noisy", **given)
+    again = read_measurements(tmp_path / "noisy")
+    assert again.digest == measured.digest
+    assert all(reconcile(again).checks.values())
+
+
+def test_data_that_do_not_link_up_give_the_loss_back(given, tmp_path):
+    persons = pyarrow.parquet.read_table(given["data"].persons).to_pandas()
+    persons.loc[0, "hid"] = "nowhere"
+    persons.to_parquet(given["data"].persons)
+    for options in ({}, {"executor": LocalPool(1), "places": 4}):
+        with pytest.raises(DataError, match="unknown households"):
+            release(out=tmp_path / "out", **given, **options)
+        assert not (tmp_path / "out").exists()
+        assert not (tmp_path / "out.run").exists()
+        assert not spent(given)
+
+
+@pytest.mark.thorough
+def test_a_released_table_that_contradicts_the_other_is_found_out(given, tmp_path):
+    out = tmp_path / "out"
+    release(out=out, **given)
+    file = next((out / "public" / "counts").glob("block*record*.parquet"))
+    table = pyarrow.parquet.read_table(file).to_pandas()
+    at = table.index[table.record.str.startswith("person")][0]
+    table.loc[at, "count"] += 1
+    table.to_parquet(file)
+    from trueup.io.bundle.manifest import digest
+
+    manifest = out / "public" / "manifest.json"
+    held = json.loads(manifest.read_text())
+    name = str(file.relative_to(out / "public"))
+    held["files"][name] = digest(file)
+    manifest.write_text(json.dumps(held))
+    broken = [c for c in check_bundle(out) if not c.holds]
+    assert any("constraint" in c.rule for c in broken)
