@@ -85,7 +85,7 @@ def _distances(problem: Problem, method: Method, found: Solution) -> tuple[float
     if isinstance(method, GeneralProjection):
         weight = rows.variances.max(initial=1.0)
         return weight * rows.squares(found.values), weight * rows.squares(centre)
-    if isinstance(method, MarginsControlled) and not found.stats["tables handed to a general program"]:
+    if isinstance(method, MarginsControlled) and not found.stats["tables solved by a general program"]:
         return _table_distances(problem, found.values, seconds)
     origin = found.values.astype(float)
     if isinstance(method, ProjectedDiscreteLaplace):
@@ -288,7 +288,7 @@ def test_a_table_that_settling_leaves_no_room_for_is_found_at_once():
         problem = draw(np.random.default_rng(seed), 60)
         found = answer(problem, HistogramTree(), seed)
         assert judge(problem, HistogramTree(), found) == "solved"
-        handed.append(found.stats["tables handed to a general program"])
+        handed.append(found.stats["tables solved by a general program"])
     assert handed == [1]
 
 

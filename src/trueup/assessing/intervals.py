@@ -100,7 +100,7 @@ class LeastSquares(IntervalRule):
 
 @dataclass(frozen=True)
 class NoiseMargin(IntervalRule):
-    """Noisy count plus and minus the margin of its own noise: what its law promises, whatever the method."""
+    """Noisy count plus and minus the margin of its own noise: the coverage of the noise distribution, whatever the method."""
 
     level: float = 0.9
     name: ClassVar[str] = "noise"

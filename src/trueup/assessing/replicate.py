@@ -20,7 +20,7 @@ from trueup.model.header import Measured, simulate_many
 
 @dataclass(frozen=True)
 class ReplicateBlock:
-    """Replicates `start .. start + size`; `number` seeds them, whoever carries them out."""
+    """Replicates `start .. start + size`; `number` seeds them, whichever process computes them."""
 
     number: int
     start: int

@@ -132,7 +132,7 @@ def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int
 def _whole_bundle(
     folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int | None
 ) -> Iterator[Check]:
-    """Look at all tables at once: every structure, every method."""
+    """Check all tables in memory: every structure, every method."""
     refuse_beyond(folder, memory)
     measurements = read_measurements(folder)
     cells = measurements.cells
@@ -150,7 +150,7 @@ def _whole_bundle(
 
 
 def _declared(entry: Mapping[str, Any]) -> Method:
-    """The method that a release declares: what it does not promise is not held against the counts."""
+    """The method that a release declares: counts need not have properties that it does not declare."""
     name, parameters = entry_of(entry)
     return build(name or "", parameters)
 

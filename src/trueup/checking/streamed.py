@@ -40,7 +40,7 @@ class Files:
     connection: Any
 
     def findings(self) -> Iterator[Finding]:
-        """Look at every rule."""
+        """Check every rule."""
         self._views()
         sizes = [self._one(f"SELECT count(*) FROM {quoted(f'place {i}')}") for i in self._levels]
         yield "the places are as many as stated", sizes == [e["places"] for e in self.manifest["levels"]], ()

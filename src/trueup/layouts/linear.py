@@ -152,7 +152,7 @@ def _alone(problem: LinearProblem) -> NDArray[np.bool_]:
 
 
 def refuse_unmeasured_rows(problem: LinearProblem) -> None:
-    """Refuse finest cells that nothing speaks of alone: their counts would be made up."""
+    """Refuse finest cells that no measurement or rule determines: their counts would be arbitrary."""
     finest = problem.cells.finest
     covered = [
         h for h in problem.headers if canonical(problem.cells, h.margin) == finest and h.groups is None

@@ -108,7 +108,7 @@ class Records:
     """What one unit of privacy contributes to every query where it holds at most `records` records, each in one count.
 
     Let `v` and `w` be the counts of the records that a unit keeps in two neighbouring databases, where other units keep
-    what they kept: `trueup.io.microdata.truncate` looks at no other unit. Both are vectors of whole numbers from zero whose
+    what they kept: `trueup.io.microdata.truncate` uses no other unit's records. Both are vectors of whole numbers from zero whose
     sum is at most `records` =: R. Under `add-remove` one is zero: the L1 norm of the other is at most R, and its squared
     L2 norm, which is no larger than its squared L1 norm, at most R^2; all R records in one count attain both. Under
     `replace` the distance of `v` and `w` is convex in each, so its maximum stands at extreme points, 0 and R e_i: the L1

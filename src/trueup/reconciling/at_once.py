@@ -1,4 +1,4 @@
-"""What a faster method could not solve, handed to a general program that looks at everything at once."""
+"""What a faster method could not solve, solved by a general program for the whole problem at once."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _TIE = 1e-9  # log masses closer than this are equal: a plateau, of which the lo
 
 @dataclass(frozen=True, eq=False)
 class EstimateLayout:
-    """Which measured values speak of each node; depends on no value.
+    """Which measured values are of each node; depends on no value.
 
     Attributes
     ----------

@@ -145,7 +145,7 @@ def _solve(
         "parents settled without their margins": settled.relaxed,
         "most iterations": settled.iterations,
         "left on structural zeros by least squares (counts)": left,
-        "tables handed to a general program": 0,
+        "tables solved by a general program": 0,
     }
     folded = settled.values[-1].astype(np.int64) if integer else settled.values[-1]
     counts = problem.fold.unfold(folded).reshape(len(values), -1)
@@ -169,7 +169,7 @@ def _handed_over(
 ) -> tuple[NDArray, Status, dict]:
     """Rows that could not be settled from the top, solved at once by a general program.
 
-    Settling looks at one parent at a time, so a parent may get a table that no tables of its children add up to
+    Parents are settled one at a time, so a parent may get a table that no tables of its children add up to
     although other tables would do. What is found that way is as near to the projection of everything measured.
     """
     whole = counts.dtype.kind == "i"
@@ -187,7 +187,7 @@ def _handed_over(
             x = np.maximum(answers[-1].x, linear.lowest)
             counts[i] = np.rint(x) if whole else x
     more = {
-        "tables handed to a general program": len(again),
+        "tables solved by a general program": len(again),
         "largest optimality residual (counts)": largest(a.residual for a in answers),
         "units without a place": 0,
     }

@@ -2,7 +2,7 @@
 
 Sums of whole numbers are exact. From the lowest level up every invariant is summed over the children, so that at each
 level those of the levels below stand beside its own; two of which one refines the other have common sums, which differ
-only if no counts at all have both. What reaches the top of a segment goes on with its summary.
+only if no counts at all have both. Sums known at the top of a segment are passed on with its summary.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class MarginsControlled(MarginsProjection):
         stats = {
             "largest residual of the projection (counts)": largest(residual for residual, _, _ in done),
             ROUNDING_GAP: largest_gap([a for _, a, _ in done]),
-            "tables handed to a general program": sum(handed for *_, handed in done),
+            "tables solved by a general program": sum(handed for *_, handed in done),
         }
         status = Status.worst(a.status for _, a, _ in done)
         return Solution(tables.astype(np.int64) if status is Status.SOLVED else tables, status, stats)

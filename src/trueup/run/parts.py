@@ -1,4 +1,4 @@
-"""A folder of parts, each committed whole and exactly once, whoever writes it and however often."""
+"""A folder of parts, each committed whole and exactly once, whichever process writes it and however often."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ ATTEMPTS = 4
 TABLE = "table:"
 """Begins the name of a table in Spark's catalogue."""
 POLL = 0.2
-"""Seconds between two looks at the answers of a running job."""
+"""Seconds between two checks for answers of a running job."""
 _GROUP = "trueup"
 _SETTINGS = {
     "spark.app.name": "trueup",
@@ -115,17 +115,17 @@ class SparkCluster:
 
     def _answers(self, sent: Any, items: int) -> Iterator[tuple[int, bytes]]:
         """Positions and answers as tasks finish: the rows of a job would come at its end, all at once."""
-        heard = self._context.accumulator([], _Collected())
+        answers = self._context.accumulator([], _Collected())
         positions = self._session.range(0, items, 1, numPartitions=items)
         with _quiet():
-            job = positions.mapInArrow(_carrying_out(sent, heard), "at long")
+            job = positions.mapInArrow(_carrying_out(sent, answers), "at long")
 
         def run() -> None:
             self._context.setJobGroup(_GROUP, "tasks of trueup", interruptOnCancel=True)
             with _told("a job of the Spark cluster"):
                 job.collect()
 
-        yield from _while_running(run, lambda: heard.value)
+        yield from _while_running(run, lambda: answers.value)
 
     def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
         """Count equal rows where the data live; see `Executor.grouped`."""
@@ -247,14 +247,14 @@ class _Collected:
         return value1 + value2
 
 
-def _while_running(job: Callable[[], None], heard: Callable[[], list]) -> Iterator[Any]:
-    """Yield what is heard while a job runs; raise what it raises."""
+def _while_running(job: Callable[[], None], answers: Callable[[], list]) -> Iterator[Any]:
+    """Yield answers while a job runs; raise what it raises."""
     seen = 0
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(job)
         while True:
             over = wait([running], POLL).done
-            news = heard()[seen:]
+            news = answers()[seen:]
             seen += len(news)
             yield from news
             if over:
@@ -273,13 +273,13 @@ def _distinct(answers: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]
             yield at, answer
 
 
-def _carrying_out(sent: Any, heard: Any) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
+def _carrying_out(sent: Any, answers: Any) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
     """What an executor does: look its items up in the broadcast, and tell the driver its answers."""
 
     def carry_out(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:
             for at in batch.column(0).to_pylist():
-                heard.add([(at, pickle.dumps(_answer(sent.value, at)))])
+                answers.add([(at, pickle.dumps(_answer(sent.value, at)))])
             yield batch.rename_columns(["at"])
 
     return carry_out

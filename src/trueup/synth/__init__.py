@@ -37,7 +37,7 @@ def synthesize(
 ) -> list[SynthRegion]:
     """Make a country up that a spec can release: public places, and counts or records of its inhabitants.
 
-    Sizes have the skew of real ones and a third of the blocks is empty; shares of attributes drift from
+    Sizes have the skew of real ones and a third of the blocks is empty; shares of attributes vary from
     place to place; group quarters stand in few blocks. Regions have the stated totals exactly. The same
     arguments give the same files with the same versions of NumPy and DuckDB, whatever the workers.
 

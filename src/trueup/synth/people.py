@@ -1,4 +1,4 @@
-"""Who lives in a region: attributes whose shares drift from place to place, group quarters in few blocks."""
+"""Who lives in a region: attributes whose shares vary from place to place, group quarters in few blocks."""
 
 from __future__ import annotations
 

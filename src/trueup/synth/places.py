@@ -39,7 +39,7 @@ def level_sizes(names: Sequence[str], leaves: int, most: Sequence[int]) -> list[
     """Choose how many places each level below a region has.
 
     Known levels have as many as in the census of 2020, others lie between in geometric steps; where
-    codes leave room for few children there are more parents.
+    codes allow few children there are more parents.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def condition(v: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Part of `rows @ x` may be known already: its computed covariance is then not zero but the rounding of v, and its
     inverse would be noise of any size. So a variance counts only if it is above that rounding, which is relative to
-    v and not to what is left of it. What was known keeps no gain, and what becomes known keeps no variance.
+    v and not to what is left of it. Values known before have no gain, and those that become known have no variance.
 
     Examples
     --------

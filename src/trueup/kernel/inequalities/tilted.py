@@ -44,7 +44,7 @@ GUIDES = 256
 BLOCK = 8192
 """Most proposals made at a time."""
 FEW = 8.0
-"""Accepted draws that are due before an acceptance rate is judged."""
+"""Expected accepted draws before an acceptance rate is compared with its limit."""
 
 
 @njit(cache=True)
@@ -233,7 +233,7 @@ def draw_inequalities(kind, z, scale, rows, bounds, low, high, draws, least, rng
     draws
         Draws per problem.
     least
-        Acceptance rate below which a problem is left out; checked once it promises eight draws.
+        Acceptance rate below which a problem is left out; checked once eight draws are expected at that rate.
     rng
         NumPy generator.
 

@@ -3,7 +3,7 @@
 The Graver basis of a lattice holds its vectors that are not a sum of two others of the lattice with no cancellation.
 Any two tables `x`, `y` with the same sums differ by a sum of such vectors, none of which cancels another; added in
 any order they lead from `x` to `y`, and every cell stays between its two values. So whatever bounds the cells have,
-no table is out of reach. (A lattice basis promises no such thing: on the way a cell may have to be negative.)
+no table is out of reach. (A lattice basis has no such property: on the way a cell may have to be negative.)
 
 They are found by project-and-lift. On coordinates where the lattice is all of `Z^d` the basis is the unit vectors.
 Let G be the vectors of the lattice whose first `j` coordinates are its Graver basis there. With one coordinate more,

@@ -7,16 +7,17 @@ the margins `s`, with `P` the sum of a cell's prices,
 
 and a cell's minimum is at the whole number nearest to `x + P / 2`. The best prices give the bound of the linear
 relaxation of the piecewise linear costs (Geoffrion 1974: what is relaxed is integral). They are found by ascent in one
-price at a time: as the bound has edges on which such ascent gets stuck, cells answer by a staircase that is rounded off
-by a temperature, which falls. The bound is that of the sharp staircase at whatever prices were reached.
+price at a time: as the bound has edges at which such ascent stops early, the step function of each cell is smoothed
+by a temperature, which falls. The bound is computed without smoothing at the prices that were reached.
 
-**Messages.** Seen from these prices only a few counts of each cell are in question; each is a unit, taken or not, at a
-reduced cost. A line needs a number of units, and tells each of its units what the line could do without it: its price is
-that of the dearest unit taken, or the cheapest one left, among the others. Units add up what their lines say, lines
-listen to units without their own say: max-sum belief propagation for matchings (Bayati, Borgs, Chayes & Zecchina
-2011), exact on two margins where the optimum is unique. On more it circles between near-optima; a little reinforcement
-of every unit's inclination (Braunstein & Zecchina 2006) makes it settle. Nothing is taken on trust: a table counts only
-if all margins are met, and its distance is compared with the bound. Time is linear in cells times margins a pass.
+**Messages.** At these prices only a few counts of each cell are not decided; each is a unit, taken or not, at a
+reduced cost. A line needs a number of units, and its message to each of its units is the price at which the line is met
+by the others: that of the highest unit taken, or of the lowest one left. The belief of a unit is its cost plus the messages
+of its lines; a line receives beliefs without its own message: max-sum belief propagation for matchings (Bayati, Borgs,
+Chayes & Zecchina 2011), exact on two margins where the optimum is unique. On more it can cycle between near-optima; a
+little reinforcement of every belief (Braunstein & Zecchina 2006) makes it converge. The result is always checked: a table
+is accepted only if all margins are met, and its distance is compared with the bound. Time is linear in cells times
+margins a pass.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ STILL = 0.01  # temperatures that no price moves any more
 LINE_STEPS = 20
 LINE_TOLERANCE = 0.01  # units by which a line may miss its sum while prices are sought
 FURTHEST = 2.0  # reduced cost beyond which a unit is settled by its sign
-SAYS = 20.0  # largest message
+LARGEST = 20.0  # message
 DAMPING = 0.3
 REINFORCEMENT = 1e-3
 PASSES = 500
-JITTER = 0.01  # of reduced costs: sets restarts apart and settles ties
+JITTER = 0.01  # of reduced costs: makes restarts differ and breaks ties
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ class Units:
         return cls(table, cells, costs, lines, np.rint(needs).astype(np.int64))
 
     def chosen(self, rng: np.random.Generator) -> np.ndarray | None:
-        """A near-optimal choice (n,) that meets every line, or None; the rng settles ties."""
+        """A near-optimal choice (n,) that meets every line, or None; the rng breaks ties."""
         costs = self.costs + JITTER * rng.standard_normal(self.costs.size)
         met = _settle(costs, self.lines.members, self.lines.ptr, self.needs)
         return costs < 0.0 if met else None
@@ -210,45 +211,45 @@ class Units:
 
 
 @njit(cache=True)
-def _settle(inclined, members, ptr, needs):
-    """Pass messages until the units that are inclined to be taken (below 0) meet every line; whether they do."""
-    says = np.zeros(members.size)
-    heard = np.empty(np.max(ptr[1:] - ptr[:-1]))
+def _settle(beliefs, members, ptr, needs):
+    """Pass messages until the units whose belief is below 0 meet every line; return whether they do."""
+    messages = np.zeros(members.size)
+    incoming = np.empty(np.max(ptr[1:] - ptr[:-1]))
     for _ in range(PASSES):
         for line in range(needs.size):
             a, b = ptr[line], ptr[line + 1]
             for p in range(a, b):
-                heard[p - a] = inclined[members[p]] - says[p]
-            dearest, cheapest = _around(heard[: b - a], needs[line])
+                incoming[p - a] = beliefs[members[p]] - messages[p]
+            highest, lowest = _around(incoming[: b - a], needs[line])
             for p in range(a, b):
-                price = -cheapest if heard[p - a] <= dearest else -dearest
-                change = (1.0 - DAMPING) * (price - says[p])
-                says[p] += change
-                inclined[members[p]] += change
-        if _all_met(inclined, members, ptr, needs):
+                price = -lowest if incoming[p - a] <= highest else -highest
+                change = (1.0 - DAMPING) * (price - messages[p])
+                messages[p] += change
+                beliefs[members[p]] += change
+        if _all_met(beliefs, members, ptr, needs):
             return True
-        inclined *= 1.0 + REINFORCEMENT
+        beliefs *= 1.0 + REINFORCEMENT
     return False
 
 
 @njit(cache=True)
-def _around(heard, need):
-    """The dearest of the `need` cheapest and the cheapest of the others, within what may be said."""
+def _around(incoming, need):
+    """The highest of the `need` lowest values and the lowest of the others, within the largest message."""
     if need <= 0:
-        return -SAYS, -SAYS
-    if need >= heard.size:
-        return SAYS, SAYS
-    parted = np.partition(heard, need)
-    dearest = parted[:need].max()
-    return min(max(dearest, -SAYS), SAYS), min(max(parted[need], -SAYS), SAYS)
+        return -LARGEST, -LARGEST
+    if need >= incoming.size:
+        return LARGEST, LARGEST
+    parted = np.partition(incoming, need)
+    highest = parted[:need].max()
+    return min(max(highest, -LARGEST), LARGEST), min(max(parted[need], -LARGEST), LARGEST)
 
 
 @njit(cache=True)
-def _all_met(inclined, members, ptr, needs):
+def _all_met(beliefs, members, ptr, needs):
     for line in range(needs.size):
         taken = 0
         for p in range(ptr[line], ptr[line + 1]):
-            taken += inclined[members[p]] < 0.0
+            taken += beliefs[members[p]] < 0.0
         if taken != needs[line]:
             return False
     return True

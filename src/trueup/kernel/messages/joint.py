@@ -11,7 +11,7 @@ from trueup.kernel.messages.upward import Messages
 
 Integers = NDArray[np.int64]
 SPLITS_AT_ONCE = 1 << 20
-"""Splits drawn between two returns to Python, which is where an interruption is heard."""
+"""Splits drawn between two returns to Python, where an interruption is noticed."""
 
 
 @njit(cache=True)

@@ -39,7 +39,7 @@ class Factors(NamedTuple):
     log
         Log values of all tables, end to end.
     open_ended
-        (tables,) 0 where a table is all there is. Otherwise the function goes on beyond it: 1 if it is
+        (tables,) 0 where the table is the whole function. Otherwise the function is extended beyond it: 1 if it is
         log-concave (a law of noise), the size `r` of a negative binomial below 1, which is not.
     lower, upper
         (n,) bounds that are known for certain (counts); `-OPEN`, `OPEN` where there is none.

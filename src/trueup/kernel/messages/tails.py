@@ -37,7 +37,7 @@ REACH = 7.0
 
 @njit(cache=True)
 def law_at(factors, v, count):
-    """Return the log of a node's tables at a count; beyond its end a log-concave one goes on as it ends."""
+    """Return the log of a node's tables at a count; beyond its end a log-concave one is extended linearly."""
     value = 0.0
     for k in range(factors.ptr[v], factors.ptr[v + 1]):
         value += _table_at(factors, k, count)

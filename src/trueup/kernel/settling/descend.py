@@ -1,15 +1,15 @@
 """Nonnegative, then whole, histograms on a tree: one parent at a time from the top, coarse marginals first.
 
 Given a settled parent, its children's estimates from their subtrees become `t_c = z_c + V_c U^+ (x_p - s)`. They are
-settled along a chain of nested marginals (the total, ..., every cell): for each marginal of the chain the nearest
+settled along a sequence of nested marginals (the total, ..., every cell): for each of them the nearest
 nonnegative tables in the metric of the estimates' covariance, given the parent and the coarser marginal, are found
 (`kernel.nearest`) and, if whole numbers are asked for, rounded with all these sums kept (`kernel.transport`).
 
-What becomes of a parent's children depends on nothing but the parent's table, the children's estimates and keys, so
+The settled children of a parent depend only on the parent's table, the children's estimates and keys, so
 levels may be settled in pieces and trees in segments.
 
-Settling the total before the cells matters: nonnegativity pushes small cells up, and a total that follows its cells
-is pushed up with them.
+Settling the total before the cells matters: nonnegativity biases small cells upwards, and a total that is the sum of
+such cells is biased with them.
 
 One file: a level is settled by stages, again without its margins where these fail, or at posterior means, and all three
 return one kind of result to the loop over levels.
@@ -294,7 +294,7 @@ class _Level:
         return self.estimates if self.parents is None else self.metric.tie(self.estimates, self.parents)
 
     def settle(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
-        """Walk down the chain."""
+        """Settle the marginals of the settling sequence in turn."""
         parents = np.zeros(self.metric.counts.size, np.int64)
         worst, misplaced, iterations = np.zeros(parents.size), parents, 0
         coarse, x = self.fixed, np.zeros(0)
@@ -317,7 +317,7 @@ class _Level:
         return _Result(x, worst, misplaced, iterations)
 
     def settle_at_means(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
-        """Walk down the chain from posterior means: each stage nearest to them given the stage before, then rounded."""
+        """The same from posterior means: each stage nearest to them given the stage before, then rounded."""
         assert self.parents is not None
         means, variances, found = posterior_means(*self._given(), self.parents)
         open_ = np.repeat(self.parents > 0, self.metric.counts, axis=0)

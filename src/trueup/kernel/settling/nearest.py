@@ -29,7 +29,7 @@ PRECISION = (
     1e-12  # the same relative to the largest count, where that is more: what sums in double precision leave
 )
 ITERATIONS = 10_000
-BATCH = 8  # iterations between two looks at whether they may end
+BATCH = 8  # iterations between two checks of convergence
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def _project(tables, held, v, inverse, tied, largest, components, layout, tolera
 
 @njit(cache=True)
 def _project_all(tables, held, first, v, inverses, tied, largest, components, layout, tolerance, limit, x):
-    """Every parent by itself: what becomes of its children depends on no other."""
+    """Every parent by itself: its children depend on no other parent."""
     residuals, iterations = np.zeros(first.size - 1), 0
     for p in range(first.size - 1):
         rows = slice(first[p], first[p + 1])

@@ -29,7 +29,7 @@ from trueup.kernel.settling.nearest import Metric, flat, tolerance_for
 
 MOST = 128  # open cells of a child up to which this pays
 RANK = 1e-10  # variances below this share of the largest count as none
-BATCH = 8  # iterations between two looks at whether a parent may end
+BATCH = 8  # iterations between two checks of convergence
 
 
 def entries(domain: Domain) -> tuple[np.ndarray, ...]:

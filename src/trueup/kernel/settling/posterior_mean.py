@@ -2,7 +2,7 @@
 
 Given the parent's table X, its children's totals T_c are split by a Dirichlet-multinomial law with concentration `a`, and
 each child's cells given its total spread around the parent's composition `p = X / sum X`, cell i with a concentration
-`kappa_i` of its own: some groups live apart from each other, others do not. Cells of which the parent has none are zero,
+`kappa_i` of its own: some groups are segregated, others are not. Cells of which the parent has none are zero,
 which the children's estimates `t` of covariance V are conditioned on.
 
 1. *Totals.* Given T the cells have mean `T p` and covariance `diag d - d d' / sum d` with
@@ -17,14 +17,14 @@ which the children's estimates `t` of covariance V are conditioned on.
 
 A normal site for the total in place of 1 was tried: where noise is wider than counts, it has more than one fixed point.
 
-The concentrations are estimated from the same noisy values, parent by parent, so that what becomes of a parent's children
-depends on nothing else: by Fisher's identity the derivatives of the log evidence are means of differences of digammas,
+The concentrations are estimated from the same noisy values, parent by parent, so that the settled children of a parent
+depend on nothing else: by Fisher's identity the derivatives of the log evidence are means of differences of digammas,
 
     d / d a       = sum_c E[psi(T_c + a) - psi(a)] - C (psi(X_+ + C a) - psi(C a)),
     d / d kappa_i = sum_c p_i (E[psi(x_ci + kappa_i p_i) - psi(kappa_i p_i)] + log(kappa_i / (kappa_i + T_c)))
                           - (E x_ci - T_c p_i) / (kappa_i + T_c),
 
-and each is led to zero by Newton's steps between two passes, under lognormal hyperpriors: that of the kappa_i is around a
+and Newton steps between two passes bring each to zero, under lognormal hyperpriors: that of the kappa_i is around a
 median of the parent's own, which is estimated with them.
 
 One file: totals, cells and concentrations are updated in turn within each pass, on the same arrays of one parent.
@@ -393,7 +393,7 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances)
             before = kappa.copy()
             a = _learn(a, children, total, evidence, hyper)
             common = _learn_cells(kappa, common, slopes, hyper)
-            # What the tilt of the cells gives way, their sites take up: that cancels.
+            # The tilt of a cell's factor changes with its concentration, and its site by the same: that cancels.
             for c in range(children):
                 size = max(sizes[c], SMALLEST)
                 offset = np.log((size + kappa) / (size + before))

@@ -14,7 +14,7 @@ from trueup.kernel.settling.nearest_sparse import MOST, nearest_of_few
 from trueup.kernel.settling.transport import nudges, round_children
 from trueup.kernel.settling.two_way import nearest_two_way
 
-WORTH = 100  # cells of a table from which a look at its open cells alone pays
+WORTH = 100  # cells of a table above which solving for its open cells alone is faster
 
 
 @dataclass(frozen=True)

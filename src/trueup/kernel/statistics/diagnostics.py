@@ -16,7 +16,7 @@ from scipy.stats import rankdata
 Reals = NDArray[np.float64]
 BATCHES = 20
 FEWEST = 8
-"""Draws of each chain below which nothing can be said: half a chain has no variance to speak of."""
+"""Draws of each chain below which there is no diagnosis: half a chain is too short for a variance."""
 
 
 def diagnose(draws: NDArray) -> tuple[Reals, Reals]:
@@ -31,7 +31,7 @@ def diagnose(draws: NDArray) -> tuple[Reals, Reals]:
     -------
     r_hat, ess
         `(n,)` each; R-hat is the larger of the bulk and the folded (tail) one. NaN where chains of fewer than eight draws
-        are too short to judge, as they always are of a quantity that varies.
+        are too short for a diagnosis, as they always are of a quantity that varies.
 
     Examples
     --------

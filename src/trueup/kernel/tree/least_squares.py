@@ -18,8 +18,8 @@ Going down, ``x_root = z_root`` and what the parent knows better is shared out i
 Everything that can be 0/0 or inf/inf is in the gain and in the share ``V_c / U``; both depend on variances
 alone, are computed once, and take their limits explicitly:
 
-    gain    1 if q = 0 or U = inf (own measurement rules; an exact node rules over exact children),
-            0 if q = inf or U = 0 (children rule).  q = U = inf: 0, nothing is known.
+    gain    1 if q = 0 or U = inf (the own measurement alone counts, even beside exact children),
+            0 if q = inf or U = 0 (the children alone count).  q = U = inf: 0, nothing is known.
     share   0 for every child if U = 0 (all children are exact);
             if U = inf, the children of infinite variance share equally and the others keep their z.
 
