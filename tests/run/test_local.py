@@ -36,7 +36,7 @@ def test_a_worker_that_is_always_killed_ends_in_a_clear_error(tmp_path):
     ("task", "kind", "message"),
     [
         (tasks.fail, DataError, "item 0 is bad"),
-        (tasks.blunder, TrueupError, "task 'blunder' on bundle 1 of 1 failed with KeyError at tasks.py"),
+        (tasks.blunder, TrueupError, "task 'blunder' on part 1 of 1 failed with KeyError at tasks.py"),
         (tasks.exhaust, TrueupError, "needs more memory than there is"),
     ],
 )
@@ -86,7 +86,7 @@ def test_a_script_without_a_guard_is_told_to_have_one(tmp_path, before):
     assert run.returncode == 1
     last = run.stderr.strip().splitlines()[-1]
     assert re.match(
-        r"trueup\.errors\.TrueupError: the worker of task 'abs' on bundle [12] of 3 ended \([01]\)", last
+        r"trueup\.errors\.TrueupError: the worker of task 'abs' on part [12] of 3 ended \([01]\)", last
     )
     assert 'under `if __name__ == "__main__":`' in last
     assert "give 1 worker" in last

@@ -34,9 +34,9 @@ from trueup.reconciling import published
 from trueup.run.local import LocalPool
 
 FEWEST = 40
-"""Replicates below which Monte Carlo errors cannot be told."""
+"""Replicates below which Monte Carlo errors cannot be estimated."""
 BLOCKS = 20
-"""Least number of blocks: errors of variances are told from the differences between blocks."""
+"""Least number of blocks: errors of variances are estimated from the differences between blocks."""
 ENTRIES = 2**21
 """Most values of one block at a time (16 MB)."""
 KEPT = 2**23
@@ -68,7 +68,7 @@ def assess(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Assessment:
-    """Say what methods and budgets do to counts, by replicating measurement and reconciliation.
+    """Estimate bias, error and coverage of methods and budgets, by replicating measurement and reconciliation.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def assess(
 
 
 def _refuse_unusable(**numbers: int) -> None:
-    """Refuse numbers that are too small: Monte Carlo errors cannot be told from a few replicates."""
+    """Refuse numbers that are too small: Monte Carlo errors cannot be estimated from a few replicates."""
     least = {"workers": 1, "seed": 0}
     for name, number in numbers.items():
         lowest = least.get(name, FEWEST)

@@ -115,7 +115,7 @@ class Swapping:
 
 @dataclass(frozen=True, eq=False)
 class GivenRelease:
-    """Somebody's released counts, the same in every replicate: its errors, of which nothing is known by chance."""
+    """Released counts of another origin, the same in every replicate: their errors have no Monte Carlo error."""
 
     released: NDArray[np.int64]
 

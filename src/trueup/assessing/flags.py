@@ -25,7 +25,7 @@ SHORT = 0.02
 REACH = 4.0
 """A class of counts is within reach of zero if its lower end is less than so many root mean squared errors.
 
-Counts that are kept from falling below zero must come out too high there; that is the price of
+Nonnegative counts are too high on average there; that is the cost of
 nonnegativity and no defect of a method.
 """
 

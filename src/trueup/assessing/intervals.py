@@ -82,7 +82,7 @@ class IntervalRule(ABC):
 class LeastSquares(IntervalRule):
     """Reconciled count plus and minus normal quantiles of the least-squares standard error.
 
-    It knows nothing of nonnegativity, rounding or the law of the noise.
+    It ignores nonnegativity, rounding and the shape of the noise distribution.
     """
 
     level: float = 0.9

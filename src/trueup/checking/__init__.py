@@ -1,1 +1,1 @@
-"""Verifies a bundle from its files alone; imports nothing of what made it."""
+"""Verifies a bundle from its files alone; imports nothing of the code that made it."""

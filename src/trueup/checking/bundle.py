@@ -40,7 +40,7 @@ MEMORY = 2_000_000_000
 
 
 def check_bundle(folder: str | Path, *, memory: int | None = None) -> list[Check]:
-    """Check every rule that the public files of a bundle must keep, trusting none of its claims.
+    """Check every rule that the public files of a bundle must keep, relying on none of its claims.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ class Check:
 
 
 def promised(spec: Spec, cells: Cells, manifest: Mapping[str, Any]) -> Check:
-    """The manifest's laws and losses must be those that the spec asks for."""
+    """The manifest's noise distributions and losses must be those of the spec."""
     headers, guarantee = plan_measurements(spec, cells)
     asked = [header_out(header) for header in headers]
     stated = [header_out(header_in(entry)) for entry in manifest["headers"]]

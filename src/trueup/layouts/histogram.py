@@ -121,7 +121,7 @@ class HistogramProblem:
         posterior: bool = False,
         fixed: tuple[Marginal, Sequence[NDArray]] | None = None,
     ) -> Settled:
-        """Settle every level from the top along its chain; at posterior means if asked for, given `fixed` tables."""
+        """Settle every level from the top along its settling sequence; at posterior means if asked for, given `fixed` tables."""
         spine = self.tree.spine
         return settle(
             self.tree,
@@ -199,7 +199,7 @@ def histogram_problem(
     Parameters
     ----------
     upward
-        Let every place learn from the places below it. If not, only invariants below are repeated above.
+        Use the measurements of the places below for every place. If not, only invariants below are repeated above.
     folded
         Take structural zeros out beforehand by fusing axes, if the fused axes stay small enough.
     known

@@ -40,7 +40,7 @@ def level_bounds(
 
 
 def refuse_impossible_bounds(constraints: Constraints, fold: Fold) -> None:
-    """Refuse bounds that ask for counts where structural zeros allow none.
+    """Refuse bounds that require counts where structural zeros allow none.
 
     Raises
     ------

@@ -32,7 +32,7 @@ class RowProblem:
     noisy
         One block for each noisy measurement.
     perturbed
-        One block for each table of values that somebody perturbed.
+        One block for each table of perturbed values.
     held
         Rows of two or more cells that must lie between bounds.
     prior
@@ -145,14 +145,14 @@ class RowProblem:
         Raises
         ------
         SpecError
-            Of some cell neither a measured sum of counts bounded below, nor a bound, nor the prior says how large it is.
+            If some cell is bounded by neither a measured sum of counts bounded below, nor a bound, nor the prior.
         """
         proper = any(b.matrix.shape[0] == self.n for b in self.prior)
         known: Any = np.isfinite(self.box).all(axis=0) | proper
         matrix, _, high = self.limits
         for rows in (*(b.matrix for b in self.noisy), matrix[np.isfinite(high)]):
             coo, several = rows.tocoo(), np.diff(rows.tocsr().indptr) > 1
-            # A sum bounds its cells if none of its terms can be as negative as one likes.
+            # A sum bounds its cells if each of its terms is bounded below.
             open_ended = (coo.data < 0) | (~np.isfinite(self.box[0])[coo.col] & several[coo.row])
             known[coo.col[~np.isin(coo.row, coo.row[open_ended])]] = True
         if not known.all():

@@ -12,7 +12,7 @@ def words(count: int) -> bytes:
 
     Nothing is kept in this process between calls: two processes with the same state would draw the same noise, and
     the difference of their answers is then that of the counts. A generator in user space (OpenSSL's, or any other
-    library's) keeps a state, and knows a fork by the process number alone, which a child in a new PID namespace or
+    library's) keeps a state, and detects a fork by the process number alone, which a child in a new PID namespace or
     with a recycled number shares with its parent.
 
     Raises

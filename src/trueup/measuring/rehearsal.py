@@ -41,7 +41,7 @@ def rehearse(headers: Iterable[Measured]) -> None:
 
 
 def refuse_approximate(header: Measured) -> None:
-    """Refuse a law whose sampler is a Markov chain: what it draws has another law, by a distance that is only estimated."""
+    """Refuse a law whose sampler is a Markov chain: its draws have another distribution, at a distance that is only estimated."""
     law: Any = header.law
     if law.joint and law.approximate:
         raise PrivacyError(
@@ -53,7 +53,7 @@ def refuse_approximate(header: Measured) -> None:
 
 
 def public_words() -> Words:
-    """Return a source of words that everybody knows, for draws that nobody sees.
+    """Return a source of public words, for draws that are thrown away.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Audit of a law's sampler: what its draws, and its tables, say about the privacy that it claims.
+"""Audit of a law's sampler: the privacy that its draws and tables show, against what it claims.
 
 Everything is stated for one count that moves by one. The draws can refute a claim, at a stated confidence; they
 cannot prove it. The tables can be proven, and are: every first word, against an independent computation.

@@ -1,4 +1,4 @@
-"""What every law of noise knows: its mass, its moments, its exact sampler, its price."""
+"""What every law of noise has: its mass, its moments, its exact sampler, its cost."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Law(Protocol):
         ...
 
     def tail(self, probability: float) -> Tail:
-        """How far a draw goes, but with that probability at most."""
+        """The count that a draw exceeds in size with that probability at most."""
         ...
 
     def sample(self, size: int, words: Words) -> Integers:

@@ -1,6 +1,6 @@
 """The law of a sum of independent readings, as a log table: by convolution, or by Monte Carlo.
 
-A *reading* of a count is what its noisy versions say of it: the masses proportional to the
+A *reading* of a count is its likelihood given its noisy versions: the masses proportional to the
 product of their laws, relative to the first noisy value. One noisy version gives the law itself
 (every law is symmetric). A *shape* is a reading without its place: `((law, offset), ...)`.
 """

@@ -26,7 +26,7 @@ from trueup.planning.task import PlanningTask, Reals
 
 
 def meet(task: PlanningTask, total: Fraction | None, gap: float | None = None) -> Allocation:
-    """The least budget that meets the targets; of a given total, the division that misses or exceeds them alike.
+    """The least budget that meets the targets; of a given total, the division whose largest ratio of margin to target is least.
 
     With a `gap` the budget may be larger than the least by that share, and no bound over other mechanisms is sought.
     """

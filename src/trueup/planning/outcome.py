@@ -50,7 +50,7 @@ def least_of_mechanisms(
     expected, spec = task.expected, task.spec
     zeros = expected.fold is not None and not expected.fold.trivial
     if zeros or any(not contribution(spec, q).exact for q in spec.queries):
-        return None  # of mechanisms that know the structural zeros there is no bound
+        return None  # for mechanisms that use the structural zeros no bound is known
     held = [(m, limit, mean) for m, limit, mean in wanted if not expected.of_areas(m)]
     rows = [Wanted(expected.level(m), expected.marginal(m), limit, mean) for m, limit, mean in held]
     if not rows:

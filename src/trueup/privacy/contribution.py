@@ -111,7 +111,7 @@ class Records:
     what they kept: `trueup.io.microdata.truncate` uses no other unit's records. Both are vectors of whole numbers from zero whose
     sum is at most `records` =: R. Under `add-remove` one is zero: the L1 norm of the other is at most R, and its squared
     L2 norm, which is no larger than its squared L1 norm, at most R^2; all R records in one count attain both. Under
-    `replace` the distance of `v` and `w` is convex in each, so its maximum stands at extreme points, 0 and R e_i: the L1
+    `replace` the distance of `v` and `w` is convex in each, so its maximum is at extreme points, 0 and R e_i: the L1
     distance is at most 2 R and the squared L2 distance at most 2 R^2, attained by R records here and R there; where
     there is one count, they are R and R^2, since a unit may hold no record at all.
 

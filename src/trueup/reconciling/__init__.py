@@ -122,7 +122,7 @@ def reconcile(
     method
         A method with its parameters, or its name; by default the spec's.
     spec
-        Constraints and method, where the measurements do not know their own spec, or other ones are wanted.
+        Constraints and method, where the measurements hold no spec, or to replace its own.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def reconcile(
     InfeasibleError
         If it is proved that no counts satisfy the constraints.
     ConvergenceError
-        If the method has no answer although nothing says that there is none.
+        If the method finds no solution although none is proved not to exist.
 
     Examples
     --------

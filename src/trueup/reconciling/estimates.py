@@ -1,7 +1,7 @@
-"""What noisy counts say of each node: modes and draws of the papers' approximate posteriors.
+"""Estimates of each node from its noisy counts: modes and draws of the papers' approximate posteriors.
 
 Wang & Reiter (2021), section 3.1, for every node of a tree. `independent` uses a node's own noisy
-counts; `summed` multiplies them with what the sum of its children's noisy counts says of it. A
+counts; `summed` multiplies them with the likelihood of the sum of its children's noisy counts. A
 node that was not measured is known through its children alone, whatever the approximation.
 """
 
@@ -41,7 +41,7 @@ class EstimateLayout:
     exact
         (nodes,) position of its exact value, or -1.
     alone
-        (nodes,) whether one noisy count and a flat prior are all there is to say.
+        (nodes,) whether its posterior is that of one noisy count under a flat prior.
     """
 
     problem: TreeProblem

@@ -81,7 +81,7 @@ class ErrorSimulation:
         """Take for the population released counts (n,), or their measured values (q,) reconciled without shrinking.
 
         Without the values, as where these places are some of many, the released counts are measured once more for that.
-        With a spec, some of the places may stand for all.
+        With a spec, a sample of the places may be simulated.
         """
         cells = self.constraints.cells
         near = (

@@ -19,7 +19,7 @@ from trueup.reconciling.linear_method import LinearMethod
 class GeneralProjection(LinearMethod):
     """Nearest counts under equalities, inequalities, invariants, bounds and zeros, by a general solver.
 
-    For constraints that no faster method handles: it knows no structure. Least squares by PIQP or Clarabel (extra
+    For constraints that no faster method handles: it uses no structure. Least squares by PIQP or Clarabel (extra
     `solvers`), least absolute deviations by HiGHS with the least squares among the optima.
 
     Attributes

@@ -48,7 +48,7 @@ Answers = Sequence[Sequence[NDArray]]
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What the places below say about the top places of segments.
+    """Estimates of the top places of segments from the places below.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Settlement:
 
 
 def up(segment: Segment, answers: Answers, below: Summary | None = None) -> Summary:
-    """Say what a segment's measurements and the summaries from below say about its top places.
+    """Estimate a segment's top places from its measurements and the summaries of the segments below.
 
     Parameters
     ----------

@@ -101,7 +101,7 @@ class Method(ABC):
 class Solution:
     """What a reconciliation method returns.
 
-    A count or a figure that is not finite is never solved, whatever a method says: this is looked at here, where every
+    A count or a figure that is not finite is never solved, whatever status a method gives: this is checked here, where every
     solution is made.
 
     Attributes

@@ -23,7 +23,7 @@ class ProjectedDiscreteLaplace(LinearMethod):
     The comparison mechanism of Dharangutte, Gao, Gong & Yu: two-sided geometric noise, then an L1 projection in whole
     numbers. The L1-nearest point is seldom unique; among all of them one of least squares is taken, which spreads
     a gap as evenly as it can be spread. Which of these is left to an order of the cells drawn from the rng: by the
-    order given, the first of 102 counties would come out half a person low and the last half a person high.
+    order given, the first of 102 counties would be half a person too low and the last half a person too high.
     Deviations are weighted by the slope of the law's log mass, 1 / scale under two-sided geometric noise, so that the
     point is the mode of the law given the noisy counts; see `log_slope`.
 

@@ -38,7 +38,7 @@ Bounds = tuple[tuple[NDArray[np.int64], ...], ...]
 
 @dataclass(frozen=True, eq=False)
 class SegmentPlan:
-    """What all segments of a problem share; it knows levels but no places, and pickles to a few kilobytes.
+    """What all segments of a problem share; it holds levels but no places, and pickles to a few kilobytes.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class SegmentPlan:
         Per level and header: where the folded marginal's cells stand in the header's groups, and how many groups
         there are.
     chains, required
-        Per level, the nested marginals to settle, and the shorter chain if these leave no room.
+        Per level, the settling sequence, and a shorter one for parents where it is infeasible.
     nonnegative, integer, posterior
         Whether counts below zero are refused; whether to round; whether to settle at posterior means.
     bounded

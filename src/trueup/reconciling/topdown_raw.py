@@ -16,7 +16,7 @@ from trueup.reconciling.tree_topdown import TreeTopDown
 class TopDownRaw(TreeTopDown):
     """Project the raw measurements of each parent's children on its settled total, from the top.
 
-    It ignores what the levels below say about a total, which costs a quarter to a third of the accuracy
+    It ignores the measurements of the levels below, which costs a quarter to a third of the accuracy
     of the upper levels; `tree-topdown` differs in that alone.
     """
 

@@ -18,7 +18,7 @@ from trueup.reconciling.tree_method import RoundedTreeMethod
 class TreeEquality(RoundedTreeMethod):
     """Solve min sum (x - y)^2 / variance over counts that add up and keep exact values.
 
-    The linear unbiased estimate of least variance of every count, and of every sum of counts. It knows
+    The linear unbiased estimate of least variance of every count, and of every sum of counts. It uses
     no bounds: small counts come out negative.
 
     Attributes

@@ -31,7 +31,7 @@ class TreeInteger(TreeMethod):
     """Find the additive integers within bounds that are nearest to the measurements.
 
     With `loss = "absolute"` and discrete Laplace noise it is the maximum-likelihood table: the differences
-    are weighted by the slope of the law's log mass, epsilon. Being a mode, it says little about totals:
+    are weighted by the slope of the law's log mass, epsilon. Being a mode, it can be far from the mean of totals:
     where 900 parts are measured as 0 and their total, as precisely as all parts together, as 450, the
     continuous total is 225 and the nearest integers are all 0. Use it where the mode is what is asked for.
 

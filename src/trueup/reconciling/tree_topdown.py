@@ -32,7 +32,7 @@ class TreeTopDown(RoundedTreeMethod):
     raw: ClassVar[bool] = False
 
     def solve(self, state: TreeProblem, nodes: NDArray) -> Solution:
-        """Sweep up, and project from the top."""
+        """Estimate from the leaves up, and project from the top."""
         weights = raw_weights(state.variance) if self.raw else state.messages
         bounds = state.bounds()
         x, bad = topdown(

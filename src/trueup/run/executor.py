@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class Executor(Protocol):
-    """Carries out a task on many items; a context manager that gives its workers back.
+    """Runs a task on many items; a context manager that ends its workers.
 
     A task is **carried out at least once**: a worker may be killed after its work and before its answer, and an
     engine may start a twin of a slow task. So a task leaves what it makes in `run.parts.Parts`, where the first
@@ -99,8 +99,8 @@ def told(error: BaseException, label: str) -> TrueupError:
 
     Examples
     --------
-    >>> print(told(KeyError("a confidential value"), "measuring bundle 3"))
-    measuring bundle 3 failed with KeyError at unknown place. To do: report it; then continue with --resume.
+    >>> print(told(KeyError("a confidential value"), "measuring part 3"))
+    measuring part 3 failed with KeyError at unknown place. To do: report it; then continue with --resume.
     """
     if isinstance(error, TrueupError):
         return error

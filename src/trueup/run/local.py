@@ -178,7 +178,7 @@ def _work(pipe: Connection) -> None:
 
 def _label(task: Callable, at: int, items: int) -> str:
     name = getattr(task, "__name__", type(task).__name__).lower()
-    return f"task '{name}' on bundle {at + 1} of {items}"
+    return f"task '{name}' on part {at + 1} of {items}"
 
 
 def _killed(label: str, exitcode: int | None, attempts: int) -> TrueupError:

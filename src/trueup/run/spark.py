@@ -149,7 +149,7 @@ class SparkCluster:
         return True
 
     def _refuse_elastic(self) -> None:
-        """Refuse an application whose size when it begins says nothing of its size when it works."""
+        """Refuse an application whose number of executors may change after it begins."""
         if self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
             raise SpecError(
                 "Spark adds and removes executors (spark.dynamicAllocation.enabled), so that it cannot be told how many "
@@ -184,7 +184,7 @@ def _is_parquet(path: Path) -> bool:
 
 
 def release_of_worker(_: Any) -> str:
-    """Tell which release of this package an executor has."""
+    """Return which release of this package an executor has."""
     return __version__
 
 
@@ -274,7 +274,7 @@ def _distinct(answers: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]
 
 
 def _carrying_out(sent: Any, answers: Any) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-    """What an executor does: look its items up in the broadcast, and tell the driver its answers."""
+    """What an executor does: look its items up in the broadcast, and send the driver its answers."""
 
     def carry_out(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:

@@ -131,7 +131,7 @@ def nonnegative_bias_bound(law: Law, n: int, smallest: float, farthest: float) -
     Notes
     -----
     The proof needs that the Euclidean length of the noise is at most r_m. The paper replaces it by the
-    larger sum of absolute values, whose law it knows for Laplace noise; for Gaussian noise
+    larger sum of absolute values, whose distribution is known for Laplace noise; for Gaussian noise
     `outside_probability` has the Euclidean ball itself, so the bound holds for it with nothing given away.
 
     References

@@ -12,7 +12,7 @@ shells of width 1:
     P(||v|| >= t)  <=  sum_{k >= floor(t)} w(k) N(k + 1),      w(k) = exp(-epsilon k) or exp(-k^2 / (2 sigma2)),
 
 whose normaliser is at least the mass 1 of zero, and whose terms fall by a half of their exponential rate a step, once
-`(1 + 1/k)^d <= exp(epsilon / 2)`, or the like of it.
+`(1 + 1/k)^d <= exp(epsilon / 2)`, or a similar one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Reals = NDArray[np.float64]
 
 
 class LatticeShape(NamedTuple):
-    """What the bounds know of a lattice.
+    """The figures of a lattice that the bounds depend on.
 
     Attributes
     ----------

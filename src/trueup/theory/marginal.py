@@ -50,7 +50,7 @@ class MarginalError:
     own
         Noise of the count.
     others
-        Noise laws of the other parts, each with how many parts carry it.
+        Noise laws of the other parts, each with the number of parts that have it.
     share
         Part w of the joint deviation that the count takes, between 0 and 1.
 
@@ -95,7 +95,7 @@ class MarginalError:
         Raises
         ------
         SpecError
-            If the noise is on the integers: the error then has no density, and `cdf` says all.
+            If the noise is on the integers: the error then has no density, and only its `cdf`.
         """
         if self.discrete or not self.others:
             raise SpecError(f"an error made of '{self.own.name}' noise has no density", remedy="use `cdf`")
@@ -218,7 +218,7 @@ def weighted_error(laws: Sequence[Noise], i: int) -> MarginalError:
     Raises
     ------
     SpecError
-        If integer and continuous laws are mixed, or part i carries no noise.
+        If integer and continuous laws are mixed, or part i has no noise.
 
     Examples
     --------
@@ -230,7 +230,7 @@ def weighted_error(laws: Sequence[Noise], i: int) -> MarginalError:
         raise SpecError("noise on the integers and continuous noise are mixed", needed="one kind")
     variances = [law.variance for law in laws]
     if not variances[i] > 0:
-        raise SpecError(f"part {i} carries no noise, so it has no error", needed="a noisy part")
+        raise SpecError(f"part {i} has no noise, so it has no error", needed="a noisy part")
     rest = Counter(law for j, law in enumerate(laws) if j != i and variances[j] > 0)
     return MarginalError(laws[i], tuple(rest.items()), variances[i] / sum(variances))
 

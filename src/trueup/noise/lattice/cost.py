@@ -30,7 +30,7 @@ REACH = 64
 
 
 def reach_of(parameter: Fraction, laplace: bool) -> float:
-    """How far a cell's noise goes, but with a probability below `2^-92` (counts)."""
+    """The count that a cell's noise exceeds with a probability below `2^-92`."""
     return REACH / float(parameter) if laplace else math.sqrt(2 * REACH * float(parameter))
 
 
@@ -64,7 +64,7 @@ def pair_mass(epsilon: Fraction) -> float:
 
 
 def lump_gain(epsilon: Fraction, m: int) -> float:
-    """Return by how much (log) a lump of m cells raises the acceptance: minus the log chance that they sum to zero.
+    """Return by how much (log) drawing m cells as one raises the acceptance: minus the log chance that they sum to zero.
 
     With `a = exp(-epsilon)` the chance is `(1 - a) / (1 + a)^(2m-1) sum_j C(m-1, j)^2 a^(2j)`.
     """

@@ -41,7 +41,7 @@ def klein_walk(piece: Piece, sigma: float) -> Choice:
 
 
 def whole_noise(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
-    """Draw L2-norm Laplace noise: the norm binds all pieces together, so one walk on the whole basis."""
+    """Draw L2-norm Laplace noise: the norm makes all pieces dependent, so one walk on the whole basis."""
     from trueup.kernel.lattice_samplers import klein
     from trueup.kernel.lattice_samplers.tape import run
 

@@ -32,7 +32,7 @@ from trueup.noise.law import Words
 LARGEST_LUMP = 16
 """Most cells drawn by their sum: what they save grows with the root of their number, their tables with it."""
 NEVER = 1e9
-"""Seconds for one vector beyond which nobody waits, whatever is allowed: nothing more is looked into."""
+"""Expected seconds for one vector beyond which a sampler is never considered."""
 WIDEST_TABLE = 2**20
 """Largest sigma squared (counts squared) whose law is tabulated."""
 

@@ -43,7 +43,7 @@ class OnLattice:
         return self.bound is not None and bool(self.bound.distance)
 
     def over(self, lattice) -> Self:
-        """Return this law over a lattice, without samplers: all that is needed to know of noise that has been drawn."""
+        """Return this law over a lattice, without samplers: all that the analysis of drawn noise needs."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
         object.__setattr__(copy, "lattice", lattice)
@@ -105,7 +105,7 @@ class OnLattice:
         return BaseLaw.loss_distribution(self, pld, sensitivity, grid)  # type: ignore[arg-type]
 
     def tail(self, probability: float) -> Tail:
-        """How far the noise of any one cell goes, given the invariants (see `lattice.tail`)."""
+        """The count that the noise of any one cell exceeds with a given probability, invariants held (see `lattice.tail`)."""
         from trueup.noise.lattice.tail import cell_tail
 
         return cell_tail(self, probability)

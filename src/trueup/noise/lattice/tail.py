@@ -1,4 +1,4 @@
-"""How far lattice noise goes in one cell: its tail as it is where the invariants are few, else a bound that is proved.
+"""Tail of lattice noise in one cell: exact where the invariants are few, otherwise a proved bound.
 
 Let cell i have the factor f and let `g(s)` be the mass of all other cells together where they make up for `v_i = s`. Then
 `P(v_i = s) = f(s) g(s) / Z`, and by Fourier inversion over the m sums that are fixed, with `phi_j` the cells' characteristic

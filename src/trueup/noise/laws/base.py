@@ -223,7 +223,7 @@ class ContinuousLaw(BaseLaw):
         raise NotImplementedError
 
     def tail(self, probability: float) -> Tail:
-        """How far the noise of one count goes, in whole counts."""
+        """The whole count that the noise of one count exceeds with a given probability at most."""
         return Tail(int(np.ceil(self.quantile(1 - probability / 2))), exact=True)
 
     def sample(self, size: int, words: Words) -> Integers:
@@ -307,7 +307,7 @@ class IntegerLaw(BaseLaw):
         return float(max(0.0, -self.quantile(probability / 2)))
 
     def tail(self, probability: float) -> Tail:
-        """How far the noise of one count goes: exactly `reach`."""
+        """The same for an integer law: exactly `reach`."""
         return Tail(int(self.reach(probability)), exact=True)
 
     def sample(self, size: int, words: Words) -> Integers:

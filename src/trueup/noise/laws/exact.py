@@ -76,7 +76,7 @@ class Exact(IntegerLaw):
         return np.zeros_like(probability)
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Return `size` zeros; no random word is fetched."""
+        """Return `size` zeros; no random word is read."""
         return np.zeros(draws(size), dtype=np.int64)
 
     def says(self, published: float) -> str:
