@@ -128,7 +128,7 @@ def test_a_group_means_the_values_that_it_lists(value):
 def test_names_that_are_unknown_or_name_an_attribute_twice_are_refused():
     with pytest.raises(SpecError, match=r"'sx' is not declared.*one of: sex, age, grade, end, own"):
         CELLS.recodes(["sx"])
-    with pytest.raises(SpecError, match="'age' and 'grade' are the same attribute"):
+    with pytest.raises(SpecError, match="'age' and 'grade'"):
         CELLS.sum(np.zeros(CELLS.n), Margin("level 0", ("age", "grade")))
 
 
@@ -136,7 +136,7 @@ def test_a_name_of_several_groups_that_differ_is_refused():
     values = ("y", "m", "o")
     other = Recode.of("again", {"adult": ["o"], "rest": ["y", "m"]}, values)
     cells = Cells(CELLS.tree, (Attribute("age", values, recodes=(GRADE, other)),))
-    with pytest.raises(SpecError, match="'adult' in a linear constraint is a value of several"):
+    with pytest.raises(SpecError, match="'adult'.*several"):
         name_mask(cells, "adult")
     assert name_mask(cells, "again=adult").tolist() == [[False, False, True]]
 

@@ -152,7 +152,7 @@ def test_invariants_that_contradict_each_other_are_named(rng):
     constraints = Constraints(cells, (noisy, Margin("level0", ("age",))), invariants=fixed)
     values = np.concatenate([rng.integers(0, 9, 12), [20], [5, 5, 5, 4]])
     state = histogram_problem(constraints, headers)
-    with pytest.raises(InfeasibleError, match="the invariant 'level0'; the invariant '0, sex=female'"):
+    with pytest.raises(InfeasibleError, match="'level0'.*'0, sex=female'"):
         HistogramTree().apply(state, values, rng)
 
 
@@ -203,7 +203,7 @@ def test_three_way_margins_that_no_table_has_are_named(rng):
     sex_age, sex_race, age_race = [[5, 0, 0], [0, 5, 0]], [[5, 0], [0, 5]], [[0, 5], [5, 0], [0, 0]]
     values = np.concatenate([rng.integers(0, 9, 12), *map(np.ravel, (sex_age, sex_race, age_race))])
     for method in (MarginsProjection(), MarginsControlled(), GeneralInteger()):
-        with pytest.raises(InfeasibleError, match="cannot hold together with counts of at least zero"):
+        with pytest.raises(InfeasibleError, match="at least zero"):
             run(method, structure, values)
 
 

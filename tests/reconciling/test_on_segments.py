@@ -305,7 +305,7 @@ def test_what_the_arithmetic_cannot_tell_blames_no_invariant(rng, monkeypatch):
     constraints, headers, values = deep_problem(rng, {"invariants": (Margin("l1"), Margin("l3"))})
     solve = HistogramLeastSquares.up
     monkeypatch.setattr(HistogramLeastSquares, "up", lambda *given: (solve(*given)[0], (1e9, 0, 0)))
-    with pytest.raises(ConvergenceError, match="nothing says that the rules exclude each other"):
+    with pytest.raises(ConvergenceError, match="rules exclude"):
         by_segments(constraints, headers, values, seed(3), [2], 1)
 
 
