@@ -15,7 +15,7 @@ reduced cost. A line needs a number of units, and its message to each of its uni
 by the others: that of the highest unit taken, or of the lowest one left. The belief of a unit is its cost plus the messages
 of its lines; a line receives beliefs without its own message: max-sum belief propagation for matchings (Bayati, Borgs,
 Chayes & Zecchina 2011), exact on two margins where the optimum is unique. On more it can cycle between near-optima; a
-little reinforcement of every belief (Braunstein & Zecchina 2006) makes it converge. The result is always checked: a table
+little reinforcement of every belief (Braunstein & Zecchina 2006) helps it to converge. The result is always checked: a table
 is accepted only if all margins are met, and its distance is compared with the bound. Time is linear in cells times
 margins a pass.
 """
