@@ -83,7 +83,7 @@ def test_both_relations_are_priced_from_the_drawn_laws():
 
 
 def test_a_query_that_an_invariant_fixes_is_refused():
-    with pytest.raises(SpecError, match="'all'.*invariant 'state'"):
+    with pytest.raises(SpecError, match=r"'all'.*invariant 'state'"):
         _plan(SPEC + '[constraints]\ninvariants = [{ level = "state" }]\n')
 
 
@@ -128,7 +128,7 @@ def test_laws_for_analysis_are_no_mechanisms():
     "epsilon", ["250", "740", "1000"]
 )  # a variance of 5e-109, one in denormal numbers, 0
 def test_noise_that_vanishes_is_refused(epsilon):
-    with pytest.raises(SpecError, match="'total'.*noise vanishes"):
+    with pytest.raises(SpecError, match=r"'total'.*noise vanishes"):
         _plan(SPEC.replace('county = "1/2"', f'county = "{epsilon}"'))
 
 

@@ -136,7 +136,7 @@ def test_a_name_of_several_groups_that_differ_is_refused():
     values = ("y", "m", "o")
     other = Recode.of("again", {"adult": ["o"], "rest": ["y", "m"]}, values)
     cells = Cells(CELLS.tree, (Attribute("age", values, recodes=(GRADE, other)),))
-    with pytest.raises(SpecError, match="'adult'.*several"):
+    with pytest.raises(SpecError, match=r"'adult'.*several"):
         name_mask(cells, "adult")
     assert name_mask(cells, "again=adult").tolist() == [[False, False, True]]
 

@@ -29,7 +29,7 @@ NARROWEST = DiscreteLaplace(Fraction(230))
     ids=str,
 )
 def test_noise_that_vanishes_is_refused_by_the_query_s_name(law):
-    with pytest.raises(SpecError, match="'people'.*noise vanishes"):
+    with pytest.raises(SpecError, match=r"'people'.*noise vanishes"):
         Measured("people", Margin("all"), law)
 
 

@@ -132,7 +132,7 @@ def test_two_recodes_of_one_attribute_are_told_how_to_be_one(ages, named):
     attribute = 'name = "sex"\nvalues = ["female", "male"]'
     assert attribute in SPEC
     spec = SPEC.replace(attribute, f'name = "age"\n{ages}').replace('["sex"]', '["adult", "retired"]')
-    with pytest.raises(SpecError, match="'adult' and 'retired'.*same attribute") as caught:
+    with pytest.raises(SpecError, match=r"'adult' and 'retired'.*same attribute") as caught:
         parse_spec(spec)
     assert named in str(caught.value)
 

@@ -152,7 +152,7 @@ def test_invariants_that_contradict_each_other_are_named(rng):
     constraints = Constraints(cells, (noisy, Margin("level0", ("age",))), invariants=fixed)
     values = np.concatenate([rng.integers(0, 9, 12), [20], [5, 5, 5, 4]])
     state = histogram_problem(constraints, headers)
-    with pytest.raises(InfeasibleError, match="'level0'.*'0, sex=female'"):
+    with pytest.raises(InfeasibleError, match=r"'level0'.*'0, sex=female'"):
         HistogramTree().apply(state, values, rng)
 
 

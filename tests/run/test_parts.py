@@ -56,7 +56,7 @@ def test_a_damaged_part_is_refused_by_name(tmp_path, damage):
     part = parts.commit("counts", lambda path: path.write_bytes(b"whole"), ".bin")
     path = tmp_path / part.file
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(BundleError, match="counts.*truncated"):
+    with pytest.raises(BundleError, match=r"counts.*truncated"):
         parts.path("counts")
 
 
@@ -74,7 +74,7 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path):
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(BundleError, match="part 'a'.*No space left"):
+    with pytest.raises(BundleError, match=r"part 'a'.*No space left"):
         Parts(tmp_path).commit("a", fails)
     assert not list(tmp_path.iterdir())
 
