@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.histogram_walk import HistogramWalk
-from trueup.inferring.method import Progress
+from trueup.inferring.method import Progress, announce
 from trueup.inferring.within import parts_within
 from trueup.kernel.settling.posterior_mean import EXACT
 from trueup.layouts.columns import ColumnProblem
@@ -92,7 +92,7 @@ def agreement(
         totals.append(_difference(*sizes))
         each.append(_difference(here, there).ravel())
         spreads.append((sizes[0].std(axis=0) + 1e-9) / (sizes[1].std(axis=0) + 1e-9))
-        progress(done + 1, len(places))
+        announce(progress, f"holding places against chains of their own: {done + 1} of {len(places)}")
     total, cell = np.concatenate(totals), np.concatenate(each)
     return Agreement(
         len(places),
