@@ -169,12 +169,38 @@ def test_general_convolution_agrees_with_the_filter():
     class Plain:
         """The same law without its shortcut."""
 
-        rate = None
+        rate = form = None
         variance, logpmf, reach = ONE.variance, staticmethod(ONE.logpmf), staticmethod(ONE.reach)
 
     k = np.arange(-25, 26)
     fast, slow = (convolved({((law, 0),): 5}, 20).at(k) for law in (ONE, Plain()))
     assert np.exp(fast) == pytest.approx(np.exp(slow), rel=1e-9)
+
+
+@pytest.mark.parametrize("sigma2", [16, 90])
+def test_wide_gaussians_add_up_to_one_as_by_convolution(sigma2):
+    """Readings of one law and of two, 7 and 2 of them, beside a geometric: relative errors far out; narrow ones are convolved."""
+    wide = DiscreteGaussian(Fraction(sigma2))
+
+    class Plain:
+        """The same law without its shortcut."""
+
+        rate = form = None
+        variance, logpmf, reach = wide.variance, staticmethod(wide.logpmf), staticmethod(wide.reach)
+
+    def table(law):
+        return convolved({((law, 0),): 7, ((law, 0), (law, 3)): 2, ((ONE, 0),): 1}, 300)
+
+    k = np.arange(-300, 301)
+    np.testing.assert_allclose(
+        table(wide).at(k), table(Plain()).at(k), rtol=0, atol=2e-6
+    )  # windows leave 1e-18 out
+
+
+def test_gaussians_far_too_wide_to_convolve_are_added_at_once():
+    table = convolved({((DiscreteGaussian(Fraction(10**8)), 0),): 7}, 10**5)
+    drop = table.at(np.array([0]))[0] - table.at(np.array([10**5]))[0]
+    assert drop == pytest.approx(10**10 / (2 * 7 * 10**8), rel=1e-12)
 
 
 def test_monte_carlo_sums_follow_the_exact_law(rng):

@@ -23,6 +23,8 @@ Shapes = Mapping[Shape, int]
 LEFT_OUT = 1e-18
 """Mass that the window of one law leaves out."""
 WIDEST_TABLE = 2**25
+WIDE = 16.0
+"""Variance (counts squared) from which discrete Gaussians add up to one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +70,9 @@ def convolved(shapes: Shapes, distance: int) -> MassTable:
     """Return the log masses of a sum of readings, right in relative terms out to `distance` from 0.
 
     Sums of two-sided geometrics need no windows of their own: `q^|k|` is a geometric law run
-    forwards after one run backwards, and running one is a recursive filter with positive terms.
+    forwards after one run backwards, and running one is a recursive filter with positive terms. Nor do sums of wide
+    discrete Gaussians: by Poisson summation the terms of their convolution add up to the same at every count, so that
+    the sum is a discrete Gaussian to a relative 1e-60.
 
     Raises
     ------
@@ -87,9 +91,11 @@ def convolved(shapes: Shapes, distance: int) -> MassTable:
     spread = sum(count * _variance(shape) for shape, count in shapes.items()) ** 0.5
     shift = sum(count * max(abs(offset) for _, offset in shape) for shape, count in shapes.items())
     edge = int(distance + shift + 12 * spread + max(reach(s[0][0]) for s in shapes)) + 1
-    masses = np.zeros(window(-edge, edge).size)
-    masses[edge] = 1.0
+    bells = {shape: bell for shape in shapes if (bell := _wide_gaussian(shape))}
+    masses = _gaussian(window(-edge, edge), [(*bell, shapes[shape]) for shape, bell in bells.items()])
     for shape, count in shapes.items():
+        if shape in bells:
+            continue
         law, only = shape[0][0], len(shape) == 1
         if only and law.rate is not None:
             masses = _filtered(masses, law.rate, count)
@@ -97,6 +103,25 @@ def convolved(shapes: Shapes, distance: int) -> MassTable:
             masses = _added(masses, *_power(*reading_masses(shape), count, edge))
     first, last = np.flatnonzero(masses > 1e-290)[[0, -1]]
     return MassTable(int(first) - edge, np.log(masses[first : last + 1]))
+
+
+def _wide_gaussian(shape: Shape) -> tuple[float, float] | None:
+    """Centre and variance of a reading whose log mass is a wide parabola; None of any other."""
+    forms = [law.form for law, _ in shape]
+    if not all(f and f.slope == 0 and f.curvature > 0 and f.reach == np.inf for f in forms):
+        return None
+    precision = 2 * sum(f.curvature for f in forms)
+    centre = 2 * sum(f.curvature * offset for f, (_, offset) in zip(forms, shape, strict=True)) / precision
+    return (centre, 1 / precision) if precision * WIDE <= 1 else None
+
+
+def _gaussian(counts: NDArray[np.int64], bells: list[tuple[float, float, int]]) -> Reals:
+    """Masses of a sum of wide Gaussian readings (centre, variance, how many); of none, all mass is at 0."""
+    centre = sum(count * mean for mean, _, count in bells)
+    variance = sum(count * v for _, v, count in bells)
+    if not variance:
+        return (counts == 0).astype(float)
+    return np.exp(-((counts - centre) ** 2) / (2 * variance)) / np.sqrt(2 * np.pi * variance)
 
 
 def simulated(shapes: Shapes, draws: int, rng: np.random.Generator) -> MassTable:
