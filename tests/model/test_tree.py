@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trueup.errors import DataError
@@ -31,6 +31,7 @@ def _paths(ids, parents):
         yield path
 
 
+@settings(deadline=None)  # a busy machine is not at fault
 @given(pointers())
 def test_parent_pointers_give_the_padded_paths(given_tree):
     ids, parents = given_tree
@@ -46,6 +47,7 @@ def test_parent_pointers_give_the_padded_paths(given_tree):
     assert sorted(map(list, rows)) == padded
 
 
+@settings(deadline=None)  # a busy machine is not at fault
 @given(pointers())
 def test_pointers_are_consistent(given_tree):
     tree = Tree.from_parents(*given_tree)
@@ -64,6 +66,7 @@ def test_pointers_are_consistent(given_tree):
         np.testing.assert_array_equal(np.diff(edges), counted)
 
 
+@settings(deadline=None)  # a busy machine is not at fault
 @given(pointers(), st.randoms())
 def test_row_order_does_not_matter(given_tree, random):
     pairs = list(zip(*given_tree))
