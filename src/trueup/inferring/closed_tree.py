@@ -106,10 +106,6 @@ class _Runs(NamedTuple):
     first: Integers
     last: Integers
 
-    @property
-    def nodes(self) -> Integers:
-        return np.concatenate([np.arange(*ends) for ends in zip(self.first, self.last)])
-
 
 @dataclass(eq=False)
 class ClosedTree:
