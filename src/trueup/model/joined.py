@@ -8,6 +8,8 @@ both tables have. Every household of size s holds s persons, so
 one equation for every attribute that counts persons. Where its last value is a top code ("7+"), that many persons is
 the least that its households hold: then the left side is at most the right one. Both sides add up over places, so that
 rules which hold at the places of the last level hold above. Sizes begin at one: no household is without a person.
+
+One file: the rules, the sums of persons and the impossible households are three readings of the same links.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ every k but the first, with an m-th of the budget each. Of each of these a house
 counts with variance m / (2 rho) each cost rho together, as a vector of squared L2 sensitivity m would. Sizes up to tau
 have m = tau, and the persons' total is the sum over k of the households of size at least k: its variance,
 `tau * tau / (2 rho)`, is that of a count of persons which was measured alone.
+
+One file: every step reads the same attributes, and what one makes of them the next one names.
 """
 
 from __future__ import annotations

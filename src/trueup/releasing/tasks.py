@@ -3,6 +3,8 @@
 A task is a frozen dataclass that pickles to a few kilobytes. It finds what it needs in the run folder, commits what it
 makes to a part there, and does nothing where that part stands already: it may be carried out again, or twice at once.
 Sums and noise are all that touch confidential counts; the ways up and down follow from committed measurements.
+
+One file: the tasks of a part share what they are given and what they hold tables to.
 """
 
 from __future__ import annotations

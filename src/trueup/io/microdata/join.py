@@ -4,6 +4,8 @@ Nothing is counted of a person that is not kept: first of all each household kee
 (`truncate`, the reference person before all others, which is a choice by the household's own records like the rest),
 then sizes, numbers of persons and the reference person's attributes are those of the kept ones. So the rules that link
 the tables hold for the records that are counted, and one household moves what it holds itself and nothing else.
+
+One file: each step is a table of the one database that the next step reads.
 """
 
 from __future__ import annotations
