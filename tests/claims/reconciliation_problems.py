@@ -302,10 +302,10 @@ class Rows:
         change = here._whole(cost, rows, seconds, high)
         return None if change is None else float(weights @ (self.fit @ change - wanted) ** 2)
 
-    def least_squares(self) -> NDArray | None:
-        """The continuous least-squares point, by Clarabel, each time around the whole counts nearest to the last; None
-        if it never says that it solved. Of those that break no rule the nearest counts."""
-        found, origin = [], np.zeros(self.equal.shape[1])
+    def least_squares(self, origin: NDArray | None = None) -> NDArray | None:
+        """The continuous least-squares point, by Clarabel, each time around the whole counts nearest to the last, at first
+        around `origin`; None if it never says that it solved. Of those that break no rule the nearest counts."""
+        found, origin = [], np.zeros(self.equal.shape[1]) if origin is None else origin
         for _ in range(4):
             change = self.around(origin)._least_change()
             if change is None or not np.isfinite(change).all():

@@ -118,7 +118,7 @@ def _table_distances(problem: Problem, table: NDArray, seconds: float) -> tuple[
     )
     if len(axes) == 2 and not full:
         rows = _keeping(rows, [sums_of(cells, Margin("top", (a.name,))) for a in axes], table)
-        again = rows.least_squares()
+        again = rows.least_squares(table.astype(float))
         if again is None:
             return 0.0, None
         centre = again

@@ -95,10 +95,20 @@ def project_on_margins(state: HistogramProblem, values: NDArray) -> Projection:
         projection = Projection(table, status, worst, steps)
     if projection.status is not Status.SOLVED and (error := state.conflict(values[None])):
         raise error
-    table = (
-        np.where(state.zeros[0].reshape(shape), 0.0, projection.table) if state.zeros else projection.table
-    )
-    return replace(projection, table=np.maximum(table, 0.0) if nonnegative else table)
+    held = state.zeros[0].reshape(shape) if state.zeros else np.zeros(shape, bool)
+    table = np.where(held, 0.0, projection.table)
+    if not nonnegative or projection.status is not Status.SOLVED:
+        return replace(projection, table=table)
+    return _not_below_zero(replace(projection, table=table), margins, sums, held)
+
+
+def _not_below_zero(projection: Projection, margins, sums, held: NDArray[np.bool_]) -> Projection:
+    """Cut off what is below zero by rounding errors; many such cells move a sum, so that the table is projected once more."""
+    table = np.maximum(projection.table, 0.0)
+    if not margins:
+        return replace(projection, table=table)
+    again = nearest(table, margins, sums, variances=1.0 - held)
+    return replace(again, iterations=projection.iterations + again.iterations)
 
 
 def _onto_exact_margins(state: HistogramProblem, values: NDArray, margins, sums) -> Projection:
