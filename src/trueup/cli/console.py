@@ -44,11 +44,17 @@ EXIT_CODES = {
 
 SpecPath = Annotated[Path, typer.Argument(help="The spec, a TOML file.", show_default=False)]
 DataPath = Annotated[
-    Path, typer.Option("--data", help="The confidential table: CSV or Parquet.", show_default=False)
+    Path, typer.Option("--data", help="The confidential table: CSV, Parquet or xlsx.", show_default=False)
 ]
 GeographyPath = Annotated[
     Path | None,
-    typer.Option("--geography", help="The public list of places: CSV or Parquet.", show_default=False),
+    typer.Option("--geography", help="The public list of places: CSV, Parquet or xlsx.", show_default=False),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding", help="Of CSV files that are not in UTF-8, such as latin-1.", show_default=False
+    ),
 ]
 HouseholdsPath = Annotated[
     Path | None,
@@ -368,6 +374,13 @@ def compile_first(*, quiet: bool, posterior: bool = False) -> None:
             f"made the numerical kernels ready in {seconds:.1f} s (compiled on the first run, then cached)",
             file=sys.stderr,
         )
+
+
+def encoded(path: Any, encoding: str | None) -> Any:
+    """The path of a file, with the encoding that the user names for it; Parquet and workbooks have none."""
+    from trueup.files.source import Encoded, is_csv
+
+    return Encoded(str(path), encoding) if encoding and path is not None and is_csv(Path(path)) else path
 
 
 def open_account(url: str | None, analyst: str | None, key: str | None) -> Account | None:

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import AsJson, GeographyPath, Memory, SpecPath, print_json, print_table, progress
+from trueup.cli.console import (
+    AsJson,
+    Encoding,
+    GeographyPath,
+    Memory,
+    SpecPath,
+    encoded,
+    print_json,
+    print_table,
+    progress,
+)
 from trueup.cli.reconcile import MethodName
 
 Persons = Annotated[
@@ -24,6 +34,7 @@ def register(app: typer.Typer) -> None:
     def explain(
         spec: SpecPath,
         geography: GeographyPath = None,
+        encoding: Encoding = None,
         method: MethodName = None,
         memory: Memory = "4GB",
         persons: Persons = None,
@@ -38,7 +49,7 @@ def register(app: typer.Typer) -> None:
         with progress(quiet=as_json) as tell:
             plan = explain_spec(
                 load_spec(spec),
-                geography,
+                encoded(geography, encoding),
                 method=method,
                 memory=parse_memory(memory),
                 persons=persons,

@@ -14,11 +14,13 @@ import typer
 from trueup.cli.console import (
     Analyst,
     AsJson,
+    Encoding,
     ExpectRows,
     GeographyPath,
     HouseholdsPath,
     Key,
     LedgerUrl,
+    encoded,
     given_tables,
     open_account,
     print_json,
@@ -126,6 +128,7 @@ def register(app: typer.Typer) -> None:
         out: Out = None,
         geography: GeographyPath = None,
         households: HouseholdsPath = None,
+        encoding: Encoding = None,
         ledger: LedgerUrl = None,
         analyst: Analyst = None,
         key: Key = None,
@@ -155,7 +158,9 @@ def register(app: typer.Typer) -> None:
             refuse_unwritable("xlsx")
         account = open_account(ledger, analyst, key)
         repeated = account is not None and account.repeats
-        given_data = None if data is None else given_tables(data, households)
+        given_data = (
+            None if data is None else given_tables(encoded(data, encoding), encoded(households, encoding))
+        )
         each, total = (parse_memory(size) if size else None for size in (worker_memory, memory))
         how = _How(engine, master, workers, each, total, take_over, log, as_json)
         if resume is not None:
@@ -167,8 +172,11 @@ def register(app: typer.Typer) -> None:
             raise SpecError(f"{absent} is missing", remedy="trueup release SPEC --data FILE --out FOLDER")
         assert spec is not None
         assert out is not None
-        problem = Problem.of(spec, geography, data=given_data, rows=expect_rows)
+        places = encoded(geography, encoding)
+        problem = Problem.of(spec, places, data=given_data, rows=expect_rows)
         chosen = engine or default_engine(problem, total or MEMORY)
+        if chosen != "memory":
+            _refuse_encoding(encoding)
         if engine is None and chosen != "memory" and not as_json:
             print(
                 f"The problem needs more than {memory_text(total or MEMORY)} of memory: it is released by parts."
@@ -177,6 +185,15 @@ def register(app: typer.Typer) -> None:
         released = carried_out(problem, given_data, out, geography, account, replace(how, engine=chosen))
         show_release(released, str(out), as_json=as_json, repeated=repeated and account and account.key)
         write_tables(out, as_csv=as_csv, as_xlsx=as_xlsx)
+
+
+def _refuse_encoding(encoding: str | None) -> None:
+    """Refuse what the processes of a run by parts would not know."""
+    if encoding is not None:
+        raise SpecError(
+            "--encoding is for a release in memory, and this one is made by parts",
+            remedy="save the files as UTF-8, or as Parquet",
+        )
 
 
 def _refuse_lost_master(engine: str | None, master: str | None) -> None:

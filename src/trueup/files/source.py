@@ -6,13 +6,13 @@ Messages never quote a reader's own error: it may hold a line of confidential da
 from __future__ import annotations
 
 import csv
-import gzip
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from glob import escape
+from io import TextIOWrapper
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,15 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, TrueupError
+from trueup.files.csv_faults import csv_fault, opened_csv
+from trueup.files.held import COUNT, Held
 
 Columns = dict[str, NDArray]
-COUNT = "trueup_count"
-"""Name of the column that `tabulate` adds."""
 ROW = "trueup_row"
 """Name of the column with the numbers of rows, where a query needs them."""
 
 _CSV = tuple(kind + packed for kind in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst"))
+_WORKBOOK = (".xlsx", ".xlsm")
 _PARQUET = (".parquet", ".pq")
+_UTF_8 = "utf-8-sig"
+_DELIMITERS = ",|;\t"
 _ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # a drive has one letter
 
 
@@ -45,6 +48,29 @@ class JoinedTables:
 
     persons: Any
     households: Any
+
+
+class Encoded(str):
+    """The path of a CSV file that is not in UTF-8.
+
+    Examples
+    --------
+    >>> Encoded("people.csv", "latin-1").encoding
+    'latin-1'
+    """
+
+    encoding: str
+
+    def __new__(cls, path: str, encoding: str) -> Encoded:
+        made = super().__new__(cls, path)
+        try:
+            "".encode(encoding)
+        except LookupError:
+            raise DataError(
+                f"there is no encoding '{encoding}'", needed="one such as utf-8, latin-1, cp1252 or utf-16"
+            ) from None
+        made.encoding = encoding
+        return made
 
 
 class Source(Protocol):
@@ -101,6 +127,8 @@ def open_table(source: Any, connection: Any = None) -> Source:
             f"the source is an address ({source.partition(':')[0]}:...), which only a cluster reads",
             remedy="give --engine spark, for records in Parquet; or a file of this machine",
         )
+    if isinstance(source, Encoded):
+        return _decoded(Path(source), source.encoding)
     if isinstance(source, str | Path):
         return _open_file(Path(source), connection)
     if isinstance(source, Relation):
@@ -147,6 +175,11 @@ def require(source: Source, columns: Sequence[str]) -> None:
 def is_parquet(path: Path) -> bool:
     """Whether a file's name says that it is Parquet."""
     return path.name.lower().endswith(_PARQUET)
+
+
+def is_csv(path: Path) -> bool:
+    """Whether a file's name says that it is CSV."""
+    return path.name.lower().endswith(_CSV)
 
 
 def files_of(path: Path) -> list[Path]:
@@ -198,15 +231,19 @@ def files_read(source: Any) -> list[Path]:
 
 def _open_file(path: Path, connection: Any) -> Source:
     files, name = files_of(path), f"'{path.name}'"
+    if files == [path] and path.name.lower().endswith(_WORKBOOK):
+        from trueup.files.workbook import open_workbook
+
+        return open_workbook(path)
     connection = connection or connect(files=files)
-    with quiet_duckdb(name):
+    with quiet_duckdb(name, files):
         if all(map(is_parquet, files)):
             return Relation(
                 name, connection.sql(f"SELECT * FROM {_parquet_files(files, path)}"), files, connection
             )
-        if files == [path] and path.name.lower().endswith(_CSV):
+        if files == [path] and is_csv(path):
             return _open_csv(path, connection)
-    wanted = _CSV + _PARQUET if files == [path] else _PARQUET
+    wanted = _CSV + _PARQUET + _WORKBOOK if files == [path] else _PARQUET
     raise DataError(f"{name} has an unknown ending", needed=f"one of {', '.join(wanted)}")
 
 
@@ -238,13 +275,7 @@ def _open_csv(path: Path, connection: Any) -> Source:
     Every column is read as text: a FIPS code keeps its leading zeros, and a count is checked digit
     by digit. The dialect is taken from the header row alone, so that no row of data can change it.
     """
-    header = _header(path, connection)
-    delimiter = max(",|;\t", key=header.count)
-    names = next(csv.reader([header], delimiter=delimiter), [])
-    if not names or len(set(names)) < len(names) or not all(names):
-        raise DataError(
-            f"the header of '{path.name}' has an empty or repeated name", needed="one name per column"
-        )
+    delimiter, names = _header(path, connection)
     relation = connection.read_csv(
         _by_letter(path),
         header=True,
@@ -260,17 +291,59 @@ def _open_csv(path: Path, connection: Any) -> Source:
     return Relation(f"'{path.name}'", relation, [path], connection)
 
 
-def _header(path: Path, connection: Any) -> str:
-    if path.name.lower().endswith(".zst"):  # Python reads it from 3.14 on
+def _header(path: Path, connection: Any = None, encoding: str = _UTF_8) -> tuple[str, list[str]]:
+    """The delimiter, and the names of the columns."""
+    try:
+        header = _first_line(path, connection, encoding)
+        delimiter = max(_DELIMITERS, key=header.count)
+        names = next(csv.reader([header], delimiter=delimiter), [])
+    except (OSError, EOFError, UnicodeError, csv.Error):
+        raise (
+            _damaged(f"'{path.name}'", [path]) if encoding == _UTF_8 else _undecoded(path, encoding)
+        ) from None
+    if not names or len(set(names)) < len(names) or not all(names):
+        raise DataError(
+            f"the header of '{path.name}' has an empty or repeated name", needed="one name per column"
+        )
+    return delimiter, names
+
+
+def _first_line(path: Path, connection: Any, encoding: str) -> str:
+    if _is_zst(path):  # Python reads it from 3.14 on
         options = "columns = {'line': 'VARCHAR'}, delim = '\x01', quote = '', escape = '', header = false, auto_detect = false"
         first = f"SELECT line FROM read_csv({literal(_by_letter(path))}, {options}) LIMIT 1"
         return "".join(line for (line,) in connection.execute(first).fetchall()).removeprefix("\ufeff")
-    opener = gzip.open if path.name.lower().endswith(".gz") else open
+    with opened_csv(path) as file, TextIOWrapper(file, encoding, newline="") as text:
+        return text.readline(1 << 20).rstrip("\r\n")
+
+
+def _is_zst(path: Path) -> bool:
+    return path.name.lower().endswith(".zst")
+
+
+def _decoded(path: Path, encoding: str) -> Source:
+    """Read a CSV file of another encoding whole, as strictly as one in UTF-8."""
+    name = f"'{path.name}'"
+    if not files_of(path) == [path] or not is_csv(path) or _is_zst(path):
+        raise DataError(f"{name} is given an encoding", needed="one CSV file, packed by gzip or not at all")
+    delimiter, names = _header(path, encoding=encoding)
     try:
-        with opener(path, "rb") as file:
-            return file.readline(1 << 20).decode("utf-8-sig").rstrip("\r\n")
-    except (OSError, EOFError, UnicodeDecodeError):
-        raise _damaged(f"'{path.name}'") from None
+        with opened_csv(path) as file, TextIOWrapper(file, encoding, newline="") as text:
+            reader = csv.reader(text, delimiter=delimiter, strict=True)
+            next(reader)
+            rows = [(reader.line_num, row) for row in reader if row]
+    except (OSError, EOFError, UnicodeError, csv.Error):
+        raise _undecoded(path, encoding) from None
+    if short := next((line for line, row in rows if len(row) != len(names)), None):
+        raise DataError(f"line {short} of {name} does not have the header's {len(names)} fields")
+    columns = zip(*(row for _, row in rows)) if rows else ([] for _ in names)
+    return Held(
+        name, {n: np.array([v or None for v in column], dtype=object) for n, column in zip(names, columns)}
+    )
+
+
+def _undecoded(path: Path, encoding: str) -> DataError:
+    return DataError(f"'{path.name}' cannot be read in the encoding '{encoding}'", remedy="name another")
 
 
 def connect(*, files: Iterable[str | Path] = (), folders: Iterable[str | Path] = (), **settings: Any) -> Any:
@@ -337,8 +410,8 @@ def _texts(texts: Iterable[str]) -> str:
 
 
 @contextmanager
-def quiet_duckdb(name: str) -> Iterator[None]:
-    """Turn DuckDB's errors, which quote lines of data, into one that quotes none."""
+def quiet_duckdb(name: str, files: Sequence[Path] = ()) -> Iterator[None]:
+    """Turn DuckDB's errors, which quote lines of data, into one that quotes none, but says which line of a file is at fault."""
     import duckdb
 
     try:
@@ -346,14 +419,28 @@ def quiet_duckdb(name: str) -> Iterator[None]:
     except (duckdb.Error, UnicodeDecodeError) as error:
         full = isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error)
         line = re.match(r"Invalid Input Error: CSV Error on Line: (\d+)\n", str(error))
-        raise _too_large(name) if full else _damaged(f"line {line[1]} of {name}" if line else name) from None
+        raise _too_large(name) if full else _damaged(name, files, line[1] if line else "") from None
 
 
-def _damaged(name: str) -> DataError:
+def _damaged(name: str, files: Sequence[Path] = (), line: str = "") -> DataError:
+    texts = [path for path in files if is_csv(path) and not _is_zst(path) and path.is_file()]
+    for path in texts:
+        with suppress(UnicodeDecodeError):
+            if fault := csv_fault(path, _delimiter(path)):
+                return DataError(
+                    f"line {fault.line} of {name} cannot be read: it {fault.what}", remedy=fault.remedy
+                )
+    where = f"line {line} of {name}" if line else name
     return DataError(
-        f"{name} cannot be read: it is truncated, damaged or not what its name says",
+        f"{where} cannot be read: it is truncated, damaged or not what its name says",
         remedy="check the file; text must be UTF-8, and every row must have the header's fields",
     )
+
+
+def _delimiter(path: Path) -> str:
+    with suppress(OSError, EOFError, UnicodeDecodeError), opened_csv(path) as file:
+        return max(_DELIMITERS, key=file.readline(1 << 20).decode().count)
+    return ","
 
 
 def _too_large(name: str) -> TrueupError:
@@ -368,7 +455,7 @@ class Relation:
 
     def __init__(self, name: str, relation: Any, files: Sequence[Path] = (), connection: Any = None) -> None:
         # Before DuckDB 2 a relation does not keep its connection open.
-        self.name, self.relation, self._files, self._connection = name, relation, files, connection
+        self.name, self.relation, self.files, self._connection = name, relation, files, connection
 
     def columns(self) -> list[str]:
         return list(self.relation.columns)
@@ -381,8 +468,8 @@ class Relation:
         return self._fetch(self.relation.aggregate(f"{named}, count(*) AS {COUNT}", named))
 
     def row(self, number: int) -> str:
-        if len(self._files) > 1:
-            for file in self._files:
+        if len(self.files) > 1:
+            for file in self.files:
                 (held,) = self._connection.sql(f"SELECT count(*) FROM {parquet([file])}").fetchall()[0]
                 if number <= held:
                     return f"row {number} of '{file}'"
@@ -398,7 +485,7 @@ class Relation:
         return self.row(found[0][0]) if found[0][0] else f"a row of {self.name}"
 
     def _fetch(self, relation: Any) -> Columns:
-        with quiet_duckdb(self.name):
+        with quiet_duckdb(self.name, self.files):
             return {name: _plain(values) for name, values in relation.fetchnumpy().items()}
 
 

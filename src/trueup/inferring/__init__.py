@@ -183,8 +183,8 @@ def _refuse_fractions(measured: Measurements) -> None:
 
 
 def _refuse_draws(draws: int) -> None:
-    if draws < 1:
-        raise SpecError(f"{draws} draws are asked for", needed="at least 1")
+    if not isinstance(draws, int | np.integer) or draws < 1:
+        raise SpecError(f"{draws!r} draws are asked for", needed="a whole number, at least 1")
 
 
 def _refuse_workers(method: InferenceMethod, workers: int, executor: Executor | None) -> None:

@@ -26,9 +26,11 @@ from trueup.model.header import Measured
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
+from trueup.model.verb import takes_records
 from trueup.noise.law import Integers, Words
 
 
+@takes_records
 def measure(
     spec: Spec | Problem | str | Path, data: Any, geography: Any = None, *, expect_rows: int | None = None
 ) -> Measurements:

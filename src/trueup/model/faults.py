@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from trueup.errors import TrueupError
+
 Fault = Mapping[str, Any]
 """One entry of `ValidationError.errors()`."""
 
@@ -74,8 +76,21 @@ def fault_text(fault: Fault, document: Any = None, keys: Collection[str] = ()) -
         return f"{where} is empty"
     if wanted := _WANTED.get(fault["type"]):
         return f"{where} is not {wanted.format_map(fault.get('ctx', {}))}"
-    said = str(fault["msg"]).removeprefix("Value error, ").rstrip(".")
+    said = _said(fault.get("ctx", {}).get("error")) or str(fault["msg"]).removeprefix("Value error, ").rstrip(
+        "."
+    )
     return f"{where}: {said}" if loc else said
+
+
+def _said(error: Any) -> str:
+    """What an error of a part says, as a part of what is said of the whole."""
+    if not isinstance(error, TrueupError):
+        return ""
+    return "; ".join(
+        text.rstrip(".")
+        for text in (error.given, error.needed and f"needed: {error.needed}", error.remedy)
+        if text
+    )
 
 
 def _where(loc: Sequence[str | int], document: Any) -> str:

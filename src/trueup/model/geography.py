@@ -56,6 +56,12 @@ def read_tree(spec: Spec, source: Any) -> Tree:
     table = open_table(source) if columns else None
     given = select(table, [*columns, *limited]) if table else {}
     limits = {name: whole_limits(given[name], name) for name in limited}
+    for name in dict.fromkeys(columns):
+        refuse_float_keys(given[name], name)
+    if columns and not len(given[columns[0]]):
+        raise DataError(
+            "the list of places names no place: it has a header and no row", needed="a row for each place"
+        )
     rows = {name: as_text(given.pop(name)) for name in dict.fromkeys(columns)}
     if rows and spec.attributes and not spec.table.cells and spec.table.keys == "public":
         first = _distinct(rows, limits)
@@ -105,6 +111,22 @@ def key_columns(level: Level, rows: Columns) -> Columns:
     if level.prefix is None:
         return {level.column: rows[level.column]}
     return {level.name: _prefix(rows[level.column], level)}
+
+
+def refuse_float_keys(column: NDArray, name: str) -> None:
+    """Refuse keys of places that are floating-point numbers: `01` has become `1.0` there.
+
+    Raises
+    ------
+    DataError
+        Naming the column.
+    """
+    if column.dtype.kind == "f":
+        raise DataError(
+            f"column '{name}' holds floating-point numbers, and keys of places are wanted there",
+            needed="text, with leading zeros",
+            remedy=f"read the column as text, such as pandas.read_csv(..., dtype={{'{name}': str}})",
+        )
 
 
 def _prefix(codes: NDArray, level: Level) -> NDArray:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fractions import Fraction
+from importlib.resources.abc import Traversable
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -881,6 +883,10 @@ def read_spec_text(path: str | Path) -> str:
     SpecError
         If the file is missing or not text.
     """
+    if not isinstance(path, str | Path | PathLike | Traversable):
+        raise SpecError(
+            f"a {type(path).__name__} is given as the path of a spec", needed="the path of a file"
+        )
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:

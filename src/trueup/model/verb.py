@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, Signature, signature
 from typing import Any, ParamSpec, TypeVar
 from warnings import warn
 
@@ -28,7 +29,7 @@ def takes_records(verb: Callable[P, R]) -> Callable[P, R]:
     Raises
     ------
     TrueupError
-        When the verb is called with another kind of value.
+        When the verb is called with another kind of value, or with an argument that it does not have.
 
     Examples
     --------
@@ -40,6 +41,7 @@ def takes_records(verb: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(verb)
     def checked(*arguments: P.args, **options: P.kwargs) -> R:
+        _refuse_unknown_options(verb.__name__, expected, options)
         for name, given in expected.bind(*arguments, **options).arguments.items():
             _refuse_other_kinds(verb.__name__, name, str(expected.parameters[name].annotation), given)
         return verb(*arguments, **options)
@@ -98,6 +100,18 @@ def renamed(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 def warn_old_form(old: str, new: str) -> None:
     """Warn whoever called the caller that a form of call works for one release more."""
     warn(f"{old} is the old form: write {new}", DeprecationWarning, stacklevel=3)
+
+
+def _refuse_unknown_options(verb: str, expected: Signature, options: Mapping[str, Any]) -> None:
+    if any(p.kind is Parameter.VAR_KEYWORD for p in expected.parameters.values()):
+        return
+    for name in set(options) - set(expected.parameters):
+        close = get_close_matches(name, expected.parameters, 1)
+        raise TrueupError(
+            f"trueup.{verb} has no argument '{name}'",
+            needed=f"among: {', '.join(expected.parameters)}",
+            remedy=f"write {close[0]}=..." if close else "",
+        )
 
 
 def _refuse_other_kinds(verb: str, name: str, annotation: str, given: Any) -> None:

@@ -6,15 +6,18 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from trueup.model.problem import Problem
 from trueup.model.spec import Spec
+from trueup.model.verb import takes_records
 from trueup.planning.allocation import Allocation
 from trueup.planning.dividing import divide
 from trueup.planning.meeting import meet
 from trueup.planning.task import PlanningTask, Preset
 
 
+@takes_records
 def plan(
-    spec: Spec,
+    spec: Spec | Problem,
     geography: Any = None,
     *,
     total: Fraction | None = None,
@@ -29,7 +32,7 @@ def plan(
     Parameters
     ----------
     spec
-        The spec; its own budgets say which tables may be measured, and by which noise.
+        The spec, or a Problem; its own budgets say which tables may be measured, and by which noise.
     geography
         The public list of places; confidential counts are never read.
     total

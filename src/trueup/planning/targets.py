@@ -63,7 +63,9 @@ def read_targets(
 
 
 def _target(text: str, constraints: Constraints, areas: str | None) -> Target:
-    name, _, value = text.rpartition("=")
+    name, equals, value = text.rpartition("=")
+    if not equals:
+        raise SpecError(f"the target '{text}' has no '='", needed=NEEDED)
     counts, at, confidence = value.partition("@")
     mean, named = name.strip().startswith("mean:"), name.strip().removeprefix("mean:").strip()
     margin = read_table(named, constraints.cells, areas)

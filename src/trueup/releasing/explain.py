@@ -15,6 +15,7 @@ from trueup.model.header import Measured
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.spec import Spec
+from trueup.model.verb import takes_records
 from trueup.reconciling import build, choose, describe, published, refuse_misfit
 from trueup.reconciling.expected_errors import Progress, Sample, expected_errors, some_places
 from trueup.reconciling.method import Method
@@ -94,6 +95,7 @@ class Explanation:
     classes: ExpectedErrors | None = None
 
 
+@takes_records
 def explain(
     spec: Spec | Problem | str | Path,
     geography: Any = None,

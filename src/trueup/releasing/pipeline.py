@@ -31,7 +31,7 @@ from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
-from trueup.model.verb import renamed
+from trueup.model.verb import renamed, takes_records
 from trueup.reconciling import Prepared, choose, refuse_misfit
 from trueup.reconciling.method import Method
 from trueup.reconciling.warming import warm
@@ -65,6 +65,7 @@ class Run(Protocol):
 
 
 @renamed(spec_path="spec")
+@takes_records
 def release(
     spec: Spec | Problem | str | Path,
     data: Any,

@@ -16,6 +16,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
+from trueup.model.verb import takes_records
 from trueup.planning.allocation import Allocation
 from trueup.reporting.drawing.blocks import Page
 from trueup.reporting.html import Report
@@ -40,6 +41,7 @@ PAGES: dict[type, LayOut] = {
 """The layout of every kind of record."""
 
 
+@takes_records
 def report(record: Any, spec: Spec | None = None, *, ledger: Ledger = None) -> Report:
     """Write the report of a record as one self-contained HTML page.
 

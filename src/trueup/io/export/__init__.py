@@ -11,11 +11,13 @@ from trueup.io.export.content import Exported, Record, content
 from trueup.io.export.excel import workbook
 from trueup.io.export.sdmx import write_sdmx_folder
 from trueup.io.export.text import write_csv_folder, write_parquet_folder
+from trueup.model.verb import takes_records
 
 FORMATS = ("csv", "xlsx", "parquet", "sdmx-csv")
 """What tables are exported to: a folder with a file for each; one file for `xlsx`."""
 
 
+@takes_records
 def export(
     record: Record | str | Path,
     out: str | Path,

@@ -154,7 +154,7 @@ class _Tabulation:
     def run(self, source: Any, bundle_of_place: NDArray[np.integer], counts: SparseCounts) -> None:
         """Count and check every row, then write one part after another."""
         table = open_table(source, self.connection)
-        with quiet_duckdb(table.name):
+        with quiet_duckdb(table.name, getattr(table, "files", ())):
             self._register_places(bundle_of_place)
             if isinstance(table, Relation) and not self.spec.table.cells:
                 self._count_rows(table if isinstance(source, str | Path) else self._copied(table))

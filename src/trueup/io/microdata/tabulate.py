@@ -14,7 +14,7 @@ from trueup.files.source import COUNT, Columns, Source, open_table, require, sel
 from trueup.files.whole import MAX_COUNT, is_missing, whole_counts
 from trueup.io.microdata.truncate import Limit, named_unit, refuse_unlimited, truncated
 from trueup.model.cells import Attribute, Cells
-from trueup.model.geography import key_columns
+from trueup.model.geography import key_columns, refuse_float_keys
 from trueup.model.linear import parse_sum
 from trueup.model.spec import Level, Spec
 
@@ -122,6 +122,7 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArr
         return np.zeros(len(next(iter(rows.values()))), dtype=np.int64)
     given = _last_key(spec, rows, keys)
     for name, column in given.items():
+        refuse_float_keys(column, name)
         refuse_missing(column, name, where)
     known = {key: i for i, key in enumerate(_rows(keys))}
     found = np.array([known.get(key, -1) for key in _rows(given)])
@@ -129,9 +130,23 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArr
         columns = " and ".join(f"'{name}'" for name in dict.fromkeys(_key_columns(spec)))
         raise DataError(
             f"{where(int(lost[0]))} names no place of level '{cells.tree.levels[-1]}' of the geography (column {columns})",
-            remedy="correct or remove the row, or add the place: counts stand at the last level alone",
+            remedy=_lost_zeros(given, keys, int(lost[0]))
+            or "correct or remove the row, or add the place: counts stand at the last level alone",
         )
     return found.astype(np.int64)
+
+
+def _lost_zeros(given: Columns, keys: Columns, row: int) -> str:
+    """What to do where the keys of all places are longer than the row's: it was read as a number."""
+    for name, column in given.items():
+        lengths = set(np.char.str_len(keys[name].astype(str)).tolist())
+        text = str(column[row]).removesuffix(".0")
+        if len(lengths) == 1 and text.isdigit() and len(text) < max(lengths):
+            return (
+                f"read column '{name}' as text: the places' keys have {max(lengths)} characters, and those of the table "
+                "have lost their leading zeros"
+            )
+    return ""
 
 
 def _rows(columns: Columns) -> Iterable:
@@ -228,7 +243,7 @@ def refuse_rows(found: int, expected: int | None, table: Source) -> None:
     """
     if expected is None and not found:
         raise DataError(
-            f"{table.name} is empty",
+            f"{table.name} is empty: it has a header and no row",
             needed="at least one row",
             remedy="check the file; if it is to be empty, give --expect-rows 0",
         )

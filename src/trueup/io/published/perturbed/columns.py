@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 from trueup.files.source import Columns, open_table, select
 from trueup.files.whole import is_missing
-from trueup.io.published.workbook import open_workbook
+from trueup.files.workbook import open_workbook
 from trueup.model.geography import is_whole, key_columns
 from trueup.model.perturbed import PerturbedSpec, PublishedTable
 from trueup.model.spec import Spec

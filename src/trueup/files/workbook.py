@@ -2,46 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.source import Columns
+from trueup.files.held import Held
 
 
-@dataclass
-class Sheet:
-    """One sheet, read whole."""
-
-    name: str
-    held: Columns
-
-    def columns(self) -> list[str]:
-        """Names of the columns."""
-        return list(self.held)
-
-    def select(self, columns: Sequence[str]) -> Columns:
-        """Return columns as arrays of what the cells hold; an empty one is None."""
-        return {name: self.held[name] for name in columns}
-
-    def tabulate(self, columns: Sequence[str]) -> Columns:
-        """Not asked for: a published table is read row by row."""
-        raise NotImplementedError
-
-    def row(self, number: int) -> str:
-        """Say where the row of this number (from 1) stands."""
-        return f"row {number} of {self.name}"
-
-    def row_with(self, held: Any) -> str:
-        """Not asked for: rows are named by their number."""
-        raise NotImplementedError
-
-
-def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Sheet:
+def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Held:
     """Read one sheet of a workbook.
 
     Parameters
@@ -60,7 +31,7 @@ def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Sheet:
         from openpyxl import load_workbook
     except ImportError:
         raise DataError(
-            f"'{path.name}' is a workbook", needed="the extra 'excel'", remedy="pip install trueup[excel]"
+            f"'{path.name}' is a workbook", needed="the extra 'excel'", remedy="pip install 'trueup[excel]'"
         ) from None
     try:
         book = load_workbook(path, read_only=True, data_only=True)
@@ -76,10 +47,10 @@ def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Sheet:
         rows = [list(row) for row in book[sheet or book.sheetnames[0]].iter_rows(values_only=True)][skip:]
     finally:
         book.close()
-    return Sheet(f"'{path.name}'", _columns(path, rows))
+    return Held(f"'{path.name}'", _columns(path, rows))
 
 
-def _columns(path: Path, rows: list[list[Any]]) -> Columns:
+def _columns(path: Path, rows: list[list[Any]]) -> dict[str, NDArray]:
     header = [str(name).strip() for name in (rows[0] if rows else []) if name is not None]
     if not header or len(set(header)) < len(header):
         raise DataError(

@@ -1,0 +1,109 @@
+"""Why a CSV file cannot be read: the line and the cause, never what stands there."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+MOST_LINES = 5_000_000
+"""Lines that are searched for a fault."""
+
+
+class FileFault(NamedTuple):
+    """What is wrong, and what to do."""
+
+    line: int
+    what: str
+    remedy: str
+
+
+def opened_csv(path: Path):
+    """Open a CSV file, compressed or not, as bytes."""
+    return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb")
+
+
+def csv_fault(path: Path, delimiter: str = ",") -> FileFault | None:
+    """Find the first fault that keeps a file from being read; lines are counted from 1, as editors do.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "people.csv"
+    >>> _ = path.write_bytes(b"town,sex\\na,f\\nb\\n")
+    >>> csv_fault(path)[:2]
+    (3, 'has 1 field, and the header has 2')
+    """
+    try:
+        return _bytes_at_fault(path) or _fields_at_fault(path, delimiter) or _mixed_ends(path)
+    except (OSError, EOFError):
+        return None  # a file that ends too early is as damaged as it is said to be
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with opened_csv(path) as file:
+        yield from islice(file, MOST_LINES)
+
+
+def _bytes_at_fault(path: Path) -> FileFault | None:
+    for number, line in enumerate(_lines(path), 1):
+        if b"\0" in line:
+            return FileFault(
+                number, "holds a zero byte, so the file is in UTF-16 or no text", "save it as UTF-8"
+            )
+        if b"\r" in line.rstrip(b"\r\n"):
+            return FileFault(
+                number,
+                "holds a carriage return without a line feed",
+                "save it with the line endings of Unix",
+            )
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError:
+            return FileFault(
+                number,
+                "holds bytes that are not UTF-8",
+                "name the encoding: --encoding latin-1; or save the file as UTF-8",
+            )
+    return None
+
+
+def _fields_at_fault(path: Path, delimiter: str) -> FileFault | None:
+    text = (line.decode("utf-8-sig" if at == 0 else "utf-8") for at, line in enumerate(_lines(path)))
+    reader = csv.reader(text, delimiter=delimiter, strict=True)
+    wanted, begins = 0, 1
+    try:
+        for fields in reader:
+            wanted = wanted or len(fields)
+            if fields and len(fields) != wanted:
+                many = f"{len(fields)} field{'s' if len(fields) > 1 else ''}"
+                return FileFault(
+                    begins,
+                    f"has {many}, and the header has {wanted}",
+                    "give every row the header's fields",
+                )
+            begins = reader.line_num + 1
+    except csv.Error:
+        return FileFault(
+            begins,
+            "holds a quotation mark out of place, or one that is never closed",
+            "double the quotation marks within a text, and close what is opened",
+        )
+    return None
+
+
+def _mixed_ends(path: Path) -> FileFault | None:
+    first = None
+    for number, line in enumerate(_lines(path), 1):
+        end = "CRLF" if line.endswith(b"\r\n") else "LF" if line.endswith(b"\n") else None
+        first = first or end
+        if end and end != first:
+            return FileFault(
+                number,
+                f"ends in {end}, and the lines before it in {first}",
+                "save the file with one kind of line endings",
+            )
+    return None

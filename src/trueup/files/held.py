@@ -1,0 +1,48 @@
+"""A table whose columns are held in memory, read whole from a workbook or from a file in another encoding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+COUNT = "trueup_count"
+"""Name of the column that `tabulate` adds."""
+
+
+@dataclass
+class Held:
+    """A table in memory; an empty value is None."""
+
+    name: str
+    held: dict[str, NDArray]
+
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.held)
+
+    def select(self, columns: Sequence[str]) -> dict[str, NDArray]:
+        """Return columns as arrays."""
+        return {name: self.held[name] for name in columns}
+
+    def tabulate(self, columns: Sequence[str]) -> dict[str, NDArray]:
+        """Return the distinct combinations of columns and how many rows hold each."""
+        counted = Counter(zip(*(self.held[name].tolist() for name in columns)))
+        found = (np.array(values, dtype=object) for values in zip(*counted))
+        named = dict(zip(columns, found)) or {name: np.array([], dtype=object) for name in columns}
+        return named | {COUNT: np.array(list(counted.values()), dtype=np.int64)}
+
+    def row(self, number: int) -> str:
+        """Say where the row of this number (from 1) stands."""
+        return f"row {number} of {self.name}"
+
+    def row_with(self, held: Mapping[str, Any]) -> str:
+        """Say where the first row stands that holds these values."""
+        rows = zip(*(self.held[name].tolist() for name in held))
+        wanted = tuple(held.values())
+        number = next((at for at, row in enumerate(rows, 1) if row == wanted), None)
+        return self.row(number) if number else f"a row of {self.name}"
