@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 
@@ -128,6 +129,17 @@ def test_a_page_passes_the_accessibility_checker(browser, record, how):
     assert look["faults"] == []
     assert "color-contrast" in look["tested"]
     assert look["wide"] == (360 if "narrow" in how else 1280)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_page_with_a_map_passes_the_accessibility_checker(browser, dark, tmp_path):
+    ring = [[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]
+    shape = {"type": "Polygon", "coordinates": [ring]}
+    features = [{"type": "Feature", "properties": {"state": "01"}, "geometry": shape}]
+    (tmp_path / "places.geojson").write_text(json.dumps({"features": features}))
+    page = report(*released(PLAIN), shapes=tmp_path / "places.geojson")
+    assert browser.accessibility(page, dark=dark, narrow=not dark)["faults"] == []
 
 
 @pytest.mark.thorough

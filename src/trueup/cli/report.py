@@ -15,16 +15,37 @@ Publish = Annotated[
 PageOut = Annotated[Path, typer.Option("--out", help="The HTML file to write.", show_default=False)]
 
 
+Level = Annotated[
+    str,
+    typer.Option(
+        "--level", help="Of margins of error in the report of a release: 50%, 80%, 90%, 95% or 99%."
+    ),
+]
+Shapes = Annotated[
+    Path | None,
+    typer.Option(
+        "--shapes", help="GeoJSON of the places of a level: the report shows a map.", show_default=False
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @app.command()
-    def report(bundle: BundlePath, out: PageOut, publish: Publish = False) -> None:
+    def report(
+        bundle: BundlePath,
+        out: PageOut,
+        level: Level = "90%",
+        shapes: Shapes = None,
+        publish: Publish = False,
+    ) -> None:
         """Write the report of a bundle or an assessment anew, from its files."""
         from trueup.files.staging import write_whole
         from trueup.io.bundle.assessment import is_confidential
         from trueup.releasing.again import render_bundle
 
         private = is_confidential(bundle)
-        write_whole(out, render_bundle(bundle, publish=publish), private=private)
+        page = render_bundle(bundle, publish=publish, level=level, shapes=shapes)
+        write_whole(out, page, private=private)
         print(f"Report, confidential: {out}" if private else f"Report: {out}")

@@ -406,6 +406,18 @@ class LinearPart(SpecPart):
         return self
 
 
+class AboutPart(SpecPart):
+    """Who publishes the counts, for the report."""
+
+    author: Name | None = Field(None, description="person or office")
+    date: Annotated[Name | None, BeforeValidator(lambda given: given if given is None else str(given))] = (
+        Field(None, description="of publication")
+    )
+    contact: Name | None = None
+    licence: Name | None = None
+    source: Name | None = Field(None, description="the survey or register that was counted")
+
+
 class ConstraintsPart(SpecPart):
     """What the published counts must satisfy beside adding up."""
 
@@ -463,6 +475,7 @@ class Spec(ThreeLines, SpecPart):
     attributes: tuple[AttributePart, ...] = Field((), alias="attribute")
     queries: tuple[Query, ...] = Field(alias="query", min_length=1)
     constraints: ConstraintsPart = Field(default_factory=ConstraintsPart)
+    about: AboutPart = Field(default_factory=AboutPart)
     reconcile: dict[str, Any] = Field(default_factory=dict, description="method and its parameters")
     infer: dict[str, Any] = Field(
         default_factory=dict, description="method, prior, and ratios of the posterior"

@@ -71,8 +71,17 @@ def _copied(
     return {name: held for name, held in manifest.items() if name not in made_after}
 
 
-def render_bundle(folder: str | Path, *, publish: bool = False) -> str:
+def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) -> str:
     """Make the report of a bundle, or of an assessment, anew from its files.
+
+    Parameters
+    ----------
+    folder
+        The bundle, or the assessment.
+    publish
+        Whether the page is for others to read.
+    options
+        Of `trueup.report`: `level`, `shapes`.
 
     Raises
     ------
@@ -84,11 +93,11 @@ def render_bundle(folder: str | Path, *, publish: bool = False) -> str:
         manifest = read_manifest(source)
         whole = manifest["kind"] == "measurements"
         record = read_measurements(source) if whole else StoredRelease(source, manifest)
-        return reporting.report(record, read_spec(source)[1], ledger=manifest["ledger"])
+        return reporting.report(record, read_spec(source)[1], ledger=manifest["ledger"], **options)
     record, spec = read_assessment(source)
     if publish:
         refuse_confidential(record.public)
-    return reporting.report(record, spec)
+    return reporting.report(record, spec, **options)
 
 
 @renamed(spec_path="spec")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from trueup.errors import SpecError
@@ -22,13 +23,13 @@ from trueup.reporting.drawing.blocks import Page
 from trueup.reporting.html import Report
 from trueup.reporting.sections.origin import Ledger
 
-LayOut = Callable[[Any, Spec, Ledger], Page]
+LayOut = Callable[..., Page]
 
 
 def _page(home: str) -> LayOut:
     """A layout by its file and function, which are imported with the first record of its kind."""
     module, _, name = f"trueup.reporting.pages.{home}".rpartition(".")
-    return lambda record, spec, ledger: getattr(import_module(module), name)(record, spec, ledger)
+    return lambda *given, **options: getattr(import_module(module), name)(*given, **options)
 
 
 PAGES: dict[type, LayOut] = {
@@ -42,7 +43,14 @@ PAGES: dict[type, LayOut] = {
 
 
 @takes_records
-def report(record: Any, spec: Spec | None = None, *, ledger: Ledger = None) -> Report:
+def report(
+    record: Any,
+    spec: Spec | None = None,
+    *,
+    ledger: Ledger = None,
+    level: float | str = "90%",
+    shapes: str | Path | None = None,
+) -> Report:
     """Write the report of a record as one self-contained HTML page.
 
     Parameters
@@ -53,6 +61,10 @@ def report(record: Any, spec: Spec | None = None, *, ledger: Ledger = None) -> R
         The spec that it was made from; by default the one that it knows.
     ledger
         What the ledger says of it, by name; None if no ledger was kept.
+    level
+        Of a release: the probability with which an error is no larger than its margin.
+    shapes
+        Of a release: a GeoJSON file with the shapes of places, for a map. A property of each shape holds the key of its place.
 
     Returns
     -------
@@ -85,4 +97,8 @@ def report(record: Any, spec: Spec | None = None, *, ledger: Ledger = None) -> R
         raise SpecError(
             f"the {type(record).__name__} does not know its spec", remedy="give it: report(record, spec)"
         )
+    if isinstance(record, Release):
+        return Report.of(lay_out(record, stated, ledger, level=level, shapes=shapes))
+    if shapes is not None:
+        raise SpecError(f"shapes are given for a {type(record).__name__}", needed="a Release")
     return Report.of(lay_out(record, stated, ledger))

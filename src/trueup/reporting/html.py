@@ -16,7 +16,7 @@ from trueup.files.staging import write_whole
 from trueup.reporting.drawing.blocks import Column, Page, Table
 from trueup.version import __version__
 
-PICTURES = ("figure", "chart", "curves", "ridges")
+PICTURES = ("figure", "chart", "curves", "ridges", "map")
 """Kinds of blocks that are pictures."""
 _WIDTH = 760
 
@@ -78,6 +78,8 @@ class Picture:
 
 def _height(block: Any) -> int:
     """Pixels that a picture of `_WIDTH` takes, with room for names of two lines."""
+    if block.kind == "map":
+        return 150 + min(_WIDTH * block.height // block.width, 704)
     caption = 24 * (1 + len(block.caption) // 80)
     if block.kind in ("figure", "ridges"):
         return 120 + caption + (76 if block.kind == "ridges" else 46) * len(block.rows)

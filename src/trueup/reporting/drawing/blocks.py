@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from trueup.reporting.drawing.charts import Chart
 from trueup.reporting.drawing.curves import Plot
+from trueup.reporting.drawing.map import Map
 from trueup.reporting.drawing.pictures import Figure
 from trueup.reporting.drawing.ridges import Ridges
 
@@ -79,7 +80,15 @@ class Table:
         return len(self.columns[0].cells)
 
 
-Block = Text | Notice | Facts | Table | Figure | Chart | Plot | Ridges
+@dataclass(frozen=True)
+class Links:
+    """Files beside the page: path and what each holds."""
+
+    kind: ClassVar[str] = "links"
+    rows: tuple[tuple[str, str], ...]
+
+
+Block = Text | Notice | Facts | Table | Links | Figure | Chart | Plot | Ridges | Map
 
 
 @dataclass(frozen=True)
@@ -105,6 +114,8 @@ class Page:
         The few facts that a hurried reader needs.
     sections
         The body, in order.
+    opening
+        What it says in plain words, a paragraph each.
     """
 
     title: str
@@ -112,3 +123,4 @@ class Page:
     warning: str
     summary: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
+    opening: tuple[str, ...] = ()

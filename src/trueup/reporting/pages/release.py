@@ -2,64 +2,104 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
+from trueup.errors import SpecError
+from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
-from trueup.reporting.drawing.blocks import Page
+from trueup.reporting.drawing.blocks import Page, Section
+from trueup.reporting.drawing.map import draw_map, read_shapes
 from trueup.reporting.drawing.words import number, plural, table_name
 from trueup.reporting.pages.measurements import warning
 from trueup.reporting.sections.adjustments import adjustments
 from trueup.reporting.sections.counts import enumerated, released_counts
 from trueup.reporting.sections.error import release_error
 from trueup.reporting.sections.glossary import glossary
+from trueup.reporting.sections.opening import about, opening
 from trueup.reporting.sections.origin import Ledger, checks, making, origin, passed
 from trueup.reporting.sections.protection import cost, protected, total_loss
 
 
-def release_page(release: Release, spec: Spec, ledger: Ledger) -> Page:
+def release_page(
+    release: Release, spec: Spec, ledger: Ledger, level: float | str = "90%", shapes: str | Path | None = None
+) -> Page:
     """Lay out the report of a release; of one that came in many parts, a summary without its single counts."""
     if release.parts > 1:
         from trueup.io.bundle.read import StoredRelease
         from trueup.reporting.pages.release_by_parts import parts_page  # it reads bundles
 
         assert isinstance(release, StoredRelease)
-        return parts_page(release, spec, ledger)
+        refuse_map(shapes)
+        return parts_page(release, spec, ledger, level)
     measurements, unit = release.measurements, plural(spec.table.counts)
     return Page(
         spec.title,
         "Report on a release of counts with formal privacy protection",
         warning(measurements),
-        _summary(release, unit),
+        _summary(release, unit, level),
         (
             protected(measurements.guarantee),
             cost(measurements),
             release_error(release, unit),
-            released_counts(release, unit),
+            *_map(release, unit, level, shapes),
+            released_counts(release, unit, level),
             adjustments(release, unit),
             enumerated(measurements),
             checks(release),
             making(release, spec, unit),
+            about(spec, release),
             origin(measurements, spec, ledger),
             glossary(measurements.guarantee),
         ),
+        opening(release, unit, level),
     )
 
 
-def _summary(release: Release, unit: str) -> tuple[tuple[str, str], ...]:
+def refuse_map(shapes: object) -> None:
+    """Refuse shapes for a page that shows no single counts.
+
+    Raises
+    ------
+    SpecError
+        If there are any.
+    """
+    if shapes is not None:
+        raise SpecError("shapes are given", needed="a release in one part, whose page shows single counts")
+
+
+def _map(release: Release, unit: str, level: float | str, shapes: str | Path | None) -> tuple[Section, ...]:
+    if shapes is None:
+        return ()
+    places = [m for m in release.published if not m.attributes]
+    margins = {m.level: error for m in places if (error := release.margin_of_error(m, level)) is not None}
+    counts = {m.level: release.sums(m) for m in places}
+    confidence = f"{read_confidence(level)} %"
+    drawn = draw_map(release.cells, read_shapes(shapes), counts, margins, unit, confidence)
+    return (Section("map", "Where the numbers are how certain", (drawn,)),)
+
+
+def _summary(release: Release, unit: str, level: float | str) -> tuple[tuple[str, str], ...]:
     guarantee, cells = release.measurements.guarantee, release.cells
     return (
         ("Released", "; ".join(f"{table_name(m)} ({cells.size(m):,})" for m in release.published)),
         ("Protected", f"each {guarantee.unit}"),
         ("Privacy loss", total_loss(guarantee)),
-        *_typical(release, unit),
+        *_typical(release, unit, level),
         ("Checks passed", passed(release)),
     )
 
 
-def _typical(release: Release, unit: str) -> list[tuple[str, str]]:
+def _typical(release: Release, unit: str, level: float | str) -> list[tuple[str, str]]:
     finest = release.published[-1]
-    if (errors := release.margin_of_error(finest)) is None:
+    if (errors := release.margin_of_error(finest, level)) is None:
         return []
     margin = float(np.median(errors))
-    return [(f"90 % margin of error, {table_name(finest)}", f"in the middle ± {number(margin)} {unit}")]
+    return [
+        (
+            f"{read_confidence(level)} % margin of error, {table_name(finest)}",
+            f"in the middle ± {number(margin)} {unit}",
+        )
+    ]

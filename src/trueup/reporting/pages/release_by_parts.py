@@ -10,11 +10,12 @@ from trueup.reporting.drawing.blocks import Column, Page, Section, Table, Text
 from trueup.reporting.drawing.words import number, numbers, plain, plural, table_name
 from trueup.reporting.sections.error import expected_blocks, noise_margin
 from trueup.reporting.sections.glossary import glossary
+from trueup.reporting.sections.opening import about, opening
 from trueup.reporting.sections.origin import Ledger, checks, making, origin, passed
 from trueup.reporting.sections.protection import cost, protected, total_loss
 
 
-def parts_page(release: StoredRelease, spec: Spec, ledger: Ledger) -> Page:
+def parts_page(release: StoredRelease, spec: Spec, ledger: Ledger, level: float | str = "90%") -> Page:
     """Lay out the report of a release by parts."""
     unit = plural(spec.table.counts)
     return Page(
@@ -29,9 +30,11 @@ def parts_page(release: StoredRelease, spec: Spec, ledger: Ledger) -> Page:
             _errors(release, unit),
             checks(release),
             making(release, spec, unit),
+            about(spec, release),
             origin(release, spec, ledger),
             glossary(release.guarantee),
         ),
+        opening(release, unit, level),
     )
 
 

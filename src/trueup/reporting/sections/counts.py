@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
+from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.reporting.drawing.blocks import Column, Section, Table, Text
@@ -22,16 +24,15 @@ UNFOLDED = 60
 """A table of at most so many rows starts open."""
 
 
-def released_counts(release: Release, unit: str) -> Section:
+def released_counts(release: Release, unit: str, level: float | str = "90%") -> Section:
     """Show the released counts of every published table beside their noisy counts."""
     text = Text(
         (
-            "Each released count stands beside the noisy counts of the same place, with the 90 % margin of "
-            "their noise, and the change that reconciliation made to them. The last column, where it is known, "
-            "is the 90 % margin of error of a count that is released at this size.",
+            "Each released count stands beside the noisy count that was measured, if any, and its margin of error: the "
+            f"distance within which the true count lies in {read_confidence(level)} of 100 cases, by forecast.",
         )
     )
-    tables = (_released(release, margin, unit) for margin in release.published)
+    tables = (_released(release, margin, unit, level) for margin in release.published)
     return Section("counts", "The released counts", (text, *tables))
 
 
@@ -76,14 +77,14 @@ def enumerated(measurements: Measurements) -> Section:
     return Section("enumerated", "What is published exactly as enumerated", (text, table))
 
 
-def _released(release: Release, margin: Margin, unit: str) -> Table:
-    counts, errors = release.sums(margin), release.margin_of_error(margin)
+def _released(release: Release, margin: Margin, unit: str, level: float | str) -> Table:
+    counts, errors = release.sums(margin), release.margin_of_error(margin, level)
 
     def columns(at: slice) -> list[Column]:
         found = [Column(f"Released count ({unit})", numbers(counts[at]), numeric=True)]
-        found += _noisy(release.measurements, margin, unit, at, counts)
+        found += _noisy(release.measurements, margin, unit, at, margins=False)
         if errors is not None:
-            name = f"90 % margin of error (±\N{NO-BREAK SPACE}{unit})"
+            name = f"{read_confidence(level)} % margin of error (±\N{NO-BREAK SPACE}{unit})"
             found.append(Column(name, numbers(errors[at]), numeric=True))
         return found
 
@@ -118,15 +119,19 @@ def _places(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
     level = cells.tree.level(margin.level)
     used, inverse = np.unique(place, return_inverse=True)
     codes = [cells.tree.label(margin.level, int(p)) for p in used]
-    found = [Column("Code", [codes[i] for i in inverse])]
-    if (names := names_with_parents(cells, level, used)) is not None:
-        found = [Column(plain(margin.level).capitalize(), [names[i] for i in inverse]), *found]
-    else:
-        found = [Column(plain(margin.level).capitalize(), found[0].cells)]
+    names = names_with_parents(cells, level, used)
+    shown = _told_apart(names, codes) if names is not None else codes
+    found = [Column(plain(margin.level).capitalize(), [shown[i] for i in inverse])]
     return found + [
         Column(plain(r.name).capitalize(), [r.values[v] for v in value])
         for r, value in zip(cells.kept(margin), values)
     ]
+
+
+def _told_apart(names: list[str], codes: list[str]) -> list[str]:
+    """Names, with the code after one that several places bear."""
+    times = Counter(names)
+    return [name if times[name] == 1 else f"{name} ({code})" for name, code in zip(names, codes)]
 
 
 def names_with_parents(cells: Cells, level: int, places: NDArray) -> list[str] | None:
@@ -143,7 +148,7 @@ def names_with_parents(cells: Cells, level: int, places: NDArray) -> list[str] |
 
 
 def _noisy(
-    measurements: Measurements, margin: Margin, unit: str, at: slice, counts: NDArray | None = None
+    measurements: Measurements, margin: Margin, unit: str, at: slice, *, margins: bool = True
 ) -> list[Column]:
     found = []
     measured = of_margin(measurements, margin)
@@ -160,13 +165,8 @@ def _noisy(
                 )
             )
             continue
-        margins = [number(noise_margin(header.law))] * len(values[at])
-        found += [
-            Column(f"Noisy count{of} ({unit})", numbers(values[at]), numeric=True),
-            Column(f"90 % noise margin{of} (±\N{NO-BREAK SPACE}{unit})", margins, numeric=True),
-        ]
-        if counts is not None:
-            found.append(
-                Column(f"Released − noisy{of} ({unit})", numbers((counts - values)[at]), numeric=True)
-            )
+        found.append(Column(f"Noisy count{of} ({unit})", numbers(values[at]), numeric=True))
+        if margins:
+            reach = [number(noise_margin(header.law))] * len(values[at])
+            found.append(Column(f"90 % noise margin{of} (±\N{NO-BREAK SPACE}{unit})", reach, numeric=True))
     return found

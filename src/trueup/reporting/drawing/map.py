@@ -1,0 +1,236 @@
+"""A map of places by their shapes, shaded by how far their counts may be off.
+
+Corners are rounded to a grid one by one: neighbours round a common border to the same points, so that simplified shapes
+still fit together. Points that repeat, or lie between two others on a straight line, are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import cos, radians
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError
+from trueup.model.cells import Cells
+from trueup.model.tables import place_keys
+from trueup.reporting.drawing.words import number, percent, plain
+
+WIDTHS = (960, 640, 400, 240)
+"""Grids that are tried, until the map is small enough."""
+MOST = 2_500_000
+"""Characters of all shapes together."""
+SHADES = (0.01, 0.03, 0.1, 0.3)
+"""Margins of error, as shares of the released count, at which the shade changes."""
+Ring = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One place: its outline, its shade, and what is said of it."""
+
+    path: str
+    shade: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Map:
+    """A map.
+
+    Attributes
+    ----------
+    message, caption
+        What it says, for those who do not see it; how to read it.
+    width, height
+        Of the drawing.
+    shapes
+        One for each place.
+    legend
+        What each shade means.
+    """
+
+    kind: ClassVar[str] = "map"
+    message: str
+    caption: str
+    width: int
+    height: int
+    shapes: tuple[Shape, ...]
+    legend: tuple[str, ...]
+
+
+def read_shapes(path: str | Path) -> list[Mapping[str, Any]]:
+    """Read the features of a GeoJSON file.
+
+    Raises
+    ------
+    DataError
+        If it is missing or no collection of features.
+    """
+    try:
+        held = json.loads(Path(path).read_text(encoding="utf-8"))
+        features = [f for f in held["features"] if f["geometry"]["type"] in ("Polygon", "MultiPolygon")]
+    except OSError:
+        raise DataError(f"there is no file '{path}'", remedy="check the path") from None
+    except (ValueError, KeyError, TypeError, UnicodeDecodeError):
+        features = []
+    if not features:
+        raise DataError(
+            f"'{Path(path).name}' holds no shapes",
+            needed="GeoJSON, a FeatureCollection of Polygons or MultiPolygons",
+        )
+    return features
+
+
+def matched(cells: Cells, features: Sequence[Mapping[str, Any]]) -> tuple[str, dict[int, Mapping[str, Any]]]:
+    """Find the level whose places the shapes are, by a property that holds their keys, joined or the last alone.
+
+    Returns
+    -------
+    level, shapes
+        The level, and the shape of each of its places that has one.
+
+    Raises
+    ------
+    DataError
+        If no property of the shapes holds the keys of a level.
+    """
+    best: tuple[str, dict[int, Mapping[str, Any]]] = ("", {})
+    names = dict.fromkeys(name for f in features for name in f.get("properties") or {})
+    for level in reversed(cells.tree.levels):
+        for known in _keys(cells, level):
+            for name in names:
+                found = {known[key]: f for f in features if (key := str(f["properties"].get(name))) in known}
+                if len(found) > len(best[1]):
+                    best = (level, found)
+    if not best[1]:
+        raise DataError(
+            "no shape has the key of a place",
+            needed="a property with the keys of a level, such as the code of the county",
+        )
+    return best
+
+
+def _keys(cells: Cells, level: str) -> Iterator[dict[str, int]]:
+    columns = [
+        column.astype(str).tolist() for column in place_keys(cells.tree, cells.tree.level(level)).values()
+    ]
+    for texts in (
+        ["".join(row) for row in zip(*columns)],
+        ["/".join(row) for row in zip(*columns)],
+        columns[-1],
+    ):
+        if len(set(texts)) == len(texts):
+            yield {text: at for at, text in enumerate(texts)}
+
+
+def draw_map(
+    cells: Cells,
+    features: Sequence[Mapping[str, Any]],
+    counts: Mapping[str, NDArray],
+    margins: Mapping[str, NDArray],
+    unit: str,
+    confidence: str,
+) -> Map:
+    """Draw the level that the shapes are of.
+
+    Parameters
+    ----------
+    features
+        Of a GeoJSON file.
+    counts, margins
+        By level: released counts and their margins of error.
+    unit, confidence
+        What is counted, and of which level the margins are.
+
+    Raises
+    ------
+    DataError
+        If the shapes are of no level that was released.
+    """
+    level, shapes = matched(cells, features)
+    if level not in margins:
+        raise DataError(
+            f"the shapes are those of level '{level}', which was not released with margins of error"
+        )
+    rings = {place: list(_rings(feature["geometry"])) for place, feature in shapes.items()}
+    for width in WIDTHS:
+        height, paths = _paths(rings, width)
+        if sum(map(len, paths.values())) <= MOST:
+            break
+    share = margins[level] / np.maximum(np.abs(counts[level]), 1)
+    shade = np.searchsorted(SHADES, share, side="right")
+    names = _names(cells, level)
+    drawn = tuple(
+        Shape(
+            path,
+            int(shade[at]),
+            f"{names[at]}: {number(counts[level][at])} {unit}, ± {number(margins[level][at])}",
+        )
+        for at, path in paths.items()
+    )
+    missing = cells.tree.sizes[cells.tree.level(level)] - len(drawn)
+    without = f" Places without a shape: {missing:,}." if missing else ""
+    certain = float(np.mean(share[list(paths)] <= SHADES[2]))
+    return Map(
+        f"Map of {len(drawn):,} places of level {plain(level)}: the {confidence} margin of error is at most "
+        f"{percent(SHADES[2])} of the released count in {percent(certain)} of them. The tables below hold the numbers.",
+        f"How certain the count of each place is: its {confidence} margin of error as a share of the released count. "
+        f"Darker places (lighter ones on a dark page) are less certain.{without}",
+        width,
+        height,
+        drawn,
+        _legend(),
+    )
+
+
+def _legend() -> tuple[str, ...]:
+    ends = [percent(share) for share in SHADES]
+    return (f"up to {ends[0]}", *(f"to {end}" for end in ends[1:]), f"above {ends[-1]}")
+
+
+def _names(cells: Cells, level: str) -> list[str]:
+    at = cells.tree.level(level)
+    held = cells.tree.names[at] if cells.tree.names else None
+    if held is not None:
+        return [str(name) for name in held]
+    return [cells.tree.label(level, place) for place in range(cells.tree.sizes[at])]
+
+
+def _rings(geometry: Mapping[str, Any]) -> Iterator[Ring]:
+    polygons = [geometry["coordinates"]] if geometry["type"] == "Polygon" else geometry["coordinates"]
+    for ring in (ring for polygon in polygons for ring in polygon):
+        yield np.array([point[:2] for point in ring], dtype=float)
+
+
+def _paths(rings: Mapping[int, Sequence[Ring]], width: int) -> tuple[int, dict[int, str]]:
+    """Outlines on a grid of a width, and its height; degrees are drawn true to scale at the middle."""
+    points = np.concatenate([ring for held in rings.values() for ring in held])
+    low, high = points.min(0), points.max(0)
+    degrees = np.abs(points[:, 0]).max() <= 180 and np.abs(points[:, 1]).max() <= 90
+    across = cos(radians(float(low[1] + high[1]) / 2)) if degrees else 1.0
+    span = max(float(high[0] - low[0]) * across, 1e-12)
+    scale = np.array([across, -1.0]) * width / span
+    height = max(round(float(high[1] - low[1]) * width / span), 1)
+    start = np.array([low[0], high[1]])
+    drawn = {place: "".join(_path((ring - start) * scale) for ring in held) for place, held in rings.items()}
+    return height, {place: path for place, path in drawn.items() if path}
+
+
+def _path(ring: Ring) -> str:
+    """One closed outline on the grid; nothing where it is smaller than that."""
+    grid = np.rint(ring).astype(int)
+    grid = grid[np.r_[True, (np.diff(grid, axis=0) != 0).any(1)]]
+    if len(grid) > 2:
+        before, after = grid[1:-1] - grid[:-2], grid[2:] - grid[1:-1]
+        turns = before[:, 0] * after[:, 1] != before[:, 1] * after[:, 0]
+        grid = grid[np.r_[True, turns, True]]
+    if len(grid) < 4:
+        return ""
+    steps = np.diff(grid[:-1], axis=0)
+    return f"M{grid[0, 0]} {grid[0, 1]}" + "".join(f"l{x} {y}" for x, y in steps.tolist()) + "z"

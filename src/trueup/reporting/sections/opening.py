@@ -1,0 +1,84 @@
+"""What a release is, in words that need no training: the opening of its report, and who publishes it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trueup.io.bundle.manifest import slug
+from trueup.model.cells import Margin
+from trueup.model.records.expected_errors import read_confidence
+from trueup.model.records.release import Release
+from trueup.model.spec import Spec
+from trueup.reporting.drawing.blocks import Facts, Links, Section
+from trueup.reporting.drawing.words import listing, number, plain, table_name
+from trueup.reporting.sections.protection import total_loss
+
+
+def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
+    """What was released, how it was protected, how far numbers may be off, and what may not be concluded."""
+    tables = listing([table_name(m) for m in release.published])
+    exact = [h for h in release.headers if h.exact]
+    kept = (
+        f" {listing([table_name(h.margin) for h in exact]).capitalize()}: published exactly as enumerated."
+        if exact
+        else ""
+    )
+    guarantee = release.guarantee
+    return (
+        f"This release publishes numbers of {unit} by {tables}.",
+        f"Random noise was added to what was counted before anything was published, so that what anybody concludes from the "
+        f"numbers depends little on the data of any one {guarantee.unit}. How little is stated by the privacy loss, "
+        f"{total_loss(guarantee)}; smaller is safer.{kept}",
+        *_off(release, unit, level),
+        "A number of 0 does not mean that there is nobody, a small number is not exact, and two numbers that differ by "
+        "less than their margins of error may in truth be equal or the other way round.",
+    )
+
+
+def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
+    """How far the numbers of each level of places may be off."""
+    found = {
+        m: reach for m in release.published if not m.attributes and (reach := reach_of(release, m, level))
+    }
+    if not found:
+        return ()
+    percent = read_confidence(level)
+    said = [f"{plain(m.level)}: {_between(*reach)} {unit}" for m, reach in found.items()]
+    return (
+        f"How far a published number may be from the true one, in {percent} of 100 cases and by forecast: "
+        f"{'; '.join(said)}.",
+    )
+
+
+def reach_of(release: Release, margin: Margin, level: float | str) -> tuple[float, float] | None:
+    """Smallest and largest margin of error (counts) of a table, if any is known."""
+    if release.parts > 1:
+        classes = release.expected.tables.get(margin) if release.expected else None
+        errors = np.array([c.margin(read_confidence(level)) for c in classes or ()], dtype=float)
+    else:
+        known = release.margin_of_error(margin, level)
+        errors = np.zeros(0) if known is None else known
+    return (float(errors.min()), float(errors.max())) if errors.size else None
+
+
+def _between(low: float, high: float) -> str:
+    low, high = np.ceil(low), np.ceil(high)
+    return f"± {number(low)}" if low == high else f"± {number(low)} to ± {number(high)}"
+
+
+def about(spec: Spec, release: Release) -> Section:
+    """Who publishes it, and where the files are."""
+    given = spec.about.model_dump(exclude_none=True)
+    rows = tuple((name.capitalize(), text) for name, text in given.items())
+    stored = release.parts > 1
+    tables = (
+        () if stored else tuple((f"counts/{slug(m)}.parquet", f"{table_name(m)}") for m in release.published)
+    )
+    files = (
+        *tables,
+        ("manifest.json", "how the release was made, with the digest of every file"),
+        ("spec.toml", "the specification"),
+    )
+    return Section(
+        "about", "About this release, and its files", (*([Facts(rows)] if rows else []), Links(files))
+    )

@@ -1,0 +1,128 @@
+"""The opening of a release's report, its facts, and its map."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from tests.reporting.page_reader import Reader
+from tests.reporting.records import CROSSED, PLAIN, released
+from trueup.errors import DataError, TrueupError
+from trueup.model.spec import parse_spec
+from trueup.reporting import report
+from trueup.reporting.drawing.map import MOST, draw_map, matched
+
+
+def opening_of(page: str) -> str:
+    found = re.search(r'<div class="opening">(.*?)</div>', page, re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_the_opening_says_how_far_numbers_may_be_off():
+    release, spec = released(PLAIN)
+    said = opening_of(report(release, spec, level="95%"))
+    assert "95 of 100 cases" in said
+    for margin in release.published:
+        errors = np.ceil(release.margin_of_error(margin, "95%"))
+        assert f"{margin.level.replace('_', ' ')}: ± {errors.min():.0f}" in said
+    assert "epsilon = 1" in said
+    assert "A number of 0 does not mean that there is nobody" in said
+    assert "as enumerated" not in said
+
+
+def test_the_opening_says_what_is_published_as_enumerated():
+    assert "State: published exactly as enumerated" in opening_of(report(*released(CROSSED)))
+
+
+def test_a_level_that_is_not_kept_is_refused():
+    with pytest.raises(TrueupError, match="one of: 50%"):
+        report(*released(PLAIN), level="77%")
+
+
+def test_facts_of_the_spec_and_files_are_on_the_page():
+    about = '[about]\nauthor = "Office & Co"\ndate = 2026-11-22\nlicence = "CC BY 4.0"\n'
+    release, spec = released(PLAIN)
+    spec = parse_spec(spec.text() + about)
+    assert parse_spec(spec.text()).about.date == "2026-11-22"
+    reader = Reader(report(release, spec))
+    assert {"Office & Co", "2026-11-22", "CC BY 4.0"} <= {e.text for e in reader.all("dd")}
+    assert "counts/block_group.parquet" in {e.get("href") for e in reader.all("a")}
+
+
+def square(key: str, x: float, y: float, **more) -> dict:
+    ring = [[x, y], [x + 1, y], [x + 1, y + 1], [x, y + 1], [x, y]]
+    shape = {"type": "Polygon", "coordinates": [ring]}
+    return {"type": "Feature", "properties": {"code": key} | more, "geometry": shape}
+
+
+@pytest.fixture
+def shapes(tmp_path):
+    path = tmp_path / "places.geojson"
+    states = [square("01", 0, 40, name="ignored"), square("02", 1, 40)]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": states}))
+    return path
+
+
+def test_a_map_shades_each_place_by_its_uncertainty(shapes):
+    release, spec = released(PLAIN)
+    page = report(release, spec, shapes=shapes)
+    (drawn,) = [picture.block for picture in page.pictures if picture.block.kind == "map"]
+    counts, margins = release.sums("state"), release.margin_of_error("state")
+    for shape, count, margin in zip(drawn.shapes, counts, margins, strict=True):
+        assert f"{count:,} persons, ± {margin:g}" in shape.text
+        assert shape.shade == np.searchsorted([0.01, 0.03, 0.1, 0.3], margin / max(count, 1), side="right")
+    assert '<svg class="map" role="img" aria-label="Map of 2 places' in page
+    assert "<title>&lt;script&gt;" in page  # the name of a place is no markup
+
+
+def corners(path: str) -> set[tuple[int, int]]:
+    """Corners of an outline."""
+    steps = [tuple(map(int, step.split())) for step in re.findall(r"-?\d+ -?\d+", path)]
+    return set(map(tuple, np.cumsum(steps, axis=0).tolist()))
+
+
+def test_neighbours_still_share_their_border():
+    release, _ = released(PLAIN)
+    features, counts = [square("01", 0, 0), square("02", 1, 0)], {"state": release.sums("state")}
+    drawn = draw_map(release.cells, features, counts, {"state": np.ones(2)}, "persons", "90 %")
+    west, east = (corners(shape.path) for shape in drawn.shapes)
+    assert len(west & east) == 2
+    assert len(west) == len(east) == 4
+
+
+def test_a_fine_coast_is_simplified():
+    release, _ = released(PLAIN)
+    turn = np.linspace(0, 2 * np.pi, 200_001)
+    coast = square("01", 0, 0)
+    ring = np.column_stack([np.cos(turn), np.sin(turn)]).tolist()
+    coast["geometry"] = {"type": "MultiPolygon", "coordinates": [[ring]]}
+    counts = {"state": release.sums("state")}
+    drawn = draw_map(release.cells, [coast], counts, {"state": np.ones(2)}, "persons", "90 %")
+    assert len(drawn.shapes[0].path) < 40_000 < MOST
+    assert "Places without a shape: 1." in drawn.caption
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "holds no shapes"),
+        ('{"features": []}', "holds no shapes"),
+        (json.dumps({"features": [square("77", 0, 0)]}), "no shape has the key"),
+    ],
+)
+def test_shapes_of_something_else_are_refused(text, words, tmp_path):
+    (tmp_path / "places.geojson").write_text(text)
+    with pytest.raises(DataError, match=words):
+        report(*released(PLAIN), shapes=tmp_path / "places.geojson")
+    with pytest.raises(DataError, match="no file"):
+        report(*released(PLAIN), shapes=tmp_path / "nowhere.geojson")
+
+
+def test_the_finest_level_that_the_shapes_match_is_drawn():
+    release, _ = released(PLAIN)
+    level, found = matched(release.cells, [square(f"{at:05d}", at, 0) for at in range(6)])
+    assert (level, len(found)) == ("block_group", 6)
