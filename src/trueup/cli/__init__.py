@@ -18,6 +18,7 @@ from trueup.cli import (
     infer,
     measure,
     methods,
+    new,
     plan,
     reconcile,
     release,
@@ -30,6 +31,7 @@ from trueup.cli import (
 from trueup.cli.console import new_app, run_app
 
 COMMANDS = (
+    new,
     release,
     explain,
     plan,
@@ -53,11 +55,38 @@ COMMANDS = (
 """Modules that offer `register(app)`; in the order of `trueup --help`."""
 
 
+EXAMPLES = {
+    "new": "trueup new towns.toml --data people.csv --geography places.csv",
+    "release": "trueup release towns.toml --data people.csv --geography places.csv --out towns --xlsx",
+    "explain": "trueup explain towns.toml --geography places.csv",
+    "plan": "trueup plan towns.toml --geography places.csv --target town=10@95%",
+    "measure": "trueup measure towns.toml --data people.csv --geography places.csv --out noisy",
+    "reconcile": "trueup reconcile noisy --out towns",
+    "infer": "trueup infer towns --out posterior",
+    "assess": "trueup assess towns.toml --data counts.csv --geography places.csv --public-truth --out assessment",
+    "report": "trueup report towns --shapes places.geojson --out report.html",
+    "export": "trueup export towns --to xlsx --out towns.xlsx",
+    "areas": "trueup areas towns --map districts.csv --out districts.parquet",
+    "check": "trueup check towns",
+    "audit": "trueup audit discrete-laplace --epsilon 1",
+    "methods": "trueup methods",
+    "schema": "trueup schema > spec.schema.json",
+    "demo": "trueup demo",
+    "studio": "trueup studio",
+    "synth": "trueup synth towns.toml --out made",
+    "reproduce": "trueup reproduce",
+}
+"""One example for each command, at the end of its help."""
+
+
 def whole_app() -> typer.Typer:
     """Return the application with all its commands."""
     app = new_app()
     for command in COMMANDS:
         command.register(app)
+    for known in app.registered_commands:
+        name = known.name or getattr(known.callback, "__name__", "")
+        known.epilog = f"Example: {EXAMPLES[name]}" if name in EXAMPLES else None
     return app
 
 

@@ -42,18 +42,35 @@ EXIT_CODES = {
 }
 """With what every command ends, and what that means."""
 
+INPUT, OUTPUT, LEDGER, ENGINE = "What is read", "What is written", "Ledger", "Machine"
+"""Groups of options in the help of commands."""
+
 SpecPath = Annotated[Path, typer.Argument(help="The spec, a TOML file.", show_default=False)]
 DataPath = Annotated[
-    Path, typer.Option("--data", help="The confidential table: CSV, Parquet or xlsx.", show_default=False)
+    Path,
+    typer.Option(
+        "--data",
+        help="The confidential table: CSV, Parquet or xlsx.",
+        show_default=False,
+        rich_help_panel=INPUT,
+    ),
 ]
 GeographyPath = Annotated[
     Path | None,
-    typer.Option("--geography", help="The public list of places: CSV, Parquet or xlsx.", show_default=False),
+    typer.Option(
+        "--geography",
+        help="The public list of places: CSV, Parquet or xlsx.",
+        show_default=False,
+        rich_help_panel=INPUT,
+    ),
 ]
 Encoding = Annotated[
     str | None,
     typer.Option(
-        "--encoding", help="Of CSV files that are not in UTF-8, such as latin-1.", show_default=False
+        "--encoding",
+        help="Of CSV files that are not in UTF-8, such as latin-1.",
+        show_default=False,
+        rich_help_panel=INPUT,
     ),
 ]
 HouseholdsPath = Annotated[
@@ -62,20 +79,35 @@ HouseholdsPath = Annotated[
         "--households",
         help="The second table, where the spec links two: CSV or Parquet; --data are the persons.",
         show_default=False,
+        rich_help_panel=INPUT,
     ),
 ]
-OutPath = Annotated[Path, typer.Option("--out", help="A new folder.", show_default=False)]
+OutPath = Annotated[
+    Path, typer.Option("--out", help="A new folder.", show_default=False, rich_help_panel=OUTPUT)
+]
 BundlePath = Annotated[
     Path, typer.Argument(help="A bundle: the folder that a run wrote.", show_default=False)
 ]
 LedgerUrl = Annotated[
     str | None,
-    typer.Option("--ledger", help="Charge this ledger: a file, or postgresql://...", show_default=False),
+    typer.Option(
+        "--ledger",
+        help="Charge this ledger: a file, or postgresql://...",
+        show_default=False,
+        rich_help_panel=LEDGER,
+    ),
 ]
-Analyst = Annotated[str | None, typer.Option("--analyst", help="Who is charged.", show_default=False)]
+Analyst = Annotated[
+    str | None, typer.Option("--analyst", help="Who is charged.", show_default=False, rich_help_panel=LEDGER)
+]
 Key = Annotated[
     str | None,
-    typer.Option("--key", help="A name for this run: repeating it never draws again.", show_default=False),
+    typer.Option(
+        "--key",
+        help="A name for this run: repeating it never draws again.",
+        show_default=False,
+        rich_help_panel=LEDGER,
+    ),
 ]
 ExpectRows = Annotated[
     int | None,
@@ -84,14 +116,22 @@ ExpectRows = Annotated[
         min=0,
         help="How many rows the confidential table must hold; counts as the check of a rule.",
         show_default=False,
+        rich_help_panel=INPUT,
     ),
 ]
-Memory = Annotated[str, typer.Option("--memory", help="Memory for all processes together.")]
+Memory = Annotated[
+    str, typer.Option("--memory", help="Memory for all processes together.", rich_help_panel=ENGINE)
+]
 MemoryLimit = Annotated[
     str | None,
-    typer.Option("--memory", help="What it may use; what needs more is refused by name.", show_default=False),
+    typer.Option(
+        "--memory",
+        help="What it may use; what needs more is refused by name.",
+        show_default=False,
+        rich_help_panel=ENGINE,
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.", rich_help_panel=OUTPUT)]
 
 
 def new_app() -> typer.Typer:

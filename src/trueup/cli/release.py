@@ -12,6 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from trueup.cli.console import (
+    ENGINE,
+    INPUT,
+    OUTPUT,
     Analyst,
     AsJson,
     Encoding,
@@ -39,18 +42,27 @@ Data = Annotated[
         "--data",
         help="The confidential table: CSV, Parquet or a folder of it; for Spark also an address or table:NAME.",
         show_default=False,
+        rich_help_panel=INPUT,
     ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="A new folder.", show_default=False)]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="A new folder.", show_default=False, rich_help_panel=OUTPUT)
+]
 Engine = Annotated[
     str | None,
     typer.Option(
-        help="memory, local or spark; by default what the size and --memory suggest.", show_default=False
+        help="memory, local or spark; by default what the size and --memory suggest.",
+        show_default=False,
+        rich_help_panel=ENGINE,
     ),
 ]
 Master = Annotated[
     str | None,
-    typer.Option(help="Address of the Spark cluster, such as spark://host:7077.", show_default=False),
+    typer.Option(
+        help="Address of the Spark cluster, such as spark://host:7077.",
+        show_default=False,
+        rich_help_panel=ENGINE,
+    ),
 ]
 Workers = Annotated[
     int | None,
@@ -58,35 +70,56 @@ Workers = Annotated[
         min=1,
         help="How many tasks run at once; by default 1, or the cores that Spark has.",
         show_default=False,
+        rich_help_panel=ENGINE,
     ),
 ]
 Total = Annotated[
     str | None,
-    typer.Option("--memory", help="Memory for all processes together; 4GB by default.", show_default=False),
+    typer.Option(
+        "--memory",
+        help="Memory for all processes together; 4GB by default.",
+        show_default=False,
+        rich_help_panel=ENGINE,
+    ),
 ]
 WorkerMemory = Annotated[
     str | None,
-    typer.Option(help="Memory of each worker, in place of --memory.", show_default=False),
+    typer.Option(
+        help="Memory of each worker, in place of --memory.", show_default=False, rich_help_panel=ENGINE
+    ),
 ]
 LogFile = Annotated[
     Path | None,
     typer.Option(
-        "--log", help="Add what the run does to this file, a line of JSON each.", show_default=False
+        "--log",
+        help="Add what the run does to this file, a line of JSON each.",
+        show_default=False,
+        rich_help_panel=OUTPUT,
     ),
 ]
 Resume = Annotated[
     Path | None,
-    typer.Option(help="Continue the interrupted run of this folder, OUT.run.", show_default=False),
+    typer.Option(
+        help="Continue the interrupted run of this folder, OUT.run.",
+        show_default=False,
+        rich_help_panel=ENGINE,
+    ),
+]
+AsCsv = Annotated[
+    bool, typer.Option("--csv", help="Also write the tables as CSV, OUT/tables.", rich_help_panel=OUTPUT)
+]
+AsXlsx = Annotated[
+    bool,
+    typer.Option("--xlsx", help="Also write the tables as Excel, OUT/tables.xlsx.", rich_help_panel=OUTPUT),
 ]
 TakeOver = Annotated[
     bool,
     typer.Option(
         "--take-over",
         help="The process of another machine that began the run, and gives no sign of life, is dead.",
+        rich_help_panel=ENGINE,
     ),
 ]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Also write the tables as CSV, OUT/tables.")]
-AsXlsx = Annotated[bool, typer.Option("--xlsx", help="Also write the tables as Excel, OUT/tables.xlsx.")]
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ def draft(
     neighbours: str | None = None,
     count: str | None = None,
     epsilon: Any = None,
+    matters: str | None = None,
 ) -> tuple[Document, dict[str, str]]:
     """Draft the parts of a spec, and what is left to decide of them, by part; see `trueup.Spec.of`."""
     held, places = open_table(table), open_table(public)
@@ -50,26 +51,76 @@ def draft(
         "privacy": {"unit": unit or "person", "neighbours": neighbours or "add-remove"},
         "levels": stated,
         "attributes": given,
-        "queries": queries([level["name"] for level in stated], [a["name"] for a in given], whole),
+        "queries": queries([level["name"] for level in stated], [a["name"] for a in given], whole, matters),
     }
     free = [c for c in columns if c not in {*named, count, *(a.get("column", a["name"]) for a in given)}]
-    return document, dict(_undecided(title, name, unit, count, epsilon, whole, free))
+    return document, dict(_undecided(title, name, unit, count, epsilon, matters, whole, free))
 
 
-def queries(levels: Sequence[str], attributes: Sequence[str], epsilon: Fraction) -> list[Document]:
-    """Measure totals at every level and each attribute at the last, all at the same share of the budget.
+def queries(
+    levels: Sequence[str], attributes: Sequence[str], epsilon: Fraction, matters: str | None = None
+) -> list[Document]:
+    """Measure totals at every level and each attribute at the last: all alike, or one at half of the budget.
+
+    Raises
+    ------
+    SpecError
+        If what matters is none of the tables.
 
     Examples
     --------
-    >>> [query["name"] for query in queries(["all", "town"], ["sex"], Fraction(1))]
-    ['total', 'sex']
+    >>> queries(["all", "town"], [], Fraction(1), "town")
+    [{'name': 'total', 'epsilon': {'all': Fraction(1, 2), 'town': Fraction(1, 2)}}]
+    >>> queries(["all", "town"], ["sex"], Fraction(1), "town x sex")[0]["epsilon"]["all"]
+    Fraction(1, 4)
     """
-    share = epsilon / (len(levels) + len(attributes))
-    total = {"name": "total", "epsilon": dict.fromkeys(levels, share)}
+    names = [*levels, *(f"{levels[-1]} x {a}" for a in attributes)]
+    if matters is not None and matters not in names:
+        raise SpecError(f"'{matters}' is no table of the draft", needed=f"one of: {', '.join(names)}")
+    others = max(len(names) - 1, 1)
+    share = {
+        name: epsilon / len(names)
+        if matters is None or len(names) == 1
+        else epsilon / (2 if name == matters else 2 * others)
+        for name in names
+    }
+    total = {"name": "total", "epsilon": {level: share[level] for level in levels}}
     return [
         total,
-        *({"name": a, "attributes": [a], "epsilon": {levels[-1]: share}} for a in attributes),
+        *(
+            {"name": a, "attributes": [a], "epsilon": {levels[-1]: share[f"{levels[-1]} x {a}"]}}
+            for a in attributes
+        ),
     ]
+
+
+def tables(measured: Iterable[Any]) -> list[str]:
+    """Name every table that the queries of a spec measure, as `queries` does."""
+    return [" x ".join([level, *query.attributes]) for query in measured for level in query.budgets]
+
+
+def attributes_of(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Read attributes with their values from text.
+
+    Raises
+    ------
+    SpecError
+        If one has no values.
+
+    Examples
+    --------
+    >>> attributes_of(["sex=f, m"])
+    {'sex': ['f', 'm']}
+    """
+    found = {}
+    for text in texts:
+        name, _, values = text.partition("=")
+        found[name.strip()] = [value.strip() for value in values.split(",") if value.strip()]
+        if not found[name.strip()]:
+            raise SpecError(
+                f"the attribute '{text}' has no values", needed="all that it may have, such as sex=f,m"
+            )
+    return found
 
 
 def common_columns(table: Any, places: Any) -> list[str]:
@@ -124,6 +175,7 @@ def _undecided(
     unit: str | None,
     count: str | None,
     epsilon: Any,
+    matters: str | None,
     whole: Fraction,
     free: Sequence[str],
 ) -> Iterable[tuple[str, str]]:

@@ -521,7 +521,7 @@ class Spec(ThreeLines, SpecPart):
             The public list of places: a path, a dataframe or a DuckDB relation.
         decided
             What is decided already: `title`, `name` (of the dataset), `unit`, `neighbours`, `count` (the column of a table
-            of counts), `epsilon` (of the whole release).
+            of counts), `epsilon` (of the whole release), `matters` (the table that gets half of it).
 
         Raises
         ------

@@ -120,8 +120,8 @@ def _places(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
     used, inverse = np.unique(place, return_inverse=True)
     codes = [cells.tree.label(margin.level, int(p)) for p in used]
     names = names_with_parents(cells, level, used)
-    shown = _told_apart(names, codes) if names is not None else codes
-    found = [Column(plain(margin.level).capitalize(), [shown[i] for i in inverse])]
+    labels = _told_apart(names, codes) if names is not None else codes
+    found = [Column(plain(margin.level).capitalize(), [labels[i] for i in inverse])]
     return found + [
         Column(plain(r.name).capitalize(), [r.values[v] for v in value])
         for r, value in zip(cells.kept(margin), values)
