@@ -409,13 +409,15 @@ class LinearPart(SpecPart):
 class AboutPart(SpecPart):
     """Who publishes the counts, for the report."""
 
-    author: Name | None = Field(None, description="person or office")
-    date: Annotated[Name | None, BeforeValidator(lambda given: given if given is None else str(given))] = (
-        Field(None, description="of publication")
-    )
+    author: Annotated[Name | None, Field(description="person or office")] = None
+    date: Annotated[
+        Name | None,
+        BeforeValidator(lambda given: given if given is None else str(given)),
+        Field(description="of publication"),
+    ] = None
     contact: Name | None = None
     licence: Name | None = None
-    source: Name | None = Field(None, description="the survey or register that was counted")
+    source: Annotated[Name | None, Field(description="the survey or register that was counted")] = None
 
 
 class ConstraintsPart(SpecPart):
