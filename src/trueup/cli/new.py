@@ -70,7 +70,7 @@ def register(app: typer.Typer) -> None:
         """Write a first spec from a few questions; of the table only the names of columns are read."""
         from trueup.files.source import open_table
         from trueup.files.staging import refuse_occupied
-        from trueup.model.draft import attributes_of, common_columns, tables
+        from trueup.model.draft import attributes_of, common_columns, measured_tables
         from trueup.model.spec import Spec
 
         def ask(given: str | None, question: str, proposed: str) -> str:
@@ -93,7 +93,7 @@ def register(app: typer.Typer) -> None:
         }
         first = Spec.of(data, named, values, public=geography, **drafted)
         most = ask(
-            matters, f"What matters most ({', '.join(tables(first.queries))}; empty: all alike)", ""
+            matters, f"What matters most ({', '.join(measured_tables(first.queries))}; empty: all alike)", ""
         ).strip()
         made = Spec.of(data, named, values, public=geography, **drafted, matters=most or None)
         made.write(spec)

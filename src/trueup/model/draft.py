@@ -94,7 +94,7 @@ def queries(
     ]
 
 
-def tables(measured: Iterable[Any]) -> list[str]:
+def measured_tables(measured: Iterable[Any]) -> list[str]:
     """Name every table that the queries of a spec measure, as `queries` does."""
     return [" x ".join([level, *query.attributes]) for query in measured for level in query.budgets]
 

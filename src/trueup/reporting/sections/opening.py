@@ -18,17 +18,18 @@ def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
     """What was released, how it was protected, how far numbers may be off, and what may not be concluded."""
     tables = listing([table_name(m) for m in release.published])
     exact = [h for h in release.headers if h.exact]
+    named = listing([table_name(h.margin) for h in exact]) if exact else ""
     kept = (
-        f" {listing([table_name(h.margin) for h in exact]).capitalize()}: published exactly as enumerated."
+        f" {named[:1].upper()}{named[1:]}: published exactly as enumerated, without noise and not protected."
         if exact
         else ""
     )
     guarantee = release.guarantee
     return (
         f"This release publishes numbers of {unit} by {tables}.",
-        f"Random noise was added to what was counted before anything was published, so that what anybody concludes from the "
-        f"numbers depends little on the data of any one {guarantee.unit}. How little is stated by the privacy loss, "
-        f"{total_loss(guarantee)}; smaller is safer.{kept}",
+        f"Random noise was added to what was counted before anything was published. It bounds how much the data of one "
+        f"{guarantee.unit} can change what is published. The bound is the privacy loss, {total_loss(guarantee)}: a smaller one "
+        f"protects better.{kept}",
         *_off(release, unit, level),
         "A number of 0 does not mean that there is nobody, a small number is not exact, and two numbers that differ by "
         "less than their margins of error may in truth be equal or the other way round.",
@@ -38,7 +39,7 @@ def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
 def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
     """How far the numbers of each level of places may be off."""
     found = {
-        m: reach for m in release.published if not m.attributes and (reach := reach_of(release, m, level))
+        m: reach for m in release.published if not m.attributes and (reach := margins_of(release, m, level))
     }
     if not found:
         return ()
@@ -50,7 +51,7 @@ def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
     )
 
 
-def reach_of(release: Release, margin: Margin, level: float | str) -> tuple[float, float] | None:
+def margins_of(release: Release, margin: Margin, level: float | str) -> tuple[float, float] | None:
     """Smallest and largest margin of error (counts) of a table, if any is known."""
     if release.parts > 1:
         classes = release.expected.tables.get(margin) if release.expected else None
