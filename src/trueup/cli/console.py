@@ -416,7 +416,7 @@ def compile_first(*, quiet: bool, posterior: bool = False) -> None:
         )
 
 
-def encoded(path: Any, encoding: str | None) -> Any:
+def with_encoding(path: Any, encoding: str | None) -> Any:
     """The path of a file, with the encoding that the user names for it; Parquet and workbooks have none."""
     from trueup.files.source import Encoded, is_csv
 

@@ -13,10 +13,10 @@ from trueup.cli.console import (
     GeographyPath,
     Memory,
     SpecPath,
-    encoded,
     print_json,
     print_table,
     progress,
+    with_encoding,
 )
 from trueup.cli.reconcile import MethodName
 
@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
         with progress(quiet=as_json) as tell:
             plan = explain_spec(
                 load_spec(spec),
-                encoded(geography, encoding),
+                with_encoding(geography, encoding),
                 method=method,
                 memory=parse_memory(memory),
                 persons=persons,

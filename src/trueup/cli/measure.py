@@ -16,12 +16,12 @@ from trueup.cli.console import (
     LedgerUrl,
     OutPath,
     SpecPath,
-    encoded,
     given_tables,
     open_account,
     print_json,
     progress,
     say_repeated,
+    with_encoding,
 )
 
 
@@ -50,9 +50,9 @@ def register(app: typer.Typer) -> None:
         with progress(quiet=as_json) as tell:
             measurements = measure_only(
                 spec,
-                given_tables(encoded(data, encoding), encoded(households, encoding)),
+                given_tables(with_encoding(data, encoding), with_encoding(households, encoding)),
                 out,
-                geography=encoded(geography, encoding),
+                geography=with_encoding(geography, encoding),
                 account=account,
                 expect_rows=expect_rows,
                 tell=tell,

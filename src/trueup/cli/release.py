@@ -1,4 +1,7 @@
-"""`trueup release`: measure, reconcile and report in one command."""
+"""`trueup release`: measure, reconcile and report in one command.
+
+One file: the options of the largest command, and what each way of running it does with them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,6 @@ from trueup.cli.console import (
     HouseholdsPath,
     Key,
     LedgerUrl,
-    encoded,
     given_tables,
     open_account,
     print_json,
@@ -31,6 +33,7 @@ from trueup.cli.console import (
     progress_by_level,
     say_repeated,
     say_resume,
+    with_encoding,
     writing_log,
 )
 from trueup.errors import BusyError, SpecError
@@ -192,7 +195,9 @@ def register(app: typer.Typer) -> None:
         account = open_account(ledger, analyst, key)
         repeated = account is not None and account.repeats
         given_data = (
-            None if data is None else given_tables(encoded(data, encoding), encoded(households, encoding))
+            None
+            if data is None
+            else given_tables(with_encoding(data, encoding), with_encoding(households, encoding))
         )
         each, total = (parse_memory(size) if size else None for size in (worker_memory, memory))
         how = _How(engine, master, workers, each, total, take_over, log, as_json)
@@ -205,7 +210,7 @@ def register(app: typer.Typer) -> None:
             raise SpecError(f"{absent} is missing", remedy="trueup release SPEC --data FILE --out FOLDER")
         assert spec is not None
         assert out is not None
-        places = encoded(geography, encoding)
+        places = with_encoding(geography, encoding)
         problem = Problem.of(spec, places, data=given_data, rows=expect_rows)
         chosen = engine or default_engine(problem, total or MEMORY)
         if chosen != "memory":
