@@ -31,7 +31,7 @@ from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.lattice_posterior import LatticePosterior
 from trueup.reconciling.margins_projection import MarginsProjection
 from trueup.reconciling.tree_integer import TreeInteger
-from trueup.releasing.start import plan_of
+from trueup.releasing.division import plan_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SEXES, AGES, COUNTIES = ("f", "m"), ("young", "middle", "old"), ("A", "B", "C")

@@ -10,6 +10,7 @@ from trueup.files.text import OBJECT
 from trueup.model.cells import Cells
 from trueup.model.problem import Problem
 from trueup.model.tree import Tree
+from trueup.releasing.division import plan_of
 
 ENGINES = ("memory", "local", "spark")
 """The whole problem in the memory of one process; by parts on this machine; by parts on Apache Spark."""
@@ -56,8 +57,6 @@ def default_engine(problem: Problem, memory: int) -> str:
     """
     if (needed := whole_bytes(problem.cells)) <= memory:
         return "memory"
-    from trueup.releasing.start import plan_of
-
     try:
         plan_of(problem)
     except SpecError as error:

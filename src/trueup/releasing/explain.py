@@ -19,8 +19,8 @@ from trueup.model.verb import takes_records
 from trueup.reconciling import build, choose, describe, published, refuse_misfit
 from trueup.reconciling.expected_errors import Progress, Sample, expected_errors, some_places
 from trueup.reconciling.method import Method
+from trueup.releasing.division import divided
 from trueup.releasing.engine import MEMORY, default_engine
-from trueup.releasing.start import divided
 from trueup.synth.own_places import made_up_counts
 
 WORK = 2**17

@@ -137,8 +137,9 @@ def release(
     problem = _settled(spec, geography, data, log, expect_rows)
     if executor is None:
         return _carried_out(_in_memory(problem, data, Path(out), account, log), account)  # pyright: ignore[reportReturnType]
+    from trueup.releasing.division import plan_of
     from trueup.releasing.parts import ByParts
-    from trueup.releasing.start import Settings, begin, plan_of
+    from trueup.releasing.start import Settings, begin
 
     settings = Settings.of(executor, memory, places, problem.cells.tree)
     method, plan = plan_of(problem)

@@ -1,0 +1,57 @@
+"""Which method reconciles by parts, and what all parts share according to it."""
+
+from __future__ import annotations
+
+from trueup.errors import SpecError
+from trueup.model.build import build_constraints, cells_of_sizes
+from trueup.model.header import Measured
+from trueup.model.problem import Problem
+from trueup.model.spec import Spec
+from trueup.reconciling import choose
+from trueup.reconciling.histogram_tree import HistogramTree
+from trueup.reconciling.method import Method
+from trueup.reconciling.segments import SegmentPlan
+
+
+def plan_of(problem: Problem) -> tuple[Method, SegmentPlan]:
+    """Let the method divide the problem among parts of the places.
+
+    Raises
+    ------
+    SpecError
+        If the method works on the whole problem, or the spec cannot be kept by parts.
+    """
+    spec, headers = problem.spec, problem.headers
+    if not spec.attributes:
+        raise SpecError(
+            "the spec declares no attribute, and places are reconciled by parts as histograms over attributes",
+            remedy="give --engine memory: without attributes it holds millions of places",
+        )
+    if conditional := next((i for i in spec.constraints.invariants if i.where), None):
+        raise SpecError(
+            f"an invariant of level '{conditional.level}' counts the units alone that meet a condition, and places are "
+            "reconciled by parts as whole histograms",
+            remedy="give --engine memory, or declare the whole table an invariant",
+        )
+    if joint := next((h for h in headers if h.law.joint), None):
+        raise SpecError(
+            f"query '{joint.query}' has noise '{joint.law.name}', which is drawn for all places together, and places are "
+            "measured by parts",
+            remedy="give --engine memory, or use 'discrete-laplace' and leave the invariants to reconciliation",
+        )
+    return divided(spec, headers)
+
+
+def divided(spec: Spec, headers: tuple[Measured, ...]) -> tuple[Method, SegmentPlan]:
+    """The method, and what all parts share according to it; it knows levels, and no places."""
+    constraints = build_constraints(spec, cells_of_sizes(spec, [1] * len(spec.levels)))
+    method = choose(spec.reconcile, constraints)
+    if method.refuses_parts() and not spec.reconcile:
+        method = HistogramTree()
+    if why := method.refuses_parts():
+        raise SpecError(
+            f"the method '{method.name}' with these parameters does not work by parts: {why}",
+            needed=f"the method '{HistogramTree.name}' with whole numbers",
+            remedy="name it under [reconcile], or give --engine memory",
+        )
+    return method, method.divide(constraints, headers)
