@@ -110,7 +110,7 @@ WRONG = [
     (
         "twice",
         pandas.concat([PLACES, PLACES.assign(prisons=7)]),
-        "lists a place of level 'block' more than once",
+        "lists block 'a/1' more than once",
     ),
 ]
 

@@ -130,6 +130,7 @@ class _Margins(NamedTuple):
     name: str
     attributes: tuple[str, ...]
     budgets: Mapping[str, Fraction]
+    where: None = None
 
 
 class PerturbedSpec(SpecPart):

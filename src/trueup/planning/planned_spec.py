@@ -14,6 +14,15 @@ def planned_spec(spec: Spec, plan: Allocation) -> Spec:
     """The spec with the budgets of a plan; a table without a budget leaves its query, and an empty query the spec.
 
     Budgets that cost nothing, as that of a total that replacing a unit leaves alone, stay as they are.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.planning.plan import plan
+    >>> found = plan(AREAS, pandas.DataFrame({"area": ["a", "b"]}), targets=["area=10@95%"])
+    >>> sum(planned_spec(AREAS, found).queries[0].budgets.values()) == found.total
+    True
     """
     budgets = dict(zip(map(_unordered, plan.levels), plan.budgets))
     free = {_unordered(name) for name, given in zip(plan.levels, plan.given) if not given}

@@ -193,7 +193,8 @@ class BaseLaw:
         SpecError
             If a parameter is missing, unknown or unreadable.
         """
-        least = {field.name for field in fields(cls) if field.default is MISSING}  # pyright: ignore[reportArgumentType]
+        # What noise was drawn with is never filled in; of others' laws a default may be left out.
+        least = {f.name for f in fields(cls) if cls.additive or f.default is MISSING}  # pyright: ignore[reportArgumentType]
         if not least <= set(parameters) <= set(_names(cls)):
             given = ", ".join(map(repr, parameters)) or "no parameter"
             needed = ", ".join(map(repr, _names(cls))) or "no parameter"
