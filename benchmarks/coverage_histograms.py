@@ -52,7 +52,7 @@ def histograms() -> Iterator[Histograms]:
         return
     text: Any = dict.fromkeys(("state", "county", "vtd", "GEOID"), str)
     blocks = pandas.read_csv(Path(folder) / "ri_blocks_2010.csv.gz", dtype=text)
-    blocks = blocks[blocks.GEOID.str[2:5] == "001"]
+    blocks = pandas.DataFrame(blocks[blocks.GEOID.str[2:5] == "001"])
     code = blocks.GEOID.str
     columns = [{}, {"tract": code[5:11]}, {"group": code[11:12]}, {"block": code[12:]}]
     yield _real("Bristol, RI, blocks", ["county", "tract", "group", "block"], columns, blocks)

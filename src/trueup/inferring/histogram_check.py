@@ -137,7 +137,9 @@ def _prepared(problem: ColumnProblem) -> tuple[HistogramProblem, Any, NDArray] |
     return prepared, fit, prepared.tree.domain.forward(np.eye(problem.columns))
 
 
-def _place(problem: ColumnProblem, prepared: tuple, level: int, place: int) -> _Own:
+def _place(
+    problem: ColumnProblem, prepared: tuple[HistogramProblem, Any, NDArray], level: int, place: int
+) -> _Own:
     """One place and those below it, with what least squares says of the rest."""
     constraints, headers, values, leaves = parts_within(
         problem.constraints, problem.headers, problem.values, level, place
