@@ -96,7 +96,8 @@ def _unproved(polyhedron: Polyhedron, fit: Fit, near: np.ndarray, ended: bool) -
     x = np.maximum(near, 0.0) if polyhedron.nonnegative else near
     residual = polyhedron.residual(x)
     status = status_of(residual, polyhedron) if ended else Status.UNSOLVED
-    return Answer(x, status, residual, fit.objective(x), None)
+    with np.errstate(over="ignore"):  # a solver that diverged is infinitely far
+        return Answer(x, status, residual, fit.objective(x), None)
 
 
 def rank_of(answer: Answer) -> tuple:
