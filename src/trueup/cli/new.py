@@ -95,7 +95,7 @@ def register(app: typer.Typer) -> None:
         most = ask(
             matters, f"What matters most ({', '.join(measured_tables(first.queries))}; empty: all alike)", ""
         ).strip()
-        made = Spec.of(data, named, values, public=geography, **drafted, matters=most or None)
+        made = Spec.of(data, named, values, public=geography, **drafted, matters=most) if most else first
         made.write(spec)
         print(made)
         for part, text in made.undecided.items():

@@ -17,7 +17,7 @@ from trueup.kernel.table_walks.columns import ChainState, Directions, MeasuredTa
 from trueup.layouts.histogram import UNSETTLED, histogram_problem, refuses_on_histogram
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
-from trueup.model.header import Measured, split
+from trueup.model.header import Measured
 from trueup.noise import law_named
 
 WINDOWS, SPANS = (6, 12), (12, 32)
@@ -260,8 +260,3 @@ def default_tables(
             remedy="use the method 'lattice-moves', or infer an area of its own",
         )
     return problem.fold.unfold(found.values[-1].astype(np.int64)).ravel()
-
-
-def split_values(values: NDArray, headers: Sequence[Measured], cells: Cells) -> tuple[NDArray, ...]:
-    """Cut measured values into those of each header."""
-    return tuple(split(values, headers, cells))

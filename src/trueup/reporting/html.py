@@ -147,15 +147,20 @@ def _policy(script: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("trueup.reporting"),
+    environment = templates("trueup.reporting")
+    environment.filters["body"] = _body
+    return environment
+
+
+def templates(package: str) -> Environment:
+    """Return the templates of a package: everything is escaped, and what a page does not know is an error."""
+    return Environment(
+        loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["body"] = _body
-    return environment
 
 
 def _body(table: Table) -> Markup:

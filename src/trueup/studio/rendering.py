@@ -7,9 +7,10 @@ from functools import cache
 from math import log10
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from starlette.responses import HTMLResponse, Response
 
+from trueup.reporting.html import templates
 from trueup.studio.words import WORDS
 
 
@@ -21,13 +22,7 @@ def rendered(template: str, context: Mapping[str, Any], status: int = 200) -> Re
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("trueup.studio"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates("trueup.studio")
     environment.filters["log10"] = log10
     return environment
 

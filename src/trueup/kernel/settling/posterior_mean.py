@@ -298,7 +298,7 @@ def _estimate(bases, gradient, shares, there, sizes, kappa, estimates, precision
     for c in range(estimates.size):
         base = bases[c % len(bases)]
         k = round(math.log(max(sizes[c], SMALLEST) / there) / math.log(4.0))
-        k = min(max(k, -SIZES), SIZES)
+        k = min(max(k, -SIZES), SIZES)  # below zero: from the end
         if precision[k] == 0.0 or len(bases) > 1:
             size = there * 4.0**k
             weights[k], precision[k] = _weights(base, shares, size * shares * (size + kappa) / (1.0 + kappa))
