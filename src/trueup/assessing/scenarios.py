@@ -66,16 +66,8 @@ def scaled_budgets(spec: Spec, scale: Fraction) -> Spec:
 
     Examples
     --------
-    >>> from trueup.model.spec import parse_spec
-    >>> spec = parse_spec('''
-    ... format = 1
-    ... title = "Two areas"
-    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
-    ... privacy = { unit = "person", neighbours = "add-remove" }
-    ... level = [{ name = "all" }, { name = "area", column = "area" }]
-    ... query = [{ name = "total", levels = ["all", "area"], epsilon = "1/2" }]
-    ... ''')
-    >>> str(scaled_budgets(spec, Fraction(1, 3)).queries[0].budgets["area"])
+    >>> from trueup.demo.areas import AREAS
+    >>> str(scaled_budgets(AREAS, Fraction(1, 3)).queries[0].budgets["area"])
     '1/6'
     """
     return spec.model_copy(update={"queries": tuple(_scaled_query(q, scale) for q in spec.queries)})

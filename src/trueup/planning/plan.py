@@ -67,16 +67,8 @@ def plan(
     Examples
     --------
     >>> import pandas
-    >>> from trueup.model.spec import parse_spec
-    >>> spec = parse_spec('''
-    ... format = 1
-    ... title = "Two areas"
-    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
-    ... privacy = { unit = "person", neighbours = "add-remove" }
-    ... level = [{ name = "all" }, { name = "area", column = "area" }]
-    ... query = [{ name = "total", noise = "discrete-gaussian", rho = { all = "1/2", area = "1/2" } }]
-    ... ''')
-    >>> planned = plan(spec, pandas.DataFrame({"area": ["a", "b"]}), targets=["area=10@95%", "all=12@95%"])
+    >>> from trueup.demo.areas import AREAS_RHO
+    >>> planned = plan(AREAS_RHO, pandas.DataFrame({"area": ["a", "b"]}), targets=["area=10@95%", "all=12@95%"])
     >>> planned.levels, sum(planned.budgets) == planned.total, round(float(planned.total), 4)
     (('all', 'area'), True, 0.0208)
     """

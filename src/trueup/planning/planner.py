@@ -39,16 +39,8 @@ class Planner:
     Examples
     --------
     >>> import pandas
-    >>> from trueup.model.spec import parse_spec
-    >>> spec = parse_spec('''
-    ... format = 1
-    ... title = "Two areas"
-    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
-    ... privacy = { unit = "person", neighbours = "add-remove" }
-    ... level = [{ name = "all" }, { name = "area", column = "area" }]
-    ... query = [{ name = "total", noise = "discrete-gaussian", rho = { all = "1/2", area = "1/2" } }]
-    ... ''')
-    >>> planner = Planner(spec, pandas.DataFrame({"area": ["a", "b"]}))
+    >>> from trueup.demo.areas import AREAS_RHO
+    >>> planner = Planner(AREAS_RHO, pandas.DataFrame({"area": ["a", "b"]}))
     >>> [round(float(planner.plan({"area": f"{counts}@95%"}).total), 4) for counts in (20, 10)]
     [0.0048, 0.0192]
     """

@@ -40,18 +40,9 @@ def default_engine(problem: Problem, memory: int) -> str:
 
     Examples
     --------
-    >>> from trueup.model.spec import parse_spec
+    >>> from trueup.demo.areas import AREAS_BY_SEX
     >>> from trueup.model.tree import Tree
-    >>> spec = parse_spec('''
-    ... format = 1
-    ... title = "Two areas"
-    ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
-    ... privacy = { unit = "person", neighbours = "add-remove" }
-    ... level = [{ name = "all" }, { name = "area", column = "area" }]
-    ... attribute = [{ name = "sex", values = ["f", "m"] }]
-    ... query = [{ name = "detailed", attributes = ["sex"], epsilon = { all = "1/2", area = "1/2" } }]
-    ... ''')
-    >>> problem = Problem.of(spec, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> problem = Problem.of(AREAS_BY_SEX, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
     >>> default_engine(problem, 10**9), default_engine(problem, 100)
     ('memory', 'local')
     """
