@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tests.planning.test_planning import BUDGETS, WISHES, coverage, places, spec_of
+from tests.planning.wishes import BUDGETS, WISHES, coverage, places, spec_of
 from trueup.errors import ConvergenceError
 from trueup.planning.optimum import Limits
 from trueup.planning.plan import plan

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from tests.inferring.crossing import measured, table
 from tests.inferring.problems import laplace_tree, noisy, star, states, tree_constraints
-from tests.inferring.test_lattice_moves import measured, table
 from tests.reference.lattice import p_value
 from trueup.errors import ConvergenceError, DataError
 from trueup.inferring import conflict, infer

@@ -20,6 +20,8 @@ from trueup.noise import DiscreteLaplace
 from trueup.noise.lattice.laws import LatticeLaplace
 from trueup.noise.laws.exact import Exact
 
+NARROWEST = DiscreteLaplace(Fraction(230))
+"""Just accepted: its variance is 2.6e-100."""
 SEX = Attribute("sex", ("female", "male"))
 AGE = Attribute("age", ("young", "middle", "old"))
 RACE = Attribute("race", ("a", "b"))

@@ -11,10 +11,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tests.conformance.structures import STRUCTURES
-from tests.conformance.test_methods import METHODS, assert_feasible
-from tests.inferring.test_conformance import KINDS
-from tests.model.test_measurements import NARROWEST
+from tests.conformance.methods import assert_feasible
+from tests.conformance.structures import NARROWEST, STRUCTURES
+from tests.inferring.problems import KINDS
 from trueup.errors import ConvergenceError, SpecError, TrueupError
 from trueup.inferring import inference_misfit as cannot_infer
 from trueup.inferring.lattice_moves import LatticeMoves
@@ -24,7 +23,7 @@ from trueup.model.constraints import violations
 from trueup.model.header import split
 from trueup.model.records.measurements import Measurements
 from trueup.noise import DiscreteLaplace
-from trueup.reconciling import misfit
+from trueup.reconciling import METHODS, misfit
 
 CLOSED = ("tree-topdown", "tree-equality", "tree-nonnegative", "tree-integer", "topdown-raw")
 """Exact at any ratio of variances; iterations and rank tests in double precision span some sixteen decimals."""

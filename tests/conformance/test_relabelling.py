@@ -11,9 +11,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.conformance.methods import STEADY
 from tests.conformance.relabelled import relabelled, turned_values
 from tests.conformance.structures import STRUCTURES
-from tests.conformance.test_methods import STEADY
 from trueup.model.header import split
 from trueup.reconciling.general_projection import GeneralProjection
 from trueup.reconciling.tree_topdown import TreeTopDown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from trueup.inferring import METHODS
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints, LinearRule
@@ -12,6 +13,9 @@ from trueup.model.linear import parse_linear
 from trueup.model.records.measurements import Measurements
 from trueup.model.tree import Tree
 from trueup.noise import law_named
+
+KINDS = [kind for kind in METHODS if not kind.released]
+"""Methods of inference from noisy counts."""
 
 
 def star(parts):
@@ -64,3 +68,11 @@ def family_constraints(cells, rules=FAMILY_RULES, **more):
     """The rules of average family size at every place."""
     linear = tuple(LinearRule(parse_linear(rule), "place") for rule in rules)
     return Constraints(cells, (cells.finest,), linear=linear, **more)
+
+
+def family_measurements(places, rng, law):
+    cells = families(places)
+    truth = np.tile([30, 60, 25], places)
+    return cells, Measurements(
+        cells, (Measured("m", cells.finest, law),), (truth + draw(law, cells.n, rng),), PUBLISHED
+    )

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.conformance.structures import STRUCTURES
+from tests.inferring.problems import KINDS
 from trueup.errors import SpecError
-from trueup.inferring import METHODS, inference_misfit
+from trueup.inferring import inference_misfit
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.constraints import violations
@@ -15,7 +16,6 @@ from trueup.model.header import split
 from trueup.model.records.measurements import Measurements
 from trueup.model.registry import refuse_method
 
-KINDS = [kind for kind in METHODS if not kind.released]
 CASES = [
     pytest.param(kind, structure, id=f"{kind.name}-{structure.name}")
     for kind in KINDS

@@ -7,8 +7,8 @@ import pytest
 
 from tests.inferring.problems import (
     draw,
-    families,
     family_constraints,
+    family_measurements,
     laplace_tree,
     noisy,
     star,
@@ -164,14 +164,6 @@ def test_methods_and_priors_that_do_not_exist(counties):
         infer(measured, TreeExact(prior={"name": "poisson", "mean": -1}), spec=tree_constraints(cells))
     with pytest.raises(SpecError, match="does not fit: it handles general"):
         infer(measured, LinearInequalities(), spec=tree_constraints(cells))
-
-
-def family_measurements(places, rng, law):
-    cells = families(places)
-    truth = np.tile([30, 60, 25], places)
-    return cells, Measurements(
-        cells, (Measured("m", cells.finest, law),), (truth + draw(law, cells.n, rng),), PUBLISHED
-    )
 
 
 def test_every_draw_satisfies_the_rules(rng):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.inferring.test_released import HALF, ONE, TWO, alpha, p_value, ranks_within, uniform_p_value
+from tests.inferring.released import HALF, ONE, TWO, alpha, p_value, ranks_within, uniform_p_value
 from tests.reference.released import draw_release, enumerate_posterior, enumerate_redrawn, evenly, redrawn
 from trueup.errors import SpecError
 from trueup.inferring.released.pair import two_parts

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.inferring.problems import laplace_tree, states, tree_constraints
-from tests.inferring.test_released import ONE, alpha, p_value, ranks_within, uniform_p_value
+from tests.inferring.released import ONE, alpha, p_value, ranks_within, uniform_p_value
 from tests.reference.released import (
     draw_release,
     enumerate_tree,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.inferring.test_released import p_value
+from tests.inferring.released import p_value
 from tests.reference.released import _lower_middle, redrawn
 from trueup.errors import InfeasibleError
 from trueup.inferring.released.zero import ZeroPosterior, log_likelihood

@@ -8,9 +8,16 @@ from itertools import combinations_with_replacement
 import numpy as np
 import pytest
 
-from tests.inferring.problems import laplace_tree, noisy, star, states, tree_constraints
-from tests.inferring.test_infer import family_constraints, family_measurements
-from tests.inferring.test_lattice_moves import LAWS, PRIORS, brute_force, crossing, measured, table
+from tests.inferring.crossing import LAWS, PRIORS, brute_force, crossing, measured, table
+from tests.inferring.problems import (
+    family_constraints,
+    family_measurements,
+    laplace_tree,
+    noisy,
+    star,
+    states,
+    tree_constraints,
+)
 from tests.reference.lattice import p_value
 from trueup.errors import InfeasibleError
 from trueup.inferring import infer

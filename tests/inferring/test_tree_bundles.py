@@ -16,7 +16,7 @@ from tests.inferring.problems import (
     states,
     tree_constraints,
 )
-from tests.kernel.test_messages import LAWS, build, leaves_of, logs, p_value
+from tests.kernel.message_trees import LAWS, build, leaves_of, logs, p_value
 from tests.reference.posterior import enumerate_tree
 from trueup.errors import SpecError
 from trueup.inferring import infer, tree_exact

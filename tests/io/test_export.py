@@ -15,7 +15,7 @@ import pytest
 import sdmx
 
 import trueup
-from tests.model.test_tables import DATA, SPEC
+from tests.model.people import DATA, SPEC
 from trueup.errors import BundleError, SpecError, TrueupError
 from trueup.io.export import excel
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kernel.test_nonnegative import large
+from tests.kernel.large_trees import large
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
 from trueup.kernel.tree.bounds import propagate

@@ -4,51 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
 
+from tests.kernel.message_trees import LAWS, build, leaves_of, logs, p_value
 from tests.reference.posterior import enumerate_tree, marginal
 from trueup.kernel.messages.downward import downward, products
 from trueup.kernel.messages.pmf import OPEN
 from trueup.kernel.messages.solve import joint_draws, marginals, mode, solve
 from trueup.kernel.messages.tails import beyond
 from trueup.kernel.messages.upward import upward
-from trueup.layouts.factors import FactorTable
-from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson
+from trueup.model.prior import Bounded, FlatTotal, Masses, NegativeBinomial, Poisson
 from trueup.noise import law_named
 
 STAR = np.array([1, 4, 4, 4, 4])
 DEEP = np.array([1, 3, 6, 7, 7, 7, 7, 7])
 """A root with two children; three grandchildren under the first, one under the second."""
-LAWS = {
-    "discrete-laplace": law_named("discrete-laplace")("1/2"),
-    "discrete-gaussian": law_named("discrete-gaussian")("9/4"),
-    "truncated-geometric": law_named("truncated-geometric")("1/2", 12),
-    "laplace": law_named("laplace")("3"),
-    "gaussian": law_named("gaussian")("4"),
-}
-
-
-def leaves_of(child_ptr):
-    return np.flatnonzero(child_ptr[1:] == child_ptr[:-1])
-
-
-def build(child_ptr, measured, *, prior=None, lower=None, upper=None, depth=80.0):
-    """Factors from `{node: [(law, value), ...]}` with counts at least 0."""
-    n = len(child_ptr) - 1
-    low = np.zeros(n, np.int64) if lower is None else lower
-    high = np.full(n, OPEN) if upper is None else upper
-    table = FactorTable(low, high)
-    for node, known in measured.items():
-        for law, value in known:
-            table.add_law(law, np.array([node]), np.array([value]), depth)
-    table.add_prior(prior or Flat(), leaves_of(child_ptr), depth)
-    return table.build()
-
-
-def logs(measured, extra=None):
-    """The same knowledge as plain functions."""
-    known = {v: (lambda x, k=k: sum(law.logpmf(value - x) for law, value in k)) for v, k in measured.items()}
-    return known | (extra or {})
 
 
 def agree(child_ptr, factors, log_factors, ranges, tolerance=1e-9):
@@ -168,15 +137,6 @@ def test_fast_convolutions_agree_with_direct_ones(rng):
         size = by_terms[0][v + 1] - by_terms[0][v]
         theirs = by_terms[2][by_terms[0][v] : by_terms[0][v + 1]] @ (by_terms[1][v] + np.arange(size))
         assert ours == pytest.approx(theirs, rel=1e-9)
-
-
-def p_value(draws, nodes, mass):
-    """Chi-square of joint draws of leaves against enumeration, rare vectors pooled."""
-    keys = {tuple(row): k for k, row in enumerate(nodes)}
-    counts = np.bincount([keys[tuple(row)] for row in draws], minlength=len(nodes))
-    often = mass * len(draws) >= 10
-    observed = np.append(counts[often], counts[~often].sum())
-    return chisquare(observed, np.append(mass[often], mass[~often].sum()) * len(draws)).pvalue
 
 
 def joint_problem():

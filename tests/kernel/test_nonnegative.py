@@ -5,6 +5,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from scipy.optimize import nnls
 
+from tests.kernel.large_trees import large, slow_sums
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
 from trueup.kernel.tree.least_squares import messages, unidentified
@@ -75,23 +76,3 @@ def test_a_bad_case_of_passes_is_cut_short():
     assert many[0] > 40
     assert few[0] == 3
     np.testing.assert_allclose(x, short, **CLOSE)
-
-
-def slow_sums(child_ptr, leaves):
-    totals = leaves.copy()
-    for v in reversed(range(leaves.size)):
-        if child_ptr[v] < child_ptr[v + 1]:
-            totals[v] = totals[child_ptr[v] : child_ptr[v + 1]].sum()
-    return totals
-
-
-def large(rng):
-    """Three levels, 6,000 leaves, a third of them truly 0."""
-    counts = np.concatenate([[20], rng.integers(1, 20, 20)])
-    inner = 1 + counts.sum()
-    counts = np.concatenate([counts, rng.integers(1, 60, inner - counts.size)])
-    n = 1 + counts.sum()
-    child_ptr = np.concatenate([[1], 1 + np.cumsum(counts), np.full(n - counts.size, n)]).astype(np.int64)
-    truth = slow_sums(child_ptr, np.floor(rng.lognormal(1, 1.2, n)) * (rng.random(n) > 0.35))
-    variance = rng.choice([1.0, 4.0, 30.0], n)
-    return child_ptr, variance, truth + np.rint(rng.normal(size=n) * np.sqrt(variance))

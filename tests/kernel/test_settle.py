@@ -6,7 +6,7 @@ import numpy as np
 import piqp
 import pytest
 
-from tests.kernel.test_histogram import SPINE, case, marginals
+from tests.kernel.histograms import SPINE, case, marginals
 from tests.reference import nearest
 from tests.reference.nearest import covariances
 from trueup.kernel.histogram.anova import Domain

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import digamma as scipy_digamma
 from scipy.special import gammaln
 
-from tests.kernel.test_messages import build, leaves_of
+from tests.kernel.message_trees import build, leaves_of
 from tests.reference.posterior import enumerate_tree, leaves_below, marginal
 from trueup.kernel.messages.pmf import OPEN
 from trueup.kernel.messages.solve import joint_draws, marginals, solve

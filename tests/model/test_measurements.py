@@ -7,14 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tests.conformance.structures import NARROWEST
 from trueup.errors import SpecError
 from trueup.io.bundle.manifest import header_in, header_out
 from trueup.model.cells import Margin
 from trueup.model.header import VANISHING, Measured
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, Exact, Gaussian, Laplace, law_named
-
-NARROWEST = DiscreteLaplace(Fraction(230))
-"""Just accepted: its variance is 2.6e-100."""
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pandas
 import pytest
 from scipy.stats import binom
 
+from tests.planning.wishes import BUDGETS, NOISE, WISHES, coverage, places, spec_of
 from tests.reference import planning as dense
 from trueup.errors import SpecError, TrueupError
 from trueup.model.spec import parse_spec
@@ -21,52 +22,6 @@ from trueup.planning.planned_spec import planned_spec
 from trueup.planning.targets import Target
 from trueup.planning.task import PlanningTask
 
-NOISE = {"rho": "discrete-gaussian", "epsilon": "discrete-laplace"}
-QUERIES = {"total": [], "s": ["sex"], "adult": ["adult"], "d": ["sex", "age"]}
-
-
-def spec_of(currency, budgets, *, neighbours="add-remove", extra=""):
-    """Persons by sex and age (with a recode) in areas and blocks; `budgets` by query, then by level."""
-
-    def amounts(by_level):
-        return ", ".join(f"{level} = '{amount}'" for level, amount in by_level.items())
-
-    queries = "".join(
-        f"[[query]]\nname = '{name}'\nattributes = {QUERIES[name]}\nnoise = '{NOISE[currency]}'\n"
-        f"{currency} = {{ {amounts(by_level)} }}\n"
-        for name, by_level in budgets.items()
-    )
-    return parse_spec(f"""
-format = 1
-title = "Crossing"
-table = {{ name = "demo", kind = "counts", counts = "person", count = "n" }}
-privacy = {{ unit = "person", neighbours = "{neighbours}" }}
-level = [{{ name = "all" }}, {{ name = "area", column = "area" }}, {{ name = "block", column = "block" }}]
-{extra}
-[[attribute]]
-name = "sex"
-values = ["f", "m"]
-[[attribute]]
-name = "age"
-values = ["a", "b", "c"]
-recode = [{{ name = "adult", groups = {{ minor = ["a"], major = ["b", "c"] }} }}]
-{queries}
-""")
-
-
-def places(*counts):
-    return pandas.DataFrame(
-        [(f"a{i}", f"a{i}b{j}") for i, n in enumerate(counts) for j in range(n)], columns=["area", "block"]
-    )
-
-
-BUDGETS = {
-    "total": {"all": "1/9", "area": "1/9"},
-    "s": {"area": "1/9", "block": "1/9"},
-    "adult": {"area": "1/9", "block": "1/9"},
-    "d": {"all": "1/9", "area": "1/9", "block": "1/9"},
-}
-WISHES = ["area=10@95%", "block x sex=12@90%", "all x age=20@99%"]
 INVARIANT = "[constraints]\ninvariants = [{ level = 'area' }]\n"
 
 
@@ -180,33 +135,6 @@ def test_the_bound_over_mechanisms_is_below_the_best_known():
     assert float(planned.total) / planned.certificate.mechanisms <= best * (1 + 1e-4)
     assert float(planned.total) / planned.certificate.mechanisms >= best * 0.9
     assert best <= float(planned.total)
-
-
-def coverage(spec, geography, planned, rng, draws):
-    """How many of `draws` least-squares errors of each target's worst count keep within the margin wanted."""
-    task = PlanningTask.of(spec, geography, [str(r.target) for r in planned.targets], None, "equal")
-    budgets, cells = dict(zip(planned.levels, planned.budgets)), task.expected.cells
-    laws = {
-        m: scaled(h.law, budgets[str(m)] / c.amount) for m, (h, c) in task.noise.items() if budgets[str(m)]
-    }
-    tables = list(laws)
-    precisions = np.array([1 / law.variance for law in laws.values()])
-    covariance = dense.covariance(cells, tables, precisions)
-    for reached in planned.targets:
-        rows = dense.matrix(cells, reached.target.margin)
-        worst = rows[int(np.argmax(np.einsum("ij,jk,ik->i", rows, covariance, rows)))]
-        error = np.zeros(draws)
-        for (margin, law), p in zip(laws.items(), precisions):
-            for weight in p * dense.matrix(cells, margin) @ covariance @ worst:
-                error += weight * draw(law, draws, rng)
-        yield reached.target, int((np.abs(error) <= reached.target.counts).sum())
-
-
-def draw(law, size, rng):
-    """Noise by inversion of a table of the law's masses: as good as exact, and quick."""
-    reach = int(np.ceil(8 * np.sqrt(law.variance))) + 30
-    values = np.arange(-reach, reach + 1)
-    return rng.choice(values, size, p=(mass := law.pmf(values)) / mass.sum())
 
 
 @pytest.mark.parametrize("currency", NOISE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.conformance.test_methods import FITTING
+from tests.conformance.methods import FITTING
 from trueup.errors import SpecError
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.records.expected_errors import (
