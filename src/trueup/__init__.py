@@ -62,11 +62,11 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(home), called or name)
     if name == "theory":
         return import_module("trueup.theory")
-    from difflib import get_close_matches
+    from trueup.errors import did_you_mean
 
-    close = get_close_matches(name, __all__, 1)
-    hint = f"; did you mean '{close[0]}'?" if close else ""
-    raise AttributeError(f"module 'trueup' has no attribute '{name}'{hint}")
+    raise AttributeError(
+        f"module 'trueup' has no attribute '{name}'; {did_you_mean(name, __all__)}".rstrip("; ")
+    )
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,8 @@ confidential data), what is needed, and what to do.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,18 @@ class ConvergenceError(TrueupError):
     """A solver or a chain stopped before its answer could be called an answer."""
 
     exit_code = 5
+
+
+def did_you_mean(name: object, names: Iterable[str]) -> str:
+    """Ask for the nearest of the names that there are; nothing where none is near.
+
+    Examples
+    --------
+    >>> did_you_mean("titel", ["title", "table"]), did_you_mean("xyz", ["title"])
+    ("did you mean 'title'?", '')
+    """
+    close = get_close_matches(str(name)[:60], list(names), 1)
+    return f"did you mean '{close[0]}'?" if close else ""
 
 
 def load_extra(module: str, extra: str) -> Any:

@@ -26,7 +26,8 @@ from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
 from trueup.model.invariants import invariant_matrix, invariants_over
 from trueup.model.problem import Problem, public_cells
-from trueup.model.spec import BoundPart, load_spec, parse_spec
+from trueup.model.spec import load_spec, parse_spec
+from trueup.model.spec_queries import BoundPart
 from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.lattice_posterior import LatticePosterior
 from trueup.reconciling.margins_projection import MarginsProjection

@@ -15,7 +15,8 @@ from tests.model.bad_input import SPEC
 from trueup.errors import SpecError
 from trueup.model.build import build_cells, build_constraints
 from trueup.model.constraints import violations
-from trueup.model.spec import AttributePart, load_spec, parse_spec
+from trueup.model.spec import load_spec, parse_spec
+from trueup.model.spec_table import AttributePart
 from trueup.model.tree import Tree
 
 ROOT = Path(__file__).parents[2]

@@ -25,7 +25,8 @@ from trueup.model.header import Measured
 from trueup.model.mechanism import plan_measurements
 from trueup.model.records.assessment import Assessed, Budget
 from trueup.model.registry import describe
-from trueup.model.spec import Query, Spec
+from trueup.model.spec import Spec
+from trueup.model.spec_queries import Query
 from trueup.noise.rational import rational
 from trueup.reconciling import Prepared, build, choose
 from trueup.reconciling.method import Method

@@ -21,7 +21,8 @@ from trueup.model.build import cells_of_sizes, local_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints, name_mask
 from trueup.model.header import Measured
-from trueup.model.spec import BoundPart, Spec
+from trueup.model.spec import Spec
+from trueup.model.spec_queries import BoundPart
 
 Finding = tuple[str, bool, tuple[str, ...]]
 """A rule, whether it holds, and the first places where it does not."""

@@ -18,7 +18,8 @@ from trueup.errors import SpecError
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear
-from trueup.model.spec import AttributePart, Spec
+from trueup.model.spec import Spec
+from trueup.model.spec_table import AttributePart
 
 
 @dataclass(frozen=True)

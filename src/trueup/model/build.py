@@ -14,7 +14,8 @@ from trueup.model.constraints import Bound, Constraints, LinearRule, name_mask
 from trueup.model.joined import LinkedTables, RecordTable, plain_attribute
 from trueup.model.linear import parse_linear
 from trueup.model.nested import canonical
-from trueup.model.spec import BoundPart, InvariantPart, Query, Spec
+from trueup.model.spec import Spec
+from trueup.model.spec_queries import BoundPart, InvariantPart, Query
 from trueup.model.tree import Tree
 
 

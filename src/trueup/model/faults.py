@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
-from trueup.errors import TrueupError
+from trueup.errors import TrueupError, did_you_mean
 
 Fault = Mapping[str, Any]
 """One entry of `ValidationError.errors()`."""
@@ -68,8 +67,7 @@ def fault_text(fault: Fault, document: Any = None, keys: Collection[str] = ()) -
     loc = [part for part in fault["loc"] if part not in _KINDS]
     where = _where(loc, document) or "spec"
     if fault["type"] == "extra_forbidden":
-        close = get_close_matches(str(loc[-1]), keys, 1)
-        return f"{where} is not a key of the spec" + (f"; did you mean '{close[0]}'?" if close else "")
+        return "; ".join(filter(None, (f"{where} is not a key of the spec", did_you_mean(loc[-1], keys))))
     if fault["type"] == "missing":
         return f"{where} is missing" + _CHOICES.get(where, "")
     if fault["type"] in _EMPTY:

@@ -12,7 +12,8 @@ from trueup.errors import DataError
 from trueup.files.source import Columns, open_table, select
 from trueup.files.text import as_text
 from trueup.files.whole import whole_limits
-from trueup.model.spec import Level, Parents, Spec
+from trueup.model.spec import Spec
+from trueup.model.spec_table import Level, Parents
 from trueup.model.tree import Tree
 
 

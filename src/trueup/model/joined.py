@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.linear import Linear, parse_linear
-from trueup.model.spec import AttributePart, Spec
+from trueup.model.spec import Spec
+from trueup.model.spec_table import AttributePart
 from trueup.model.stacking import COUNTED, RECORD
 from trueup.model.tree import Tree
 

@@ -13,7 +13,8 @@ from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Change, Charge, Guarantee
 from trueup.model.header import Measured
 from trueup.model.kept import Kept
-from trueup.model.spec import Query, Spec
+from trueup.model.spec import Spec
+from trueup.model.spec_queries import Query
 from trueup.model.stacking import COUNTED
 from trueup.model.statements import known, statements
 from trueup.noise import law_named

@@ -16,7 +16,8 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.invariants import invariants_over
 from trueup.model.nested import chain
-from trueup.model.spec import Query, Spec
+from trueup.model.spec import Spec
+from trueup.model.spec_queries import Query
 from trueup.noise import law_named
 from trueup.noise.cost import Sensitivity
 from trueup.privacy.contribution import Reach

@@ -17,16 +17,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from trueup.errors import SpecError
 from trueup.model.prior import read_prior
-from trueup.model.spec import (
-    AttributePart,
-    CellColumn,
-    ConstraintsPart,
-    Level,
-    Name,
-    SpecPart,
-    mistakes,
-    read_spec_text,
-)
+from trueup.model.spec import mistakes, read_spec_text
+from trueup.model.spec_queries import ConstraintsPart
+from trueup.model.spec_table import AttributePart, CellColumn, Level, Name, SpecPart
 from trueup.model.toml import read_toml
 from trueup.noise import law_named
 from trueup.noise.laws.exact import Exact

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from trueup.errors import SpecError
+from trueup.errors import SpecError, did_you_mean
 from trueup.model.faults import fault_text
 
 
@@ -117,10 +116,9 @@ def describe(method: Named) -> dict[str, Any]:
 def _named(kinds: Sequence[type[M]], noun: str, name: str) -> type[M]:
     names = kinds.names if isinstance(kinds, Methods) else tuple(kind.name for kind in kinds)
     if name not in names:
-        close = get_close_matches(name, names, 1)
         raise SpecError(
             f"{noun} method '{name}' is unknown",
             needed=f"one of: {', '.join(names)}",
-            remedy=f"did you mean '{close[0]}'?" if close else "",
+            remedy=did_you_mean(name, names),
         )
     return kinds[names.index(name)]  # pyright: ignore[reportReturnType]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, ParamSpec, TypeVar
 from warnings import warn
 
-from trueup.errors import TrueupError
+from trueup.errors import TrueupError, did_you_mean
 
 _SOURCES = {
     "Spec": "trueup.load_spec(path) reads one",
@@ -106,11 +105,10 @@ def _refuse_unknown_options(verb: str, expected: Signature, options: Mapping[str
     if any(p.kind is Parameter.VAR_KEYWORD for p in expected.parameters.values()):
         return
     for name in set(options) - set(expected.parameters):
-        close = get_close_matches(name, expected.parameters, 1)
         raise TrueupError(
             f"trueup.{verb} has no argument '{name}'",
             needed=f"among: {', '.join(expected.parameters)}",
-            remedy=f"write {close[0]}=..." if close else "",
+            remedy=did_you_mean(name, expected.parameters),
         )
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any
 
-from trueup.errors import SpecError
+from trueup.errors import SpecError, did_you_mean
 from trueup.noise.cost import Cost, Currency, Sensitivity
 from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 from trueup.noise.law import Law, Words
@@ -56,15 +55,14 @@ def law_named(name: object) -> type[Any]:
     'discrete-laplace'
     >>> law_named("discrete-laplac")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    trueup.errors.SpecError: there is no law 'discrete-laplac'. ... To do: write 'discrete-laplace'.
+    trueup.errors.SpecError: there is no law 'discrete-laplac'. ... To do: did you mean 'discrete-laplace'?
     """
     laws: dict[str, type[Any]] = {law.name: law for law in (*LAWS, *JOINT_LAWS, *PERTURBATIONS)}
     if isinstance(name, str) and (known := ALIASES.get(name, name)) in laws:
         return laws[known]
-    near = get_close_matches(str(name)[:60], [*laws, *ALIASES], n=1)
     shown = repr(name) if isinstance(name, str) and len(name) <= 60 else f"a {type(name).__name__}"
     raise SpecError(
         f"there is no law {shown}",
         needed=f"one of {', '.join(laws)}",
-        remedy=f"write {near[0]!r}" if near else "",
+        remedy=did_you_mean(name, [*laws, *ALIASES]),
     )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from trueup.model.cells import Margin
-from trueup.model.spec import Query, Spec
+from trueup.model.spec import Spec
+from trueup.model.spec_queries import Query
 from trueup.planning.allocation import Allocation
 
 

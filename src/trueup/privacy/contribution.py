@@ -22,11 +22,10 @@ composing an addition and a removal would quadruple the latter.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from trueup.errors import SpecError
+from trueup.errors import SpecError, did_you_mean
 from trueup.noise.cost import Sensitivity
 
 Relation = Literal["add-remove", "replace"]
@@ -154,15 +153,10 @@ Reach = Contribution | Records
 def _factor(relation: object) -> int:
     if isinstance(relation, str) and relation in _FACTORS:
         return _FACTORS[relation]
-    close = get_close_matches(relation, _FACTORS, 1) if isinstance(relation, str) else []
-    given = (
-        f"the neighbour relation '{relation}'"
-        if isinstance(relation, str)
-        else "a neighbour relation of another type"
-    )
-    raise SpecError(
-        given, needed=f"one of {', '.join(_FACTORS)}", remedy=f"did you mean '{close[0]}'?" if close else ""
-    )
+    text = isinstance(relation, str)
+    given = f"the neighbour relation '{relation}'" if text else "a neighbour relation of another type"
+    remedy = did_you_mean(relation, _FACTORS) if text else ""
+    raise SpecError(given, needed=f"one of {', '.join(_FACTORS)}", remedy=remedy)
 
 
 def _whole(value: object, what: str, least: int = 1) -> None:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from trueup.model.cells import Attribute, Cells
 from trueup.model.joined import ROOT, plain_attribute
-from trueup.model.spec import AttributePart, JoinPart, Spec
+from trueup.model.spec import Spec
+from trueup.model.spec_table import AttributePart, JoinPart
 from trueup.model.stacking import REFERENCE
 from trueup.synth.people import PeopleDomain, populate
 from trueup.synth.places import PlaceBranch

@@ -36,7 +36,8 @@ from trueup.files.source import (
 from trueup.io.microdata.sql import text_sql
 from trueup.io.microdata.truncate import Limit, kept_sql, unit_sql
 from trueup.model.joined import LinkedTables, persons_of
-from trueup.model.spec import AttributePart, JoinPart, Spec
+from trueup.model.spec import Spec
+from trueup.model.spec_table import AttributePart, JoinPart
 from trueup.model.stacking import RECORD, REFERENCE
 
 

@@ -16,7 +16,8 @@ from trueup.io.microdata.truncate import Limit, named_unit, refuse_unlimited, tr
 from trueup.model.cells import Attribute, Cells
 from trueup.model.geography import key_columns, refuse_float_keys
 from trueup.model.linear import parse_sum
-from trueup.model.spec import Level, Spec
+from trueup.model.spec import Spec
+from trueup.model.spec_table import Level
 
 Where = Callable[[int], str]
 """Says where the row of a position (from 0) stands, since what it holds is confidential."""

@@ -32,7 +32,8 @@ from trueup.model.constraints import Bound
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
-from trueup.model.spec import Query, Spec
+from trueup.model.spec import Spec
+from trueup.model.spec_queries import Query
 from trueup.model.tree import Tree
 from trueup.noise.law import Law
 from trueup.noise.laws.discrete_gaussian import DiscreteGaussian

@@ -7,7 +7,8 @@ from typing import Any
 
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
-from trueup.model.spec import ConstraintsPart, Spec
+from trueup.model.spec import Spec
+from trueup.model.spec_queries import ConstraintsPart
 from trueup.reporting.drawing.blocks import Block, Column, Facts, Section, Table, Text
 from trueup.reporting.drawing.words import listing, plain, said
 from trueup.reporting.sections.protection import laws

@@ -1,0 +1,188 @@
+"""What a spec says is measured, at what privacy loss, and what published counts must satisfy."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Any
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    model_validator,
+)
+from pydantic.json_schema import WithJsonSchema
+
+from trueup.model.linear import parse_linear
+from trueup.model.spec_table import _LARGEST, Name, SpecPart
+from trueup.noise import law_named
+from trueup.noise.cost import Currency
+from trueup.noise.rational import rational
+
+
+def _budget(value: Any) -> Fraction | dict[str, Fraction]:
+    if isinstance(value, dict):
+        return {
+            str(level): rational(amount, f"the budget of level '{level}'") for level, amount in value.items()
+        }
+    return rational(value, "the budget")
+
+
+_RATIONAL = {"type": ["string", "integer"], "examples": ["1/2", "0.1", 1]}
+
+
+_CONDITION = {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1}
+
+
+Budget = Annotated[
+    Any,
+    BeforeValidator(_budget),
+    WithJsonSchema({"anyOf": [_RATIONAL, {"type": "object", "additionalProperties": _RATIONAL}]}),
+]
+"""An exact amount for every level that the query names, or one amount per level."""
+
+
+Limit = Annotated[int, Field(ge=-_LARGEST, le=_LARGEST)] | Name | None
+"""A limit of all groups of a margin, or the name of a public column with one for each place."""
+
+
+class ContributionPart(SpecPart):
+    """How far one unit of privacy reaches into the groups of a query."""
+
+    cells: int = Field(gt=0, le=_LARGEST, description="how many groups one unit can touch")
+    each: int = Field(1, gt=0, le=_LARGEST, description="by how much it can change each of them")
+
+
+class Query(SpecPart):
+    """One marginal, measured at one or more levels, each with its own exact budget."""
+
+    name: Name
+    attributes: tuple[str, ...] = ()
+    noise: str = "discrete-laplace"
+    levels: tuple[str, ...] = ()
+    epsilon: Budget = None
+    rho: Budget = None
+    contribution: ContributionPart | None = None
+    options: dict[str, Any] = Field(default_factory=dict, description="further parameters of the law")
+    counts: Name | None = Field(
+        None, description="beside [table.join]: which table's records it counts; by default the persons"
+    )
+    cumulative: Name | None = Field(
+        None,
+        description="beside [table.join]: a number of persons among its attributes, measured as `at least k` for every k",
+    )
+    where: dict[str, str] = Field(
+        default_factory=dict, description="written by trueup: which records of two tables it counts"
+    )
+
+    @model_validator(mode="after")
+    def _budgeted(self):
+        if (self.epsilon is None) == (self.rho is None):
+            raise ValueError("give either `epsilon` or `rho`")
+        amount = self.rho if self.epsilon is None else self.epsilon
+        if amount == {} or isinstance(amount, dict) == bool(self.levels):
+            raise ValueError(
+                "name the levels once: `levels = [...]` with one budget, or a budget for each level"
+            )
+        law_named(self.noise)
+        return self
+
+    @property
+    def currency(self) -> Currency:
+        """The currency of the budget."""
+        return "epsilon" if self.epsilon is not None else "rho"
+
+    @property
+    def budgets(self) -> dict[str, Fraction]:
+        """Budget per level, exact."""
+        amount = self.epsilon if self.epsilon is not None else self.rho
+        if isinstance(amount, dict):
+            return amount
+        assert amount is not None
+        return dict.fromkeys(self.levels, Fraction(amount))
+
+
+class MarginPart(SpecPart):
+    """A margin: a level by some attributes."""
+
+    level: str
+    attributes: tuple[str, ...] = ()
+
+
+def _alternatives(value: Any) -> Any:
+    return (value,) if isinstance(value, dict) else value
+
+
+class InvariantPart(MarginPart):
+    """A margin that is published exactly as enumerated, of all units or of those that meet a condition."""
+
+    where: Annotated[
+        tuple[Annotated[dict[str, str], Field(min_length=1)], ...],
+        BeforeValidator(_alternatives),
+        WithJsonSchema({"anyOf": [_CONDITION, {"type": "array", "items": _CONDITION}]}),
+    ] = Field(
+        (),
+        description="count the units alone that meet this condition, or one of several; values of attributes or "
+        "recodes, or places by their level",
+    )
+
+
+class BoundPart(MarginPart):
+    """Limits on every group of a margin, or on those with the given attribute values."""
+
+    lower: Limit = Field(
+        None, description="a number, or the column of the geography file that holds one a place"
+    )
+    upper: Limit = Field(None, description="likewise")
+    where: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _limited(self):
+        if self.lower is None and self.upper is None:
+            raise ValueError("a bound gives neither `lower` nor `upper`")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the geography file that hold its limits."""
+        return tuple(limit for limit in (self.lower, self.upper) if isinstance(limit, str))
+
+
+class LinearPart(SpecPart):
+    """A linear constraint at every place of a level (by default the last)."""
+
+    rule: str
+    level: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_text(cls, value: Any) -> Any:
+        return {"rule": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _parses(self):
+        parse_linear(self.rule)
+        return self
+
+
+class AboutPart(SpecPart):
+    """Who publishes the counts, for the report."""
+
+    author: Annotated[Name | None, Field(description="person or office")] = None
+    date: Annotated[
+        Name | None,
+        BeforeValidator(lambda given: given if given is None else str(given)),
+        Field(description="of publication"),
+    ] = None
+    contact: Name | None = None
+    licence: Name | None = None
+    source: Annotated[Name | None, Field(description="the survey or register that was counted")] = None
+
+
+class ConstraintsPart(SpecPart):
+    """What the published counts must satisfy beside adding up."""
+
+    nonnegative: bool = True
+    invariants: tuple[InvariantPart, ...] = ()
+    zeros: tuple[Annotated[dict[str, str], Field(min_length=1)], ...] = ()
+    bounds: tuple[BoundPart, ...] = ()
+    linear: tuple[LinearPart, ...] = ()

@@ -1,0 +1,209 @@
+"""What the parts of a spec must agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from trueup.model.linear import parse_sum
+from trueup.model.names import refuse_alike, refuse_twins, refuse_unknown
+from trueup.model.prior import read_prior
+from trueup.model.stacking import COUNTED
+from trueup.noise import law_named
+
+if TYPE_CHECKING:
+    from trueup.model.spec import Spec
+
+_VALUE_COLUMNS = ("count", "exact", "group", "noisy", "standard_error")
+
+
+def refuse_disagreement(spec: Spec) -> None:
+    """Refuse a spec whose parts do not fit together: names declared twice or not at all, files that cannot be read.
+
+    Raises
+    ------
+    ValueError
+        With the first fault.
+    """
+    refuse_twins("level", [level.name for level in spec.levels])
+    views = [name for a in spec.attributes for name in (a.name, *(r.name for r in a.recodes))]
+    refuse_twins("attribute", views)
+    refuse_twins("query", [q.name for q in spec.queries])
+    refuse_alike("level", [level.name for level in spec.levels])
+    refuse_alike("attribute", views)
+    _levels_have_columns(spec)
+    _parents_have_a_file(spec)
+    _limits_have_a_file(spec)
+    _columns_are_free(spec)
+    for where, margin in _margins(spec):
+        refuse_unknown(margin[0], [level.name for level in spec.levels], "level", where)
+        _refuse_misnamed(spec, margin[1], where)
+    _conditions_are_known(spec)
+    _units_hold_records(spec)
+    _tables_are_two(spec)
+    _cells_cover(spec)
+    _parameters_have_a_method(spec)
+    _priors_can_be_read(spec)
+
+
+def _levels_have_columns(spec: Spec) -> None:
+    if spec.levels[0].column is not None:
+        raise ValueError("the first level is the root: it holds every place and has no column")
+    if spec.parents and (read := [x.name for x in spec.levels if x.column or x.prefix or x.label]):
+        raise ValueError(f"level '{read[0]}' names columns, but the places come from parent pointers")
+    if spec.parents is None and (bare := [x.name for x in spec.levels[1:] if x.column is None]):
+        raise ValueError(f"level '{bare[0]}' has no column")
+
+
+def _parents_have_a_file(spec: Spec) -> None:
+    if spec.parents and spec.table.keys == "public":
+        raise ValueError(
+            "parent pointers name inner places, which a table of counts does not hold: give a geography"
+        )
+
+
+def _limits_have_a_file(spec: Spec) -> None:
+    columns = [column for level in spec.limit_columns for column in level]
+    if columns and (spec.table.keys == "public" or len(spec.levels) == 1):
+        prior = columns[0] in spec.prior_columns
+        reader = "a prior takes its shares" if prior else "a bound takes its limits"
+        raise ValueError(
+            f"{reader} from the column '{columns[0]}' of the public list of places, which is "
+            "not the confidential table: keep keys confidential, give a geography"
+        )
+
+
+def _columns_are_free(spec: Spec) -> None:
+    """A published table has key, attribute and value columns; a confidential one keys and counts."""
+    keys = ["id"] if spec.parents else [x.name if x.prefix else x.column or x.name for x in spec.levels]
+    columns = [*keys, *(name for a in spec.attributes for name in a.views)]
+    refuse_twins("published column", [name.casefold() for name in columns])
+    if taken := [name for name in columns if name.casefold() in _VALUE_COLUMNS]:
+        raise ValueError(
+            f"'{taken[0]}' is a value column of published tables: name the attribute or key otherwise"
+        )
+    held = {spec.table.count, *(name for cell in spec.table.cells for name in parse_sum(cell.count))}
+    read = [*(x.column for x in spec.levels), *(x.label for x in spec.levels)]
+    read += [a.column or a.name for a in spec.attributes] if not spec.table.cells else []
+    if both := [name for name in read if name is not None and name in held]:
+        raise ValueError(f"column '{both[0]}' holds counts, so it cannot hold keys or attribute values")
+
+
+def _margins(spec: Spec):
+    for query in spec.queries:
+        yield from ((f"query '{query.name}'", (level, query.attributes)) for level in query.budgets)
+    for part in (*spec.constraints.invariants, *spec.constraints.bounds):
+        yield "a constraint", (part.level, part.attributes)
+    for rule in spec.constraints.linear:
+        yield f"'{rule.rule}'", (rule.level or spec.levels[-1].name, ())
+
+
+def _refuse_misnamed(spec: Spec, names: Collection[str], where: str) -> None:
+    """Margins and conditions name each attribute, or one of its recodes, at most once."""
+    for name in names:
+        refuse_unknown(name, [view for a in spec.attributes for view in a.views], "attribute", where)
+    for attribute in spec.attributes:
+        if len(same := [name for name in attribute.views if name in names]) > 1:
+            raise ValueError(
+                f"{where} names '{same[0]}' and '{same[1]}', which are the same attribute: "
+                + attribute.crossed(same[0], same[1])
+            )
+
+
+def _conditions_are_known(spec: Spec) -> None:
+    conditions = (*spec.constraints.zeros, *(b.where for b in spec.constraints.bounds))
+    for condition in conditions:
+        _refuse_misnamed(spec, condition, "a condition")
+    among = _conditions_of_invariants(spec)
+    for cell in spec.table.cells:
+        for name in cell.where:
+            refuse_unknown(name, [a.name for a in spec.attributes], "attribute", "[[table.cell]]")
+    domains = {name: values for a in spec.attributes for name, values in a.views.items()}
+    every = (*conditions, *among, *(c.where for c in spec.table.cells))
+    for name, value in (pair for condition in every for pair in condition.items()):
+        refuse_unknown(value, list(domains[name]), f"value of '{name}'", "a condition")
+
+
+def _conditions_of_invariants(spec: Spec) -> list[dict[str, str]]:
+    """The conditions of invariants on attributes; places are known once they are read."""
+    levels, found = [level.name for level in spec.levels], []
+    views = [view for a in spec.attributes for view in a.views]
+    for condition in (each for part in spec.constraints.invariants for each in part.where):
+        if both := [name for name in condition if name in levels and name in views]:
+            raise ValueError(f"an invariant's condition names '{both[0]}', which is a level and an attribute")
+        found.append({name: value for name, value in condition.items() if name not in levels})
+        _refuse_misnamed(spec, found[-1], "an invariant's condition")
+    return found
+
+
+def _units_hold_records(spec: Spec) -> None:
+    privacy = spec.privacy
+    if privacy.contribution is None:
+        return
+    if spec.table.kind != "records":
+        raise ValueError("[privacy] limits the records of a unit, but the table holds counts")
+    if both := [q.name for q in spec.queries if q.contribution is not None]:
+        raise ValueError(
+            f"query '{both[0]}' states a contribution, which already follows from that of [privacy]"
+        )
+    read = [*(x.column for x in spec.levels), *(a.column or a.name for a in spec.attributes)]
+    if privacy.id is not None and privacy.id in [*read, spec.parents and spec.parents.id]:
+        raise ValueError(
+            f"column '{privacy.id}' identifies units, so it cannot hold keys or attribute values"
+        )
+    if privacy.id is not None and spec.constraints.invariants:
+        raise ValueError(
+            "an invariant would publish the records that units keep, not those that there are: "
+            "declare no invariant beside `id`"
+        )
+
+
+def _tables_are_two(spec: Spec) -> None:
+    """What has a meaning for two tables alone stands beside two tables."""
+    join = spec.table.join
+    if join is None:
+        for name, attribute in ((a.name, a) for a in spec.attributes):
+            if attribute.of is not None or attribute.persons is not None:
+                raise ValueError(f"attribute '{name}' is of another table, but there is no [table.join]")
+        for query in spec.queries:
+            if query.counts or query.cumulative or query.where:
+                raise ValueError(
+                    f"query '{query.name}' says which table it counts, but there is no [table.join]"
+                )
+        return
+    if spec.parents is not None:
+        raise ValueError("places of two linked tables are named by columns, not by parent pointers")
+    if spec.privacy.unit != join.counts:
+        raise ValueError(
+            f'two linked tables protect one {join.counts}, with all its {spec.table.counts}s: unit = "{join.counts}"'
+        )
+    for query in spec.queries:
+        if query.where.get(COUNTED) not in (spec.table.counts, join.counts):
+            raise ValueError(f"query '{query.name}' does not say which of two tables it counts")
+        if law_named(query.noise).joint:
+            raise ValueError(f"query '{query.name}' has noise on a lattice, which two linked tables have not")
+
+
+def _parameters_have_a_method(spec: Spec) -> None:
+    if spec.reconcile and "method" not in spec.reconcile:
+        name = next(iter(spec.reconcile))
+        raise ValueError(f"[reconcile] gives '{name}' without the method that it is a parameter of")
+
+
+def _priors_can_be_read(spec: Spec) -> None:
+    for part in (spec.reconcile, spec.infer):
+        for name in ("prior", "prior_total"):
+            if name in part:
+                read_prior(part[name])
+
+
+def _cells_cover(spec: Spec) -> None:
+    if not spec.table.cells:
+        return
+    listed = [tuple(c.where.get(a.name, "") for a in spec.attributes) for c in spec.table.cells]
+    refuse_twins("combination in [[table.cell]]", [", ".join(c) for c in listed])
+    wanted = 1
+    for attribute in spec.attributes:
+        wanted *= len(attribute.values)
+    if any("" in c for c in listed) or len(listed) != wanted:
+        raise ValueError(f"[[table.cell]] lists {len(listed)} of {wanted} combinations of attribute values")

@@ -1,0 +1,234 @@
+"""What a spec says of the confidential table: its places and attributes, its records, and who is protected."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+
+from trueup.model.linear import parse_sum
+from trueup.model.names import refuse_twins, refuse_unknown
+
+_SPELT_OUT = 12  # groups of a recode that a message writes down
+
+
+Name = Annotated[str, Field(pattern=r"\S")]
+"""A name that can be seen."""
+
+
+_LARGEST = 2**62
+"""What a count may be at most; see `trueup.files.whole`."""
+
+
+class SpecPart(BaseModel):
+    """A part of the spec: frozen, and unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
+
+
+class Level(SpecPart):
+    """One level of the hierarchy; the first is the root and has no column."""
+
+    name: Name
+    column: Name | None = None
+    prefix: int | None = Field(None, gt=0, description="take this many leading characters of the column")
+    label: Name | None = Field(None, description="column with readable names of the places")
+
+
+class Parents(SpecPart):
+    """A hierarchy given by parent pointers, with one row for every place."""
+
+    id: Name
+    parent: Name
+
+
+class RecodePart(SpecPart):
+    """A named grouping of an attribute's values."""
+
+    name: Name
+    groups: dict[str, tuple[str, ...]] = Field(description="for every group, the values it holds")
+
+
+class AttributePart(SpecPart):
+    """An attribute with its public domain."""
+
+    name: Name
+    values: tuple[str, ...] = Field(
+        (), description="its domain; a number of persons has that of all numbers that there can be"
+    )
+    column: Name | None = Field(None, description="column of the table; by default the attribute's name")
+    of: Name | None = Field(
+        None,
+        description="beside [table.join]: whose attribute it is, by what its table counts, or 'reference'; by default "
+        "the persons'",
+    )
+    persons: dict[str, str | tuple[str, ...]] | None = Field(
+        None,
+        description="beside [table.join]: how many persons of a household have these values; all of them where it is empty",
+    )
+    partition: bool = Field(True, description="each unit falls under exactly one value")
+    recodes: tuple[RecodePart, ...] = Field((), alias="recode", description="groupings that margins may name")
+
+    @property
+    def views(self) -> dict[str, tuple[str, ...]]:
+        """The values of the attribute and of each of its recodes, under their names."""
+        return {self.name: self.values, **{r.name: tuple(r.groups) for r in self.recodes}}
+
+    @model_validator(mode="after")
+    def _grouped(self):
+        if not self.values:
+            raise ValueError("it has no values")
+        refuse_twins(f"value of '{self.name}'", list(self.values))
+        for recode in self.recodes:
+            self._refuse_misgrouped(recode)
+        return self
+
+    def crossed(self, first: str, second: str) -> str:
+        """How to say by one name what two of its views tell apart together."""
+        groups: dict[tuple[str, str], list[str]] = {}
+        for value in self.values:
+            groups.setdefault((self._group(first, value), self._group(second, value)), []).append(value)
+        for view, names in self.views.items():
+            pairs = {(key, self._group(view, value)) for key, held in groups.items() for value in held}
+            if len(pairs) == len(names) == len(groups):
+                return f"'{view}' alone keeps apart what they do together"
+        if len(groups) > _SPELT_OUT:
+            return f"name one recode of '{self.name}' with a group for each of the {len(groups)} pairs of theirs that meet"
+        listed = ", ".join(
+            f"{json.dumps(' '.join(key))} = {json.dumps(held)}" for key, held in groups.items()
+        )
+        return f"name one recode of '{self.name}' with groups = {{ {listed} }}"
+
+    def _group(self, view: str, value: str) -> str:
+        recodes = (recode.groups for recode in self.recodes if recode.name == view)
+        groups = next(recodes, {each: (each,) for each in self.values})
+        return next(name for name, held in groups.items() if value in held)
+
+    def _refuse_misgrouped(self, recode: RecodePart) -> None:
+        listed = [value for group in recode.groups.values() for value in group]
+        where = f"recode '{recode.name}'"
+        if not self.partition:
+            raise ValueError(f"{where} sums values of '{self.name}', which overlap")
+        for value in listed:
+            refuse_unknown(value, list(self.values), f"value of '{self.name}'", where)
+        if twice := [value for value in listed if listed.count(value) > 1]:
+            raise ValueError(f"{where} holds '{twice[0]}' in two groups, or twice in one")
+        if lost := [value for value in self.values if value not in listed]:
+            raise ValueError(f"{where} has no group for '{lost[0]}'")
+        if empty := [name for name, group in recode.groups.items() if not group]:
+            raise ValueError(f"{where} has nothing in its group '{empty[0]}'")
+        if len(recode.groups) in (1, len(self.values)):
+            raise ValueError(f"{where} keeps no values apart, or all: a margin can do without it")
+
+
+class CellColumn(SpecPart):
+    """Where a wide table holds the counts of one combination of attribute values."""
+
+    count: str = Field(description="a column, or a sum of columns such as 'pop - vap'")
+    where: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _parses(self):
+        parse_sum(self.count)
+        return self
+
+
+class ReferencePart(SpecPart):
+    """Who the reference person of a household is."""
+
+    column: Name = Field(description="a column of the persons")
+    value: str = Field(description="what stands there for the one reference person of each household")
+
+
+Apart = Literal[
+    "persons without a household",
+    "persons of unknown households",
+    "households without persons",
+    "households listed twice",
+    "households without a reference person",
+    "households with several reference persons",
+]
+"""Records that do not link up, by the names under which they are counted apart."""
+
+
+class JoinPart(SpecPart):
+    """The households of a table of persons: a second table of records, linked by their identifier."""
+
+    counts: Name = Field(description="what a record of the second table stands for: household, ...")
+    id: Name = Field(description="the column of both tables that says which household it is")
+    reference: ReferencePart | None = None
+    apart: tuple[Apart, ...] = Field(
+        (),
+        description="records that are left out and counted apart, for the agency alone; others are refused",
+    )
+    attributes: tuple[AttributePart, ...] = Field(
+        (),
+        alias="attribute",
+        description="written by trueup: the attributes of both tables as they were declared",
+    )
+    views: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict, description="written by trueup: what each recode of `record` keeps apart"
+    )
+
+
+class TablePart(SpecPart):
+    """The confidential table."""
+
+    name: Name = Field(description="the dataset's declared name; budgets are kept under it")
+    kind: Literal["counts", "records"]
+    counts: Name = Field(description="what one count stands for: person, household, ...")
+    count: Name | None = Field(None, description="the column of counts of a long table")
+    cells: tuple[CellColumn, ...] = Field((), alias="cell", description="the columns of a wide table")
+    keys: Literal["public", "confidential"] = "confidential"
+    file: str | None = None
+    join: JoinPart | None = Field(
+        None, description="a second table, of the households that the persons live in"
+    )
+
+    @model_validator(mode="after")
+    def _one_layout(self):
+        wanted = self.kind == "counts"
+        if wanted != bool(self.count or self.cells) or (self.count and self.cells):
+            raise ValueError(
+                "kind 'counts' needs either `count` or [[table.cell]]; kind 'records' needs neither"
+            )
+        if self.join is not None and (self.kind != "records" or self.join.counts == self.counts):
+            raise ValueError("[table.join] links two tables of records that count different things")
+        if self.kind == "records" and self.keys == "public":
+            raise ValueError(
+                "places taken from records reveal which are occupied: keep keys confidential, give a geography file"
+            )
+        return self
+
+
+class RecordsPart(SpecPart):
+    """How many records of a table one unit of privacy holds at most."""
+
+    records: int = Field(gt=0, le=_LARGEST, description="how many records one unit holds, or keeps, at most")
+
+
+class Privacy(SpecPart):
+    """The unit of privacy and the neighbour relation."""
+
+    unit: Name
+    neighbours: Literal["add-remove", "replace"]
+    id: Name | None = Field(
+        None,
+        description="column of the unit's identifier in a table of records: its contribution is then enforced",
+    )
+    contribution: RecordsPart | None = None
+
+    @model_validator(mode="after")
+    def _limited(self):
+        if self.id is not None and self.contribution is None:
+            raise ValueError(
+                f"`id` names the {self.unit}'s column, but not how many records one {self.unit} keeps: "
+                "write contribution = { records = ... }"
+            )
+        return self
