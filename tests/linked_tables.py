@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pandas
 
-from trueup.files.source import JoinedTables
+from trueup.files.table import JoinedTables
 from trueup.io.microdata.truncate import Limit
 from trueup.model.joined import LinkedTables
 from trueup.model.problem import Problem

@@ -57,6 +57,7 @@ def test_an_interval_that_claims_more_than_it_holds_is_flagged(rng):
     assert kinds(found) == {("coverage", "tree-topdown", "bold")}
 
 
+@pytest.mark.thorough
 def test_right_claims_are_not_flagged_whatever_the_seed(rng):
     """About a thousand tests of right claims: a margin of two or three errors would flag some."""
     for seed in rng.integers(2**31, size=60).tolist():

@@ -16,7 +16,7 @@ import pandas
 import pytest
 
 from trueup.errors import DataError, PrivacyError, SpecError
-from trueup.files.source import connect
+from trueup.files.database import connect
 from trueup.io.microdata import truncate
 from trueup.io.microdata.by_parts import tabulate_blocks
 from trueup.io.microdata.tabulate import read_counts

@@ -60,6 +60,7 @@ def spent(path):
     return len(Ledger.open(str(path)).state().reserved)
 
 
+@pytest.mark.thorough
 def test_two_hard_links_are_refused_by_name_and_grant_nothing(ledger, tmp_path):
     other = tmp_path / "other.db"
     os.link(ledger, other)
@@ -106,6 +107,7 @@ def mounting():
     )
 
 
+@pytest.mark.thorough
 def test_a_file_that_is_mounted_singly_is_refused_by_name(ledger, tmp_path, monkeypatch):
     other = tmp_path / "other.db"
     if mounting():

@@ -12,9 +12,11 @@ import pytest
 
 from tests.areas import SPEC, TRUTH
 from trueup.errors import DataError
-from trueup.files import source as table
+from trueup.files import csv_files, database, source
 from trueup.files.columns import write_parquet
-from trueup.files.source import connect, files_of, literal, open_table
+from trueup.files.database import connect, literal
+from trueup.files.paths import files_of
+from trueup.files.source import open_table
 from trueup.io.microdata.by_parts import tabulate_blocks
 from trueup.measuring import read_confidential
 from trueup.measuring.fingerprint import fingerprinting
@@ -79,8 +81,9 @@ def test_the_claim_is_broken_by_a_path_that_is_handed_on_as_it_is(tmp_path, monk
     """What the tests above are there to see: DuckDB takes the name for a pattern."""
     _write(tmp_path / "d[1].parquet", "meant")
     _write(tmp_path / "d1.parquet", DECOY)
-    monkeypatch.setattr(table, "_by_letter", lambda path: str(path))
-    monkeypatch.setattr(table, "connect", lambda **_: duckdb.connect())
+    for module in (database, csv_files):
+        monkeypatch.setattr(module, "by_letter", lambda path: str(path))
+    monkeypatch.setattr(source, "connect", lambda **_: duckdb.connect())
     assert _read(tmp_path / "d[1].parquet") == [DECOY]
 
 
@@ -162,6 +165,6 @@ def test_a_connection_opens_what_it_was_given_and_nothing_else(tmp_path, site):
 
 def test_one_place_makes_every_connection():
     """Whoever connects elsewhere escapes the restrictions above."""
-    source = Path(table.__file__).parents[1]
-    makers = [p for p in source.rglob("*.py") if "duckdb.connect(" in p.read_text()]
-    assert makers == [Path(table.__file__)]
+    package = Path(database.__file__).parents[1]
+    makers = [p for p in package.rglob("*.py") if "duckdb.connect(" in p.read_text()]
+    assert makers == [Path(database.__file__)]

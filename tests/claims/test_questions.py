@@ -74,6 +74,7 @@ def search(analyst, rule, low=0, high=10_000):
     raise AssertionError("neither found nor stopped")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rule", [RULE, BOUND])
 def test_a_search_by_rules_stops_at_the_cap(tmp_path, rule):
     analyst = Analyst(tmp_path)
@@ -91,6 +92,7 @@ def test_the_bar_is_able_to_fail(tmp_path):
     assert search(analyst, RULE)[:2] == (SECRET, SECRET)
 
 
+@pytest.mark.thorough
 def test_an_answer_counts_whether_the_rule_holds_or_not_and_once(tmp_path):
     analyst = Analyst(tmp_path)
     for rule, holds in (("f <= 9999", True), ("f <= 1", False), ("f <= 9999", True), ("1 * f <= 1", False)):

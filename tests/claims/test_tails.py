@@ -60,6 +60,7 @@ def test_a_tail_called_exact_is_that_of_the_law(case):
             assert found.counts == 0 or known[found.counts - 1] > probability
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", BOUND)
 def test_a_bound_holds_and_is_called_one(case):
     matrix, dependent, radius = BOUND[case]

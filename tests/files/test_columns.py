@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from trueup.files.columns import write_parquet
-from trueup.files.source import connect, open_table
+from trueup.files.database import connect
+from trueup.files.source import open_table
 
 TEXTS = [[], ["01", "02"], ["nan", "None", "", "é", "a'b"]]
 

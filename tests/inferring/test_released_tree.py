@@ -168,6 +168,7 @@ def test_the_verb_gives_draws_that_add_up_and_have_mixed(kind):
     assert abs(posterior.draws.sum(axis=-1).mean() - 49) < 3
 
 
+@pytest.mark.thorough
 def test_invariants_are_kept():
     posterior = posterior_of([30, 12, 0, 7], ReleasedMultinomial(), METHODS["mode"], state=Exact())
     assert (posterior.draws[..., :2].sum(axis=-1) == 42).all()

@@ -350,7 +350,7 @@ def test_an_address_is_for_a_cluster(address):
 
 def test_rows_that_do_not_fit_in_memory_are_not_spilled_where_anybody_reads_them(tmp_path, monkeypatch):
     """DuckDB's own choice is `.tmp` in the current folder, with the rows in it for everybody."""
-    from trueup.files.source import connect, quiet_duckdb
+    from trueup.files.database import connect, quiet_duckdb
 
     monkeypatch.chdir(tmp_path)
     rows = "CREATE TABLE t AS SELECT hash(range)::VARCHAR || 'a confidential row' AS a FROM range(1000000)"

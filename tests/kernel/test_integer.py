@@ -1,6 +1,7 @@
 """The integer optimum against enumeration, and its certificate against perturbations."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ def weights(variance, kind):
     ]
 
 
+@pytest.mark.thorough
 @given(
     problem(most_leaves=4),
     st.sampled_from(["squares", "absolute", "both"]),

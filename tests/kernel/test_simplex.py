@@ -2,6 +2,7 @@
 
 import daqp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ def parts(draw):
     return z, spread, lower, upper, low + draw(st.sampled_from([0.0, 0.01, 0.3, 0.5, 1.0])) * (high - low)
 
 
+@pytest.mark.thorough
 @given(parts())
 @settings(max_examples=300, deadline=None)
 def test_projection_equals_bisection(case):

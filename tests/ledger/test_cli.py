@@ -141,6 +141,7 @@ def test_export_writes_a_new_file_only(place):
     assert run("budget", "export", "ledger.db", "--out", "lines").returncode == 2
 
 
+@pytest.mark.thorough
 def test_plan_divides_before_anything_is_spent(place):
     arguments = ("plan", "spec.toml", "--geography", "data.csv", "--total", "1/2", "--target", "all=20")
     planned = json.loads(run(*arguments, "--out", "plan.html", "--json").stdout)
@@ -154,6 +155,7 @@ def test_plan_divides_before_anything_is_spent(place):
     assert spent() == "0"
 
 
+@pytest.mark.thorough
 def test_plan_writes_a_spec_that_meets_the_targets(place):
     wish = ("--geography", "data.csv", "--target", "area=30@95%", "--target", "all=40@95%")
     assert run("plan", "spec.toml", *wish, "--write", "planned.toml").returncode == 0

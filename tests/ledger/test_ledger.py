@@ -203,6 +203,7 @@ def test_a_target_that_waits_for_recovery_is_not_given_away(url, tmp_path, monke
         late.commit(staged, tmp_path / "out")
 
 
+@pytest.mark.thorough
 def test_eight_processes_are_granted_exactly_the_cap(url):
     ledger_at(url)
     command = [sys.executable, "-m", "tests.ledger.worker", url, "reserve", "50"]
@@ -228,6 +229,7 @@ def test_threads_share_a_ledger(url):
     assert Ledger.open(url).state().head == ledger.state().head
 
 
+@pytest.mark.thorough
 def test_four_processes_make_one_ledger(url):
     command = [sys.executable, "-m", "tests.ledger.worker", url, "create"]
     workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]

@@ -83,6 +83,7 @@ def _somebody(rules):
     return bool(np.all([_holds(rule, TABLES) for rule in rules], axis=0).any())
 
 
+@pytest.mark.thorough
 def test_random_rules_are_refused_exactly_when_no_table_satisfies_them(rng):
     """And what is named excludes itself, none of it needless."""
     one = Cells(Tree.from_columns(["all"], [{}]), (Attribute("kind", NAMES),))

@@ -206,6 +206,7 @@ def test_page_and_json_are_written_together_or_refused_before_any_work(app, tmp_
     assert "already holds something" in str(CliRunner().invoke(app, arguments).exception)
 
 
+@pytest.mark.thorough
 def test_items_run_in_processes_as_they_do_here(monkeypatch):
     two = tuple(kind for kind in frame.ITEMS if kind.name in ("zhu-figure-6", "zhu-new-mexico"))
     monkeypatch.setattr(frame, "ITEMS", two)

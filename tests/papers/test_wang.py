@@ -62,6 +62,7 @@ def test_a_scenario_agrees(number, rng):
     assert differing(wangreiter_table_2.of_scenario(number, 2000, rng)) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [1, 4])
 def test_the_lowest_index_first_is_not_what_the_tables_show(number, rng):
     """The published rule on the list in order is told apart by the smallest count."""

@@ -62,6 +62,7 @@ def test_what_was_found_before_saves_work(rng):
     assert warm < cold / 2
 
 
+@pytest.mark.thorough
 def test_under_laplace_noise_targets_are_met_from_the_last_plan(rng):
     few = spec("epsilon", 'levels = ["block"]')
     planner = Planner(few, PLACES)

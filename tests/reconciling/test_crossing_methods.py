@@ -273,6 +273,7 @@ def test_integer_objectives_are_feasible_and_ordered(objective, rng):
     assert mine.min() >= 0
 
 
+@pytest.mark.thorough
 def test_race_by_voting_age_in_every_block_of_rhode_island(data_dir):
     """Real blocks through the kernels: whole, nonnegative, additive at five levels."""
     from benchmarks import _histograms

@@ -161,6 +161,7 @@ def deep_problem(rng, features):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", [HistogramTree(), HistogramPosterior()], ids=lambda m: m.name)
 @pytest.mark.parametrize("open_cells", [False, True], ids=["all cells", "open cells"])
 @pytest.mark.parametrize("features", FEATURES.values(), ids=FEATURES.keys())

@@ -20,6 +20,7 @@ from trueup.releasing.start import _new, run_path
 from trueup.run.local import LocalPool
 
 
+@pytest.mark.thorough
 def test_what_a_killed_beginning_left_is_not_taken_for_the_next_one(tmp_path):
     with patch.object(RunFolder, "write_plan", side_effect=Interrupted), pytest.raises(Interrupted):
         release(tmp_path)
@@ -61,6 +62,7 @@ def test_two_cannot_begin_at_one_place(tmp_path):
         pass
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks_will_do(tmp_path, monkeypatch, number):
     def none(handle, how):
@@ -141,6 +143,7 @@ def test_a_task_that_outlives_its_run_does_not_bring_the_folder_back(tmp_path):
     assert not run.exists()
 
 
+@pytest.mark.thorough
 def test_a_folder_may_have_a_pattern_for_a_name(tmp_path):
     place = tmp_path / "wave[1]*"
     place.mkdir()

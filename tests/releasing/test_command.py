@@ -38,6 +38,7 @@ def test_a_release_by_blocks_and_its_check(tmp_path):
     assert {"measuring", "down from state"} <= {stage["what"] for stage in log["stages"]}
 
 
+@pytest.mark.thorough
 def test_an_interrupted_release_goes_on_from_its_folder_alone(tmp_path):
     run = interrupted(tmp_path)
     assert trueup("release", "--resume", run).returncode == 0

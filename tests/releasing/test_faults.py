@@ -184,6 +184,7 @@ def test_a_draw_that_was_lost_is_not_drawn_again(runs, lost):
     assert digests(run) == before, "nothing was drawn"
 
 
+@pytest.mark.thorough
 def test_a_driver_killed_while_it_wrote_the_journal_goes_on(runs):
     """Half a line is dropped; its draw is found where it was committed."""
     run = runs(DRAWING)

@@ -36,6 +36,7 @@ class Two(LocalPool):
         return self._here(task, items)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("after", [0, 2])
 def test_as_long_as_nothing_is_drawn_the_places_are_cut_anew(tmp_path, monkeypatch, after):
     run = interrupted(tmp_path, after=after, places=40)
@@ -57,6 +58,7 @@ def test_once_something_is_drawn_the_cut_stays(tmp_path, monkeypatch):
     assert RunFolder(run).plan["cut"] == before
 
 
+@pytest.mark.thorough
 def test_one_log_holds_all_attempts(tmp_path):
     released = resume(interrupted(tmp_path, after=20), executor=LocalPool(1))
     stages = json.loads((released.folder / "internal" / "run.json").read_text())["stages"]
@@ -65,6 +67,7 @@ def test_one_log_holds_all_attempts(tmp_path):
     assert [stage["attempt"] for stage in stages if stage["what"] == "linking the tables"] == [2]
 
 
+@pytest.mark.thorough
 def test_a_table_without_a_file_is_known_by_its_counts(tmp_path):
     """An address of a cluster, a dataframe: what was read before must be what is read now."""
     paths = write_state(tmp_path)
@@ -144,6 +147,7 @@ def test_a_signal_says_how_to_continue(tmp_path, ending):
     assert f"continue with: trueup release --resume {tmp_path / 'out.run'}" in said
 
 
+@pytest.mark.thorough
 def test_a_run_that_never_drew_and_was_refused_says_nothing_of_going_on(tmp_path):
     with pytest.raises(DataError, match="not hold the 3 rows"):
         release(tmp_path, expect_rows=3)
@@ -151,6 +155,7 @@ def test_a_run_that_never_drew_and_was_refused_says_nothing_of_going_on(tmp_path
     assert release(tmp_path, expect_rows=len((tmp_path / "people.csv").read_text().splitlines()) - 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["check", "reconcile", "infer"])
 def test_bundles_beyond_the_memory_given_are_refused_by_name(tmp_path, command):
     release(tmp_path)

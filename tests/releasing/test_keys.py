@@ -92,6 +92,7 @@ def test_awkward_keys_are_released_checked_and_read(tmp_path, keys):
     assert_as_enumerated(tmp_path / "out", keys)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("release", [by_blocks, in_memory])
 @pytest.mark.parametrize(
     "name",
@@ -129,6 +130,7 @@ def test_labels_tell_places_apart_and_are_those_of_the_database(keys):
     assert [text for (text,) in rows] == found.tolist()
 
 
+@pytest.mark.thorough
 def test_a_key_of_twenty_thousand_characters_goes_through_a_run(tmp_path):
     long = "00" + "é/~" * 7000
     out = tmp_path / "out"

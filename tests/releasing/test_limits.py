@@ -42,6 +42,7 @@ def released(tmp_path_factory):
     return folder / "out", homes
 
 
+@pytest.mark.thorough
 def test_limits_hold_and_bind(released):
     folder, homes = released
     assert all(check.holds for check in check_bundle(folder))
@@ -102,6 +103,7 @@ def test_releases_in_memory_keep_limits_on_disk(tmp_path):
     assert (release.sums(Margin("block", ("race",))).reshape(-1, 3)[:, 0] >= homes).all()
 
 
+@pytest.mark.thorough
 def test_a_run_goes_on_with_the_limits_that_it_began_with(tmp_path):
     paths, _ = limited_state(tmp_path)
     with patch("trueup.releasing.tasks.up", side_effect=MemoryError()), pytest.raises(TrueupError):

@@ -13,7 +13,7 @@ from tests.linked_tables import PLACES, document, joined, population
 from tests.releasing.bad_input import Interrupted, Stopping
 from trueup.checking.bundle import check_bundle
 from trueup.errors import DataError
-from trueup.files.source import JoinedTables
+from trueup.files.table import JoinedTables
 from trueup.io.bundle.read import read_release
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger

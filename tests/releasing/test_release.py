@@ -138,6 +138,7 @@ def test_public_files_hold_no_true_count_but_invariants(released):
     assert not (released / "public" / "confidential").exists()
 
 
+@pytest.mark.thorough
 def test_the_cut_does_not_show_in_the_integers(tmp_path, monkeypatch):
     """The same measurements under another cut: everything after them is the same."""
     paths = write_state(tmp_path)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from trueup.checking.stated import Check, promised
 from trueup.errors import BundleError
+from trueup.files.database import connect
 from trueup.files.memory import PROCESS, memory_text
-from trueup.files.source import connect
 from trueup.io.bundle.manifest import (
     digest,
     measured_file,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trueup.checking.stated import promised
-from trueup.files.source import literal, parquet, quoted
+from trueup.files.database import literal, parquet, quoted
 from trueup.io.bundle.manifest import header_in
 from trueup.io.bundle.places import limit_column
 from trueup.io.bundle.tables import label_sql, place_edges, query_label

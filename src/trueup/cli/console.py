@@ -155,7 +155,7 @@ def new_app() -> typer.Typer:
 
 def given_tables(data: Any, households: Path | None) -> Any:
     """The data as they are, or two linked tables."""
-    from trueup.files.source import JoinedTables
+    from trueup.files.table import JoinedTables
 
     return data if households is None else JoinedTables(data, households)
 
@@ -418,7 +418,8 @@ def compile_first(*, quiet: bool, posterior: bool = False) -> None:
 
 def with_encoding(path: Any, encoding: str | None) -> Any:
     """The path of a file, with the encoding that the user names for it; Parquet and workbooks have none."""
-    from trueup.files.source import Encoded, is_csv
+    from trueup.files.csv_files import Encoded
+    from trueup.files.paths import is_csv
 
     return Encoded(str(path), encoding) if encoding and path is not None and is_csv(Path(path)) else path
 

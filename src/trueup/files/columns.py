@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
-from trueup.files.source import connect
+from trueup.files.database import connect
 
 
 def write_parquet(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 MOST_LINES = 5_000_000
 """Lines that are searched for a fault."""
+DELIMITERS = ",|;\t"
 
 
 class FileFault(NamedTuple):
@@ -107,3 +109,10 @@ def _mixed_ends(path: Path) -> FileFault | None:
                 "save the file with one kind of line endings",
             )
     return None
+
+
+def delimiter_of(path: Path) -> str:
+    """The delimiter that the header has most of."""
+    with suppress(OSError, EOFError, UnicodeDecodeError), opened_csv(path) as file:
+        return max(DELIMITERS, key=file.readline(1 << 20).decode().count)
+    return ","

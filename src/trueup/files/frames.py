@@ -1,16 +1,17 @@
-"""Columns as a dataframe of the library that a user works with."""
+"""Dataframes: read as tables, and made of columns for the library that a user works with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import TrueupError, load_extra
-from trueup.files.source import JoinedTables
+from trueup.errors import DataError, TrueupError, load_extra
+from trueup.files.table import COUNT, Columns, JoinedTables, Source
 
 LIBRARIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "arrow"}
 """Libraries that hold tables, and the extra that installs each."""
@@ -76,3 +77,49 @@ def _entries(column: NDArray) -> list[Any]:
     if column.dtype.kind != "f":
         return column.tolist()
     return [None if x is None or x != x else x for x in np.ma.asarray(column).tolist()]
+
+
+class _Frame:
+    """A dataframe that narwhals reads."""
+
+    def __init__(self, name: str, frame: Any) -> None:
+        self.name, self._given = name, frame
+
+    @cached_property
+    def _frame(self) -> Any:
+        import narwhals as nw
+
+        return self._given.collect() if isinstance(self._given, nw.LazyFrame) else self._given
+
+    def columns(self) -> list[str]:
+        return self._given.collect_schema().names()  # of a lazy frame, without a row
+
+    def select(self, columns: Sequence[str]) -> Columns:
+        return {name: self._frame.get_column(name).to_numpy() for name in columns}
+
+    def tabulate(self, columns: Sequence[str]) -> Columns:
+        import narwhals as nw
+
+        counted = self._frame.group_by(*columns).agg(nw.len().alias(COUNT))
+        return {name: counted.get_column(name).to_numpy() for name in counted.columns}
+
+    def row(self, number: int) -> str:
+        return f"row {number} of {self.name}"
+
+    def row_with(self, held: Mapping[str, Any]) -> str:
+        rows = zip(*self.select(list(held)).values())
+        same = (i for i, row in enumerate(rows, 1) if list(map(str, row)) == list(map(str, held.values())))
+        number = next(same, None)
+        return self.row(number) if number else f"a row of {self.name}"
+
+
+def open_frame(source: Any) -> Source:
+    import narwhals as nw
+
+    try:
+        frame = nw.from_native(source)
+    except TypeError:
+        raise DataError(
+            f"a {type(source).__name__} is not a table", needed="a path, a dataframe or a DuckDB relation"
+        ) from None
+    return _Frame(f"the {type(source).__name__}", frame)

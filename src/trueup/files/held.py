@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-COUNT = "trueup_count"
-"""Name of the column that `tabulate` adds."""
+from trueup.files.table import COUNT, Columns
 
 
 @dataclass
@@ -19,17 +17,17 @@ class Held:
     """A table in memory; an empty value is None."""
 
     name: str
-    held: dict[str, NDArray]
+    held: Columns
 
     def columns(self) -> list[str]:
         """Names of the columns."""
         return list(self.held)
 
-    def select(self, columns: Sequence[str]) -> dict[str, NDArray]:
+    def select(self, columns: Sequence[str]) -> Columns:
         """Return columns as arrays."""
         return {name: self.held[name] for name in columns}
 
-    def tabulate(self, columns: Sequence[str]) -> dict[str, NDArray]:
+    def tabulate(self, columns: Sequence[str]) -> Columns:
         """Return the distinct combinations of columns and how many rows hold each."""
         counted = Counter(zip(*(self.held[name].tolist() for name in columns)))
         found = (np.array(values, dtype=object) for values in zip(*counted))

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import SpecError
-from trueup.files.source import open_table, require, select
+from trueup.files.source import open_table
+from trueup.files.table import require, select
 from trueup.noise.rational import rational
 
 Document = dict[str, Any]

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.source import Columns, open_table, select
+from trueup.files.source import open_table
+from trueup.files.table import Columns, select
 from trueup.files.text import as_text
 from trueup.files.whole import whole_limits
 from trueup.model.spec import Spec

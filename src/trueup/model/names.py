@@ -17,13 +17,13 @@ def refuse_alike(what: str, names: list[str]) -> None:
             raise ValueError(f"{what} '{inside}' begins with the name of {what} '{name}' and a dot")
 
 
-def refuse_twins(what: str, names: list[str]) -> None:
+def refuse_repeats(what: str, names: list[str]) -> None:
     """Refuse a name that is declared twice."""
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"{what} '{twice[0]}' is declared twice")
 
 
-def refuse_unknown(name: str, names: list[str], what: str, where: str) -> None:
+def refuse_unknown_name(name: str, names: list[str], what: str, where: str) -> None:
     """Refuse a name that is not declared, and ask for the nearest that is."""
     if name not in names:
         hint = did_you_mean(name, names) or f"declared: {', '.join(names) or 'none'}"

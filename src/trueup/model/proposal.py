@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import SpecError
-from trueup.files.source import Columns, open_table
+from trueup.files.source import open_table
+from trueup.files.table import Columns
 from trueup.model.spec import Spec
 
 CODES = {

@@ -1,4 +1,7 @@
-"""The spec: one TOML file that says what is counted, protected, measured and published."""
+"""The spec: one TOML file that says what is counted, protected, measured and published.
+
+One file: the document, with every way to make, read and write it.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from trueup.model.linear import parse_sum
-from trueup.model.names import refuse_alike, refuse_twins, refuse_unknown
+from trueup.model.names import refuse_alike, refuse_repeats, refuse_unknown_name
 from trueup.model.prior import read_prior
 from trueup.model.stacking import COUNTED
 from trueup.noise import law_named
@@ -25,10 +25,10 @@ def refuse_disagreement(spec: Spec) -> None:
     ValueError
         With the first fault.
     """
-    refuse_twins("level", [level.name for level in spec.levels])
+    refuse_repeats("level", [level.name for level in spec.levels])
     views = [name for a in spec.attributes for name in (a.name, *(r.name for r in a.recodes))]
-    refuse_twins("attribute", views)
-    refuse_twins("query", [q.name for q in spec.queries])
+    refuse_repeats("attribute", views)
+    refuse_repeats("query", [q.name for q in spec.queries])
     refuse_alike("level", [level.name for level in spec.levels])
     refuse_alike("attribute", views)
     _levels_have_columns(spec)
@@ -36,7 +36,7 @@ def refuse_disagreement(spec: Spec) -> None:
     _limits_have_a_file(spec)
     _columns_are_free(spec)
     for where, margin in _margins(spec):
-        refuse_unknown(margin[0], [level.name for level in spec.levels], "level", where)
+        refuse_unknown_name(margin[0], [level.name for level in spec.levels], "level", where)
         _refuse_misnamed(spec, margin[1], where)
     _conditions_are_known(spec)
     _units_hold_records(spec)
@@ -77,7 +77,7 @@ def _columns_are_free(spec: Spec) -> None:
     """A published table has key, attribute and value columns; a confidential one keys and counts."""
     keys = ["id"] if spec.parents else [x.name if x.prefix else x.column or x.name for x in spec.levels]
     columns = [*keys, *(name for a in spec.attributes for name in a.views)]
-    refuse_twins("published column", [name.casefold() for name in columns])
+    refuse_repeats("published column", [name.casefold() for name in columns])
     if taken := [name for name in columns if name.casefold() in _VALUE_COLUMNS]:
         raise ValueError(
             f"'{taken[0]}' is a value column of published tables: name the attribute or key otherwise"
@@ -101,7 +101,7 @@ def _margins(spec: Spec):
 def _refuse_misnamed(spec: Spec, names: Collection[str], where: str) -> None:
     """Margins and conditions name each attribute, or one of its recodes, at most once."""
     for name in names:
-        refuse_unknown(name, [view for a in spec.attributes for view in a.views], "attribute", where)
+        refuse_unknown_name(name, [view for a in spec.attributes for view in a.views], "attribute", where)
     for attribute in spec.attributes:
         if len(same := [name for name in attribute.views if name in names]) > 1:
             raise ValueError(
@@ -117,11 +117,11 @@ def _conditions_are_known(spec: Spec) -> None:
     among = _conditions_of_invariants(spec)
     for cell in spec.table.cells:
         for name in cell.where:
-            refuse_unknown(name, [a.name for a in spec.attributes], "attribute", "[[table.cell]]")
+            refuse_unknown_name(name, [a.name for a in spec.attributes], "attribute", "[[table.cell]]")
     domains = {name: values for a in spec.attributes for name, values in a.views.items()}
     every = (*conditions, *among, *(c.where for c in spec.table.cells))
     for name, value in (pair for condition in every for pair in condition.items()):
-        refuse_unknown(value, list(domains[name]), f"value of '{name}'", "a condition")
+        refuse_unknown_name(value, list(domains[name]), f"value of '{name}'", "a condition")
 
 
 def _conditions_of_invariants(spec: Spec) -> list[dict[str, str]]:
@@ -201,7 +201,7 @@ def _cells_cover(spec: Spec) -> None:
     if not spec.table.cells:
         return
     listed = [tuple(c.where.get(a.name, "") for a in spec.attributes) for c in spec.table.cells]
-    refuse_twins("combination in [[table.cell]]", [", ".join(c) for c in listed])
+    refuse_repeats("combination in [[table.cell]]", [", ".join(c) for c in listed])
     wanted = 1
     for attribute in spec.attributes:
         wanted *= len(attribute.values)

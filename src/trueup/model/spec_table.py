@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from trueup.model.linear import parse_sum
-from trueup.model.names import refuse_twins, refuse_unknown
+from trueup.model.names import refuse_repeats, refuse_unknown_name
 
 _SPELT_OUT = 12  # groups of a recode that a message writes down
 
@@ -84,7 +84,7 @@ class AttributePart(SpecPart):
     def _grouped(self):
         if not self.values:
             raise ValueError("it has no values")
-        refuse_twins(f"value of '{self.name}'", list(self.values))
+        refuse_repeats(f"value of '{self.name}'", list(self.values))
         for recode in self.recodes:
             self._refuse_misgrouped(recode)
         return self
@@ -116,7 +116,7 @@ class AttributePart(SpecPart):
         if not self.partition:
             raise ValueError(f"{where} sums values of '{self.name}', which overlap")
         for value in listed:
-            refuse_unknown(value, list(self.values), f"value of '{self.name}'", where)
+            refuse_unknown_name(value, list(self.values), f"value of '{self.name}'", where)
         if twice := [value for value in listed if listed.count(value) > 1]:
             raise ValueError(f"{where} holds '{twice[0]}' in two groups, or twice in one")
         if lost := [value for value in self.values if value not in listed]:

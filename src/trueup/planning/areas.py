@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
-from trueup.files.source import open_table, require
+from trueup.files.source import open_table
+from trueup.files.table import require
 from trueup.files.text import as_text
 from trueup.kernel.histogram.area_variances import Areas
 from trueup.kernel.histogram.shapes import Shapes

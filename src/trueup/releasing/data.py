@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import DataError, InfeasibleError, SpecError
-from trueup.files.source import COUNT
 from trueup.files.staging import replace_whole
+from trueup.files.table import COUNT
 from trueup.io.microdata.by_parts import tabulate_blocks
 from trueup.io.microdata.join import linked_records
 from trueup.io.microdata.tabulate import row_columns

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import TrueupError
-from trueup.files.source import connect
+from trueup.files.database import connect
 from trueup.io.bundle.tables import read_counted
 from trueup.model.cells import Cells
 from trueup.model.problem import Problem

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from trueup import reporting
 from trueup.errors import BundleError
 from trueup.files.owner import owning
-from trueup.files.source import JoinedTables
 from trueup.files.staging import claimed, staged
+from trueup.files.table import JoinedTables
 from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import StoredRelease
 from trueup.io.bundle.write import finish_bundle

@@ -14,8 +14,9 @@ from typing import Any
 from trueup.errors import BundleError, SpecError
 from trueup.files.memory import PROCESS, memory_text
 from trueup.files.owner import owning
-from trueup.files.source import JoinedTables, files_of, is_address
+from trueup.files.paths import files_of, is_address
 from trueup.files.staging import refuse_occupied, writing
+from trueup.files.table import JoinedTables
 from trueup.io.bundle.manifest import guarantee_out, header_out
 from trueup.io.bundle.places import write_places
 from trueup.ledger.account import Account

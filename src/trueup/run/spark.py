@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from trueup.errors import DataError, SpecError, TrueupError
-from trueup.files.source import files_of, is_address, is_parquet
+from trueup.files.paths import files_of, is_address, is_parquet
 from trueup.run.executor import WORKER_ENVIRONMENT, Item, Result, told
 from trueup.version import __version__
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
-from trueup.files.source import open_table, select
+from trueup.files.source import open_table
+from trueup.files.table import select
 from trueup.files.whole import whole_counts
 
 YEARS = (2010, 2020)

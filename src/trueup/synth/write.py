@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
-from trueup.files.source import connect, literal, quoted
+from trueup.files.database import connect, literal, quoted
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec

@@ -30,6 +30,7 @@ def posterior(matrix, dependent, noisy, law):
     return x, law_of(v, law)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("law", [LatticeLaplace("1"), LatticeGaussian("2")])
 def test_rejection_draws_from_the_posterior(case, law, rng):
@@ -43,6 +44,7 @@ def test_rejection_draws_from_the_posterior(case, law, rng):
     assert p_value(found.draws, x, probability) > 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_walking_reaches_the_posterior(case, rng):
     matrix, dependent, noisy = CASES[case]

@@ -61,6 +61,7 @@ def draw(law, matrix, rng, sampler="auto", draws=DRAWS, weights=None):
     return bound.draw(draws, rng.bytes).vectors
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("sampler", ["auto", "free"])
 def test_laplace_law(case, sampler, rng):
@@ -71,6 +72,7 @@ def test_laplace_law(case, sampler, rng):
     assert p_value(drawn, vectors, law_of(vectors, l1(1.5))) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("sampler", ["free", "double"])
 def test_gaussian_law(case, sampler, rng):
@@ -91,6 +93,7 @@ def test_gaussian_law_at_other_widths(sigma2, rng):
         assert p_value(draw(LatticeGaussian(sigma2), SUM3, rng, sampler), vectors, law) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_l2_laplace_law(case, rng):
     matrix, dependent, radius = CASES[case]

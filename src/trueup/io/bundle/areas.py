@@ -10,20 +10,11 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import BundleError, DataError, SpecError
+from trueup.files.database import Relation, connect, literal, parquet, quiet_duckdb, quoted
 from trueup.files.memory import parse_memory
-from trueup.files.source import (
-    Relation,
-    Source,
-    connect,
-    files_read,
-    literal,
-    open_table,
-    parquet,
-    quiet_duckdb,
-    quoted,
-    require,
-)
+from trueup.files.source import files_read, open_table
 from trueup.files.staging import writing
+from trueup.files.table import Source, require
 from trueup.io.bundle.manifest import read_manifest, read_spec, refuse_altered
 from trueup.io.microdata.sql import text_sql
 from trueup.model.build import build_cells

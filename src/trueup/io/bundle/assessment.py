@@ -20,7 +20,8 @@ import numpy as np
 
 from trueup.errors import BundleError
 from trueup.files.columns import write_parquet
-from trueup.files.source import connect, open_table, quoted
+from trueup.files.database import connect, quoted
+from trueup.files.source import open_table
 from trueup.files.staging import staged
 from trueup.io.bundle.manifest import slug
 from trueup.model.cells import Margin

@@ -11,8 +11,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
+from trueup.files.database import connect, parquet, quiet_duckdb
 from trueup.files.memory import CELL, PROCESS, memory_text
-from trueup.files.source import connect, parquet, quiet_duckdb
 from trueup.io.bundle.format_1 import read_headers
 from trueup.io.bundle.manifest import (
     guarantee_in,

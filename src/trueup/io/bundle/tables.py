@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import BundleError
 from trueup.files.columns import write_parquet
-from trueup.files.source import connect, parquet, quiet_duckdb, quoted
+from trueup.files.database import connect, parquet, quiet_duckdb, quoted
 from trueup.files.text import as_text
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured

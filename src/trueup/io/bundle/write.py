@@ -11,7 +11,7 @@ from typing import Any
 
 from trueup.errors import PrivacyError
 from trueup.files.columns import write_parquet
-from trueup.files.source import connect
+from trueup.files.database import connect
 from trueup.io.bundle.manifest import (
     FORMAT,
     digest,

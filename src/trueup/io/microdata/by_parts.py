@@ -2,6 +2,8 @@
 
 Rows are counted once, in one query that spills to disk what does not fit in memory. Only cells that hold
 somebody are ever written: the zero cells of the declared domain appear where noise needs them, bundle by bundle.
+
+One file: the queries of one pass over the records.
 """
 
 from __future__ import annotations
@@ -15,21 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
+from trueup.files.database import ROW, Relation, connect, literal, parquet, quiet_duckdb, quoted
 from trueup.files.memory import parse_memory
-from trueup.files.source import (
-    ROW,
-    Relation,
-    Source,
-    connect,
-    files_read,
-    literal,
-    open_table,
-    parquet,
-    quiet_duckdb,
-    quoted,
-    require,
-)
+from trueup.files.source import files_read, open_table
 from trueup.files.staging import staged
+from trueup.files.table import Source, require
 from trueup.files.whole import whole_counts
 from trueup.io.microdata.sparse import SparseCounts
 from trueup.io.microdata.sql import cell_sql, join_sql, text_sql, whole_sql

@@ -19,20 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import DataError
+from trueup.files.database import ROW, Relation, connect, literal, quiet_duckdb, quoted
 from trueup.files.memory import parse_memory
-from trueup.files.source import (
-    ROW,
-    JoinedTables,
-    Relation,
-    Source,
-    connect,
-    files_read,
-    literal,
-    open_table,
-    quiet_duckdb,
-    quoted,
-    require,
-)
+from trueup.files.source import files_read, open_table
+from trueup.files.table import JoinedTables, Source, require
 from trueup.io.microdata.sql import text_sql
 from trueup.io.microdata.truncate import Limit, kept_sql, unit_sql
 from trueup.model.joined import LinkedTables, persons_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import reduce
 
 from trueup.errors import DataError
-from trueup.files.source import Relation, literal, quoted
+from trueup.files.database import Relation, literal, quoted
 from trueup.files.whole import MAX_COUNT, MAX_FLOAT
 from trueup.io.microdata.tabulate import key_levels
 from trueup.model.cells import Attribute, Cells

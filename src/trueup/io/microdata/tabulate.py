@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
-from trueup.files.source import COUNT, Columns, Source, open_table, require, select
+from trueup.files.source import open_table
+from trueup.files.table import COUNT, Columns, Source, require, select
 from trueup.files.whole import MAX_COUNT, is_missing, whole_counts
 from trueup.io.microdata.truncate import Limit, named_unit, refuse_unlimited, truncated
 from trueup.model.cells import Attribute, Cells

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import PrivacyError
-from trueup.files.source import connect, quiet_duckdb
+from trueup.files.database import connect, quiet_duckdb
 from trueup.files.whole import is_missing
 from trueup.model.spec import Spec
 

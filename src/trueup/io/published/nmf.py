@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.source import connect, parquet
+from trueup.files.database import connect, parquet
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.files.source import connect
+from trueup.files.database import connect
 from trueup.io.published.nmf import TOTAL
 from trueup.model.cells import Cells, Margin
 from trueup.model.records.measurements import Measurements

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.source import Columns, open_table, select
+from trueup.files.source import open_table
+from trueup.files.table import Columns, select
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells
 from trueup.model.guarantee import Guarantee

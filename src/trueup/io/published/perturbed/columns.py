@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.source import Columns, open_table, select
+from trueup.files.source import open_table
+from trueup.files.table import Columns, select
 from trueup.files.whole import is_missing
 from trueup.files.workbook import open_workbook
 from trueup.model.geography import is_whole, key_columns

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.source import Columns
+from trueup.files.table import Columns
 from trueup.io.published.perturbed.columns import Texts, attribute_column, text_of
 from trueup.model.cells import Cells, Margin
 from trueup.model.geography import key_columns

@@ -1,0 +1,115 @@
+"""CSV files, read strictly by the dialect of their header."""
+
+from __future__ import annotations
+
+import csv
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trueup.errors import DataError
+from trueup.files.csv_faults import DELIMITERS, opened_csv
+from trueup.files.database import Relation, by_letter, damaged, literal
+from trueup.files.held import Held
+from trueup.files.paths import files_of, is_csv, is_zst
+from trueup.files.table import Source
+
+_UTF_8 = "utf-8-sig"
+
+
+class Encoded(str):
+    """The path of a CSV file that is not in UTF-8.
+
+    Examples
+    --------
+    >>> Encoded("people.csv", "latin-1").encoding
+    'latin-1'
+    """
+
+    encoding: str
+
+    def __new__(cls, path: str, encoding: str) -> Encoded:
+        made = super().__new__(cls, path)
+        try:
+            "".encode(encoding)
+        except LookupError:
+            raise DataError(
+                f"there is no encoding '{encoding}'", needed="one such as utf-8, latin-1, cp1252 or utf-16"
+            ) from None
+        made.encoding = encoding
+        return made
+
+
+def open_csv(path: Path, connection: Any) -> Source:
+    """Read a CSV file strictly: every row has the header's fields, or the file counts as damaged.
+
+    Every column is read as text: a FIPS code keeps its leading zeros, and a count is checked digit
+    by digit. The dialect is taken from the header row alone, so that no row of data can change it.
+    """
+    delimiter, names = _header(path, connection)
+    relation = connection.read_csv(
+        by_letter(path),
+        header=True,
+        delimiter=delimiter,
+        quotechar='"',
+        escapechar='"',
+        columns=dict.fromkeys(names, "VARCHAR"),
+        auto_detect=False,
+        null_padding=False,
+        strict_mode=True,
+        hive_partitioning=False,
+    )
+    return Relation(f"'{path.name}'", relation, [path], connection)
+
+
+def _header(path: Path, connection: Any = None, encoding: str = _UTF_8) -> tuple[str, list[str]]:
+    """The delimiter, and the names of the columns."""
+    try:
+        header = _first_line(path, connection, encoding)
+        delimiter = max(DELIMITERS, key=header.count)
+        names = next(csv.reader([header], delimiter=delimiter), [])
+    except (OSError, EOFError, UnicodeError, csv.Error):
+        raise (
+            damaged(f"'{path.name}'", [path]) if encoding == _UTF_8 else _undecoded(path, encoding)
+        ) from None
+    if not names or len(set(names)) < len(names) or not all(names):
+        raise DataError(
+            f"the header of '{path.name}' has an empty or repeated name", needed="one name per column"
+        )
+    return delimiter, names
+
+
+def _first_line(path: Path, connection: Any, encoding: str) -> str:
+    if is_zst(path):  # Python reads it from 3.14 on
+        options = "columns = {'line': 'VARCHAR'}, delim = '\x01', quote = '', escape = '', header = false, auto_detect = false"
+        first = f"SELECT line FROM read_csv({literal(by_letter(path))}, {options}) LIMIT 1"
+        return "".join(line for (line,) in connection.execute(first).fetchall()).removeprefix("\ufeff")
+    with opened_csv(path) as file, TextIOWrapper(file, encoding, newline="") as text:
+        return text.readline(1 << 20).rstrip("\r\n")
+
+
+def open_encoded(path: Path, encoding: str) -> Source:
+    """Read a CSV file of another encoding whole, as strictly as one in UTF-8."""
+    name = f"'{path.name}'"
+    if not files_of(path) == [path] or not is_csv(path) or is_zst(path):
+        raise DataError(f"{name} is given an encoding", needed="one CSV file, packed by gzip or not at all")
+    delimiter, names = _header(path, encoding=encoding)
+    try:
+        with opened_csv(path) as file, TextIOWrapper(file, encoding, newline="") as text:
+            reader = csv.reader(text, delimiter=delimiter, strict=True)
+            next(reader)
+            rows = [(reader.line_num, row) for row in reader if row]
+    except (OSError, EOFError, UnicodeError, csv.Error):
+        raise _undecoded(path, encoding) from None
+    if short := next((line for line, row in rows if len(row) != len(names)), None):
+        raise DataError(f"line {short} of {name} does not have the header's {len(names)} fields")
+    columns = zip(*(row for _, row in rows)) if rows else ([] for _ in names)
+    return Held(
+        name, {n: np.array([v or None for v in column], dtype=object) for n, column in zip(names, columns)}
+    )
+
+
+def _undecoded(path: Path, encoding: str) -> DataError:
+    return DataError(f"'{path.name}' cannot be read in the encoding '{encoding}'", remedy="name another")

@@ -1,0 +1,201 @@
+"""DuckDB: a connection that opens nothing but what it is given, and tables that it reads.
+
+Messages never quote its own errors: they may hold a line of confidential data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError, TrueupError
+from trueup.files.csv_faults import csv_fault, delimiter_of
+from trueup.files.paths import is_csv, is_zst
+from trueup.files.table import COUNT, Columns
+
+ROW = "trueup_row"
+"""Name of the column with the numbers of rows, where a query needs them."""
+
+
+def parquet(files: Iterable[str | Path], options: str = "hive_partitioning = false") -> str:
+    """Parquet files as a table of SQL, with the columns that they hold themselves.
+
+    Unless told otherwise DuckDB puts the names of all folders above a file (`state=01`) in the place of its columns.
+    """
+    return f"read_parquet({_texts(map(by_letter, files))}, {options})"
+
+
+def connect(*, files: Iterable[str | Path] = (), folders: Iterable[str | Path] = (), **settings: Any) -> Any:
+    """Return a fresh in-memory database, the one way to DuckDB: state shared between calls would not be thread-safe.
+
+    It opens no file but those named, and those in the folders named, nothing on a network, and loads no extension: what
+    a table or a spec holds can make it do nothing else. It spills to disk only where it is given a `temp_directory`:
+    DuckDB's own choice is a folder `.tmp` wherever the command stands, and everybody may read the rows there.
+
+    Parameters
+    ----------
+    files
+        What it may read.
+    folders
+        Where it may read and write.
+    settings
+        Of DuckDB, such as `threads`; none can be changed afterwards.
+
+    Examples
+    --------
+    >>> connect().sql("SELECT 1 + 1").fetchall()
+    [(2,)]
+    >>> connect().sql("FROM read_text('/etc/hostname')")
+    Traceback (most recent call last):
+    _duckdb.PermissionException: Permission Error: Cannot access file "/etc/hostname" - ...
+    """
+    import duckdb
+
+    connection = duckdb.connect(":memory:", config={**_ALONE, **settings})
+    connection.execute(f"SET allowed_paths = {_texts(_both_ways(files))}")
+    connection.execute(f"SET allowed_directories = {_texts(_both_ways(folders))}")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+_ALONE = {
+    "temp_directory": "",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+}
+
+
+def _both_ways(paths: Iterable[str | Path]) -> Iterator[str]:
+    """Paths as they are and as they are asked for: DuckDB holds both against what it allows."""
+    for path in map(Path, paths):
+        yield from {str(path.absolute()), by_letter(path)}
+
+
+def by_letter(path: str | Path) -> str:
+    """Write a path so that DuckDB takes it for no pattern, no address and no home folder."""
+    whole = str(Path(path).absolute())
+    if "\\" in whole and escape(whole) != whole:
+        raise DataError(
+            f"the path '{path}' holds a backslash beside one of * ? [, which DuckDB reads as a pattern",
+            remedy="rename the file or folder",
+        )
+    return escape(whole)
+
+
+def _texts(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(literal, texts))}]"
+
+
+@contextmanager
+def quiet_duckdb(name: str, files: Sequence[Path] = ()) -> Iterator[None]:
+    """Turn DuckDB's errors, which quote lines of data, into one that quotes none, but says which line of a file is at fault."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        full = isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error)
+        line = re.match(r"Invalid Input Error: CSV Error on Line: (\d+)\n", str(error))
+        raise _too_large(name) if full else damaged(name, files, line[1] if line else "") from None
+
+
+def damaged(name: str, files: Sequence[Path] = (), line: str = "") -> DataError:
+    texts = [path for path in files if is_csv(path) and not is_zst(path) and path.is_file()]
+    for path in texts:
+        with suppress(UnicodeDecodeError):
+            if fault := csv_fault(path, delimiter_of(path)):
+                return DataError(
+                    f"line {fault.line} of {name} cannot be read: it {fault.what}", remedy=fault.remedy
+                )
+    where = f"line {line} of {name}" if line else name
+    return DataError(
+        f"{where} cannot be read: it is truncated, damaged or not what its name says",
+        remedy="check the file; text must be UTF-8, and every row must have the header's fields",
+    )
+
+
+def _too_large(name: str) -> TrueupError:
+    return TrueupError(
+        f"{name} needs more memory, or more disk for what does not fit in memory, than there is",
+        remedy="allow more memory, or free space beside the output",
+    )
+
+
+class Relation:
+    """A table that DuckDB reads."""
+
+    def __init__(self, name: str, relation: Any, files: Sequence[Path] = (), connection: Any = None) -> None:
+        # Before DuckDB 2 a relation does not keep its connection open.
+        self.name, self.relation, self.files, self._connection = name, relation, files, connection
+
+    def columns(self) -> list[str]:
+        return list(self.relation.columns)
+
+    def select(self, columns: Sequence[str]) -> Columns:
+        return self._fetch(self.relation.select(*map(_column, columns)))
+
+    def tabulate(self, columns: Sequence[str]) -> Columns:
+        named = ", ".join(quoted(c) for c in columns)
+        return self._fetch(self.relation.aggregate(f"{named}, count(*) AS {COUNT}", named))
+
+    def row(self, number: int) -> str:
+        if len(self.files) > 1:
+            for file in self.files:
+                (held,) = self._connection.sql(f"SELECT count(*) FROM {parquet([file])}").fetchall()[0]
+                if number <= held:
+                    return f"row {number} of '{file}'"
+                number -= held
+        return f"row {number} of {self.name}"
+
+    def row_with(self, held: Mapping[str, Any]) -> str:
+        numbered = self.relation.project(f"row_number() OVER () AS {ROW}, {', '.join(map(quoted, held))}")
+        same = (
+            f"CAST({quoted(c)} AS VARCHAR) IS NOT DISTINCT FROM {_text_or_null(v)}" for c, v in held.items()
+        )
+        found = numbered.filter(" AND ".join(same)).aggregate(f"min({ROW})").fetchall()
+        return self.row(found[0][0]) if found[0][0] else f"a row of {self.name}"
+
+    def _fetch(self, relation: Any) -> Columns:
+        with quiet_duckdb(self.name, self.files):
+            return {name: _plain(values) for name, values in relation.fetchnumpy().items()}
+
+
+def _plain(values: NDArray) -> NDArray:
+    """Turn a masked array into an object array with None where a value is missing."""
+    if not np.ma.isMaskedArray(values):
+        return values
+    mask, data = np.ma.getmaskarray(values), np.ma.getdata(values)
+    if not mask.any():
+        return data
+    held = data.astype(object)
+    held[mask] = None
+    return held
+
+
+def _text_or_null(value: Any) -> str:
+    return "NULL" if value is None else literal(str(value))
+
+
+def literal(text: str) -> str:
+    """Write a text into SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def quoted(column: str) -> str:
+    """Write a column's name into SQL."""
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _column(column: str) -> Any:
+    import duckdb
+
+    return duckdb.ColumnExpression(column)

@@ -1,0 +1,82 @@
+"""What a path names: one file, a folder of Parquet files, a pattern, or an address of a cluster."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from trueup.errors import DataError
+
+CSV = tuple(kind + packed for kind in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst"))
+WORKBOOK = (".xlsx", ".xlsm")
+PARQUET = (".parquet", ".pq")
+_ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # a drive has one letter
+
+
+def is_address(source: Any) -> bool:
+    """Whether a source is an address or a catalogue's table, which an engine reads where it lives.
+
+    Examples
+    --------
+    >>> is_address("s3a://census/people"), is_address("table:census.people"), is_address("people.parquet")
+    (True, True, False)
+    """
+    return isinstance(source, str) and _ADDRESS.match(source) is not None
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file's name says that it is Parquet."""
+    return path.name.lower().endswith(PARQUET)
+
+
+def is_csv(path: Path) -> bool:
+    """Whether a file's name says that it is CSV."""
+    return path.name.lower().endswith(CSV)
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files that a path names: itself, or the Parquet files of a folder or a pattern.
+
+    Raises
+    ------
+    DataError
+        If there are none.
+    """
+    try:
+        files = _found(path)
+    except (OSError, ValueError, NotImplementedError):  # a name too long, or a pattern that is none
+        files = []
+    if not files:
+        what = f"no Parquet file in the folder '{path}'" if _is_folder(path) else f"no file '{path}'"
+        raise DataError(f"there is {what}", remedy="check the path")
+    return files
+
+
+def _found(path: Path) -> list[Path]:
+    """A path that exists is taken by the letter; only one that does not is a pattern."""
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        found = filter(is_parquet, path.rglob("*"))
+        return sorted(p for p in found if not p.name.startswith((".", "_")))
+    return sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+
+
+def _is_folder(path: Path) -> bool:
+    with suppress(OSError, ValueError):
+        return path.is_dir()
+    return False
+
+
+def named_folder(path: Path) -> Path:
+    """The folder that a path names in full: itself, or the one that a file or the first wildcard is in."""
+    if path.is_dir() or path.is_file():
+        return path if path.is_dir() else path.parent
+    return Path(*takewhile(lambda part: not set(part) & set("*?["), path.parts))
+
+
+def is_zst(path: Path) -> bool:
+    return path.name.lower().endswith(".zst")
