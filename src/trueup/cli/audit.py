@@ -16,12 +16,14 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def audit(
         law: Annotated[
-            str, typer.Argument(help="A law of noise, as in `trueup methods`.", show_default=False)
+            str, typer.Argument(help="A noise distribution, as in `trueup methods`.", show_default=False)
         ],
         epsilon: Annotated[str | None, typer.Option(help="Exact, such as 1/2.", show_default=False)] = None,
         sigma2: Annotated[str | None, typer.Option(help="Exact, counts squared.", show_default=False)] = None,
         rho: Annotated[str | None, typer.Option(help="Instead of --sigma2.", show_default=False)] = None,
-        bound: Annotated[str | None, typer.Option(help="Of a truncated law.", show_default=False)] = None,
+        bound: Annotated[
+            str | None, typer.Option(help="Of a truncated distribution.", show_default=False)
+        ] = None,
         draws: Annotated[int, typer.Option(help="Number of draws.", min=1000)] = 10_000_000,
         delta: Annotated[float | None, typer.Option(help="State epsilon at it.", show_default=False)] = None,
         confidence: Annotated[float, typer.Option(help="Of what draws say.")] = 0.999999,

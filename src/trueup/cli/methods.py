@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def methods(as_json: AsJson = False, markdown: AsMarkdown = False) -> None:
-        """List the laws of noise and the methods of reconciliation and inference with their structures."""
+        """List the noise distributions and the methods of reconciliation and inference with their structures."""
         from trueup import inferring, reconciling
         from trueup.noise import JOINT_LAWS, LAWS, PERTURBATIONS
 
@@ -32,9 +32,11 @@ def register(app: typer.Typer) -> None:
         if markdown:
             _print_markdown(laws, others, verbs)
             return
-        print_table("Noise", ["law", "what it is"], [[law["name"], law["title"]] for law in laws])
+        print_table("Noise", ["distribution", "what it is"], [[law["name"], law["title"]] for law in laws])
         print_table(
-            "What others publish", ["law", "what it is"], [[law["name"], law["title"]] for law in others]
+            "What others publish",
+            ["distribution", "what it is"],
+            [[law["name"], law["title"]] for law in others],
         )
         for verb, kinds in verbs.items():
             rows = [[k["name"], ", ".join(k["structures"]), k["title"]] for k in kinds]
@@ -47,15 +49,15 @@ def _listed(kinds: Sequence[Any]) -> list[dict[str, Any]]:
 
 def _print_markdown(laws: list[dict], others: list[dict], verbs: dict[str, list[dict]]) -> None:
     """Print docs/methods.md."""
-    print("# Laws and methods\n\nMade by `trueup methods --markdown`.")
+    print("# Noise distributions and methods\n\nMade by `trueup methods --markdown`.")
     for heading, listed in (
-        ("Laws of noise", laws),
+        ("Noise distributions", laws),
         (
-            "Laws of what others publish\n\nFor `infer --perturbed` and `assess`; none has a guarantee.",
+            "Distributions of what others publish\n\nFor `infer --perturbed` and `assess`; none has a guarantee.",
             others,
         ),
     ):
-        print(f"\n## {heading}\n\n| law | what it is |\n|---|---|")
+        print(f"\n## {heading}\n\n| distribution | what it is |\n|---|---|")
         for law in listed:
             print(f"| `{law['name']}` | {law['title']} |")
     for verb, kinds in verbs.items():
