@@ -16,8 +16,9 @@ from trueup.ledger.admission import admit
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import Question
 from trueup.ledger.request import Request
-from trueup.ledger.state import Shown, State
+from trueup.ledger.state import State
 from trueup.ledger.terms import Terms
+from trueup.ledger.totals import Shown
 from trueup.ledger.verify import verify_ledger
 from trueup.noise.cost import Cost
 from trueup.privacy.accountant import Loss, compose

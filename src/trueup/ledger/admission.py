@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trueup.errors import BudgetError
 from trueup.ledger.format_1 import Caps, spent_in
 from trueup.ledger.request import Owner, Request
+from trueup.ledger.terms import Terms
+from trueup.ledger.totals import Totals
 from trueup.privacy.accountant import Loss
 
-if TYPE_CHECKING:
-    from trueup.ledger.state import State
-    from trueup.ledger.terms import Terms
 
-
-def admit(state: State, request: Request) -> None:
+def admit(state: Totals, request: Request) -> None:
     """Refuse a request that an account does not cover.
 
     Raises
@@ -34,7 +30,7 @@ def admit(state: State, request: Request) -> None:
     _answerable(state, request)
 
 
-def account_terms(state: State, dataset: str) -> Terms:
+def account_terms(state: Totals, dataset: str) -> Terms:
     """The terms of a dataset's account.
 
     Raises
@@ -57,7 +53,7 @@ def account_terms(state: State, dataset: str) -> Terms:
     return state.terms[dataset]
 
 
-def _refuse_stranger(state: State, dataset: str, analyst: str) -> None:
+def _refuse_stranger(state: Totals, dataset: str, analyst: str) -> None:
     analysts = state.analysts(dataset)
     if analysts and analyst not in analysts:
         raise BudgetError(
@@ -67,7 +63,7 @@ def _refuse_stranger(state: State, dataset: str, analyst: str) -> None:
         )
 
 
-def refuse_undeclared(state: State, request: Request) -> None:
+def refuse_undeclared(state: Totals, request: Request) -> None:
     """Invariants are chosen before any output is seen, or their cost of zero would be chosen too."""
     allowed, published = state.terms[request.dataset].invariants, state.shown[request.dataset].published
     for invariant in request.invariants:
@@ -87,7 +83,7 @@ def refuse_undeclared(state: State, request: Request) -> None:
             )
 
 
-def _answerable(state: State, request: Request) -> None:
+def _answerable(state: Totals, request: Request) -> None:
     terms, shown = state.terms[request.dataset], state.shown[request.dataset]
     new = shown.new(request.questions, terms)
     if len(shown.counted) + len(new) > terms.checks:
@@ -122,3 +118,33 @@ def _within(owner: Owner, loss: Loss, caps: Caps, spent: Loss) -> None:
 def _whose(owner: Owner) -> str:
     dataset, analyst = owner
     return f"dataset '{dataset}'" if analyst is None else f"analyst '{analyst}' on dataset '{dataset}'"
+
+
+def agree(state: Totals, dataset: str, terms: Terms | None) -> Terms | None:
+    """Return the terms of a new account; those of a standing one must be the same, or left out.
+
+    Raises
+    ------
+    BudgetError
+        If they are missing, or other ones.
+    """
+    if dataset in state.old.datasets:
+        raise BudgetError(
+            f"dataset '{dataset}' has an account of an older version",
+            remedy="state its terms with `trueup budget adopt`",
+        )
+    known = state.terms.get(dataset)
+    if terms is None and known is None:
+        raise BudgetError(
+            f"the account of dataset '{dataset}' states neither unit nor neighbour relation",
+            needed="one of each: only losses of one unit and one relation add up",
+            remedy="give --unit and --neighbours",
+        )
+    if terms is not None and known is not None and known != terms:
+        raise BudgetError(
+            f"the account of dataset '{dataset}' was declared under other terms: one {known.unit}, {known.neighbours}, "
+            f"invariants {', '.join(known.invariants) or 'none'}, {known.checks} checks",
+            needed="the terms that were declared first: they never change",
+            remedy="leave them out to add caps",
+        )
+    return terms if known is None else None

@@ -18,7 +18,8 @@ from trueup.model.spec import Spec
 from trueup.privacy.accountant import Loss
 
 if TYPE_CHECKING:
-    from trueup.ledger.state import Commit, State
+    from trueup.ledger.state import State
+    from trueup.ledger.totals import Commit
 
 
 @dataclass(frozen=True)

@@ -6,36 +6,30 @@ the confidential counts; record that **drawing begins**; draw; **stage** the bun
 crash, by the `recover` of the next run. A crash between drawing and commit leaves a spent reservation and nothing
 published. A crash after the commit is finished by `recover`. The rename comes last, so that nothing is ever published that
 the ledger does not know.
-
-One file: whoever checks that nothing is spent twice reads every step beside the others.
 """
 
 from __future__ import annotations
 
 import platform
-import threading
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from glob import escape
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from trueup.errors import BudgetError
-from trueup.files.staging import is_claimed, remove_unheld
+from trueup.files.staging import is_claimed
 from trueup.ledger import publish
-from trueup.ledger.admission import admit
+from trueup.ledger.admission import admit, agree
 from trueup.ledger.adoption import Adoption, adopt_ledger
 from trueup.ledger.caps import CapsGiven, new_caps, read_caps
-from trueup.ledger.entries import Entry, link
+from trueup.ledger.entries import Entry
 from trueup.ledger.request import Request, check_request, read_name, write_request
 from trueup.ledger.reservation import Reservation
-from trueup.ledger.state import Commit, State
+from trueup.ledger.state import State
 from trueup.ledger.store import store_at
-from trueup.ledger.terms import Terms, agree
-from trueup.ledger.transaction import Store, Transaction
+from trueup.ledger.stored import StoredLedger
+from trueup.ledger.terms import Terms
+from trueup.ledger.totals import Commit
+from trueup.ledger.transaction import Store
 
 
 class Ledger:
@@ -61,8 +55,7 @@ class Ledger:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._state = State()
-        self._lock = threading.RLock()  # the state is shared by the threads of a process
+        self._stored = StoredLedger(store)
 
     @classmethod
     def open(cls, url: str) -> Ledger:
@@ -103,9 +96,9 @@ class Ledger:
         """
         ledger = cls(store_at(url))
         ledger._store.create()
-        with ledger._writing() as book:
-            if not book.state.number:
-                book.append("open", {"format": 2, "ledger": uuid.uuid4().hex})
+        with ledger._stored.writing() as locked:
+            if not locked.state.number:
+                locked.append("open", {"format": 2, "ledger": uuid.uuid4().hex})
         return ledger
 
     def init(
@@ -142,12 +135,12 @@ class Ledger:
         name = read_name(dataset, "the dataset")
         wanted = {None: read_caps(caps)}
         wanted |= {read_name(a, "the analyst"): read_caps(c) for a, c in (analysts or {}).items()}
-        with self._writing() as book:
-            if new_terms := agree(book.state, name, terms):
-                book.append("account", {"dataset": name, **new_terms.plain()})
+        with self._stored.writing() as locked:
+            if new_terms := agree(locked.state, name, terms):
+                locked.append("account", {"dataset": name, **new_terms.plain()})
             for analyst, given in wanted.items():
-                if new := new_caps(book.state, (name, analyst), given):
-                    book.append("caps", {"dataset": name, "analyst": analyst, "caps": new})
+                if new := new_caps(locked.state, (name, analyst), given):
+                    locked.append("caps", {"dataset": name, "analyst": analyst, "caps": new})
 
     def adopt(self, dataset: str, terms: Terms) -> Adoption:
         """Go on with an account of format 1 under stated terms; this is itself an entry.
@@ -162,9 +155,9 @@ class Ledger:
         BudgetError
             If there is no such account, or a release of it states another unit or relation.
         """
-        with self._writing() as book:
-            adoption = adopt_ledger(book.state, read_name(dataset, "the dataset"), terms)
-            book.append("adopt", {"dataset": dataset, **terms.plain(), **adoption.plain()})
+        with self._stored.writing() as locked:
+            adoption = adopt_ledger(locked.state, read_name(dataset, "the dataset"), terms)
+            locked.append("adopt", {"dataset": dataset, **terms.plain(), **adoption.plain()})
         return adoption
 
     def reserve(self, request: Request, name: str | None = None) -> Reservation:
@@ -195,25 +188,25 @@ class Ledger:
             cannot be written (a full disk, a read-only file, a broken chain).
         """
         check_request(request)
-        with self._writing() as book:
-            if name in book.state.reserved and name not in book.state.returned:
-                return self._standing(book.state, name, request)
-            if done := self._bound(book.state, request):
-                return Reservation(self, done.reservation, done.stamp, done)
-            admit(book.state, request)
+        with self._stored.writing() as locked:
+            if name in locked.state.reserved and name not in locked.state.returned:
+                return self._standing(locked.state, name, request)
+            if done := self._bound(locked.state, request):
+                return Reservation(self._stored, done.reservation, done.stamp, done)
+            admit(locked.state, request)
             name = name or uuid.uuid4().hex
-            entry = book.append(
+            entry = locked.append(
                 "reserve", {"reservation": name, "host": this_host(), **write_request(request)}
             )
-            stamp = book.state.stamp(entry)
-        return Reservation(self, name, stamp)
+            stamp = locked.state.stamp(entry)
+        return Reservation(self._stored, name, stamp)
 
     def _standing(self, state: State, name: str, request: Request) -> Reservation:
         """The reservation of a run that goes on."""
         entry, reserved = state.reserved[name]
         if not reserved.same_as(request):
             raise BudgetError("the run's reservation is for another release", remedy="start a new run")
-        return Reservation(self, name, state.stamp(entry), state.commits.get(name))
+        return Reservation(self._stored, name, state.stamp(entry), state.commits.get(name))
 
     def _bound(self, state: State, request: Request) -> Commit | None:
         """The release that was committed under a request's key; a key is bound to what was first drawn under it."""
@@ -238,14 +231,11 @@ class Ledger:
         BudgetError
             If an entry was altered, or the ledger cannot be read.
         """
-        with self._lock, self._store.transaction(writing=False) as transaction:
-            self._state.read(transaction.after(self._state.number))
-        return self._state
+        return self._stored.state()
 
     def entries(self) -> list[Entry]:
         """Read all entries as they stand, unchecked."""
-        with self._store.transaction(writing=False) as transaction:
-            return transaction.after(0)
+        return self._stored.entries()
 
     def finished(self, request: Request) -> Commit | None:
         """Return the release that was committed under a request's key, if there is one; errors as in `reserve`."""
@@ -265,51 +255,12 @@ class Ledger:
         state = self.state()
         for name in [name for name in state.reserved if state.is_open(name)]:
             if _ended(*state.reserved[name]):
-                Reservation(self, name, {}).give_back()
+                Reservation(self._stored, name, {}).give_back()
         return [
             commit
             for commit in state.commits.values()
             if publish.finish(Path(commit.ready), Path(commit.final))
         ]
-
-    def _sweep(self, final: Path) -> None:
-        """Remove what killed runs to a target left ready beside it without having committed it."""
-        state = self.state()
-        for folder in final.absolute().parent.glob(f".{escape(final.name)}.ready-*"):
-            name = folder.name.rpartition("-")[2]
-            if name in state.reserved and name not in state.commits:
-                remove_unheld(folder)
-
-    @contextmanager
-    def _writing(self) -> Iterator[_Book]:
-        """Hold the write lock, with the state brought up to date."""
-        book = None
-        try:
-            with self._lock, self._store.transaction(writing=True) as transaction:
-                self._state.read(transaction.after(self._state.number))
-                book = _Book(self._state, transaction)
-                yield book
-        except BaseException:
-            if book and book.appended:
-                self._state = State()  # it holds entries that were rolled back
-            raise
-
-
-@dataclass
-class _Book:
-    """The ledger under the write lock."""
-
-    state: State
-    transaction: Transaction
-    appended: bool = False
-
-    def append(self, action: str, fields: dict[str, Any]) -> Entry:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = link(self.state.number + 1, self.state.head, {"action": action, "time": now, **fields})
-        self.appended = True
-        self.transaction.append(entry)
-        self.state.read([entry])
-        return entry
 
 
 def _absent() -> BudgetError:

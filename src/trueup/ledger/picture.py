@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trueup.ledger.state import Shown, State
+from trueup.ledger.state import State
 from trueup.ledger.terms import Terms
+from trueup.ledger.totals import Shown
 from trueup.privacy.accountant import Loss
 
 

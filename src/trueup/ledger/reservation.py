@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trueup.errors import BudgetError
 from trueup.files.staging import sync
 from trueup.ledger import publish
 from trueup.ledger.admission import refuse_undeclared
-from trueup.ledger.state import Commit, State
-
-if TYPE_CHECKING:
-    from trueup.ledger.ledger import Ledger
+from trueup.ledger.stored import StoredLedger
+from trueup.ledger.totals import Commit, Totals
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Reservation:
         The release that was committed under the same key; then nothing may be drawn.
     """
 
-    ledger: Ledger
+    ledger: StoredLedger
     name: str
     stamp: Mapping[str, Any]
     committed: Commit | None = None
@@ -65,9 +63,9 @@ class Reservation:
         BudgetError
             If the ledger cannot be written.
         """
-        with self.ledger._writing() as book:
-            if book.state.is_open(self.name):
-                book.append("return", {"reservation": self.name})
+        with self.ledger.writing() as locked:
+            if locked.state.is_open(self.name):
+                locked.append("return", {"reservation": self.name})
 
     def begin(self) -> None:
         """Record for good that drawing begins; nothing may be drawn before this returns.
@@ -79,19 +77,19 @@ class Reservation:
         BudgetError
             If the reservation was returned meanwhile, or the ledger cannot be written.
         """
-        with self.ledger._writing() as book:
-            if self.name in book.state.drawn:
+        with self.ledger.writing() as locked:
+            if self.name in locked.state.drawn:
                 return
-            if not book.state.is_open(self.name):
+            if not locked.state.is_open(self.name):
                 raise BudgetError(
                     "the reservation was returned before drawing began; nothing was drawn", remedy="run again"
                 )
-            request = book.state.reserved[self.name][1]
-            refuse_undeclared(book.state, request)  # another release may have published since
-            published = book.state.shown[request.dataset].published
+            request = locked.state.reserved[self.name][1]
+            refuse_undeclared(locked.state, request)  # another release may have published since
+            published = locked.state.shown[request.dataset].published
             new = {i.text: i.digest for i in request.invariants if i.text not in published}
             if new:
-                book.append(
+                locked.append(
                     "invariants",
                     {
                         "dataset": request.dataset,
@@ -100,7 +98,7 @@ class Reservation:
                         "reservation": self.name,
                     },
                 )
-            book.append("draw", {"reservation": self.name})
+            locked.append("draw", {"reservation": self.name})
 
     def seal(self, seal: str) -> None:
         """Record for good what was drawn: no other measurements can be committed.
@@ -112,10 +110,10 @@ class Reservation:
         BudgetError
             If drawing was not recorded, other measurements were sealed, or the ledger cannot be written.
         """
-        with self.ledger._writing() as book:
-            known = book.state.sealed.get(self.name)
-            if known is None and self.name in book.state.drawn:
-                book.append("seal", {"reservation": self.name, "seal": seal})
+        with self.ledger.writing() as locked:
+            known = locked.state.sealed.get(self.name)
+            if known is None and self.name in locked.state.drawn:
+                locked.append("seal", {"reservation": self.name, "seal": seal})
             elif known != seal:
                 raise BudgetError(
                     "the ledger has sealed other measurements for this release than those that are there",
@@ -143,7 +141,7 @@ class Reservation:
         """
         staged, final = Path(staged).absolute(), Path(final).absolute()
         self._refuse_second(self.ledger.state())  # before the bundle bears the name that `recover` looks for
-        self.ledger._sweep(final)
+        self.ledger.sweep(final)
         fields = publish.describe_staged(staged, self.stamp, self.sealed)
         sync(staged)
         # Under its new name the bundle is out of reach of whoever cleans up the staging folder.
@@ -158,13 +156,13 @@ class Reservation:
         return self.ledger.state().commits[self.name]
 
     def _record(self, ready: Path, final: Path, fields: Mapping[str, Any]) -> None:
-        with self.ledger._writing() as book:
-            self._refuse_second(book.state)
-            publish.refuse_taken(final, book.state.ready_for(str(final)))
+        with self.ledger.writing() as locked:
+            self._refuse_second(locked.state)
+            publish.refuse_taken(final, locked.state.ready_for(str(final)))
             places = {"reservation": self.name, "ready": str(ready), "final": str(final)}
-            book.append("commit", {**places, **fields})
+            locked.append("commit", {**places, **fields})
 
-    def _refuse_second(self, state: State) -> None:
+    def _refuse_second(self, state: Totals) -> None:
         if self.name not in state.drawn:
             raise BudgetError("the ledger has no record that this release was drawn", remedy="reserve again")
         if self.name in state.commits or state.finished(state.reserved[self.name][1].key):

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
-from trueup.errors import BudgetError, SpecError
+from trueup.errors import SpecError
 from trueup.ledger.questions import Question, invariants, questions
 from trueup.ledger.request import read_name
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec
-
-if TYPE_CHECKING:
-    from trueup.ledger.state import State
 
 Neighbours = Literal["add-remove", "replace"]
 CHECKS = 3
@@ -93,36 +90,6 @@ def terms_of(fields: Mapping[str, Any]) -> Terms:
         fields["checks"],
         read_questions(fields["listed"]),
     )
-
-
-def agree(state: State, dataset: str, terms: Terms | None) -> Terms | None:
-    """Return the terms of a new account; those of a standing one must be the same, or left out.
-
-    Raises
-    ------
-    BudgetError
-        If they are missing, or other ones.
-    """
-    if dataset in state.old.datasets:
-        raise BudgetError(
-            f"dataset '{dataset}' has an account of an older version",
-            remedy="state its terms with `trueup budget adopt`",
-        )
-    known = state.terms.get(dataset)
-    if terms is None and known is None:
-        raise BudgetError(
-            f"the account of dataset '{dataset}' states neither unit nor neighbour relation",
-            needed="one of each: only losses of one unit and one relation add up",
-            remedy="give --unit and --neighbours",
-        )
-    if terms is not None and known is not None and known != terms:
-        raise BudgetError(
-            f"the account of dataset '{dataset}' was declared under other terms: one {known.unit}, {known.neighbours}, "
-            f"invariants {', '.join(known.invariants) or 'none'}, {known.checks} checks",
-            needed="the terms that were declared first: they never change",
-            remedy="leave them out to add caps",
-        )
-    return terms if known is None else None
 
 
 def write_questions(given: Iterable[Question]) -> list[dict[str, str]]:

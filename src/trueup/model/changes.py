@@ -12,11 +12,9 @@ is largest. There are three kinds of cells:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from math import lcm
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +23,8 @@ from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Change
 from trueup.model.kept import Found, Kept
-from trueup.noise.cost import Cost, Sensitivity
-from trueup.privacy.accountant import Loss, compose
+from trueup.model.priced_changes import PricedChanges
+from trueup.privacy.accountant import compose
 from trueup.privacy.contribution import Relation
 
 STEPS = 200_000
@@ -76,52 +74,8 @@ def smallest_change(
     )
 
 
-class PricedQuery(NamedTuple):
-    """One measured margin: its level, the group of each free combination, how many counts are free, its law."""
-
-    level: int
-    group: NDArray[np.int64]
-    free: int
-    law: Any
-
-    def cost(self, l1: int, l2_squared: int) -> Cost:
-        """Loss of a change that moves the margin so far."""
-        return self.law.cost(Sensitivity(Fraction(l1), Fraction(l2_squared)))
-
-
-@dataclass(frozen=True, eq=False)
-class Changes:
-    """The changes between databases that share `kept`, counted in steps of `relation`."""
-
-    kept: Kept
-    relation: Relation
-    measured: tuple[tuple[Margin, Any], ...]
-
-    @cached_property
-    def queries(self) -> tuple[PricedQuery, ...]:
-        """What is measured, as the search sees it."""
-        kept = self.kept
-        free = {margin: kept.fixed(margin).free for margin, _ in self.measured}
-        return tuple(PricedQuery(kept.level(m), kept.groups(m), free[m], law) for m, law in self.measured)
-
-    @cached_property
-    def currencies(self) -> set[str]:
-        """The currencies in which the laws are priced."""
-        return {q.cost(1, 1).currency for q in self.queries}
-
-    def size(self, loss: Loss) -> Fraction:
-        """A loss as one number: in rho as soon as one of the laws is priced so."""
-        return loss.zcdp if "rho" in self.currencies else loss.epsilon
-
-    def steps(self, norm: int) -> int:
-        """How many steps of the relation a change of that L1 norm takes."""
-        return norm if self.relation == "add-remove" else norm // 2
-
-    def bound(self, norm: int) -> Loss:
-        """Bound the loss of a change of that norm by that of its steps, one after another: norms add."""
-        k, reach = self.steps(norm), 1 if self.relation == "add-remove" else 2
-        touched = ((q, min(reach, q.free)) for q in self.queries)
-        return compose(q.cost(k * moved, k * k * moved) for q, moved in touched)
+class Changes(PricedChanges):
+    """The changes between databases that share `kept`, and the smallest of the cell that is hardest to change."""
 
     def hardest(self, steps: int = STEPS) -> Change | None:
         """Return the smallest change of the hardest cell; see `smallest_change`."""

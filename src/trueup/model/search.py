@@ -23,7 +23,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +31,8 @@ from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.determined import determined
 from trueup.kernel.lattice.smallest import Exhausted, Search, Vector
 from trueup.model.kept import Found, Kept
+from trueup.model.priced_changes import PricedChanges
 from trueup.privacy.accountant import Loss, compose
-
-if TYPE_CHECKING:
-    from trueup.model.changes import Changes
 
 WHOLE = 600
 """Cells up to which changes are searched on the whole tree, where losses are exact; beyond, on folded trees."""
@@ -47,7 +44,7 @@ MOST_ENTRIES = 20_000_000
 """Entries of the matrix of a folded tree beyond which nothing is searched."""
 
 
-def searched(changes: Changes, steps: int) -> list[Found]:
+def searched(changes: PricedChanges, steps: int) -> list[Found]:
     """Return the smallest changes of cells that no other cell shares its sums with, one entry for each norm and tree.
 
     Raises
@@ -133,7 +130,7 @@ def _different(ancestors: NDArray[np.int64]) -> list[int]:
 class Sought:
     """The search on one layout: cells are numbered place by place, free combination by free combination."""
 
-    changes: Changes
+    changes: PricedChanges
     layout: Layout
     lone: NDArray[np.int64]
     steps: int
@@ -246,7 +243,7 @@ def _moved(vector: Vector) -> int:
     return min(sum(v for _, v in vector if v > 0), -sum(v for _, v in vector if v < 0))
 
 
-def representatives(changes: Changes) -> NDArray[np.int64]:
+def representatives(changes: PricedChanges) -> NDArray[np.int64]:
     """One free combination for each kind: values of an attribute are of one kind if their exchange changes nothing."""
     kept = changes.kept
     if kept.flat:
@@ -269,7 +266,7 @@ def representatives(changes: Changes) -> NDArray[np.int64]:
     return np.unique(np.array(kinds), axis=1, return_index=True)[1]
 
 
-def _unchanged(changes: Changes, exchange: NDArray[np.int64]) -> bool:
+def _unchanged(changes: PricedChanges, exchange: NDArray[np.int64]) -> bool:
     """Whether an exchange of combinations maps structural zeros, sums and queries onto themselves."""
     kept = changes.kept
     if not np.array_equal(kept.free[exchange], kept.free):

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources.abc import Traversable
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import (
     BaseModel,
-    Field,
     PrivateAttr,
     ValidationError,
     model_validator,
@@ -23,9 +22,9 @@ from trueup.errors import SpecError
 from trueup.files.staging import write_whole
 from trueup.model.draft import draft
 from trueup.model.faults import fault_text, innermost
-from trueup.model.spec_queries import AboutPart, ConstraintsPart, Query
+from trueup.model.spec_document import SpecDocument
 from trueup.model.spec_rules import refuse_disagreement
-from trueup.model.spec_table import AttributePart, Level, Parents, Privacy, SpecPart, TablePart
+from trueup.model.spec_table import SpecPart
 from trueup.model.stacking import stacked
 from trueup.model.three_lines import ThreeLines
 from trueup.model.toml import read_toml, toml_text
@@ -45,7 +44,7 @@ _COMMENTS = {
 """What is said above the parts of a spec that is written."""
 
 
-class Spec(ThreeLines, SpecPart):
+class Spec(ThreeLines, SpecDocument):
     """Everything a release is made from, except the confidential counts.
 
     Its parts are those of the file; in Python a level may be a name alone (of a column, but for the first, which holds
@@ -81,27 +80,10 @@ class Spec(ThreeLines, SpecPart):
     Fraction(1, 2)
     """
 
-    format: Literal[1, 2] = Field(
-        description="version of this format; in 1, budgets of lattice noise meant another loss, and are refused"
-    )
-    title: str
-    table: TablePart
-    privacy: Privacy
-    levels: tuple[Level, ...] = Field(alias="level", min_length=1)
-    parents: Parents | None = None
-    attributes: tuple[AttributePart, ...] = Field((), alias="attribute")
-    queries: tuple[Query, ...] = Field(alias="query", min_length=1)
-    constraints: ConstraintsPart = Field(default_factory=ConstraintsPart)
-    about: AboutPart = Field(default_factory=AboutPart)
-    reconcile: dict[str, Any] = Field(default_factory=dict, description="method and its parameters")
-    infer: dict[str, Any] = Field(
-        default_factory=dict, description="method, prior, and ratios of the posterior"
-    )
-
     _undecided: dict[str, str] = PrivateAttr(default_factory=dict)
 
     def __init__(self, /, **parts: Any) -> None:
-        given = {"format": FORMAT} | parts
+        given: dict[str, Any] = {"format": FORMAT, **parts}
         for name, written in (("levels", _named_levels), ("attributes", _listed_attributes)):
             if name in given:
                 given[name] = written(given[name])
@@ -227,28 +209,6 @@ class Spec(ThreeLines, SpecPart):
             If the file exists, or the disk refuses.
         """
         write_whole(Path(path), self.text(comments=True))
-
-    @property
-    def limit_columns(self) -> tuple[tuple[str, ...], ...]:
-        """For each level, the columns of the geography file that hold public numbers of its places: limits, shares."""
-        held = [(b.level, column) for b in self.constraints.bounds for column in b.columns]
-        held += [(self.levels[-1].name, column) for column in self.prior_columns]
-        return tuple(
-            tuple(dict.fromkeys(column for at, column in held if at == level.name)) for level in self.levels
-        )
-
-    @property
-    def prior_columns(self) -> tuple[str, ...]:
-        """The columns that the prior of `infer` reads."""
-        prior = self.infer.get("prior")
-        if not isinstance(prior, dict) or prior.get("name") != "hierarchical":
-            return ()
-        covariates = prior.get("covariates", ())
-        named = [
-            prior.get("shares", "uniform"),
-            *(covariates if isinstance(covariates, list | tuple) else ()),
-        ]
-        return tuple(dict.fromkeys(x for x in named if isinstance(x, str) and x != "uniform"))
 
     @model_validator(mode="before")
     @classmethod

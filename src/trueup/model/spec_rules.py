@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from trueup.model.linear import parse_sum
 from trueup.model.names import refuse_alike, refuse_repeats, refuse_unknown_name
 from trueup.model.prior import read_prior
+from trueup.model.spec_document import SpecDocument
 from trueup.model.stacking import COUNTED
 from trueup.noise import law_named
-
-if TYPE_CHECKING:
-    from trueup.model.spec import Spec
 
 _VALUE_COLUMNS = ("count", "exact", "group", "noisy", "standard_error")
 
 
-def refuse_disagreement(spec: Spec) -> None:
+def refuse_disagreement(spec: SpecDocument) -> None:
     """Refuse a spec whose parts do not fit together: names declared twice or not at all, files that cannot be read.
 
     Raises
@@ -46,7 +43,7 @@ def refuse_disagreement(spec: Spec) -> None:
     _priors_can_be_read(spec)
 
 
-def _levels_have_columns(spec: Spec) -> None:
+def _levels_have_columns(spec: SpecDocument) -> None:
     if spec.levels[0].column is not None:
         raise ValueError("the first level is the root: it holds every place and has no column")
     if spec.parents and (read := [x.name for x in spec.levels if x.column or x.prefix or x.label]):
@@ -55,14 +52,14 @@ def _levels_have_columns(spec: Spec) -> None:
         raise ValueError(f"level '{bare[0]}' has no column")
 
 
-def _parents_have_a_file(spec: Spec) -> None:
+def _parents_have_a_file(spec: SpecDocument) -> None:
     if spec.parents and spec.table.keys == "public":
         raise ValueError(
             "parent pointers name inner places, which a table of counts does not hold: give a geography"
         )
 
 
-def _limits_have_a_file(spec: Spec) -> None:
+def _limits_have_a_file(spec: SpecDocument) -> None:
     columns = [column for level in spec.limit_columns for column in level]
     if columns and (spec.table.keys == "public" or len(spec.levels) == 1):
         prior = columns[0] in spec.prior_columns
@@ -73,7 +70,7 @@ def _limits_have_a_file(spec: Spec) -> None:
         )
 
 
-def _columns_are_free(spec: Spec) -> None:
+def _columns_are_free(spec: SpecDocument) -> None:
     """A published table has key, attribute and value columns; a confidential one keys and counts."""
     keys = ["id"] if spec.parents else [x.name if x.prefix else x.column or x.name for x in spec.levels]
     columns = [*keys, *(name for a in spec.attributes for name in a.views)]
@@ -89,7 +86,7 @@ def _columns_are_free(spec: Spec) -> None:
         raise ValueError(f"column '{both[0]}' holds counts, so it cannot hold keys or attribute values")
 
 
-def _margins(spec: Spec):
+def _margins(spec: SpecDocument):
     for query in spec.queries:
         yield from ((f"query '{query.name}'", (level, query.attributes)) for level in query.budgets)
     for part in (*spec.constraints.invariants, *spec.constraints.bounds):
@@ -98,7 +95,7 @@ def _margins(spec: Spec):
         yield f"'{rule.rule}'", (rule.level or spec.levels[-1].name, ())
 
 
-def _refuse_misnamed(spec: Spec, names: Collection[str], where: str) -> None:
+def _refuse_misnamed(spec: SpecDocument, names: Collection[str], where: str) -> None:
     """Margins and conditions name each attribute, or one of its recodes, at most once."""
     for name in names:
         refuse_unknown_name(name, [view for a in spec.attributes for view in a.views], "attribute", where)
@@ -110,7 +107,7 @@ def _refuse_misnamed(spec: Spec, names: Collection[str], where: str) -> None:
             )
 
 
-def _conditions_are_known(spec: Spec) -> None:
+def _conditions_are_known(spec: SpecDocument) -> None:
     conditions = (*spec.constraints.zeros, *(b.where for b in spec.constraints.bounds))
     for condition in conditions:
         _refuse_misnamed(spec, condition, "a condition")
@@ -124,7 +121,7 @@ def _conditions_are_known(spec: Spec) -> None:
         refuse_unknown_name(value, list(domains[name]), f"value of '{name}'", "a condition")
 
 
-def _conditions_of_invariants(spec: Spec) -> list[dict[str, str]]:
+def _conditions_of_invariants(spec: SpecDocument) -> list[dict[str, str]]:
     """The conditions of invariants on attributes; places are known once they are read."""
     levels, found = [level.name for level in spec.levels], []
     views = [view for a in spec.attributes for view in a.views]
@@ -136,7 +133,7 @@ def _conditions_of_invariants(spec: Spec) -> list[dict[str, str]]:
     return found
 
 
-def _units_hold_records(spec: Spec) -> None:
+def _units_hold_records(spec: SpecDocument) -> None:
     privacy = spec.privacy
     if privacy.contribution is None:
         return
@@ -158,7 +155,7 @@ def _units_hold_records(spec: Spec) -> None:
         )
 
 
-def _tables_are_two(spec: Spec) -> None:
+def _tables_are_two(spec: SpecDocument) -> None:
     """What has a meaning for two tables alone stands beside two tables."""
     join = spec.table.join
     if join is None:
@@ -184,20 +181,20 @@ def _tables_are_two(spec: Spec) -> None:
             raise ValueError(f"query '{query.name}' has noise on a lattice, which two linked tables have not")
 
 
-def _parameters_have_a_method(spec: Spec) -> None:
+def _parameters_have_a_method(spec: SpecDocument) -> None:
     if spec.reconcile and "method" not in spec.reconcile:
         name = next(iter(spec.reconcile))
         raise ValueError(f"[reconcile] gives '{name}' without the method that it is a parameter of")
 
 
-def _priors_can_be_read(spec: Spec) -> None:
+def _priors_can_be_read(spec: SpecDocument) -> None:
     for part in (spec.reconcile, spec.infer):
         for name in ("prior", "prior_total"):
             if name in part:
                 read_prior(part[name])
 
 
-def _cells_cover(spec: Spec) -> None:
+def _cells_cover(spec: SpecDocument) -> None:
     if not spec.table.cells:
         return
     listed = [tuple(c.where.get(a.name, "") for a in spec.attributes) for c in spec.table.cells]

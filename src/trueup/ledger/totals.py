@@ -1,0 +1,144 @@
+"""What the entries of a ledger add up to: caps, what was spent, checked and published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trueup.ledger.entries import GENESIS, Entry
+from trueup.ledger.format_1 import Caps, Format1
+from trueup.ledger.questions import Question
+from trueup.ledger.request import Owner, Request
+from trueup.ledger.terms import Terms
+from trueup.privacy.accountant import Loss
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A release that the ledger has granted for good.
+
+    Attributes
+    ----------
+    reservation, request
+        What it was granted for.
+    ready, final
+        Where the bundle waited, and where it is published.
+    manifest, measurements
+        SHA-256 of its public manifest, and the digest of the measurements that this states.
+    stamp
+        What its manifest says of the ledger.
+    """
+
+    reservation: str
+    request: Request
+    ready: str
+    final: str
+    manifest: str
+    measurements: str | None
+    stamp: Mapping[str, Any]
+
+
+@dataclass
+class Shown:
+    """What the releases of an account have shown exactly.
+
+    Attributes
+    ----------
+    asked
+        Every question that was asked of the data, by digest.
+    counted
+        The digests of those that count against the account's checks.
+    held
+        The questions that a release went on after: its answer was yes.
+    published
+        Invariants that were published, by name, with the digest of their meaning.
+    joint
+        What is known of the changes that published invariants allow together, from the last entry that says so.
+    """
+
+    asked: dict[str, Question] = field(default_factory=dict)
+    counted: set[str] = field(default_factory=set)
+    held: dict[str, Question] = field(default_factory=dict)
+    published: dict[str, str] = field(default_factory=dict)
+    joint: Mapping[str, Any] | None = None
+
+    def new(self, asked: Iterable[Question], terms: Terms) -> set[str]:
+        """The digests of questions that would count: not listed, not asked before, and no first description."""
+        listed = {question.digest for question in terms.listed}
+        described = {question.first for question in (*self.asked.values(), *terms.listed)}
+        return {
+            q.digest
+            for q in asked
+            if q.digest not in self.asked and q.digest not in listed and (q.is_rule or q.first in described)
+        }
+
+
+@dataclass
+class Totals:
+    """The sum of the entries read so far.
+
+    Attributes
+    ----------
+    number, head
+        How many entries were read, and the hash of the last.
+    ledger
+        The ledger's own random identifier.
+    terms
+        What each dataset's account is kept under.
+    caps, spent
+        Per owner. An open reservation counts as spent.
+    shown
+        What each dataset's releases have shown exactly.
+    old
+        Caps and losses of format 1 that were not adopted.
+    reserved
+        Every reservation: its entry and its request.
+    drawn, returned
+        The reservations under which drawing began, and those that were returned because it did not.
+    sealed
+        The seal on what was drawn, by reservation.
+    commits
+        Every commit, by reservation.
+    """
+
+    number: int = 0
+    head: str = GENESIS
+    ledger: str = ""
+    terms: dict[str, Terms] = field(default_factory=dict)
+    caps: dict[Owner, Caps] = field(default_factory=dict)
+    spent: dict[Owner, Loss] = field(default_factory=dict)
+    shown: dict[str, Shown] = field(default_factory=dict)
+    old: Format1 = field(default_factory=Format1)
+    reserved: dict[str, tuple[Entry, Request]] = field(default_factory=dict)
+    drawn: set[str] = field(default_factory=set)
+    returned: set[str] = field(default_factory=set)
+    sealed: dict[str, str] = field(default_factory=dict)
+    commits: dict[str, Commit] = field(default_factory=dict)
+
+    def is_open(self, name: str) -> bool:
+        """Whether a reservation stands under which nothing was drawn yet."""
+        return name in self.reserved and name not in self.drawn and name not in self.returned
+
+    def unfinished(self, dataset: str) -> list[str]:
+        """Reservations of a dataset that count as spent and have no release."""
+        gone = self.returned | set(self.commits)
+        return [
+            n for n, (_, request) in self.reserved.items() if request.dataset == dataset and n not in gone
+        ]
+
+    def analysts(self, dataset: str) -> list[str]:
+        """Name the analysts who have caps of their own; nobody else may draw once there is one."""
+        return sorted({o[1] for o in self.caps if o[0] == dataset and o[1] is not None})
+
+    def finished(self, key: str | None) -> Commit | None:
+        """Return the release that was committed under a key, if there is one."""
+        return next((c for c in self.commits.values() if key is not None and c.request.key == key), None)
+
+    def ready_for(self, final: str) -> list[str]:
+        """Name the waiting folders of everything that was committed for one target."""
+        return [c.ready for c in self.commits.values() if c.final == final]
+
+    def stamp(self, entry: Entry) -> dict[str, Any]:
+        """Return what a manifest says of the ledger: where in which chain its reservation stands."""
+        return {"ledger": self.ledger, "entry": entry.number, "head": entry.hash}
