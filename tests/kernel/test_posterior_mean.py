@@ -96,6 +96,37 @@ def test_cells_learn_how_far_each_is_spread(rng):
     assert errors[1.0] < 0.9 * errors[0.01]
 
 
+def one_large_child(rng):
+    """How far its total is moved from its estimate, mean and standard error over 60 releases, by what is left out on purpose.
+
+    A block of 1,426 persons among 34 of 0 to 149, ten of them empty: groups that are rare and nearly all in the large one.
+    """
+    large = np.array([1000, 300, 40, 20, 20, 15, 10, 8, 6, 4, 2, 1])
+    sizes = np.append(np.zeros(10, int), np.linspace(6, 149, 24).astype(int))
+    small = rng.multinomial(sizes, np.append([0.75, 0.2], np.full(10, 0.005)))
+    true, domain = np.vstack([small, large]), Domain.of([(identity(12),)])
+    metric, sums = (
+        Metric(domain, (np.full((1, 1, 1), 2.25),) * 2, np.array([0]), 35),
+        true.sum(axis=0)[None] * 1.0,
+    )
+    left_out = {"nothing": {}, "far": {"far": 1e9}, "far and drift": {"far": 1e9, "drift": 0.0}}
+    moved = {name: [] for name in left_out}
+    for _ in range(60):
+        tied = metric.tie(true + rng.normal(0, 1.5, true.shape), sums)
+        for name, wrong in left_out.items():
+            found = posterior_means(metric, tied, sums, Hyperprior(**wrong))[0]
+            np.testing.assert_allclose(found.sum(axis=0), sums[0], atol=1e-7)
+            moved[name].append(found[-1].sum() - tied[-1].sum())
+    return {name: (np.mean(m), np.std(m) / 60**0.5) for name, m in moved.items()}
+
+
+def test_a_child_far_above_its_siblings_keeps_its_estimate(rng):
+    moved = one_large_child(rng)
+    assert abs(moved["nothing"][0]) < 1.6, moved
+    assert moved["far"][0] < -2.1, moved
+    assert moved["far and drift"][0] < moved["far"][0] - 0.3, moved
+
+
 def test_a_parents_children_do_not_depend_on_other_parents(rng):
     domain = Domain.of([(identity(4),), (np.array([0, 0, 0, 0]),)])
     variances = tuple(np.eye(c.dense)[None] * 3.0 for c in domain.components)

@@ -14,6 +14,13 @@ which the children's estimates `t` of covariance V are conditioned on.
    (expectation propagation, Minka 2001), where a change of one site changes the child's covariance S by rank one.
    Multipliers of the cells make the means add up to the parent: an exponential tilt in place of the sum's own law. Its
    Newton step is `(sum S)^-1 (X - sum m)`, which keeps sums in the metric of the posterior's covariances.
+3. *Children that stand out.* A gap that the multipliers close is chance, which falls on every child by its variance, or
+   the prior's own error, which scaled prior means would mend: these hardly move a child that is r times the mean of its
+   siblings', say by `w = 1 / (1 + r)`. If the error's multiplier has standard deviation `drift`, its part of the gap is
+   `f = (drift sum w v)^2 / ((drift sum w v)^2 + sum v)`, v the totals' variances, and a child takes `1 - f (1 - w)` of
+   each multiplier. Its cells, each drawn towards zero by its own law, move by `r^2 / (r^2 + far^2)` of what their sum
+   misses of the total found in 1, which nothing draws so. A count far above its siblings then stays near its estimate, as
+   limited translation keeps it (Efron and Morris 1972).
 
 A normal site for the total in place of 1 was tried: where noise is wider than counts, it has more than one fixed point.
 
@@ -61,7 +68,9 @@ LONGEST = 1.0  # step of a multiplier, and of the log of a concentration
 class Hyperprior(NamedTuple):
     """Lognormal laws of the concentrations: medians, and standard deviations of the logs.
 
-    `kappa` is the median of the median of a parent's cells, `cell_spread` how far cells are apart.
+    `kappa` is the median of the median of a parent's cells, `cell_spread` how far cells are apart, `drift` the
+    standard deviation of multipliers that the prior's error makes, and `far` says how many times the mean of its siblings
+    a child is whose cells keep half of what they miss of its total.
     """
 
     a: float = 0.6
@@ -69,6 +78,8 @@ class Hyperprior(NamedTuple):
     kappa: float = 25.0
     kappa_spread: float = 1.0
     cell_spread: float = 1.0
+    drift: float = 0.3
+    far: float = 8.0
 
 
 HYPERPRIOR = Hyperprior()
@@ -265,16 +276,19 @@ def _weights(base, shares, spread):
 
 
 @njit(cache=True, error_model="numpy")
-def _totals(estimates, precisions, sum_, a, multiplier, means, variances, evidence):
-    """Posterior means and variances of the children's totals that add up to their sum; returns the multiplier."""
+def _totals(estimates, precisions, sum_, a, multiplier, weights, means, variances, evidence):
+    """Posterior means and variances of the children's totals that add up to their sum; returns the multiplier, of which
+    each takes its weight."""
     for _ in range(TOTALS):
         evidence[:2] = 0.0
         for c in range(means.size):
             v = 1.0 / precisions[c]
-            means[c], variances[c], rises = ratio_moments(estimates[c] + v * multiplier, v, a, 1.0)
+            means[c], variances[c], rises = ratio_moments(
+                estimates[c] + v * weights[c] * multiplier, v, a, 1.0
+            )
             evidence[0] += rises[0]
             evidence[1] += rises[1]
-        step = (sum_ - means.sum()) / variances.sum()
+        step = (sum_ - means.sum()) / (weights @ variances)
         multiplier += min(max(step, -LONGEST), LONGEST)
         if abs(step) < 1e-6:
             break
@@ -309,6 +323,27 @@ def _estimate(bases, gradient, shares, there, sizes, kappa, estimates, precision
 def _bounded(x, most):
     for i in range(x.size):
         x[i] = min(max(x[i], -most), most)
+
+
+@njit(cache=True, error_model="numpy")
+def _stand_out(sizes, variances, total, drift, times, weights):
+    """How many times the mean of its siblings' totals each child's is, and what it takes of the multipliers."""
+    moved = 0.0
+    for c in range(sizes.size):
+        times[c] = sizes[c] * (sizes.size - 1) / max(total - sizes[c], 1.0)
+        moved += drift * variances[c] / (1.0 + times[c])
+    error = moved * moved / (moved * moved + variances.sum())
+    for c in range(sizes.size):
+        weights[c] = 1.0 - error * times[c] / (1.0 + times[c])
+
+
+@njit(cache=True, error_model="numpy")
+def _hold(s, m, size, times, far):
+    """Move a child's cells towards a sum of `size`, in the metric of their covariance, the further the more it stands out."""
+    along = s.sum(axis=1)
+    whole = along.sum()
+    if whole > 0.0:
+        m += along * ((size - m.sum()) / whole * times**2 / (times**2 + far**2))
 
 
 @njit(cache=True, error_model="numpy")
@@ -357,15 +392,17 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances)
     left, metric = np.empty(n), np.empty((n, n))
     a, kappa, evidence, slopes = hyper.a, np.full(n, hyper.kappa), np.zeros(2), np.empty((2, n))
     estimates, precisions, spreads = np.empty(children), np.empty(children), np.empty(children)
-    sizes, leans, tilt = np.empty(children), np.zeros((children, n)), 0.0
+    sizes, times, weights = np.empty(children), np.empty(children), np.ones(children)
+    leans, tilt = np.zeros((children, n)), 0.0
     common = 1.0 * hyper.kappa
     sizes[:] = total / children
     for step in range(PASSES + 1):
         _estimate(bases, gradient, shares, total / children, sizes, kappa, estimates, precisions)
-        tilt = _totals(estimates, precisions, total, a, tilt, sizes, spreads, evidence)
+        tilt = _totals(estimates, precisions, total, a, tilt, weights, sizes, spreads, evidence)
         if not (np.isfinite(sizes.sum()) and sizes.min() >= 0.0):
             means[:] = np.nan
             return a, common
+        _stand_out(sizes, spreads, total, hyper.drift, times, weights)
         slopes[:] = 0.0
         left[:] = sums
         metric[:] = 0.0
@@ -379,14 +416,16 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances)
                 means[c] += s[c] @ (lean - leans[c])
             leans[c] = lean
             _propagate(s[c], means[c], tau[c], nu[c], shares, size, kappa, slopes)
+            if step == PASSES:
+                _hold(s[c], means[c], sizes[c], times[c], hyper.far)
             left -= means[c]
-            metric += s[c]
+            metric += weights[c] * s[c]
         _factor(metric)
         _solve(metric, left)
         if step < PASSES:
             _bounded(left, LONGEST)
         for c in range(children):
-            means[c] += s[c] @ left
+            means[c] += weights[c] * (s[c] @ left)
             for i in range(n):
                 variances[c, i] = s[c, i, i]
         if 1 <= step < PASSES:

@@ -1,0 +1,123 @@
+"""A top-down algorithm like the census's, written from its description: none of the package's methods is called.
+
+From the root down, each parent's children get tables from the measurements of their own level. First pass: totals,
+the nearest to the measured ones that are nonnegative and add up to the parent's, then rounded. Second pass: tables by
+weighted least squares on all measurements, nonnegative, with the parent's table and these totals kept; then rounded.
+The *controlled rounder* takes whole numbers between floors and ceilings, nearest in absolute distance, all these sums
+kept (Abowd et al., "The 2020 Census Disclosure Avoidance System TopDown Algorithm", 2022, sections 5.2 and 5.3).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import piqp
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linprog
+
+from trueup.kernel.histogram.marginals import cell_groups
+from trueup.model.cells import Cells
+from trueup.model.header import Measured, split
+
+NEAR = 1e-6  # counts within which a solver's answer is a whole number
+
+
+def release(cells: Cells, headers: tuple[Measured, ...], values: NDArray) -> NDArray[np.int64]:
+    """Whole counts `(n,)` from noisy values `(q,)`."""
+    tree = cells.tree
+    answers = list(zip(headers, split(values, headers, cells), strict=True))
+    above, tables = np.zeros(1, int), None
+    for at, level in enumerate(tree.levels):
+        noisy = [
+            (_matrix(cells, h), float(h.law.variance), y.reshape(tree.sizes[at], -1).astype(float))
+            for h, y in answers
+            if h.margin.level == level and not h.exact
+        ]
+        exact, below = _exact_totals(cells, answers, at), []
+        for parent in range(above[-1] + 1):
+            rows = above == parent
+            own = [(m, v, y[rows]) for m, v, y in noisy]
+            known = None if exact is None else exact[rows]
+            below.append(
+                _children(None if tables is None else tables[parent], own, known, cells.n // tree.sizes[-1])
+            )
+        tables = np.concatenate(below)
+        above = tree.ancestors(at + 1, at) if at + 1 < len(tree.levels) else above
+    return tables.ravel()
+
+
+def _matrix(cells: Cells, header: Measured) -> NDArray:
+    """`(groups, cells of a place)`: which cells a measured table adds up."""
+    groups = cell_groups(cells.marginal(header.margin.attributes))
+    return np.equal.outer(np.arange(groups.max() + 1), groups).astype(float)
+
+
+def _exact_totals(cells: Cells, answers, at: int):
+    """Totals of a level's places that invariants of that level or of those below it fix."""
+    known = [(cells.tree.level(h.margin.level), y) for h, y in answers if h.exact and not h.margin.attributes]
+    for level, y in known:
+        if level >= at:
+            return np.bincount(cells.tree.ancestors(level, at), y, cells.tree.sizes[at])
+    return None
+
+
+def _children(parent, noisy, totals, size: int) -> NDArray[np.int64]:
+    """Tables `(children, size)` of a parent's children; of the root if there is no parent."""
+    children = len(noisy[0][2])
+    open_ = np.ones(size, bool) if parent is None else parent > 0
+    if not open_.any():
+        return np.zeros((children, size), np.int64)
+    if totals is None:
+        totals = _totals(None if parent is None else parent.sum(), noisy)
+    result = np.zeros((children, size), np.int64)
+    equal, sums = _sums(children, None if parent is None else parent[open_], totals, open_.sum())
+    result[:, open_] = _rounded(_nearest(noisy, open_, equal, sums), equal, sums).reshape(children, -1)
+    return result
+
+
+def _totals(whole, noisy) -> NDArray[np.int64] | None:
+    """First pass; None where no total is measured."""
+    measured = [(v, y[:, 0]) for m, v, y in noisy if len(m) == 1]
+    if not measured:
+        return None
+    y = sum(y / v for v, y in measured) / sum(1 / v for v, _ in measured)
+    if whole is None:
+        return np.rint(np.maximum(y, 0)).astype(np.int64)
+    down = np.sort(y)[::-1]
+    shifts = (whole - np.cumsum(down)) / np.arange(1, y.size + 1)
+    nearest = np.maximum(y + shifts[np.flatnonzero(down + shifts > 0)[-1] if whole else -1], 0) * (whole > 0)
+    return _rounded(nearest, np.ones((1, y.size)), np.array([whole]))
+
+
+def _sums(children: int, parent, totals, open_: int):
+    """The equations of a parent's cells and of its children's totals (one of them follows from the others)."""
+    of_cells = sparse.kron(np.ones((1, children)), sparse.eye_array(open_))
+    of_children = sparse.kron(sparse.eye_array(children), np.ones((1, open_)))
+    if totals is None:
+        return sparse.csc_matrix(of_cells), parent
+    if parent is None:
+        return sparse.csc_matrix(of_children), totals
+    return sparse.vstack([of_cells, of_children], format="csc")[:-1], np.append(parent, totals)[:-1]
+
+
+def _nearest(noisy, open_, equal, sums) -> NDArray:
+    """Weighted least squares, nonnegative, with given sums."""
+    weights = sum(m[:, open_].T @ m[:, open_] / v for m, v, _ in noisy)
+    right = np.concatenate(sum(y @ m[:, open_] / v for m, v, y in noisy))
+    solver = piqp.SparseSolver()
+    solver.settings.eps_abs = solver.settings.eps_rel = 1e-9
+    hessian = sparse.block_diag([weights] * (right.size // len(weights)), format="csc")
+    solver.setup(hessian, -right, equal, np.asarray(sums, float), x_l=np.zeros(right.size))
+    status = solver.solve()
+    assert status == piqp.PIQP_SOLVED, status
+    return np.maximum(solver.result.x, 0)
+
+
+def _rounded(x: NDArray, equal, sums) -> NDArray[np.int64]:
+    """The controlled rounder: up or down, as a linear program, whose corners are whole."""
+    floor = np.floor(x + NEAR)
+    found = linprog(
+        1 - 2 * (x - floor), A_eq=equal, b_eq=sums - equal @ floor, bounds=(0, 1), method="highs-ds"
+    )
+    assert found.status == 0, found.message
+    return np.rint(floor + found.x).astype(np.int64)
