@@ -1,4 +1,4 @@
-"""The table of `docs/nation.md`: what happens when a file of a run folder is lost or damaged, at each moment.
+"""The table of `docs/nation-design.md`: what happens when a file of a run folder is lost or damaged, at each moment.
 
 `TRUEUP_FAULTS=FILE pytest -m thorough tests/releasing/test_faults.py` notes what happens; the module run with FILE
 prints the table of it, which the same tests hold the documentation to.
@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "nation.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "nation-design.md"
 HEAD = "| file | moment | lost | cut short | altered |"
 MOMENTS = {13: "checked", 20: "half drawn", 28: "sealed", 44: "half settled"}
 DAMAGES = ("removed", "cut_short", "flipped")
