@@ -16,7 +16,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from pydantic import Field, ValidationError, model_validator
 
 from trueup.errors import SpecError
+from trueup.model.names import refuse_repeats, refuse_unknown_name
 from trueup.model.prior import read_prior
+from trueup.model.published_codes import UNKNOWN, read_interval
 from trueup.model.spec import mistakes, read_spec_text
 from trueup.model.spec_queries import ConstraintsPart
 from trueup.model.spec_table import AttributePart, CellColumn, Level, Name, SpecPart
@@ -24,31 +26,6 @@ from trueup.model.toml import read_toml
 from trueup.noise import law_named
 from trueup.noise.laws.exact import Exact
 from trueup.noise.perturbed import CellKey, CountInterval
-
-UNKNOWN = "unknown"
-"""The meaning of a code that says nothing."""
-_RANGE = re.compile(r"\s*(\d{1,15})\s*(?:-|–|to)\s*(\d{1,15})\s*", re.ASCII)
-_BELOW = re.compile(r"\s*<\s*(=?)\s*(\d{1,15})\s*", re.ASCII)
-_ABOVE = re.compile(r"\s*(?:>\s*(=?)\s*(\d{1,15})|(\d{1,15})\s*(?:\+|or more))\s*", re.ASCII)
-
-
-def read_interval(text: str) -> CountInterval | None:
-    """Read what a code says of a count: `1-9`, `<5`, `<=4`, `10+`, `>9`; None if it is no interval.
-
-    `<5` alone is read as 0 to 4, which holds whether zeros are shown or not.
-
-    Examples
-    --------
-    >>> read_interval("1-9"), read_interval("<5"), read_interval("10+"), read_interval("*")
-    (CountInterval(low=1, high=9), CountInterval(low=0, high=4), CountInterval(low=10, high=None), None)
-    """
-    if found := _RANGE.fullmatch(text):
-        return CountInterval(int(found[1]), int(found[2]))
-    if found := _BELOW.fullmatch(text):
-        return CountInterval(0, int(found[2]) - (not found[1]))
-    if found := _ABOVE.fullmatch(text):
-        return CountInterval(int(found[3]) if found[3] else int(found[2]) + (not found[1]))
-    return None
 
 
 class PublishedName(SpecPart):
@@ -182,9 +159,9 @@ class PerturbedSpec(SpecPart):
     def _names_agree(self):
         levels = [level.name for level in self.levels]
         views = [view for a in self.attributes for view in a.views]
-        _refuse_twins("level", levels)
-        _refuse_twins("attribute", views)
-        _refuse_twins("published table", [part.name for part in self.published])
+        refuse_repeats("level", levels)
+        refuse_repeats("attribute", views)
+        refuse_repeats("published table", [part.name for part in self.published])
         if self.levels[0].column is not None:
             raise ValueError("the first level is the root: it holds every place and has no column")
         if bare := [level.name for level in self.levels[1:] if level.column is None]:
@@ -193,12 +170,12 @@ class PerturbedSpec(SpecPart):
             raise ValueError(f"a bound on '{columned[0].level}' names a column; give numbers")
         for part in self.published:
             where = f"table '{part.name}'"
-            _known(part.level, levels, "level", where)
+            refuse_unknown_name(part.level, levels, "level", where)
             for attributes in self.margins_of(part):
                 self._refuse_misnamed(attributes, where)
             for name, value in (pair for cell in part.cells for pair in cell.where.items()):
                 domain = next(list(a.views[name]) for a in self.attributes if name in a.views)
-                _known(value, domain, f"value of '{name}'", where)
+                refuse_unknown_name(value, domain, f"value of '{name}'", where)
         for name in ("prior", "prior_total"):
             if name in self.infer:
                 read_prior(self.infer[name])
@@ -206,7 +183,7 @@ class PerturbedSpec(SpecPart):
 
     def _refuse_misnamed(self, names: tuple[str, ...], where: str) -> None:
         for name in names:
-            _known(name, [view for a in self.attributes for view in a.views], "attribute", where)
+            refuse_unknown_name(name, [view for a in self.attributes for view in a.views], "attribute", where)
         for attribute in self.attributes:
             if len(same := [name for name in attribute.views if name in names]) > 1:
                 raise ValueError(f"{where} names '{same[0]}' and '{same[1]}', which are the same attribute")
@@ -301,13 +278,3 @@ def read_transitions(path: Path) -> list[dict[int, float]]:
             f"'{path.name}' has no row for the count {lost[0]}", needed="every count up to the last"
         )
     return table
-
-
-def _refuse_twins(what: str, names: list[str]) -> None:
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"{what} '{twice[0]}' is declared twice")
-
-
-def _known(name: str, names: list[str], what: str, where: str) -> None:
-    if name not in names:
-        raise ValueError(f"{where} names the unknown {what} '{name}'; declared: {', '.join(names) or 'none'}")

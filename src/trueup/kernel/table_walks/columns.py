@@ -14,6 +14,8 @@ then a function of one place's t, so that all t are drawn jointly from their law
 messages up the tree and draws down. A lowest place's t is drawn from a window of W steps in which the current table has
 a uniform place, and so are the sums of siblings' t: as windows lie at places that do not depend on the current table, any
 table of the joint window would have proposed the same one with the same probability, and the law is kept.
+
+One file: the density, its messages and the step are one derivation.
 """
 
 from __future__ import annotations

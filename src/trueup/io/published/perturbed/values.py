@@ -12,7 +12,8 @@ from trueup.errors import DataError
 from trueup.files.whole import MAX_COUNT
 from trueup.io.published.perturbed.margins import ShownMargin
 from trueup.model.cells import Cells, Margin
-from trueup.model.perturbed import PublishedTable, read_interval
+from trueup.model.perturbed import PublishedTable
+from trueup.model.published_codes import read_interval
 from trueup.noise.laws.exact import Exact
 from trueup.noise.perturbed import CountInterval
 
