@@ -1,14 +1,12 @@
 """Differentially private counts that add up: measure, reconcile, infer, assess, report.
 
-Names are loaded when first used, so that importing trueup loads NumPy and little else.
+Names are loaded when first used: importing trueup loads nothing but its own names.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
-
-import numpy as _numpy  # noqa: F401  (everything below needs it; loading it here shows its cost here)
 
 from trueup.version import __version__
 
