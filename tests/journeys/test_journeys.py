@@ -91,5 +91,7 @@ def test_an_install_without_extras_is_small_and_stands_alone(installed, tmp_path
     where = told(bin_ / "python", "-c", "import trueup; print(trueup.__file__)", folder=tmp_path)
     packages = Path(where.strip()).parents[1]
     assert packages.is_relative_to(bin_.parent)
-    size = sum(file.stat().st_size for file in packages.rglob("*") if file.is_file() and "pip" not in file.parts)
+    size = sum(
+        file.stat().st_size for file in packages.rglob("*") if file.is_file() and "pip" not in file.parts
+    )
     assert size < INSTALLED

@@ -82,6 +82,15 @@ def test_a_dataset_has_a_dimension_for_places_and_for_each_attribute(release):
     assert np.isnan(release.to_xarray("county")["noisy"]).all()
 
 
+def test_every_record_of_counts_has_datasets_of_its_figures(release):
+    noisy = release.measurements
+    wide = noisy.table("county x sex", wide="sex")[["f", "m"]]
+    assert noisy.to_xarray("county x sex")["noisy"].values.tolist() == wide.to_numpy().tolist()
+    posterior = trueup.infer(release, draws=8)
+    assert posterior.to_xarray("county")["mean"].values.tolist() == posterior.table("county")["mean"].tolist()
+    assert dict(posterior.to_xarray().sizes) == {"chain": 1, "draw": 8, "cell": 6}
+
+
 def test_an_area_is_the_sum_of_its_places(release):
     posterior = trueup.infer(release, draws=50)
     county = posterior.sums("county")
@@ -99,6 +108,8 @@ def test_tables_of_an_assessment():
     table = found.table("state", statistic="bias", by="level")
     assert table["value"].tolist() == [found.figure("bias", "state")[0]]
     assert len(found.table()) == len(found.summary["value"])
+    dataset = found.to_xarray(by="level")
+    assert float(dataset["value"].sel(statistic="bias", level="state", about="")) == table["value"][0]
 
 
 def test_the_array_of_a_margin_is_the_old_form(release):

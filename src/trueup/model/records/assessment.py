@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import PrivacyError, SpecError
+from trueup.errors import PrivacyError, SpecError, load_extra
 from trueup.files.frames import as_frame
 from trueup.model.cells import Cells, Margin
 from trueup.model.spec import Spec
@@ -24,6 +24,8 @@ FIELDS = (
     "level", "by", "unit", "units", "method", "budget", "statistic", "about", "value", "mc_error", "replicates"
 )  # fmt: skip
 """Columns of the long table."""
+KEYS = ("level", "by", "unit", "method", "budget", "statistic", "about")
+"""Those that tell its rows apart."""
 COMPARATOR = "comparator"
 """The verb of what others do, without a formal guarantee."""
 
@@ -193,6 +195,22 @@ class Assessment(ThreeLines):
         `assessment.table("county", statistic="bias", by="level")`
         """
         return as_frame(self.rows(**wanted, **({} if level is None else {"level": level})), backend)
+
+    def to_xarray(self, level: str | None = None, **wanted: str) -> Any:
+        """Return rows of the long table as an `xarray.Dataset`: a dimension for each column in which they differ.
+
+        It holds functions of the true counts, and needs the extra `posterior`.
+        """
+        xarray = load_extra("xarray", "posterior")
+        rows = self.rows(**wanted, **({} if level is None else {"level": level}))
+        found = {name: np.unique(rows[name], return_inverse=True) for name in KEYS}
+        same = {name: str(values[0]) for name, (values, _) in found.items() if len(values) == 1}
+        dims = [name for name, (values, _) in found.items() if len(values) > 1]
+        grids = {name: np.full([len(found[d][0]) for d in dims], np.nan) for name in ("value", "mc_error")}
+        for name, grid in grids.items():
+            grid[tuple(found[d][1] for d in dims)] = rows[name]
+        held = {name: (dims, grid) for name, grid in grids.items()}
+        return xarray.Dataset(held, {d: found[d][0] for d in dims}, same | {"title": self.title})
 
     def figure(self, statistic: str, level: str, **wanted: str) -> tuple[float, float]:
         """Return one figure of the long table and its Monte Carlo error, by default of a whole level.

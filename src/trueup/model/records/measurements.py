@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +15,14 @@ from trueup.model.constraints import Bound
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
+from trueup.model.records.tabled import NINE_OF_TEN, Tabled
 from trueup.model.spec import Spec
-from trueup.model.tables import margin_asked, probability_of, table_of
-from trueup.model.three_lines import ThreeLines
+from trueup.model.tables import probability_of
 from trueup.noise.law import NO_LIMIT
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Measurements(ThreeLines):
+class Measurements(Tabled):
     """Noisy counts, drawn once; everything after them is post-processing.
 
     Attributes
@@ -91,52 +89,10 @@ class Measurements(ThreeLines):
             whole.update(f"{bound.margin}|{bound.lower}|{bound.upper}|{bound.where}\n".encode())
         return whole.hexdigest()
 
-    def table(
-        self,
-        table: Margin | str,
-        by: str | Sequence[str] = (),
-        *,
-        wide: str | None = None,
-        level: float | str = "90%",
-        backend: str | None = None,
-    ) -> Any:
-        """Return the noisy counts of a table as a dataframe.
+    def _facts(self) -> dict[str, str]:
+        return {"guarantee": self.guarantee.sentences[0]}
 
-        Parameters
-        ----------
-        table, by
-            Its name, such as `"county"` or `"county x sex"`, and attributes that it is to be by as well.
-        wide
-            The attribute whose values become columns.
-        level
-            Probability with which the noise is no larger than its margin of error.
-        backend
-            `"pandas"`, `"polars"` or `"pyarrow"`; by default that of the table that was measured, or the first installed.
-
-        Returns
-        -------
-        A dataframe with the columns: keys, readable names, attributes, `noisy` (`exact` for an invariant), and
-        `margin of error` (counts).
-
-        Raises
-        ------
-        SpecError
-            If the table is not declared, or was not measured.
-
-        Examples
-        --------
-        >>> import pandas
-        >>> from trueup.demo.areas import AREAS
-        >>> from trueup.measuring import measure
-        >>> noisy = measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))
-        >>> noisy.table("area").columns.tolist()
-        ['area', 'noisy', 'margin of error']
-        """
-        margin = margin_asked(self.cells, table, by)
-        figures = self.figures(margin, level)
-        return table_of(self.cells, margin, figures, wide=wide, backend=backend, known=self.frame)
-
-    def figures(self, margin: Margin, level: float | str = "90%") -> dict[str, NDArray]:
+    def figures(self, margin: Margin, level: float | str | None = None) -> dict[str, NDArray]:
         """What is known of every group of a margin: `noisy` (`exact` for an invariant) and `margin of error` (counts).
 
         Raises
@@ -144,7 +100,7 @@ class Measurements(ThreeLines):
         SpecError
             If the margin was not measured.
         """
-        values, reach, exact = self._best(margin, probability_of(level))
+        values, reach, exact = self._best(margin, probability_of(NINE_OF_TEN if level is None else level))
         if np.ma.getmaskarray(values).all():
             measured = dict.fromkeys(str(h.margin) for h in self.headers)
             raise SpecError(f"the table '{margin}' was not measured", needed=f"one of {', '.join(measured)}")

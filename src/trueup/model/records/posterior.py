@@ -16,10 +16,9 @@ from trueup.errors import SpecError, load_extra
 from trueup.kernel.histogram.marginals import marginalise
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear, parse_sum
+from trueup.model.records.tabled import Tabled
 from trueup.model.spec import Spec
-from trueup.model.tables import margin_asked, probability_of, table_of
-from trueup.model.three_lines import ThreeLines
-from trueup.model.verb import warn_old_form
+from trueup.model.tables import probability_of
 
 Reals = NDArray[np.float64]
 Columns = dict[str, NDArray]
@@ -287,7 +286,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Posterior(ThreeLines):
+class Posterior(Tabled):
     """The posterior of the true counts: draws of all `n` cells, exact marginals where they exist.
 
     Attributes
@@ -414,56 +413,9 @@ class Posterior(ThreeLines):
         """Draws `(chains, draws, groups)` of a margin."""
         return self.cells.sum(self.draws, self.cells.margin(margin))
 
-    def table(
-        self,
-        table: Margin | str,
-        by: str | Sequence[str] = (),
-        *,
-        level: float | str | None = None,
-        wide: str | None = None,
-        figure: str = "mean",
-        backend: str | None = None,
-    ) -> Any:
-        """Return what is known of every count of a table as a dataframe.
-
-        Parameters
-        ----------
-        table, by
-            Its name, such as `"county"` or `"county x sex"`, and attributes that it is to be by as well.
-        level
-            Probability of the intervals; by default the record's own.
-        wide, figure
-            The attribute whose values become columns, and the figure that these hold.
-        backend
-            `"pandas"`, `"polars"` or `"pyarrow"`; by default that of the table that was measured, or the first installed.
-
-        Returns
-        -------
-        A dataframe with the columns: keys, readable names, attributes, and those of `summary` but its labels.
-
-        Raises
-        ------
-        TrueupError
-            If the table or an attribute is not declared, or no library of dataframes is installed.
-
-        Examples
-        --------
-        >>> from trueup.model.tree import Tree
-        >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
-        >>> drawn = Drawn(np.array([[[3, 4], [5, 4], [4, 4], [4, 6]]]), True)
-        >>> table = Posterior(cells, drawn, {"method": "demo"}, "").table("area", level="50%", backend="pandas")
-        >>> table[["area", "mean", "low", "high"]].values.tolist()
-        [['a', 4.0, 3, 4], ['b', 4.5, 4, 4]]
-        """
-        if isinstance(table, Margin):
-            new = "posterior.sums(...), or posterior.table('NAME') for a dataframe"
-            warn_old_form("posterior.table(Margin(...)) for draws", new)
-            return self.sums(table)
-        margin = margin_asked(self.cells, table, by)
-        figures = self.figures(margin, level)
-        return table_of(
-            self.cells, margin, figures, wide=wide, figure=figure, backend=backend, known=self.frame
-        )
+    def _facts(self) -> Mapping[str, Any]:
+        flat = {k: v for k, v in self.drawn.stats.items() if isinstance(v, int | float | str)}
+        return {"method": str(self.method["method"]), "source": self.source, **flat}
 
     def figures(self, margin: Margin, level: float | str | None = None) -> Columns:
         """Return the columns of `summary` but its labels."""
@@ -725,8 +677,15 @@ class Posterior(ThreeLines):
         with np.errstate(divide="ignore", invalid="ignore"):
             return {"noisy": num / den, "fieller": kind, "fieller_low": low, "fieller_high": high}
 
-    def to_xarray(self):
-        """Return an `xarray.Dataset` with dims (chain, draw, cell); needs the extra `posterior`."""
+    def to_xarray(
+        self, table: str | None = None, by: str | Sequence[str] = (), level: float | str | None = None
+    ) -> Any:
+        """Return an `xarray.Dataset`: all draws, with dims (chain, draw, cell), or the figures of a table that is named.
+
+        Needs the extra `posterior`.
+        """
+        if table is not None:
+            return super().to_xarray(table, by, level)
         xarray = load_extra("xarray", "posterior")
 
         names = np.array([self.cells.label(cell) for cell in range(self.cells.n)])
@@ -736,9 +695,7 @@ class Posterior(ThreeLines):
             "draw": np.arange(self.draws.shape[1]),
             "cell": names,
         }
-        flat = {k: v for k, v in self.drawn.stats.items() if isinstance(v, int | float | str)}
-        attributes = {"method": str(self.method["method"]), "source": self.source, **flat}
-        return xarray.Dataset(data, coords, attributes)
+        return xarray.Dataset(data, coords, self._facts())
 
     def to_arviz(self):
         """Return draws as ArviZ takes them (a DataTree or InferenceData); needs the extra `arviz`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import NormalDist
@@ -17,10 +17,9 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.records.measurements import Measurements
+from trueup.model.records.tabled import NINE_OF_TEN, Tabled
 from trueup.model.spec import Spec
-from trueup.model.tables import dataset_of, margin_asked, probability_of, table_of
-from trueup.model.three_lines import ThreeLines
-from trueup.model.verb import warn_old_form
+from trueup.model.tables import probability_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Miss:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Release(ThreeLines):
+class Release(Tabled):
     """Counts that add up.
 
     Attributes
@@ -145,82 +144,28 @@ class Release(ThreeLines):
         """
         return self.cells.sum(self.counts, self.cells.margin(margin))
 
-    def table(
-        self,
-        table: Margin | str,
-        by: str | Sequence[str] = (),
-        *,
-        wide: str | None = None,
-        figure: str = "released",
-        level: float | str = "90%",
-        backend: str | None = None,
-    ) -> Any:
-        """Return a table as a dataframe.
+    @property
+    def frame(self) -> str | None:
+        """The library of the dataframe that was measured."""
+        return self.measurements.frame
 
-        Parameters
-        ----------
-        table, by
-            Its name, such as `"county"` or `"county x sex"`, and attributes that it is to be by as well. Any margin will
-            do, published or not: it is a sum of released counts.
-        wide, figure
-            The attribute whose values become columns, and what these hold: `"released"`, `"noisy"` or `"margin of error"`.
-        level
-            Probability with which the error is no larger than the margin of error.
-        backend
-            `"pandas"`, `"polars"` or `"pyarrow"`; by default that of the table that was measured, or the first installed.
-
-        Returns
-        -------
-        A dataframe with the columns: keys, readable names, attributes, `released`, `noisy` and `margin of error` (counts);
-        the last two are missing where nothing was measured or no margin is known.
-
-        Raises
-        ------
-        TrueupError
-            If the table or an attribute is not declared, or no library of dataframes is installed.
-
-        Examples
-        --------
-        >>> import pandas
-        >>> from trueup.demo.areas import AREAS
-        >>> from trueup.measuring import measure
-        >>> from trueup.reconciling import reconcile
-        >>> release = reconcile(measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})))
-        >>> release.table("area").columns.tolist()
-        ['area', 'released', 'noisy', 'margin of error']
-        """
-        if isinstance(table, Margin):
-            new = "release.sums(...), or release.table('NAME') for a dataframe"
-            warn_old_form("release.table(Margin(...)) for an array", new)
-            return self.sums(table)
-        margin = margin_asked(self.cells, table, by)
-        figures = self.figures(margin, level)
-        known = self.measurements.frame
-        return table_of(self.cells, margin, figures, wide=wide, figure=figure, backend=backend, known=known)
-
-    def to_xarray(self, table: str | None = None, by: str | Sequence[str] = (), level: float | str = "90%"):
-        """Return a table (by default the finest) as an `xarray.Dataset`, a dimension each for places and attributes.
-
-        Needs the extra `posterior`.
-        """
-        margin = margin_asked(self.cells, table or self.cells.finest, by)
-        about = {
+    def _facts(self) -> dict[str, str]:
+        return {
             "method": str(self.method.get("method", "")),
-            "guarantee": self.measurements.guarantee.sentences[0],
+            "guarantee": self.guarantee.sentences[0],
         }
-        return dataset_of(self.cells, margin, self.figures(margin, level), about)
 
-    def figures(self, margin: Margin, level: float | str = "90%") -> dict[str, NDArray]:
+    def figures(self, margin: Margin, level: float | str | None = None) -> dict[str, NDArray]:
         """What is known of every group of a margin: `released`, `noisy`, `margin of error` (counts); masked without one."""
         none = np.ma.masked_all(self.cells.size(margin))
-        error = self.margin_of_error(margin, level)
+        error = self.margin_of_error(margin, NINE_OF_TEN if level is None else level)
         return {
             "released": self.sums(margin),
             "noisy": self.measurements.noisy(margin),
             "margin of error": none if error is None else error,
         }
 
-    def margin_of_error(self, margin: Margin | str, level: float | str = "90%") -> NDArray | None:
+    def margin_of_error(self, margin: Margin | str, level: float | str = NINE_OF_TEN) -> NDArray | None:
         """Return within which distance (counts) of every released count the true one lies, with the given probability.
 
         It is looked up by the size of the released count where errors were simulated; for tables that are not

@@ -1,0 +1,99 @@
+"""Tables of a record, in one way for all that hold counts: as dataframes, and as labelled arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from trueup.model.cells import Cells, Margin
+from trueup.model.tables import dataset_of, margin_asked, table_of
+from trueup.model.three_lines import ThreeLines
+from trueup.model.verb import warn_old_form
+
+NINE_OF_TEN = "90%"
+"""The probability of margins of error where nobody asks for another."""
+
+
+class Tabled(ThreeLines):
+    """A record of counts: `figures` says what it knows of every group of a margin, the first figure before all."""
+
+    cells: Cells
+    frame: str | None
+
+    def figures(self, margin: Margin, level: float | str | None = None) -> Mapping[str, NDArray]:
+        """Columns `(groups,)` of what is known of every group of a margin; masked where nothing is."""
+        raise NotImplementedError
+
+    def _facts(self) -> Mapping[str, Any]:
+        """What stands beside an array of its figures."""
+        raise NotImplementedError
+
+    def table(
+        self,
+        table: Margin | str,
+        by: str | Sequence[str] = (),
+        *,
+        wide: str | None = None,
+        figure: str | None = None,
+        level: float | str | None = None,
+        backend: str | None = None,
+    ) -> Any:
+        """Return a table as a dataframe: keys, readable names and attributes, then the record's figures.
+
+        Measurements hold `noisy` (`exact` for an invariant) and `margin of error`; releases `released`, `noisy` and
+        `margin of error`, of any margin, published or not; posteriors `mean`, `sd`, `median`, `low`, `high` and how well these
+        are known. All are counts; a figure is missing where nothing was measured or no margin is known.
+
+        Parameters
+        ----------
+        table, by
+            Its name, such as `"county"` or `"county x sex"`, and attributes that it is to be by as well.
+        wide, figure
+            The attribute whose values become columns, and the figure that these hold; by default the first of the record.
+        level
+            Probability of margins of error and intervals: 90 % by default, of a posterior its own.
+        backend
+            `"pandas"`, `"polars"` or `"pyarrow"`; by default that of the table that was measured, or the first installed.
+
+        Raises
+        ------
+        TrueupError
+            If the table, an attribute or the figure is not known, measurements do not hold the table, or no library of
+            dataframes is installed.
+
+        Examples
+        --------
+        >>> import pandas
+        >>> from trueup.demo.areas import AREAS
+        >>> from trueup.measuring import measure
+        >>> from trueup.reconciling import reconcile
+        >>> noisy = measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))
+        >>> noisy.table("area").columns.tolist()
+        ['area', 'noisy', 'margin of error']
+        >>> reconcile(noisy).table("area").columns.tolist()
+        ['area', 'released', 'noisy', 'margin of error']
+        """
+        sums = getattr(self, "sums", None)
+        if isinstance(table, Margin) and sums:
+            name = type(self).__name__.lower()
+            warn_old_form(
+                f"{name}.table(Margin(...))", f"{name}.sums(...), or {name}.table('NAME') for a dataframe"
+            )
+            return sums(table)
+        margin = margin_asked(self.cells, table, by)
+        figures = self.figures(margin, level)
+        return table_of(
+            self.cells, margin, figures, wide=wide, figure=figure, backend=backend, known=self.frame
+        )
+
+    def to_xarray(
+        self, table: str | None = None, by: str | Sequence[str] = (), level: float | str | None = None
+    ) -> Any:
+        """Return a table (by default the finest) as an `xarray.Dataset`, a dimension each for places and attributes.
+
+        Needs the extra `posterior`.
+        """
+        margin = margin_asked(self.cells, table or self.cells.finest, by)
+        return dataset_of(self.cells, margin, self.figures(margin, level), self._facts())
