@@ -8,7 +8,7 @@ from typing import Any
 import typer.main
 
 from trueup.cli import whole_app
-from trueup.cli.console import EXIT_CODES
+from trueup.cli.app import EXIT_CODES
 
 HEAD = """# Command line
 

@@ -12,7 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import FAILURE, AsJson, print_json, print_table, progress, run_app
+from trueup.cli.app import FAILURE, run_app
+from trueup.cli.options import AsJson
+from trueup.cli.printing import print_json, print_table
+from trueup.cli.progress import progress
 from trueup.errors import DataError
 
 Name = Annotated[

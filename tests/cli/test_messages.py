@@ -14,7 +14,8 @@ import trueup
 from tests.areas import SPEC, write_areas
 from tests.command import run
 from trueup import Margin, errors
-from trueup.cli.console import EXIT_CODES, TERMINATED, LogLines
+from trueup.cli.app import EXIT_CODES, TERMINATED
+from trueup.cli.progress import LogLines
 from trueup.errors import SpecError
 from trueup.measuring import simulate
 from trueup.model.mechanism import plan_measurements
@@ -39,7 +40,7 @@ def test_off_the_terminal_a_message_is_one_line(areas):
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(130), RuntimeError("Query interrupted")])
 def test_an_interruption_says_that_nothing_was_published(error, capsys):
     """Whether it came to us, to typer or to DuckDB."""
-    from trueup.cli.console import run_app
+    from trueup.cli.app import run_app
 
     def app():
         raise error
@@ -135,11 +136,11 @@ def test_each_kind_of_error_has_the_exit_code_that_is_documented():
 
 ENDED = """
 import os, signal, sys
-from trueup.cli import console
+from trueup.cli import app as program
 def app():
     os.kill(os.getpid(), signal.{signal})
     signal.pause()
-console.run_app(app)
+program.run_app(app)
 """
 
 
@@ -154,7 +155,7 @@ def test_a_run_that_is_told_to_end_says_so(name):
 
 def test_a_log_has_a_line_now_and_then_with_the_time_left(capsys, monkeypatch):
     clock = iter([0.0, 10.0, 40.0, 80.0])
-    monkeypatch.setattr("trueup.cli.console.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("trueup.cli.progress.time.monotonic", lambda: next(clock))
     lines = LogLines()
     for done in range(4):
         lines.watch("measuring", done, 3)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from trueup.kernel import compiled
+from trueup.kernel.announce import telling_of_compilation
 
 CALLED = (
     "from trueup.kernel.compiled import njit\n@njit(cache=True)\ndef called(x):\n    return x + {added}\n"
@@ -66,6 +67,16 @@ def test_kept_code_is_that_of_all_files_it_was_compiled_from(package, other, nam
     assert (again(2), hits(again)) == (3, 1)
     changed = package.load(other.format(added=5), calls)
     assert (changed(2), hits(changed)) == (7, 0)
+
+
+def test_compiling_is_announced_and_loading_is_not(package):
+    calls = CALLS.format(name="STEP", body="x + STEP")
+    for said in (["compiling"], []):
+        heard: list[str] = []
+        function = package.load("STEP = 1", calls)
+        with telling_of_compilation(lambda heard=heard: heard.append("compiling")):
+            function(2)
+        assert heard == said
 
 
 def test_the_version_of_the_package_is_part_of_the_stamp(package, monkeypatch):

@@ -10,7 +10,9 @@ import sys
 import duckdb  # noqa: F401  (loaded before the fork, like all that follows)
 
 from trueup import cli
-from trueup.kernel.warm import warm_up
+from trueup.demo.areas import AREAS
+from trueup.reconciling.tree_topdown import TreeTopDown
+from trueup.reconciling.warming import warm
 from trueup.releasing import pipeline as workflow  # noqa: F401
 
 
@@ -28,7 +30,7 @@ def run(arguments):
 
 
 if __name__ == "__main__":
-    warm_up()
+    warm(AREAS, [], TreeTopDown())
     for line in sys.stdin:
         if (child := os.fork()) == 0:
             run(json.loads(line))

@@ -107,8 +107,8 @@ def test_options_out_of_range_are_refused(rng):
 def test_the_command_prints_a_table_or_json():
     from typer.testing import CliRunner
 
+    from trueup.cli.app import new_app
     from trueup.cli.audit import register
-    from trueup.cli.console import new_app
 
     app = new_app()
     register(app)

@@ -12,7 +12,7 @@ import papers as frame
 from papers import __main__ as command
 from papers.item import Found, Item, Setting, outcome
 from papers.row import claim, compare, corrected, printed, shown
-from trueup.cli.console import new_app
+from trueup.cli.app import new_app
 from trueup.errors import DataError, SpecError
 
 

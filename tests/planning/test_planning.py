@@ -306,7 +306,7 @@ def test_areas_that_were_not_given_are_no_level():
 def test_the_command_takes_areas_from_a_file(tmp_path):
     from typer.testing import CliRunner
 
-    from trueup.cli.console import new_app
+    from trueup.cli.app import new_app
     from trueup.cli.plan import register
 
     spec_of("rho", FOR_AREAS).write(tmp_path / "spec.toml")

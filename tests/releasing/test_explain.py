@@ -6,7 +6,7 @@ import pandas
 import pytest
 from typer.testing import CliRunner
 
-from trueup.cli.console import new_app
+from trueup.cli.app import new_app
 from trueup.cli.explain import register
 from trueup.model.spec import parse_spec
 from trueup.releasing.explain import explain

@@ -28,7 +28,7 @@ from trueup.cli import (
     studio,
     synth,
 )
-from trueup.cli.console import new_app, run_app
+from trueup.cli.app import new_app, run_app
 
 COMMANDS = (
     new,
@@ -91,7 +91,7 @@ def whole_app() -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line; `console.EXIT_CODES` says with what it ends."""
+    """Run the command line; `app.EXIT_CODES` says with what it ends."""
     gc.set_threshold(
         100_000, 50, 50
     )  # by default a tenth of a short command goes to searching modules for garbage

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import AsJson, BundlePath, print_json, progress
+from trueup.cli.options import AsJson, BundlePath
+from trueup.cli.printing import print_json
+from trueup.cli.progress import progress
 
 
 def register(app: typer.Typer) -> None:

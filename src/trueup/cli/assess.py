@@ -8,16 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import (
-    AsJson,
-    GeographyPath,
-    OutPath,
-    SpecPath,
-    compile_first,
-    print_json,
-    print_table,
-    progress,
-)
+from trueup.cli.options import AsJson, GeographyPath, OutPath, SpecPath
+from trueup.cli.printing import print_json, print_table
+from trueup.cli.progress import progress
 from trueup.errors import SpecError
 
 Truth = Annotated[
@@ -113,7 +106,6 @@ def register(app: typer.Typer) -> None:
         from trueup.releasing.again import assess_table
 
         truth = _truth(data, truth_bundle)
-        compile_first(quiet=as_json, posterior=infer is not None)
         with progress(quiet=as_json) as tell:
             record = assess_table(
                 spec,

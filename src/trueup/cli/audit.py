@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import FAILED_CHECK, AsJson, print_json, print_table
+from trueup.cli.app import FAILED_CHECK
+from trueup.cli.options import AsJson
+from trueup.cli.printing import print_json, print_table
 
 
 def register(app: typer.Typer) -> None:

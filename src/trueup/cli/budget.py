@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import FAILED_CHECK, AsJson, GeographyPath, print_json, print_table
+from trueup.cli.app import FAILED_CHECK
+from trueup.cli.options import AsJson, GeographyPath
+from trueup.cli.printing import print_json, print_table
 from trueup.errors import SpecError
 
 Url = Annotated[str, typer.Argument(metavar="LEDGER", help="A file, or postgresql://...", show_default=False)]

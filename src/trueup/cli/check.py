@@ -6,7 +6,9 @@ from dataclasses import asdict
 
 import typer
 
-from trueup.cli.console import FAILED_CHECK, AsJson, BundlePath, MemoryLimit, memory_limit, print_json
+from trueup.cli.app import FAILED_CHECK
+from trueup.cli.options import AsJson, BundlePath, MemoryLimit, memory_limit
+from trueup.cli.printing import print_json
 
 
 def register(app: typer.Typer) -> None:

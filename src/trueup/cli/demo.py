@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import progress
+from trueup.cli.progress import progress
 
 DemoOut = Annotated[
     Path | None, typer.Option("--out", help="A new folder; by default trueup-demo.", show_default=False)

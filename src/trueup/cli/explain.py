@@ -7,17 +7,9 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import (
-    AsJson,
-    Encoding,
-    GeographyPath,
-    Memory,
-    SpecPath,
-    print_json,
-    print_table,
-    progress,
-    with_encoding,
-)
+from trueup.cli.options import AsJson, Encoding, GeographyPath, Memory, SpecPath, with_encoding
+from trueup.cli.printing import print_json, print_table
+from trueup.cli.progress import progress
 from trueup.cli.reconcile import MethodName
 
 Persons = Annotated[

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import AsJson, BundlePath, print_json, progress
+from trueup.cli.options import AsJson, BundlePath
+from trueup.cli.printing import print_json
+from trueup.cli.progress import progress
 
 To = Annotated[str, typer.Option("--to", help="csv, xlsx, parquet or sdmx-csv.", show_default=False)]
 Out = Annotated[

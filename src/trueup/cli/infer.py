@@ -9,15 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import (
-    AsJson,
-    MemoryLimit,
-    compile_first,
-    memory_limit,
-    print_json,
-    print_table,
-    progress,
-)
+from trueup.cli.options import AsJson, MemoryLimit, memory_limit
+from trueup.cli.printing import print_json, print_table
+from trueup.cli.progress import progress
 
 Source = Annotated[
     Path | None,
@@ -137,12 +131,6 @@ def register(app: typer.Typer) -> None:
             spec, measurements = _read(_source(source, table or []), sdhc or [], nmf)
         if estimates is not None:
             _refuse_estimates(spec, sdhc, estimates)
-        if not sdhc:  # whose tables have inequalities, not a tree
-            with progress(quiet=False) as tell:
-                tell(
-                    "making the numerical kernels ready; the first run compiles them, which takes half a minute"
-                )
-                compile_first(quiet=as_json, posterior=True)
         with progress(quiet=False) as tell:  # on standard error, whatever goes to standard output
             posterior = run(
                 measurements,

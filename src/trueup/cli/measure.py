@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from trueup.cli.console import (
+from trueup.cli.options import (
     Analyst,
     AsJson,
     DataPath,
@@ -18,11 +18,10 @@ from trueup.cli.console import (
     SpecPath,
     given_tables,
     open_account,
-    print_json,
-    progress,
-    say_repeated,
     with_encoding,
 )
+from trueup.cli.printing import print_json, say_repeated
+from trueup.cli.progress import progress
 
 
 def register(app: typer.Typer) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import AsJson, print_json, print_table
+from trueup.cli.options import AsJson
+from trueup.cli.printing import print_json, print_table
 
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the page of the documentation.")]
 

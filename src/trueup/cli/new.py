@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import DataPath
+from trueup.cli.options import DataPath
 from trueup.errors import SpecError
 
 NewSpec = Annotated[Path, typer.Argument(help="The spec to write, a TOML file.", show_default=False)]

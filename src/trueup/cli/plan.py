@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import AsJson, GeographyPath, SpecPath, print_json, print_table
+from trueup.cli.options import AsJson, GeographyPath, SpecPath
+from trueup.cli.printing import print_json, print_table
 from trueup.errors import BundleError, SpecError
 
 Total = Annotated[

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import AsJson, BundlePath, MemoryLimit, OutPath, memory_limit, progress
+from trueup.cli.options import AsJson, BundlePath, MemoryLimit, OutPath, memory_limit
+from trueup.cli.progress import progress
 from trueup.cli.release import show_release
 
 MethodName = Annotated[

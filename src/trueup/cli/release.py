@@ -14,7 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.console import (
+from trueup.cli.app import say_resume
+from trueup.cli.options import (
     ENGINE,
     INPUT,
     OUTPUT,
@@ -28,14 +29,10 @@ from trueup.cli.console import (
     LedgerUrl,
     given_tables,
     open_account,
-    print_json,
-    progress,
-    progress_by_level,
-    say_repeated,
-    say_resume,
     with_encoding,
-    writing_log,
 )
+from trueup.cli.printing import print_json, say_repeated
+from trueup.cli.progress import progress, progress_by_level, writing_log
 from trueup.errors import BusyError, SpecError
 
 Spec = Annotated[Path | None, typer.Argument(help="The spec, a TOML file.", show_default=False)]

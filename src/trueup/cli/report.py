@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import BundlePath
+from trueup.cli.options import BundlePath
 
 Publish = Annotated[
     bool, typer.Option("--publish", help="Refuse a page that must not be published: it is read by others.")

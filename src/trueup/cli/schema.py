@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from trueup.cli.console import print_json
+from trueup.cli.printing import print_json
 
 
 def register(app: typer.Typer) -> None:

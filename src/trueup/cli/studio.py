@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import GeographyPath
+from trueup.cli.options import GeographyPath
 
 Bundle = Annotated[
     Path | None,

@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.console import AsJson, OutPath, SpecPath, print_json, progress
+from trueup.cli.options import AsJson, OutPath, SpecPath
+from trueup.cli.printing import print_json
+from trueup.cli.progress import progress
 
 
 def register(app: typer.Typer) -> None:

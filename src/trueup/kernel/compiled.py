@@ -28,6 +28,7 @@ from numba.core.caching import FunctionCache
 from numba.core.environment import Environment
 from numba.core.runtime.nrt import rtsys
 
+from trueup.kernel.announce import announce_compilation
 from trueup.version import __version__
 
 
@@ -68,10 +69,13 @@ class KeptCode(FunctionCache):
         self._cache_file._version = f"numba {numba.__version__}, trueup {__version__}, {stamp(self._py_func)}"
         rtsys.initialize(target_context)  # the counting of references, which kept code calls
         try:
-            return self._load_overload(sig, target_context)
+            kept = self._load_overload(sig, target_context)
         except Exception:  # whatever a file raises that is damaged, or names what is gone
             self.flush()
-            return None
+            kept = None
+        if kept is None:
+            announce_compilation()
+        return kept
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         name = self._cache_file._load_index().get(self._index_key(sig, target_context.codegen()))

@@ -259,7 +259,7 @@ def _make_ready(problem: Problem, method: Method | None, log: Log) -> None:
     with log.stage("making the noise ready"):
         rehearse(problem.headers)
     if method:
-        with log.stage("making the method ready (compiled on the first run, then cached)"):
+        with log.stage("making the method ready"):
             warm(problem.spec, problem.headers, method)
 
 

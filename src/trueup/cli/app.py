@@ -1,0 +1,135 @@
+"""The application: how it is made, and with what it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from trueup.cli.printing import print_json
+from trueup.errors import BudgetError, BusyError, ConvergenceError, TrueupError, place_of
+from trueup.version import __version__
+
+FAILURE, FAILED_CHECK, INTERRUPTED, TERMINATED = 1, 6, 130, 143
+
+EXIT_CODES = {
+    0: "done",
+    FAILURE: "the system refused (a full disk, a missing permission) or an internal error; nothing is half-written",
+    TrueupError.exit_code: "bad input: the message says what was given, what is needed, what to do",
+    BudgetError.exit_code: "the ledger refused the privacy loss",
+    BusyError.exit_code: "another process works on the same folder: try again later",
+    ConvergenceError.exit_code: "stopped before the answer could be called one: other settings may do",
+    FAILED_CHECK: "something that was checked does not hold",
+    INTERRUPTED: "interrupted",
+    TERMINATED: "ended by SIGTERM or SIGHUP; a run by parts is continued by `trueup release --resume`",
+}
+"""With what every command ends, and what that means."""
+
+
+def new_app() -> typer.Typer:
+    """Make the application; tracebacks never show local variables, which may hold counts."""
+    app = typer.Typer(
+        help="Differentially private counts that add up.",
+        epilog="Begin with: trueup demo",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def options(
+        version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
+    ) -> None:
+        pass
+
+    return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"trueup {__version__}")
+        raise typer.Exit
+
+
+def run_app(app: Callable[[], Any]) -> None:
+    """Run the application; turn errors into one message and an exit code."""
+    ended_by: list[int] = []
+    _end_as_interrupted(ended_by)
+    try:
+        app()
+    except TrueupError as error:
+        _leave(str(error), error.exit_code, error)
+    except KeyboardInterrupt:
+        _leave_interrupted(ended_by)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer leaves without a word
+            _leave_interrupted(ended_by)
+        raise
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(FAILURE)
+    except MemoryError:
+        _leave(
+            "this needs more memory than there is; give it more, or a smaller --memory where that is an option",
+            FAILURE,
+        )
+    except OSError as error:  # those that have a cause in the data or in paths are told where they arise
+        _leave(f"the system refused: {os.strerror(error.errno or 0)}, at {place_of(error)}", FAILURE)
+    except Exception as error:
+        if str(error) == "Query interrupted":  # what DuckDB makes of an interruption
+            _leave_interrupted(ended_by)
+        # The message of an unforeseen error may quote data: name its type and place alone.
+        _leave(f"internal error {type(error).__name__} at {place_of(error)}; please report it", FAILURE)
+
+
+def _end_as_interrupted(ended_by: list[int]) -> None:
+    """Let SIGTERM and SIGHUP end the run as Ctrl-C does: what is staged goes, what was promised stays."""
+
+    def end(number: int, frame: Any) -> NoReturn:
+        ended_by.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, end)
+
+
+def _leave_interrupted(ended_by: list[int]) -> NoReturn:
+    if ended_by:
+        _leave(f"ended by {signal.Signals(ended_by[0]).name}; nothing was published", TERMINATED)
+    _leave("interrupted; nothing was published", INTERRUPTED)
+
+
+_RESUME: list[str] = []
+"""The command that continues a run, where one was left."""
+
+
+def say_resume(command: str) -> None:
+    """Say how a run is continued that something has ended."""
+    _RESUME.append(command)
+    print(f"continue with: {command}", file=sys.stderr)
+
+
+def _leave(text: str, code: int, error: TrueupError | None = None) -> NoReturn:
+    """End with a message: words on the terminal, one JSON object on standard output for machines."""
+    if "--json" in sys.argv:
+        parts: dict[str, Any] = {"resume": _RESUME[-1]} if _RESUME else {}
+        parts |= {"given": error.given, "needed": error.needed, "remedy": error.remedy} if error else {}
+        kind = type(error).__name__ if error else None
+        print_json({"error": {"message": text, "kind": kind, "exit_code": code} | parts})
+    _say_error(text)
+    sys.exit(code)
+
+
+def _say_error(text: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False)
+    # A log is searched line by line, so off the terminal a message is one line.
+    console.print(Text("error: ", style="bold red") + Text(text), soft_wrap=not console.is_terminal)

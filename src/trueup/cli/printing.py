@@ -1,0 +1,41 @@
+"""What commands print: tables, JSON, sentences."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+
+def say_repeated(key: Any) -> None:
+    """Say that nothing was drawn, where a release was committed under a key before."""
+    if key:
+        print(
+            f"Nothing was drawn and nothing charged: this is the release that was committed under the key '{key}'."
+        )
+
+
+def print_json(value: Any) -> None:
+    """Print a record as JSON; exact fractions become text."""
+    print(json.dumps(value, indent=2, default=str))
+
+
+WIDE = 400
+"""Characters of a line off a terminal, where nothing need be folded."""
+
+
+def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table; a terminal's width folds it between words only."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    # Words are never cut: an exact amount in two pieces would be read as another one.
+    words = [
+        max(map(len, " ".join(column).split()), default=0) for column in zip(columns, *rows, strict=True)
+    ]
+    whole = (Column(name, overflow="fold", min_width=word) for name, word in zip(columns, words, strict=True))
+    drawn = Table(*whole, title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    for row in rows:
+        drawn.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else WIDE).print(drawn)
