@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trueup.errors import BundleError, DataError, SpecError, TrueupError
+from trueup.files.csv_files import Encoded
 from trueup.io.microdata.by_parts import tabulate_blocks
 from trueup.io.microdata.sparse import SparseCounts
 from trueup.io.microdata.tabulate import read_counts
@@ -60,6 +61,11 @@ def _gzip(frame, folder):
     return folder / "rows.csv.gz"
 
 
+def _utf_16(frame, folder):
+    frame.to_csv(folder / "rows.csv", index=False, encoding="utf-16")
+    return Encoded(str(folder / "rows.csv"), "utf-16")
+
+
 def _parquet(frame, folder):
     frame.to_parquet(folder / "rows.parquet")
     return folder / "rows.parquet"
@@ -76,6 +82,7 @@ def _folder(frame, folder):
 SOURCES = {
     "csv": _csv,
     "csv.gz": _gzip,
+    "utf-16": _utf_16,
     "parquet": _parquet,
     "folder": _folder,
     "pattern": lambda frame, folder: _folder(frame, folder) / "**" / "*.parquet",

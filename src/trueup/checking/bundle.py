@@ -12,19 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.checking.stated import Check, promised
-from trueup.errors import BundleError
+from trueup.errors import BundleError, TrueupError
 from trueup.files.database import connect
 from trueup.files.memory import PROCESS, memory_text
 from trueup.io.bundle.manifest import (
+    altered,
     digest,
     measured_file,
     read_manifest,
     read_spec,
-    refuse_altered,
     seal_of,
     unlisted,
 )
-from trueup.io.bundle.read import read_measurements, read_released, refuse_beyond
+from trueup.io.bundle.read import read_released, refuse_beyond, unverified_measurements
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
@@ -52,15 +52,16 @@ def check_bundle(folder: str | Path, *, memory: int | None = None) -> list[Check
     Returns
     -------
     list of Check
-        Digests, no unlisted file, the seal on the measurements, laws and losses that follow from the spec, and for a
-        release: whole numbers, sums of every table, nonnegativity, structural zeros, bounds, linear rules, invariants.
+        All that holds and all that does not: digests, no unlisted file, the seal on the measurements, laws and losses
+        that follow from the spec, and for a release: whole numbers, sums of every table, nonnegativity, structural
+        zeros, bounds, linear rules, invariants.
         Where the release declares a method of continuous counts, or one that lets them fall below zero,
         that is said in place of the rule, and what is left holds to within the method's accuracy.
 
     Raises
     ------
     BundleError
-        If the folder is no bundle, a file is missing or altered, or the memory is too little.
+        If the folder is no bundle, or the memory is too little.
 
     Examples
     --------
@@ -77,20 +78,20 @@ def check_bundle(folder: str | Path, *, memory: int | None = None) -> list[Check
 
 def _findings(folder: Path, memory: int | None) -> Iterator[Check]:
     manifest = read_manifest(folder)
-    refuse_altered(folder, manifest)
-    yield Check("every public file is the one that was written", True)
+    faults = tuple(f"public/{name} {fault}" for name, fault in altered(folder, manifest))
+    yield Check("every public file is the one that was written", not faults, faults)
     strangers = unlisted(folder)
     yield Check("public/ holds no other file", not strangers, tuple(strangers))
     if "parts" in manifest:
         rule = "the measurements are those that were sealed when they were drawn"
         yield Check(rule, _is_sealed(folder, manifest))
-    _, spec = read_spec(folder)
-    rules = (
-        _in_parts(folder, spec, manifest, memory)
-        if len(manifest.get("parts", "1")) > 1
-        else _whole_bundle(folder, spec, manifest, memory)
-    )
-    yield from rules
+    rules = _in_parts if len(manifest.get("parts", "1")) > 1 else _whole_bundle
+    try:
+        yield from rules(folder, read_spec(folder)[1], manifest, memory)
+    except TrueupError as error:
+        if not faults:
+            raise
+        yield Check("the rest can be read in spite of that", False, (str(error),))
 
 
 def _is_sealed(folder: Path, manifest: Mapping[str, Any]) -> bool:
@@ -98,7 +99,8 @@ def _is_sealed(folder: Path, manifest: Mapping[str, Any]) -> bool:
     parts = manifest["parts"]
     files = {name for name in manifest["files"] if name.startswith("measurements/")}
     same = files == {measured_file(name) for name in parts}
-    held = same and all(digest(folder / "public" / measured_file(n)) == d for n, d in parts.items())
+    paths = {folder / "public" / measured_file(name): stated for name, stated in parts.items()}
+    held = same and all(path.is_file() and digest(path) == stated for path, stated in paths.items())
     return held and manifest.get("seal", manifest["measurements"]) == seal_of(parts)
 
 
@@ -134,9 +136,11 @@ def _whole_bundle(
 ) -> Iterator[Check]:
     """Check all tables in memory: every structure, every method."""
     refuse_beyond(folder, memory)
-    measurements = read_measurements(folder)
+    measurements = unverified_measurements(folder, manifest)
     cells = measurements.cells
     yield promised(spec, cells, manifest)
+    stated = manifest["measurements"]
+    yield Check("the measurements have the digest that the manifest states", measurements.digest == stated)
     if manifest["kind"] == "measurements":
         return
     method = _declared(manifest["method"])

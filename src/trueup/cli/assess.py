@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.options import AsJson, GeographyPath, OutPath, SpecPath
+from trueup.cli.options import AsJson, Encoding, GeographyPath, OutPath, SpecPath, with_encoding
 from trueup.cli.printing import print_json, print_table
 from trueup.cli.progress import progress
 from trueup.errors import SpecError
@@ -87,6 +87,7 @@ def register(app: typer.Typer) -> None:
         data: Truth = None,
         truth_bundle: TruthBundle = None,
         geography: GeographyPath = None,
+        encoding: Encoding = None,
         replicates: Replicates = 1000,
         method: Methods = None,
         budget_scale: Scales = None,
@@ -105,13 +106,13 @@ def register(app: typer.Typer) -> None:
         """Simulate releases of known counts: bias, error, coverage and fairness of methods and budgets."""
         from trueup.releasing.again import assess_table
 
-        truth = _truth(data, truth_bundle)
+        truth = _truth(with_encoding(data, encoding), truth_bundle)
         with progress(quiet=as_json) as tell:
             record = assess_table(
                 spec,
                 truth,
                 out,
-                geography=geography,
+                geography=with_encoding(geography, encoding),
                 replicates=replicates,
                 methods=[_method(text) for text in method or []],
                 budgets=[f"0{text}" if text.startswith(".") else text for text in budget_scale or ["1"]],
@@ -130,7 +131,7 @@ def register(app: typer.Typer) -> None:
         _show(record, out, as_json=as_json)
 
 
-def _truth(data: Path | None, bundle: Path | None) -> Any:
+def _truth(data: Any, bundle: Path | None) -> Any:
     """The one truth that was given."""
     if (data is None) == (bundle is None):
         given = "no truth is given" if data is None else "two truths are given"

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.options import DataPath
+from trueup.cli.options import DataPath, Encoding, with_encoding
 from trueup.errors import SpecError
 
 NewSpec = Annotated[Path, typer.Argument(help="The spec to write, a TOML file.", show_default=False)]
@@ -58,6 +58,7 @@ def register(app: typer.Typer) -> None:
         spec: NewSpec,
         data: DataPath,
         geography: Places,
+        encoding: Encoding = None,
         title: Title = None,
         unit: Unit = None,
         count: Count = None,
@@ -79,7 +80,8 @@ def register(app: typer.Typer) -> None:
             )
 
         refuse_occupied(spec)
-        proposed = ",".join(common_columns(open_table(data), open_table(geography)))
+        table, places = with_encoding(data, encoding), with_encoding(geography, encoding)
+        proposed = ",".join(common_columns(open_table(table), open_table(places)))
         named = _listed(ask(levels, "Columns of places, from large to small", proposed))
         who = ask(unit, "Who is protected", "person")
         counted = ask(count, f"Column that holds counts (empty: each row is one {who})", "").strip()
@@ -91,16 +93,17 @@ def register(app: typer.Typer) -> None:
             "count": counted or None,
             "epsilon": ask(epsilon, "Privacy loss (epsilon) of the whole release", "1"),
         }
-        first = Spec.of(data, named, values, public=geography, **drafted)
+        first = Spec.of(table, named, values, public=places, **drafted)
         most = ask(
             matters, f"What matters most ({', '.join(measured_tables(first.queries))}; empty: all alike)", ""
         ).strip()
-        made = Spec.of(data, named, values, public=geography, **drafted, matters=most) if most else first
+        made = Spec.of(table, named, values, public=places, **drafted, matters=most) if most else first
         made.write(spec)
         print(made)
         for part, text in made.undecided.items():
             print(f"To decide, {part}: {text}.")
-        given = shlex.join([str(spec), "--geography", str(geography)])
+        read = ["--encoding", encoding] if encoding else []
+        given = shlex.join([str(spec), "--geography", str(geography), *read])
         print(f"See what it will do: trueup explain {given}")
         print(f"Release: trueup release {given} --data {shlex.quote(str(data))} --out NEW")
 

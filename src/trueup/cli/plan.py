@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.options import AsJson, GeographyPath, SpecPath
+from trueup.cli.options import AsJson, Encoding, GeographyPath, SpecPath, with_encoding
 from trueup.cli.printing import print_json, print_table
 from trueup.errors import BundleError, SpecError
 
@@ -53,6 +53,7 @@ def register(app: typer.Typer) -> None:
     def plan(
         spec: SpecPath,
         geography: GeographyPath = None,
+        encoding: Encoding = None,
         total: Total = None,
         weight: Weights = None,
         target: Targets = None,
@@ -73,7 +74,7 @@ def register(app: typer.Typer) -> None:
         loaded = load_spec(spec)
         planned = plan_spec(
             loaded,
-            geography,
+            with_encoding(geography, encoding),
             total=None if total is None else rational(total, "the total"),
             weights=dict(_number(text) for text in weight or []),
             targets=target,

@@ -210,8 +210,6 @@ def register(app: typer.Typer) -> None:
         places = with_encoding(geography, encoding)
         problem = Problem.of(spec, places, data=given_data, rows=expect_rows)
         chosen = engine or default_engine(problem, total or MEMORY)
-        if chosen != "memory":
-            _refuse_encoding(encoding)
         if engine is None and chosen != "memory" and not as_json:
             print(
                 f"The problem needs more than {memory_text(total or MEMORY)} of memory: it is released by parts."
@@ -220,15 +218,6 @@ def register(app: typer.Typer) -> None:
         released = carried_out(problem, given_data, out, geography, account, replace(how, engine=chosen))
         show_release(released, str(out), as_json=as_json, repeated=repeated and account and account.key)
         write_tables(out, as_csv=as_csv, as_xlsx=as_xlsx)
-
-
-def _refuse_encoding(encoding: str | None) -> None:
-    """Refuse what the processes of a run by parts would not know."""
-    if encoding is not None:
-        raise SpecError(
-            "--encoding is for a release in memory, and this one is made by parts",
-            remedy="save the files as UTF-8, or as Parquet",
-        )
 
 
 def _refuse_lost_master(engine: str | None, master: str | None) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+from gzip import BadGzipFile
 from io import TextIOWrapper
 from pathlib import Path
+from shutil import copyfileobj
 from typing import Any
 
 import numpy as np
@@ -93,8 +95,7 @@ def _first_line(path: Path, connection: Any, encoding: str) -> str:
 def open_encoded(path: Path, encoding: str) -> Source:
     """Read a CSV file of another encoding whole, as strictly as one in UTF-8."""
     name = f"'{path.name}'"
-    if not files_of(path) == [path] or not is_csv(path) or is_zst(path):
-        raise DataError(f"{name} is given an encoding", needed="one CSV file, packed by gzip or not at all")
+    _refuse_encoding(path)
     delimiter, names = _header(path, encoding=encoding)
     try:
         with opened_csv(path) as file, TextIOWrapper(file, encoding, newline="") as text:
@@ -109,6 +110,38 @@ def open_encoded(path: Path, encoding: str) -> Source:
     return Held(
         name, {n: np.array([v or None for v in column], dtype=object) for n, column in zip(names, columns)}
     )
+
+
+def _refuse_encoding(path: Path) -> None:
+    if not files_of(path) == [path] or not is_csv(path) or is_zst(path):
+        raise DataError(
+            f"'{path.name}' is given an encoding", needed="one CSV file, packed by gzip or not at all"
+        )
+
+
+def in_utf8(source: Any, folder: Path) -> Any:
+    """Return a source that is read in bounded memory: a CSV file of another encoding is copied to a folder, in UTF-8.
+
+    Raises
+    ------
+    DataError
+        If it is not in the encoding that is named.
+    """
+    if not isinstance(source, Encoded):
+        return source
+    path = Path(source)
+    _refuse_encoding(path)
+    copy = folder / path.name.removesuffix(".gz")
+    try:
+        with (
+            opened_csv(path) as file,
+            TextIOWrapper(file, source.encoding, newline="") as text,
+            copy.open("w", encoding="utf-8", newline="") as out,
+        ):
+            copyfileobj(text, out)
+    except (EOFError, UnicodeError, BadGzipFile):
+        raise _undecoded(path, source.encoding) from None
+    return copy
 
 
 def _undecoded(path: Path, encoding: str) -> DataError:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trueup import reporting
 from trueup.errors import BundleError
+from trueup.files.addresses import source_at
 from trueup.files.owner import owning
 from trueup.files.staging import claimed, staged
 from trueup.files.table import JoinedTables
@@ -221,8 +222,7 @@ def resume(
     if data is not None and run.tabulated:
         refuse_other_data(run, data)
     run.rebuild_places(geography)
-    held = run.plan["data"]
-    given = data if data is not None else JoinedTables(**held) if isinstance(held, dict) else held
+    given = data if data is not None else source_at(run.plan["data"])
     return _carried_out(ByParts(run, given, executor, Log(watch), take_over, memory), account)  # pyright: ignore[reportReturnType]
 
 

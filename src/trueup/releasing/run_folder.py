@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError, DataError
+from trueup.files.addresses import source_at
 from trueup.files.staging import replace_whole, to_disk
 from trueup.files.text import as_text
 from trueup.io.bundle.manifest import header_in, seal_of
@@ -288,7 +289,7 @@ class RunFolder:
             self.write_branches(found or self.tree(), self.cut)
 
     def _places_again(self, geography: Any) -> Tree:
-        given = self.plan["geography"] if geography is None else geography
+        given = source_at(self.plan["geography"]) if geography is None else geography
         if given is None:
             raise BundleError(
                 f"the public places in '{self.places.folder}' are missing", remedy="give --geography again"

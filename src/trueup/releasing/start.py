@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BundleError, SpecError
+from trueup.files.addresses import address_of
 from trueup.files.memory import PROCESS, memory_text
 from trueup.files.owner import owning
-from trueup.files.paths import files_of, is_address
 from trueup.files.staging import refuse_occupied, writing
-from trueup.files.table import JoinedTables
 from trueup.io.bundle.manifest import guarantee_out, header_out
 from trueup.io.bundle.places import write_places
 from trueup.ledger.account import Account
@@ -134,8 +133,8 @@ def begin(
         "trueup": __version__,
         "run": uuid.uuid4().hex,
         "out": str(out.absolute()),
-        "data": _address(data),
-        "geography": _address(
+        "data": address_of(data),
+        "geography": address_of(
             data if geography is None and problem.spec.table.keys == "public" else geography
         ),
         "account": None if account is None else account_out(account),
@@ -194,17 +193,6 @@ def cut_anew(folder: RunFolder, executor: Executor, memory: int | None) -> None:
         folder.places.forget(str(part))
     folder.write_plan(folder.spec_text, {**before, "cut": cut.plain(), **_settings_out(settings)})
     folder.write_branches(tree, cut)
-
-
-def _address(data: Any) -> Any:
-    """Where a table is, from any folder; None for one in memory, DataError for a file that there is not."""
-    if isinstance(data, JoinedTables):
-        held = {"persons": _address(data.persons), "households": _address(data.households)}
-        return None if None in held.values() else held
-    if is_address(data) or not isinstance(data, str | Path):
-        return data if is_address(data) else None
-    files_of(Path(data))
-    return str(Path(data).absolute())
 
 
 def account_out(account: Account) -> dict[str, str | None]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from fractions import Fraction
@@ -110,13 +110,19 @@ def read_spec(folder: Path) -> tuple[str, Spec]:
 
 def refuse_altered(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Refuse a bundle in which a public file is missing or is not the one that was written."""
+    for name, fault in altered(folder, manifest):
+        raise BundleError(f"public/{name} of '{folder}' {fault}", remedy="restore the bundle")
+
+
+def altered(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Name every public file that is missing or is not the one that was written, and which of the two."""
     paths = {name: folder / "public" / name for name in manifest["files"]}
-    if lost := next((name for name, path in paths.items() if not path.is_file()), None):
-        raise BundleError(f"'{folder}' lacks public/{lost}", remedy="restore the bundle")
+    held = {name: path for name, path in paths.items() if path.is_file()}
+    yield from ((name, "is missing") for name in paths if name not in held)
     with ThreadPoolExecutor() as threads:
-        for (name, expected), found in zip(manifest["files"].items(), threads.map(digest, paths.values())):
-            if found != expected:
-                raise BundleError(f"public/{name} of '{folder}' is not the file that was written")
+        for name, found in zip(held, threads.map(digest, held.values())):
+            if found != manifest["files"][name]:
+                yield name, "is not the file that was written"
 
 
 def unlisted(folder: Path) -> list[str]:

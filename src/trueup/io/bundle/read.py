@@ -186,6 +186,14 @@ def refuse_unreleased(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
+    record = unverified_measurements(folder, manifest)
+    if record.digest != manifest["measurements"]:
+        raise BundleError(f"the measurements of '{folder}' do not have the digest that its manifest states")
+    return record
+
+
+def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
+    """Read measurements as the files hold them, whether or not they are those that were written."""
     _, spec = read_spec(folder)
     cells = build_cells(spec, read_places(folder / "public" / "places.parquet", spec))
     refuse_large(folder, cells)
@@ -199,7 +207,7 @@ def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
         headers, values = zip(*read_headers(folder, manifest))
     from trueup.model.mechanism_on_lattice import with_lattices  # it loads the algebra of lattices
 
-    record = Measurements(
+    return Measurements(
         cells,
         with_lattices(spec, cells, headers),
         tuple(values),
@@ -207,9 +215,6 @@ def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
         spec=spec,
         sealed=seal if (seal := seal_of(manifest.get("parts", {}))) == manifest["measurements"] else None,
     )
-    if record.digest != manifest["measurements"]:
-        raise BundleError(f"the measurements of '{folder}' do not have the digest that its manifest states")
-    return record
 
 
 def _header(cells: Cells, entry: Mapping[str, Any]) -> Measured:

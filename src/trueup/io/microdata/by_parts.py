@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
+from trueup.files.csv_files import in_utf8
 from trueup.files.database import ROW, Relation, connect, literal, parquet, quiet_duckdb, quoted
 from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
@@ -125,7 +126,7 @@ def tabulate_blocks(
         settings = {name: value for name, value in settings.items() if value}
         with connect(files=files_read(source), folders=[folder], **settings) as connection:
             _Tabulation(spec, cells, connection, spill, rows, limit, expected).run(
-                source, bundle_of_place, counts
+                in_utf8(source, spill), bundle_of_place, counts
             )
         shutil.rmtree(spill)
     return SparseCounts(out, counts.bundles)

@@ -1,0 +1,48 @@
+"""Where a table is, as a run keeps it to read the table again, from any folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trueup.files.csv_files import Encoded
+from trueup.files.paths import files_of, is_address
+from trueup.files.table import JoinedTables
+
+
+def address_of(source: Any) -> Any:
+    """Where a table is, in plain values; None for one in memory.
+
+    Raises
+    ------
+    DataError
+        For a file that there is not.
+
+    Examples
+    --------
+    >>> address_of("s3a://census/people"), address_of({"area": ["a"]})
+    ('s3a://census/people', None)
+    """
+    if isinstance(source, JoinedTables):
+        held = {"persons": address_of(source.persons), "households": address_of(source.households)}
+        return None if None in held.values() else held
+    if is_address(source) or not isinstance(source, str | Path):
+        return source if is_address(source) else None
+    files_of(Path(source))
+    path = str(Path(source).absolute())
+    return {"path": path, "encoding": source.encoding} if isinstance(source, Encoded) else path
+
+
+def source_at(address: Any) -> Any:
+    """The source of an address.
+
+    Examples
+    --------
+    >>> source_at({"path": "/people.csv", "encoding": "latin-1"}).encoding
+    'latin-1'
+    """
+    if not isinstance(address, dict):
+        return address
+    if "encoding" in address:
+        return Encoded(**address)
+    return JoinedTables(**{name: source_at(part) for name, part in address.items()})
