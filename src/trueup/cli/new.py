@@ -71,7 +71,7 @@ def register(app: typer.Typer) -> None:
         """Write a first spec from a few questions; of the table only the names of columns are read."""
         from trueup.files.source import open_table
         from trueup.files.staging import refuse_occupied
-        from trueup.model.draft import attributes_of, common_columns, measured_tables
+        from trueup.model.draft import attributes_of, count_among, measured_tables, propose_levels
         from trueup.model.spec import Spec
 
         def ask(given: str | None, question: str, proposed: str) -> str:
@@ -81,10 +81,14 @@ def register(app: typer.Typer) -> None:
 
         refuse_occupied(spec)
         table, places = with_encoding(data, encoding), with_encoding(geography, encoding)
-        proposed = ",".join(common_columns(open_table(table), open_table(places)))
-        named = _listed(ask(levels, "Columns of places, from large to small", proposed))
+        header = open_table(table).columns()
+        proposed = {str(level["name"]): level for level in propose_levels(open_table(places), header)}
+        asked = _listed(ask(levels, "Columns of places, from large to small", ",".join(proposed)))
+        named = [proposed.get(name, name) for name in asked]
         who = ask(unit, "Who is protected", "person")
-        counted = ask(count, f"Column that holds counts (empty: each row is one {who})", "").strip()
+        counted = ask(
+            count, f"Column that holds counts (empty: each row is one {who})", count_among(header) or ""
+        ).strip()
         values = attributes_of(attribute or ([] if yes else _asked_attributes()))
         drafted: dict[str, Any] = {
             "title": ask(title, "What the release is called", spec.stem),

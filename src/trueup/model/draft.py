@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -10,10 +11,26 @@ import numpy as np
 
 from trueup.errors import SpecError
 from trueup.files.source import open_table
-from trueup.files.table import require, select
+from trueup.files.table import Source, require, select
 from trueup.noise.rational import rational
 
 Document = dict[str, Any]
+
+CODES = {
+    15: {"state": 2, "county": 5, "tract": 11, "block group": 12, "block": 15},
+    12: {"state": 2, "county": 5, "tract": 11, "block group": 12},
+    11: {"state": 2, "county": 5, "tract": 11},
+    5: {"state": 2, "county": 5},
+}
+"""Levels of the codes of the United States by their length, each with the characters that it takes."""
+_CODE = re.compile(r"geo_?(id|code)\d*|fips|gisjoin|geography", re.IGNORECASE)
+_PLACE = re.compile(
+    r"nation|country|region|state|province|county|district|municipality|commune|city|town|tract|zone|"
+    r"block_?group|block|area|ward|vtd|parish|place|postcode|zip|lsoa|msoa|oa|nuts\d?|canton|land|kreis",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(r"(.*?)[_ ]?(name|label)s?$", re.IGNORECASE)
+_COUNT = re.compile(r"n|count|counts|pop|population|persons|people|total|households|number", re.IGNORECASE)
 
 
 def draft(
@@ -33,13 +50,13 @@ def draft(
     """Draft the parts of a spec, and what is left to decide of them, by part; see `trueup.Spec.of`."""
     held, places = open_table(table), open_table(public)
     columns = held.columns()
-    stated = [_level(level) for level in (common_columns(held, places) if levels is None else levels)]
+    stated = [_level(level) for level in (propose_levels(places, columns) if levels is None else levels)]
     named = [level["column"] for level in stated if "column" in level]
     require(places, named)
     given = [_attribute(part) for part in _listed(attributes)]
     require(held, [*named, *(a.get("column", a["name"]) for a in given), *([count] if count else [])])
     if not stated or "column" in stated[0]:
-        stated = [{"name": _free("all", [*named, *(a["name"] for a in given)])}, *stated]
+        stated = [{"name": free("all", [*named, *(a["name"] for a in given)])}, *stated]
     whole = rational(1 if epsilon is None else epsilon, "epsilon")
     document = {
         "title": title or "Untitled",
@@ -54,8 +71,8 @@ def draft(
         "attributes": given,
         "queries": queries([level["name"] for level in stated], [a["name"] for a in given], whole, matters),
     }
-    free = [c for c in columns if c not in {*named, count, *(a.get("column", a["name"]) for a in given)}]
-    return document, dict(_undecided(title, name, unit, count, epsilon, matters, whole, free))
+    unused = [c for c in columns if c not in {*named, count, *(a.get("column", a["name"]) for a in given)}]
+    return document, dict(_undecided(title, name, unit, count, epsilon, matters, whole, unused))
 
 
 def queries(
@@ -124,17 +141,91 @@ def attributes_of(texts: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def common_columns(table: Any, places: Any) -> list[str]:
-    """Columns that a table has in common with the public places, from few places to many."""
-    columns = [c for c in places.columns() if c in set(table.columns())]
-    if not columns:
+def propose_levels(places: Source, header: Sequence[str] | None = None) -> list[Document]:
+    """Propose levels from the public places: prefixes of a known code, or columns from few places to many.
+
+    Parameters
+    ----------
+    places
+        The public list of places.
+    header
+        The names of the table's columns, among which those of places must be; None where the list is the table itself:
+        then columns are taken that are called as places are.
+
+    Raises
+    ------
+    SpecError
+        If no column of places is found.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> found = propose_levels(open_table(pandas.DataFrame({"GEOID": ["01001", "01003"], "n": [3, 4]})))
+    >>> [(level["name"], level.get("prefix")) for level in found]
+    [('state', 2), ('county', None)]
+    >>> named = pandas.DataFrame({"town": ["a", "b"], "town_name": ["A", "B"]})
+    >>> propose_levels(open_table(named), ["town", "sex"])
+    [{'name': 'town', 'column': 'town', 'label': 'town_name'}]
+    """
+    known = places.columns()
+    keys = [name for name in known if (is_place(name) if header is None else name in header)]
+    labels = {key: name for name in known if (key := _labelled(name)) in keys}
+    keys = [name for name in keys if name not in labels.values() and not _COUNT.fullmatch(name)]
+    if not keys:
         raise SpecError(
-            "the table and the list of places have no column in common",
-            needed="the same names for the columns of places in both",
-            remedy="rename them, or name the levels",
+            "no column of places is found in the table"
+            if header is None
+            else "the table and the list of places have no column in common",
+            needed="columns such as state, county, block or GEOID"
+            if header is None
+            else "the same names for the columns of places in both",
+            remedy="rename them, name the levels, or give the list of places as a file of its own",
         )
-    sizes = {c: len(np.unique(values.astype(str))) for c, values in select(places, columns).items()}
-    return sorted(columns, key=sizes.__getitem__)
+    text = {name: column.astype(str) for name, column in select(places, keys).items()}
+    for name in filter(_CODE.fullmatch, keys):
+        lengths = set(np.char.str_len(text[name]).tolist())
+        if len(lengths) == 1 and (ladder := CODES.get(lengths.pop())):
+            return _prefixes(name, ladder)
+    keys.sort(key=lambda name: len(np.unique(text[name])))
+    return [
+        {"name": name, "column": name} | ({"label": labels[name]} if name in labels else {})
+        for name in keys
+        if (text[name] != "").any()
+    ]
+
+
+def _labelled(name: str) -> str | None:
+    """The column whose readable names a column holds, by its own name."""
+    found = _LABEL.fullmatch(name)
+    return found[1] if found else None
+
+
+def _prefixes(column: str, ladder: Mapping[str, int]) -> list[Document]:
+    *inner, last = ladder
+    found: list[Document] = [{"name": name, "column": column, "prefix": ladder[name]} for name in inner]
+    return [*found, {"name": last, "column": column}]
+
+
+def is_place(name: str) -> bool:
+    """Whether a column is called as places, or their readable names, are.
+
+    Examples
+    --------
+    >>> is_place("county_name"), is_place("GEOID"), is_place("sex")
+    (True, True, False)
+    """
+    return bool(_CODE.fullmatch(name) or _PLACE.fullmatch(_labelled(name) or name))
+
+
+def count_among(columns: Sequence[str]) -> str | None:
+    """The first column that is called as counts are.
+
+    Examples
+    --------
+    >>> count_among(["county", "pop"])
+    'pop'
+    """
+    return next(filter(_COUNT.fullmatch, columns), None)
 
 
 def _level(level: Any) -> Document:
@@ -166,8 +257,9 @@ def _attribute(attribute: Any) -> Document:
     )
 
 
-def _free(name: str, taken: Sequence[str]) -> str:
-    return name if name not in taken else _free(f"{name} places", taken)
+def free(name: str, taken: Sequence[str]) -> str:
+    """Return a name that is not taken, this one if it can be."""
+    return name if name not in taken else free(f"{name} places", taken)
 
 
 def _undecided(

@@ -5,34 +5,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from trueup.errors import SpecError
 from trueup.files.source import open_table
-from trueup.files.table import Columns
+from trueup.model.draft import count_among, free, is_place, propose_levels
 from trueup.model.spec import Spec
 
-CODES = {
-    15: {"state": 2, "county": 5, "tract": 11, "block group": 12, "block": 15},
-    12: {"state": 2, "county": 5, "tract": 11, "block group": 12},
-    11: {"state": 2, "county": 5, "tract": 11},
-    5: {"state": 2, "county": 5},
-}
-"""Levels of the codes of the United States by their length, each with the characters that it takes."""
-_CODE = re.compile(r"geo_?(id|code)\d*|fips|gisjoin|geography", re.IGNORECASE)
-_PLACE = re.compile(
-    r"nation|country|region|state|province|county|district|municipality|commune|city|town|tract|zone|"
-    r"block_?group|block|area|ward|vtd|parish|place|postcode|zip|lsoa|msoa|oa|nuts\d?|canton|land|kreis",
-    re.IGNORECASE,
-)
-_LABEL = re.compile(r"(.*?)[_ ]?(name|label)s?$", re.IGNORECASE)
-_COUNT = re.compile(r"n|count|counts|pop|population|persons|people|total|households|number", re.IGNORECASE)
 _SPENT = Fraction(1, 2)
 """What a first spec spends, in rho: to be planned."""
 
@@ -89,57 +71,15 @@ def propose_spec(table: Any, places: Any = None, *, title: str = "Counts", unit:
     listed = source if places is None else open_table(places)
     if listed is None:
         raise SpecError("no list of places is given", needed="a file or a dataframe with all places")
-    known = listed.columns()
-    named = [name for name in known if name in header or places is not None]
-    columns = [name for name in named if _is_place(name)] or (named if places is not None else [])
-    if not columns:
-        raise SpecError(
-            "no column of places is found in the table",
-            needed="columns such as state, county, block or GEOID",
-            remedy="give the list of places as a file of its own",
-        )
-    levels = propose_levels(listed.select(columns))
-    used = {x for level in levels for x in (level.get("column"), level.get("label")) if x}
-    rest = [name for name in header if name not in used and not _is_place(name)]
+    found = propose_levels(listed, None if places is None else header)
+    used = {x for level in found for x in (level["column"], level.get("label")) if x}
+    levels = [{"name": free("all", [level["name"] for level in found])}, *found]
+    rest = [name for name in header if name not in used and not is_place(name)]
     return _proposed(title, unit, levels, rest, public=places is None)
 
 
 def _is_header(table: Any) -> bool:
     return isinstance(table, list | tuple) and all(isinstance(name, str) for name in table)
-
-
-def _is_place(name: str) -> bool:
-    label = _LABEL.fullmatch(name)
-    return bool(_CODE.fullmatch(name) or _PLACE.fullmatch(label[1] if label else name))
-
-
-def propose_levels(places: Columns) -> list[dict[str, Any]]:
-    """Propose levels from the public places: prefixes of a known code, or columns from few places to many.
-
-    Examples
-    --------
-    >>> [level["name"] for level in propose_levels({"GEOID": np.array(["01001", "01003"])})]
-    ['all', 'state', 'county']
-    """
-    text = {name: np.array([str(value) for value in column]) for name, column in places.items()}
-    for name in (name for name in text if _CODE.fullmatch(name)):
-        lengths = set(np.char.str_len(text[name]).tolist())
-        if len(lengths) == 1 and (ladder := CODES.get(lengths.pop())):
-            return [{"name": "all"}, *_prefixes(name, ladder)]
-    labels = {match[1]: name for name in text if (match := _LABEL.fullmatch(name)) and match[1] in text}
-    keys = [name for name in text if name not in labels.values() and (text[name] != "").any()]
-    keys.sort(key=lambda name: len(np.unique(text[name])))
-    levels: list[dict[str, Any]] = [{"name": "all"}]
-    for name in keys:
-        label = {"label": labels[name]} if name in labels else {}
-        levels.append({"name": name if name != "all" else "place", "column": name, **label})
-    return levels
-
-
-def _prefixes(column: str, ladder: Mapping[str, int]) -> list[dict[str, Any]]:
-    *inner, last = ladder
-    found: list[dict[str, Any]] = [{"name": name, "column": column, "prefix": ladder[name]} for name in inner]
-    return [*found, {"name": last, "column": column}]
 
 
 def _proposed(
@@ -217,6 +157,6 @@ def propose_table(
         ]
         used = {cell["count"] for cell in cells}
         return attributes, {"kind": "counts", "cell": cells}, [c for c in columns if c not in used]
-    if counts := [name for name in columns if _COUNT.fullmatch(name)]:
-        return [], {"kind": "counts", "count": counts[0]}, [c for c in columns if c != counts[0]]
+    if count := count_among(columns):
+        return [], {"kind": "counts", "count": count}, [c for c in columns if c != count]
     return [], {"kind": "records"}, list(columns)
