@@ -56,7 +56,7 @@ def draft(
     given = [_attribute(part) for part in _listed(attributes)]
     require(held, [*named, *(a.get("column", a["name"]) for a in given), *([count] if count else [])])
     if not stated or "column" in stated[0]:
-        stated = [{"name": free("all", [*named, *(a["name"] for a in given)])}, *stated]
+        stated = [{"name": untaken("all", [*named, *(a["name"] for a in given)])}, *stated]
     whole = rational(1 if epsilon is None else epsilon, "epsilon")
     document = {
         "title": title or "Untitled",
@@ -257,9 +257,9 @@ def _attribute(attribute: Any) -> Document:
     )
 
 
-def free(name: str, taken: Sequence[str]) -> str:
+def untaken(name: str, taken: Sequence[str]) -> str:
     """Return a name that is not taken, this one if it can be."""
-    return name if name not in taken else free(f"{name} places", taken)
+    return name if name not in taken else untaken(f"{name} places", taken)
 
 
 def _undecided(

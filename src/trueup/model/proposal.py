@@ -12,7 +12,7 @@ from typing import Any
 
 from trueup.errors import SpecError
 from trueup.files.source import open_table
-from trueup.model.draft import count_among, free, is_place, propose_levels
+from trueup.model.draft import count_among, is_place, propose_levels, untaken
 from trueup.model.spec import Spec
 
 _SPENT = Fraction(1, 2)
@@ -73,7 +73,7 @@ def propose_spec(table: Any, places: Any = None, *, title: str = "Counts", unit:
         raise SpecError("no list of places is given", needed="a file or a dataframe with all places")
     found = propose_levels(listed, None if places is None else header)
     used = {x for level in found for x in (level["column"], level.get("label")) if x}
-    levels = [{"name": free("all", [level["name"] for level in found])}, *found]
+    levels = [{"name": untaken("all", [level["name"] for level in found])}, *found]
     rest = [name for name in header if name not in used and not is_place(name)]
     return _proposed(title, unit, levels, rest, public=places is None)
 

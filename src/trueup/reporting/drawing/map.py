@@ -21,7 +21,7 @@ from trueup.model.cells import Cells
 from trueup.model.tables import place_keys
 from trueup.reporting.drawing.words import number, percent, plain
 
-WIDTHS = (960, 640, 400, 240)
+WIDTHS = (1920, 960, 640, 400, 240)
 """Grids that are tried, until the map is small enough."""
 MOST = 2_500_000
 """Characters of all shapes together."""
@@ -211,15 +211,45 @@ def _rings(geometry: Mapping[str, Any]) -> Iterator[Ring]:
 def _paths(rings: Mapping[int, Sequence[Ring]], width: int) -> tuple[int, dict[int, str]]:
     """Outlines on a grid of a width, and its height; degrees are drawn true to scale at the middle."""
     points = np.concatenate([ring for held in rings.values() for ring in held])
-    low, high = points.min(0), points.max(0)
     degrees = np.abs(points[:, 0]).max() <= 180 and np.abs(points[:, 1]).max() <= 90
+    if degrees:
+        west = _western_end(points[:, 0])
+        rings = {place: [_eastward(ring, west) for ring in held] for place, held in rings.items()}
+        points = _eastward(points, west)
+    low, high = points.min(0), points.max(0)
     across = cos(radians(float(low[1] + high[1]) / 2)) if degrees else 1.0
     span = max(float(high[0] - low[0]) * across, 1e-12)
     scale = np.array([across, -1.0]) * width / span
     height = max(round(float(high[1] - low[1]) * width / span), 1)
     start = np.array([low[0], high[1]])
-    drawn = {place: "".join(_path((ring - start) * scale) for ring in held) for place, held in rings.items()}
-    return height, {place: path for place, path in drawn.items() if path}
+    drawn = {place: [(ring - start) * scale for ring in held] for place, held in rings.items()}
+    return height, {
+        place: "".join(map(_path, held)) or _dot(held[0]) for place, held in drawn.items() if held
+    }
+
+
+def _western_end(longitudes: NDArray) -> float:
+    """Where the widest gap without any land ends: a map that begins there is not cut at the 180th meridian.
+
+    Examples
+    --------
+    >>> float(_western_end(np.array([-170.0, -65.0, 172.0])))
+    172.0
+    """
+    known = np.unique(np.mod(longitudes, 360))
+    gaps = np.diff(known, append=known[0] + 360)
+    return known[(int(gaps.argmax()) + 1) % known.size]
+
+
+def _eastward(points: NDArray, west: float) -> NDArray:
+    """Degrees east of the western end, and north."""
+    return np.column_stack([np.mod(points[:, 0] - west, 360), points[:, 1]])
+
+
+def _dot(ring: Ring) -> str:
+    """A place that is smaller than the grid: a square of its size."""
+    x, y = np.floor(ring.mean(0)).astype(int)
+    return f"M{x} {y}l1 0l0 1l-1 0z"
 
 
 def _path(ring: Ring) -> str:

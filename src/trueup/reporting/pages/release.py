@@ -78,7 +78,7 @@ def _map(release: Release, unit: str, level: float | str, shapes: str | Path | N
     counts = {m.level: release.sums(m) for m in places}
     confidence = f"{read_confidence(level)} %"
     drawn = draw_map(release.cells, read_shapes(shapes), counts, margins, unit, confidence)
-    return (Section("map", "Where the numbers are how certain", (drawn,)),)
+    return (Section("map", "How certain the numbers are, by place", (drawn,)),)
 
 
 def _summary(release: Release, unit: str, level: float | str) -> tuple[tuple[str, str], ...]:
