@@ -23,7 +23,6 @@ from trueup.errors import BundleError
 from trueup.files.addresses import source_at
 from trueup.files.owner import owning
 from trueup.files.staging import claimed, staged
-from trueup.files.table import JoinedTables
 from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import StoredRelease
 from trueup.io.bundle.write import finish_bundle
