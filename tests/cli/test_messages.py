@@ -15,7 +15,7 @@ from tests.areas import SPEC, write_areas
 from tests.command import run
 from trueup import Margin, errors
 from trueup.cli.app import EXIT_CODES, TERMINATED
-from trueup.cli.progress import LogLines
+from trueup.cli.progress import LogLines, progress
 from trueup.errors import SpecError
 from trueup.measuring import simulate
 from trueup.model.mechanism import plan_measurements
@@ -161,3 +161,23 @@ def test_a_log_has_a_line_now_and_then_with_the_time_left(capsys, monkeypatch):
         lines.watch("measuring", done, 3)
     said = capsys.readouterr().err.splitlines()
     assert [line[21:] for line in said] == ["measuring: 2 of 3, about 20 s left", "measuring: 3 of 3"]
+
+
+def test_a_stage_without_parts_is_said_once(capsys):
+    lines = LogLines()
+    for done in (0, 1):
+        lines.watch("reading the spec", done, 1)
+    lines.watch("writing")
+    assert [line[21:] for line in capsys.readouterr().err.splitlines()] == ["reading the spec", "writing"]
+
+
+def test_on_a_terminal_parts_have_a_bar_and_their_number(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    with progress(quiet=False) as tell:
+        tell("reading")
+        tell("drawing", 3, 4)
+    said = capsys.readouterr().err
+    assert "reading" in said
+    assert "drawing" in said
+    assert "3 of 4" in said

@@ -126,7 +126,7 @@ def register(app: typer.Typer) -> None:
                 public_truth=public_truth,
                 seed=seed,
                 workers=workers,
-                tell=tell,
+                watch=tell,
             )
         _show(record, out, as_json=as_json)
 

@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
                 memory=parse_memory(memory),
                 persons=persons,
                 simulate=not quick,
-                progress=lambda done, of: tell(f"simulating errors: {done} of {of} replicates"),
+                progress=lambda done, of: tell("simulating errors", done, of),
             )
         if as_json:
             print_json(asdict(plan))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +10,7 @@ import typer
 
 from trueup.cli.options import AsJson, MemoryLimit, memory_limit
 from trueup.cli.printing import print_json, print_table
-from trueup.cli.progress import progress
+from trueup.cli.progress import Tell, progress
 
 Source = Annotated[
     Path | None,
@@ -164,10 +163,10 @@ def register(app: typer.Typer) -> None:
 class _Shown:
     """Progress of drawing, and the stages before it."""
 
-    tell: Callable[[str], None]
+    tell: Tell
 
     def __call__(self, done: int, of: int) -> None:
-        self.tell(f"{done:,} of {of:,} draws")
+        self.tell("drawing", done, of)
 
     def stage(self, text: str) -> None:
         """Name the stage that begins."""
@@ -273,6 +272,12 @@ def _read(source: Path, sdhc: list[Path], nmf: Path | None) -> Any:
         released = "counts" in read_manifest(source)
         read = read_release if released else read_measurements
         return read_spec(source)[1], read(source)
+    if not source.exists():
+        raise SpecError(
+            f"there is no '{source}'",
+            needed="a bundle, or a spec with --sdhc or --nmf",
+            remedy="check the path",
+        )
     from trueup.model.spec import load_spec
 
     spec = load_spec(source)

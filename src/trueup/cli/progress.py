@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from trueup.files.staging import writing
 from trueup.kernel.announce import telling_of_compilation
@@ -21,76 +21,57 @@ Watch = Callable[[str, int, int], None]
 """Hears what is being done, how many parts of it are done, and how many there are."""
 
 
+class Tell(Protocol):
+    """A `Watch` that also hears the name of a stage alone."""
+
+    def __call__(self, what: str, done: int = 0, of: int = 0) -> None: ...
+
+
 COMPILING = "compiling numerical kernels, once: what is compiled is kept"
 
 
 @contextmanager
-def progress(*, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Show the running stage: with a clock on a terminal, a dated line for each elsewhere; yield the function that names it."""
+def progress(*, quiet: bool) -> Iterator[Tell]:
+    """Show the running stage, how much of it is done and how long the rest may take; off a terminal, as dated lines."""
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True, highlight=False)
     if quiet:
-        yield lambda stage: None
-    elif not console.is_terminal:
-        with telling_of_compilation(lambda: say_dated(COMPILING)):
-            yield say_dated
+        yield lambda what, done=0, of=0: None
+    elif console.is_terminal:
+        with _bars(console) as tell, telling_of_compilation(lambda: console.print(COMPILING)):
+            yield tell
     else:
-        with (
-            Progress(
-                SpinnerColumn(),
-                TextColumn("{task.description}"),
-                TimeElapsedColumn(),
-                console=console,
-                transient=True,
-            ) as shown,
-            telling_of_compilation(lambda: console.print(COMPILING)),
-        ):
-            row = shown.add_task("starting")
-            yield lambda stage: shown.update(row, description=stage)
+        with telling_of_compilation(lambda: say_dated(COMPILING)):
+            yield LogLines().watch
 
 
 @contextmanager
-def progress_by_level(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """Show how many parts of every stage are done and how long the rest may take; off a terminal, a dated line now and then."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+def _bars(console: Any) -> Iterator[Tell]:
+    """One row for stages without parts, and a row with a bar for each that has some."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    console = Console(stderr=True, highlight=False)
-    if quiet:
-        yield lambda what, done, of: None
-        return
-    if not console.is_terminal:
-        with telling_of_compilation(lambda: say_dated(COMPILING)):
-            yield LogLines().watch
-        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.fields[parts]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with (
-        Progress(*columns, console=console) as shown,
-        telling_of_compilation(lambda: console.print(COMPILING)),
-    ):
+    with Progress(*columns, console=console, transient=True) as shown:
+        stage = shown.add_task("starting", total=None, parts="")
         rows: dict[str, Any] = {}
 
-        def watch(what: str, done: int, of: int) -> None:
+        def tell(what: str, done: int = 0, of: int = 0) -> None:
+            if of <= 1:
+                if not done:
+                    shown.update(stage, description=what)
+                return
             if what not in rows:
-                rows[what] = shown.add_task(what, total=of)
-            shown.update(rows[what], completed=done)
+                rows[what] = shown.add_task(what, total=of, parts="")
+            shown.update(rows[what], completed=done, parts=f"{done:,} of {of:,}")
 
-        yield watch
+        yield tell
 
 
 @contextmanager
@@ -126,7 +107,7 @@ def writing_log(path: Path | None, watch: Watch) -> Iterator[Watch]:
 
 
 class LogLines:
-    """Dated lines of a run's stages, for a log: the first and the last part of each, and between them one in `PERIOD` seconds."""
+    """Dated lines of a run's stages, for a log: each stage once, and of parts the last and one in `PERIOD` seconds before it."""
 
     PERIOD = 30.0
 
@@ -134,8 +115,12 @@ class LogLines:
         self._begun: dict[str, float] = {}
         self._said = 0.0
 
-    def watch(self, what: str, done: int, of: int) -> None:
-        """Say that parts of a stage are done, if it is time."""
+    def watch(self, what: str, done: int = 0, of: int = 0) -> None:
+        """Say what is being done, or that parts of it are, if it is time."""
+        if of <= 1:
+            if not done:
+                say_dated(what)
+            return
         now = time.monotonic()
         begun = self._begun.setdefault(what, now)
         if done < of and now - self._said < self.PERIOD:

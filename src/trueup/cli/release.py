@@ -32,7 +32,7 @@ from trueup.cli.options import (
     with_encoding,
 )
 from trueup.cli.printing import print_json, say_repeated
-from trueup.cli.progress import progress, progress_by_level, writing_log
+from trueup.cli.progress import progress, writing_log
 from trueup.errors import BusyError, SpecError
 
 Spec = Annotated[Path | None, typer.Argument(help="The spec, a TOML file.", show_default=False)]
@@ -228,10 +228,9 @@ def _refuse_lost_master(engine: str | None, master: str | None) -> None:
 
 
 def _in_memory(problem, data, out, geography, account, how: _How) -> Any:
-    from trueup.releasing.log import stages
     from trueup.releasing.pipeline import release
 
-    with progress(quiet=how.quiet) as tell, writing_log(how.log, stages(tell)) as watch:
+    with progress(quiet=how.quiet) as tell, writing_log(how.log, tell) as watch:
         return release(problem, data, out, account=account, watch=watch)
 
 
@@ -242,7 +241,7 @@ def _by_parts(problem, data, out, geography, account, how: _How) -> Any:
     with (
         _saying_how_to_go_on(run_path(out), account),
         how.executor() as executor,
-        progress_by_level(quiet=how.quiet) as shown,
+        progress(quiet=how.quiet) as shown,
         writing_log(how.log, shown) as watch,
     ):
         return release(
@@ -264,7 +263,7 @@ def _resume(folder: Path, how: _How, given: dict[str, Any]) -> None:
     with (
         _saying_how_to_go_on(folder, given["account"]),
         how.executor() as executor,
-        progress_by_level(quiet=how.quiet) as shown,
+        progress(quiet=how.quiet) as shown,
         writing_log(how.log, shown) as watch,
     ):
         released = resume(

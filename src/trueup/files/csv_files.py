@@ -76,6 +76,12 @@ def _header(path: Path, connection: Any = None, encoding: str = _UTF_8) -> tuple
         raise (
             damaged(f"'{path.name}'", [path]) if encoding == _UTF_8 else _undecoded(path, encoding)
         ) from None
+    if not names and not header:
+        raise DataError(
+            f"'{path.name}' is empty",
+            needed="a header row with the names of the columns",
+            remedy="check the path",
+        )
     if not names or len(set(names)) < len(names) or not all(names):
         raise DataError(
             f"the header of '{path.name}' has an empty or repeated name", needed="one name per column"

@@ -75,5 +75,5 @@ def require(source: Source, columns: Sequence[str]) -> None:
         if column not in held:
             raise DataError(
                 f"{source.name} has no column '{column}'",
-                needed="a header row with the names that the spec gives, in the same upper and lower case",
+                needed="a header row with that name, in the same upper and lower case",
             )

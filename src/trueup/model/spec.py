@@ -306,6 +306,12 @@ def read_spec_text(path: str | Path) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise SpecError(f"cannot read the spec '{path}': {error.strerror}") from None
+        raise SpecError(
+            f"cannot read the spec '{path}': {error.strerror}",
+            needed="a TOML file",
+            remedy="check the path; `trueup new` writes a first spec",
+        ) from None
     except UnicodeDecodeError:
-        raise SpecError(f"the spec '{path}' is not text") from None
+        raise SpecError(
+            f"the spec '{path}' is not text in UTF-8", needed="a TOML file", remedy="check the path"
+        ) from None

@@ -21,7 +21,7 @@ from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.model.verb import renamed
 from trueup.reconciling import Prepared, build, choose
-from trueup.releasing.log import Log, stages
+from trueup.releasing.log import Log, Watch, quiet, stages
 from trueup.releasing.whole import settled
 
 Tell = Callable[[str], None]
@@ -107,7 +107,7 @@ def assess_table(
     out: str | Path,
     *,
     geography: Any = None,
-    tell: Tell = lambda stage: None,
+    watch: Watch = quiet,
     **options: Any,
 ) -> Assessment:
     """Assess a spec and write the assessment as a folder: figures, report and Parquet tables.
@@ -118,8 +118,8 @@ def assess_table(
         As for `trueup.assess`.
     out
         A new folder: `internal/` holds a confidential assessment, `public/` one whose truth is public.
-    tell
-        Hears the name of each stage.
+    watch
+        Hears what is being done, how many parts of it are done, and how many there are.
     options
         Further arguments of `trueup.assess`.
     """
@@ -129,10 +129,10 @@ def assess_table(
     stated, text = spec_and_text(spec)
 
     def progress(done: int, replicates: int) -> None:
-        tell(f"{done:,} of {replicates:,} replicates")
+        watch("simulating releases", done, replicates)
 
-    tell("reading the spec and the counts")
+    watch("reading the spec and the counts", 0, 1)
     record = assess(stated, truth, geography, progress=progress, **options)
-    tell("writing the assessment")
+    watch("writing the assessment", 0, 1)
     write_assessment(out, stated.text() if text is None else text, record, reporting.report(record, stated))
     return record
