@@ -94,6 +94,27 @@ def test_neighbours_still_share_their_border():
     assert len(west) == len(east) == 4
 
 
+def test_neighbours_across_the_180th_meridian_are_drawn_side_by_side():
+    release, _ = released(PLAIN)
+    features, counts = [square("01", 179, 0), square("02", -180, 0)], {"state": release.sums("state")}
+    drawn = draw_map(release.cells, features, counts, {"state": np.ones(2)}, "persons", "90 %")
+    west, east = (corners(shape.path) for shape in drawn.shapes)
+    assert len(west & east) == 2
+    assert min(west) < min(east)
+
+
+def test_a_place_that_is_smaller_than_a_pixel_is_drawn():
+    release, _ = released(PLAIN)
+    small = square("02", 0, 0)
+    small["geometry"]["coordinates"] = [[[0, 0], [1e-9, 0], [1e-9, 1e-9], [0, 0]]]
+    counts = {"state": release.sums("state")}
+    drawn = draw_map(
+        release.cells, [square("01", 5, 0), small], counts, {"state": np.ones(2)}, "persons", "90 %"
+    )
+    assert len(corners(drawn.shapes[1].path)) >= 3
+    assert "without a shape" not in drawn.caption
+
+
 def test_a_fine_coast_is_simplified():
     release, _ = released(PLAIN)
     turn = np.linspace(0, 2 * np.pi, 200_001)
