@@ -17,12 +17,14 @@ from trueup.assessing.comparators import PerturbedTables
 from trueup.assessing.strata import by_range
 from trueup.inferring import infer
 from trueup.inferring.tree_exact import TreeExact
+from trueup.inferring.zeros import keep_zeros
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import NO_GUARANTEE
 from trueup.model.header import Measured
 from trueup.model.prior import Estimated
 from trueup.model.records.measurements import Measurements
+from trueup.model.records.posterior import Posterior
 from trueup.model.tree import Tree
 from trueup.noise.perturbed import CellKey
 
@@ -66,12 +68,16 @@ def _tree(sizes: tuple[int, ...]) -> Tree:
     return Tree(("country", "region", "km", "cell"), child_ptr, level_ptr)
 
 
-def ours(grid: Grid) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Posterior means of the finest cells, which add up, and their 90 % intervals."""
+def inferred(grid: Grid) -> Posterior:
+    """The posterior given all tables."""
     margins = tuple(header.margin for header in grid.measured.headers)
     constraints = Constraints(grid.cells, margins)
-    posterior = infer(grid.measured, TreeExact(prior=Estimated()), spec=constraints, draws=1)
-    exact = posterior.drawn.marginals[grid.cells.finest]
+    return infer(grid.measured, TreeExact(prior=Estimated()), spec=constraints, draws=1)
+
+
+def ours(grid: Grid) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Posterior means of the finest cells, which add up, and their 90 % intervals."""
+    exact = inferred(grid).drawn.marginals[grid.cells.finest]
     return exact.mean, exact.quantile(0.05), exact.quantile(0.95)
 
 
@@ -102,22 +108,29 @@ def cases(harness: Harness) -> Iterator[Case]:
 
 
 def pictures(harness: Harness) -> Iterator[Picture]:
-    """RMSE by size of the true count, and what the intervals cover."""
+    """RMSE by size of the true and of the published count and of totals, and what the intervals cover."""
     made = grid(places(harness))
-    (mean, low, high), naive = ours(made), rescaled(made)
-    truth = made.counts
-    classing = by_range("size", truth, SIZES)
+    posterior, truth = inferred(made), made.counts
+    exact = posterior.drawn.marginals[made.cells.finest]
+    within = (exact.quantile(0.05) <= truth) & (truth <= exact.quantile(0.95))
+    found = {"posterior mean": exact.mean, "zeros kept": keep_zeros(posterior), "rescaling": rescaled(made)}
+    for by, counts in (("true", truth), ("published", made.measured.values[3])):
+        classing = by_range("size", counts, SIZES)
+        rows = []
+        for k, label in enumerate(classing.labels):
+            at = classing.at == k
+            errors = (f"{_rmse((each - truth)[at]):.3f}" for each in found.values())
+            rows.append([label, f"{at.sum():,}", *errors, f"{within[at].mean():.3f}"])
+        yield Picture(
+            title=f"Root mean squared error (counts) by size of the {by} count",
+            columns=[f"{by} count", "cells", *found, "coverage of 90 % intervals"],
+            rows=rows,
+        )
     rows = []
-    for k, label in enumerate(classing.labels):
-        at = classing.at == k
-        covered = ((low[at] <= truth[at]) & (truth[at] <= high[at])).mean()
-        found = (_rmse(mean[at] - truth[at]), _rmse(naive[at] - truth[at]))
-        rows.append([label, f"{at.sum():,}", *(f"{value:.3f}" for value in found), f"{covered:.3f}"])
-    yield Picture(
-        title="Root mean squared error (counts) by size of the true count",
-        columns=["true count", "cells", "posterior mean", "rescaling", "coverage of 90 % intervals"],
-        rows=rows,
-    )
+    for header in made.measured.headers[:3]:
+        errors = (made.cells.sum(each - truth, header.margin) for each in found.values())
+        rows.append([str(header.margin), *(f"{_rmse(each):.3f}" for each in errors)])
+    yield Picture(title="Root mean squared error (counts) of totals", columns=["total", *found], rows=rows)
 
 
 def _rmse(errors: np.ndarray) -> float:

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.inferring.perturbed_problems import published_tables
+from tests.inferring.perturbed_problems import crossing_places, published_tables
 from tests.inferring.problems import star, states
 from trueup.errors import InfeasibleError, PrivacyError
-from trueup.inferring import infer
+from trueup.inferring import METHODS, infer, inference_misfit
 from trueup.inferring.contradictions import contradicting_values
-from trueup.inferring.estimated import ENOUGH
 from trueup.inferring.inconsistency import inconsistencies
+from trueup.inferring.method import ENOUGH
 from trueup.inferring.tree_exact import TreeExact
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
@@ -163,3 +163,12 @@ def test_no_guarantee_is_claimed_and_none_can_be_priced(rng):
     assert "differential" not in posterior.promise.lower()
     with pytest.raises(PrivacyError):
         measured.guarantee.price("add-remove")
+
+
+@pytest.mark.parametrize("law", [KEY, RandomRounding(3), Rounded(5)], ids=str)
+def test_no_method_takes_a_perturbation_for_noise_of_its_variance(law, rng):
+    """Of crossing tables of several places, for which noisy values have a method of their own, too."""
+    cells, margins = crossing_places(60)
+    measured, constraints = published_tables(cells, skewed(rng, cells), law, rng, margins)
+    taken = [kind.name for kind in METHODS if inference_misfit(kind(), constraints, measured) is None]
+    assert taken == ["lattice-moves"]

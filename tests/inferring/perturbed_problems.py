@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.inferring.problems import star, states
 from trueup.assessing.comparators import PerturbedTables
@@ -70,10 +71,9 @@ def random_problem(rng, crosses):
 
 def enumerated(cells, measured):
     """All tables `(t, n)` and their posterior probabilities under a flat prior, by listing a box of them."""
-    rows = [
-        np.stack([cells.sum(unit, h.margin) for unit in np.eye(cells.n, dtype=np.int64)])
-        for h in measured.headers
-    ]
+    units = np.eye(cells.n, dtype=np.int64)
+    every = [np.stack([cells.sum(unit, h.margin) for unit in units]) for h in measured.headers]
+    rows = [sums if h.groups is None else sums[:, h.groups] for h, sums in zip(measured.headers, every)]
     high = np.full(cells.n, 10**9)
     for header, values, sums in zip(measured.headers, measured.values, rows):
         top = header.law.bounds(values)[1]
@@ -87,6 +87,13 @@ def enumerated(cells, measured):
             log += header.law.log_mass(value, tables @ sums[:, group])
     mass = np.exp(log - log.max())
     return tables[mass > 0], mass[mass > 0] / mass.sum()
+
+
+def crossing_places(places):
+    """So many places by two attributes of two values each, and margins that cross in each place."""
+    tree = Tree.from_columns(["all", "place"], [{}, {"place": [f"p{k:03}" for k in range(places)]}])
+    cells = Cells(tree, (Attribute("sex", ("f", "m")), Attribute("age", ("young", "old"))))
+    return cells, [cells.finest, Margin("place", ("sex",)), Margin("place", ("age",))]
 
 
 def district_counts(folder):
@@ -116,9 +123,25 @@ def _by_race(tree, rows):
     return Cells(tree, (Attribute("race", kinds),)), np.array([int(row[k]) for row in rows for k in kinds])
 
 
-def published_tables(cells, counts, law, rng):
-    """Tables of every level, and of the finest cells, as a law makes them: cell keys by simulated keys of records."""
-    margins = list(dict.fromkeys([*(Margin(level) for level in cells.tree.levels), cells.finest]))
+def tract_counts(folder):
+    """Rhode Island's tracts by race and whether of voting age, as cells, their counts `(n,)`, and margins that cross."""
+    sums: dict[str, NDArray] = {}
+    for row in _rows(folder / "ri_blocks_2010.csv.gz", ("GEOID",)):
+        races = [name.removeprefix("pop_") for name in row if name.startswith("pop_")]
+        every = np.array([[int(row[f"pop_{race}"]), int(row[f"vap_{race}"])] for race in races])
+        sums[row["GEOID"][:11]] = sums.get(row["GEOID"][:11], 0) + every
+    keys = [{}, {"county": [tract[:5] for tract in sums]}, {"tract": list(sums)}]
+    tree = Tree.from_columns(["state", "county", "tract"], keys)
+    cells = Cells(tree, (Attribute("race", tuple(races)), Attribute("adult", ("no", "yes"))))
+    counts = np.concatenate(
+        [np.stack([every[:, 0] - every[:, 1], every[:, 1]], axis=1) for every in sums.values()]
+    )
+    return cells, counts.ravel(), [cells.finest, Margin("tract", ("race",)), Margin("tract", ("adult",))]
+
+
+def published_tables(cells, counts, law, rng, margins=None):
+    """Tables of margins, by default every level and the finest cells, as a law makes them: cell keys by simulated record keys."""
+    margins = margins or list(dict.fromkeys([*(Margin(level) for level in cells.tree.levels), cells.finest]))
     tables = PerturbedTables(law, counts, 0.9).publish(cells, margins, rng)
     headers = tuple(Measured("t", margin, law) for margin in margins)
     measured = Measurements(cells, headers, tuple(tables[m] for m in margins), NO_GUARANTEE)

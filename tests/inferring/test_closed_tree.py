@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from tests.inferring.perturbed_problems import published_tables
+from tests.inferring.problems import star
 from trueup.inferring import closed_tree, infer
 from trueup.inferring.tree_exact import TreeExact
 from trueup.model.cells import Attribute, Cells, Margin
@@ -52,7 +55,7 @@ def test_parts_are_the_whole(seed, prior, monkeypatch):
     for k, size in enumerate((1 << 18, 12)):
         monkeypatch.setattr(closed_tree, "PART", size)
         monkeypatch.setattr("trueup.inferring.estimated.REFITTED", 0)
-        monkeypatch.setattr("trueup.inferring.tree_exact.REFITTED", 0)
+        monkeypatch.setattr("trueup.inferring.estimated.REFITTED", 0)
         kept[k] = infer(measured, TreeExact(prior=prior), spec=constraints, draws=400)
     one, many = kept
     assert one.drawn.stats == many.drawn.stats
@@ -72,7 +75,7 @@ def test_the_prior_is_estimated_from_parts_as_from_the_whole(monkeypatch):
     measured, constraints = published_tables(cells, rng.poisson(3, cells.n), Rounded(10), rng)
     means = []
     for refitted in (0, 5):
-        monkeypatch.setattr("trueup.inferring.tree_exact.REFITTED", refitted)
+        monkeypatch.setattr("trueup.inferring.estimated.REFITTED", refitted)
         means.append(infer(measured, TreeExact(prior=Estimated()), spec=constraints, draws=1).drawn)
     finest = [drawn.marginals[cells.finest].mean for drawn in means]
     assert np.abs(finest[0] - finest[1]).max() > 1e-3
@@ -114,3 +117,31 @@ def test_margins_of_the_top_alone_are_parts_too(monkeypatch):
     monkeypatch.setattr(closed_tree, "PART", 12)
     posterior = infer(measured, TreeExact(prior=FLAT), spec=Constraints(cells, tuple(margins)), draws=3)
     assert (posterior.sums(Margin("all"))[0, :, 0] >= values[0][0] - 2).all()
+
+
+def test_a_sum_far_from_what_its_parts_make_probable():
+    """A thousand counts of 0 to 4 whose sum is 5 to 14: none of their probable sums is near."""
+    law, cells = Rounded(10), star(1000)
+    measured = Measurements(
+        cells,
+        (Measured("t", Margin("all"), law), Measured("t", cells.finest, law)),
+        (np.array([10]), np.zeros(cells.n, np.int64)),
+        NO_GUARANTEE,
+    )
+    posterior = infer(
+        measured, TreeExact(prior=FLAT), spec=Constraints(cells, (Margin("all"), cells.finest)), draws=50
+    )
+    assert posterior.drawn.stats["dropped_mass"] == 0  # summed in full, not cut off by tilts
+    ways = [[1]]  # tables of whole counts 0 to 4 by their sum, in whole numbers
+    for _ in range(cells.n):
+        before = [*ways[-1], 0, 0, 0, 0]
+        ways.append([sum(before[max(s - 4, 0) : s + 1]) for s in range(min(len(before), 15))])
+    sums = np.array([ways[-1][s] for s in range(15)], dtype=object)
+    want = [float(Fraction(n, sum(sums[5:]))) for n in sums[5:]]
+    found = posterior.drawn.marginals[Margin("all")]
+    assert found.offset[0] == 5
+    assert np.abs(found.masses - want).max() < 1e-12
+    cell = posterior.drawn.marginals[cells.finest]
+    whole = sum(int(n) * s for s, n in enumerate(sums) if s >= 5)
+    assert np.abs(cell.mean - float(Fraction(whole, cells.n * int(sum(sums[5:]))))).max() < 1e-12
+    assert np.isin(posterior.draws.sum(axis=2), np.arange(5, 15)).all()

@@ -9,10 +9,12 @@ from tests.inferring.calibration import FALSE_ALARM, pit, uniform_p
 from tests.inferring.perturbed_problems import (
     LAWS,
     block_counts,
+    crossing_places,
     district_counts,
     enumerated,
     published_tables,
     random_problem,
+    tract_counts,
     with_complements,
 )
 from tests.inferring.problems import star
@@ -24,9 +26,10 @@ from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import NO_GUARANTEE
 from trueup.model.header import Measured
-from trueup.model.prior import FLAT, Poisson
+from trueup.model.prior import FLAT, Estimated, Poisson
 from trueup.model.records.measurements import Measurements
-from trueup.noise.perturbed import CellKey, RandomRounding, Rounded, Suppressed
+from trueup.noise.laws.exact import Exact
+from trueup.noise.perturbed import CellKey, CountInterval, RandomRounding, Rounded, Suppressed
 
 
 def furthest(cells, posterior, tables, mass):
@@ -63,6 +66,57 @@ def test_listed_pieces_equal_enumeration(seed):
 @pytest.mark.parametrize("seed", [s for s in range(36) if s % 3])
 def test_trees_equal_enumeration(seed):
     assert compared(seed, TreeExact(prior=FLAT)) < 1e-10
+
+
+def skewed(rng, n):
+    """Counts as places have them: many zeros, some large ones."""
+    return rng.poisson(rng.gamma(0.2, 6, n))
+
+
+def test_listed_tables_and_trees_have_the_same_estimated_prior(rng):
+    """Where tables nest, `lattice-moves` and `tree-exact` give one posterior."""
+    cells, _ = crossing_places(60)
+    margins = [Margin("place"), Margin("place", ("age",)), cells.finest]
+    measured, constraints = published_tables(cells, skewed(rng, cells.n), RandomRounding(3), rng, margins)
+    one, other = (
+        infer(measured, kind(prior=Estimated()), spec=constraints, draws=1).drawn.marginals
+        for kind in (LatticeMoves, TreeExact)
+    )
+    for margin in margins:
+        assert np.abs(one[margin].mean - other[margin].mean).max() < 1e-9
+        assert np.abs(one[margin].sd - other[margin].sd).max() < 1e-9
+
+
+def test_where_tables_cross_the_prior_is_estimated_and_means_err_less_than_under_a_flat_one(rng):
+    cells, margins = crossing_places(200)
+    counts = skewed(rng, cells.n)
+    measured, constraints = published_tables(cells, counts, Rounded(5), rng, margins)
+    posterior, flat = (
+        infer(measured, method, spec=constraints, draws=1) for method in (None, LatticeMoves(prior=FLAT))
+    )
+    assert (posterior.method["method"], posterior.prior) == ("lattice-moves", "the prior 'estimated'")
+    assert "estimated from the published values" in posterior.promise
+    held, claim = held_and_claimed(posterior, cells, counts, cells.finest)
+    assert abs(held - claim) < 0.05
+    errors = [each.drawn.marginals[cells.finest].mean - counts for each in (posterior, flat)]
+    assert np.square(errors[0]).mean() < 0.9 * np.square(errors[1]).mean()
+
+
+def test_a_count_that_is_not_shown_may_be_larger_than_all_that_are(rng):
+    """The estimated prior reaches as far as a published sum lets the count go, and beyond all others where none does."""
+    cells = star(60)
+    counts = rng.poisson(5, 60)
+    counts[7] = 900
+    shown = np.delete(np.arange(60), 7)
+    finest = Measured("t", cells.finest, RandomRounding(3), shown)
+    values = RandomRounding(3).publish(counts[shown], rng.random(59))
+    total = Measured("t", Margin("all"), Exact())
+    beyond = Measured("t", cells.finest, CountInterval(700), np.array([7]))
+    for more, value, low, high in ((total, counts.sum(), 850, 950), (beyond, 700, 700, np.inf)):
+        measured = Measurements(cells, (more, finest), (np.array([value]), values), NO_GUARANTEE)
+        constraints = Constraints(cells, (Margin("all"), cells.finest))
+        posterior = infer(measured, TreeExact(prior=Estimated()), spec=constraints, draws=5)
+        assert low <= posterior.drawn.marginals[cells.finest].mean[7] < high
 
 
 @pytest.mark.slow
@@ -172,6 +226,23 @@ def test_intervals_hold_what_they_claim_on_real_places(name, places, data_dir):
         held, claim = held_and_claimed(posterior, cells, counts, margin)
         print(f"{places}, {margin}, {name}: {held:.3f} / {claim:.3f}")
         assert abs(held - claim) < 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REAL)
+def test_intervals_hold_what_they_claim_where_tables_cross(name, data_dir):
+    """Race by age, races and ages of every tract, whose prior is estimated: cells and sums within 2 points of the claim."""
+    cells, counts, margins = tract_counts(data_dir)
+    measured, constraints = published_tables(cells, counts, REAL[name], np.random.default_rng(11), margins)
+    posterior = infer(measured, spec=constraints, draws=1000)
+    assert dict(posterior.method["prior"])["name"] == "estimated"
+    for margin in (*margins, Margin("tract")):
+        drawn, truth = (cells.sum(each, margin) for each in (posterior.draws.reshape(-1, cells.n), counts))
+        low, high = np.quantile(drawn, [0.05, 0.95], axis=0, method="inverted_cdf")
+        held = ((low <= truth) & (truth <= high)).mean()
+        claim = ((low <= drawn) & (drawn <= high)).mean()
+        print(f"{margin}, {name}: {held:.3f} / {claim:.3f}")
+        assert abs(held - claim) < 0.02 if cells.size(margin) > 1000 else abs(held - claim) < 0.06
 
 
 @pytest.mark.slow

@@ -204,8 +204,22 @@ BAD = [
     ("an interval upside down", SpecError, "lower end", LONG.replace('"1-4"', '"4-1"'), [rows(3, 3, 3, 3)]),
     ("both layouts at once", SpecError, "either", WIDE + 'count = "n"\n', [GOOD]),
     ("different values under one key", DataError, "under one key", (TOTALS + TOTALS.replace("totals", "again")).replace("base = 3 }", 'base = 3 }\nkey = "k"'), [totals(3, 6), totals(6, 6)]),
+    ("a misspelt parameter of a law", SpecError, "needed: 'base'.", LONG.replace("base = 3", "bas = 3"), [rows(3, 3, 3, 3)]),
+    ("two cells from one column", SpecError, "two cells", WIDE.replace('count = "m"', 'count = "f"'), [GOOD]),
+    ("one cell from two columns", DataError, "2 times", WIDE.replace('sex = "m"', 'sex = "f"'), [GOOD]),
+    ("an unknown attribute", SpecError, "unknown attribute", WIDE.replace('{ sex = "f"', '{ gender = "f"'), [GOOD]),
+    ("a table without a row", DataError, "no row", LONG, [rows(3, 3, 3, 3).iloc[:0]]),
+    ("two tables of one name", SpecError, "declared twice", LONG + LONG, [rows(3, 3, 3, 3)] * 2),
+    ("an unknown prior", SpecError, "prior's name", "[infer]\nprior = 'bayes'\n" + LONG, [rows(3, 3, 3, 3)]),
+    ("more repeated rows than there are", SpecError, "repeat", _law('{ name = "cell-key", transitions = [{ "0" = 1 }], repeat = 9 }'), [GOOD]),
+    ("digits of another script", DataError, "text", LONG, [rows("\u0663", 3, 3, 3)]),
     ("an unknown level", SpecError, "unknown level", LONG.replace('"district"\natt', '"town"\natt'), [rows(3, 3, 3, 3)]),
 ]  # fmt: skip
+
+
+def test_a_dataframe_with_columns_of_the_same_name_is_named():
+    with pytest.raises(DataError, match="columns of the same name"):
+        read(LONG, rows(3, 3, 3, 3).rename(columns={"sex": "n"}))
 
 
 @pytest.mark.parametrize(("what", "kind", "word", "text", "tables"), BAD, ids=[b[0] for b in BAD])

@@ -7,7 +7,7 @@ each table by itself, as it would be published; its parts need not add up.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -190,9 +190,9 @@ def _made(
     try:
         law = _LAWS[name](**given)
     except TypeError:
-        fields = ", ".join(_LAWS[name].__dataclass_fields__)
+        known = ", ".join(field.name for field in fields(_LAWS[name]))
         raise SpecError(
-            f"comparator '{name}' lacks a parameter or has an unknown one", needed=fields
+            f"comparator '{name}' lacks a parameter or has an unknown one", needed=known
         ) from None
     return _named(name, given, law.title), PerturbedTables(law, counts, level)
 

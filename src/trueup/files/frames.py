@@ -118,6 +118,12 @@ def open_frame(source: Any) -> Source:
 
     try:
         frame = nw.from_native(source)
+        frame.collect_schema()
+    except nw.exceptions.DuplicateError:
+        raise DataError(
+            f"the {type(source).__name__} has columns of the same name",
+            needed="a name of its own for each column",
+        ) from None
     except TypeError:
         raise DataError(
             f"a {type(source).__name__} is not a table", needed="a path, a dataframe or a DuckDB relation"

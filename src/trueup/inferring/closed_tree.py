@@ -39,7 +39,7 @@ from trueup.kernel.messages.tilting import bounds
 from trueup.layouts.factors import FactorTable, FittedMasses
 from trueup.layouts.tree import TreeProblem
 from trueup.model.cells import Margin
-from trueup.model.prior import Bounded, Flat, Masses, Prior
+from trueup.model.prior import Bounded, Flat, Hierarchical, Masses, Prior
 from trueup.model.records.posterior import Marginals
 
 Integers = NDArray[np.int64]
@@ -131,6 +131,14 @@ class ClosedTree:
     tables: dict[Hashable, tuple[Reals, int]] = field(default_factory=dict)
     _whole: _Part | None = None
     _room: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @classmethod
+    def of(cls, problem: TreeProblem, values: NDArray, prior: Prior | FittedMasses) -> ClosedTree | None:
+        """Lay out the tree of measured values `(q,)`; None where some of these are noisy, which closes no window."""
+        laws = [header.law for header in problem.headers if not header.exact]
+        if isinstance(prior, Hierarchical) or not laws or any(law.additive for law in laws):
+            return None
+        return cls(problem, problem.parts(values), *problem.whole_bounds(values), prior)
 
     def summed(self, draws: int, rng: np.random.Generator, progress: Progress) -> Summed | None:
         """Sum the whole tree; None where a window is open, it is too much work, or no counts are possible."""

@@ -9,7 +9,7 @@ The weights first maximise the likelihood of the published finest values alone, 
 concave in them (the expectation-maximisation steps converge to the maximum). Where rounding makes many counts look alike,
 those values do not tell how many of them are zero; the published sums do. So, where values close every window,
 expectation-maximisation goes on with the posterior of the finest counts given all values of the tree, which raises the
-likelihood of all of them with every step.
+likelihood of all of them with every step. Where tables cross, that is done with those of them that nest.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import SpecError
+from trueup.inferring.closed_tree import ClosedTree
 from trueup.layouts.factors import FittedMasses
-from trueup.layouts.tree import TreeProblem
+from trueup.layouts.tree import TreeProblem, tree_problem
 from trueup.model.cells import Cells
-from trueup.model.header import Measured
-from trueup.model.nested import canonical
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured, split
+from trueup.model.nested import canonical, nesting
 from trueup.noise.law import NO_LIMIT, Law
 
 Reals = NDArray[np.float64]
@@ -34,12 +36,8 @@ SMALLEST_MEAN, RATIO = 0.02, 1.4
 STEPS, SETTLED = 400, 1e-7
 LARGEST = 1 << 20
 """Largest count of a table of masses."""
-ENOUGH = 50
-"""Published values of each class from which an estimate may be taken as known; see `FEW_DOUBT`."""
-FEW_DOUBT = (
-    "The prior was estimated from few values of each class: on made-up tables of 4 places, intervals that claimed .974 held "
-    ".935 of the true counts, of 10 places .953 of .972, of 100 places .974 of .979."
-)
+BEYOND = 10
+"""How many times the largest count that values allow, or what sums ask of it on average, a count may be that is not shown."""
 REFITTED = 5
 """How often the prior is estimated again given the posterior that the last one gave."""
 
@@ -67,29 +65,56 @@ class FittedMixture(NamedTuple):
         return self._replace(weights=np.stack(weights))
 
 
-def fitted_mixture(problem: TreeProblem, parts: list[NDArray]) -> FittedMixture:
+def estimated_prior(problem: TreeProblem, values: NDArray) -> FittedMasses:
+    """Estimate the prior from all values `(q,)` of a tree."""
+    mixture = fitted_mixture(problem.nested.cells, problem.headers, problem.parts(values))
+    closed = ClosedTree.of(problem, values, mixture.masses)
+    for _ in range(REFITTED):
+        if closed is None or (expected := closed.histogram(*mixture.masses.log.shape)) is None:
+            break
+        mixture = mixture.refitted(expected)
+        closed.prior = mixture.masses
+    return mixture.masses
+
+
+def estimated_where_tables_cross(
+    constraints: Constraints, headers: Sequence[Measured], values: NDArray
+) -> FittedMasses:
+    """Estimate the prior from the finest values and, of the sums, those that nest with them.
+
+    Their likelihood is that of a part of what is published, and all of it is in the posterior.
+    """
+    cells = constraints.cells
+    margins = nesting(cells, (header.margin for header in headers))
+    used = [canonical(cells, header.margin) in margins for header in headers]
+    parts = [part for part, use in zip(split(values, headers, cells), used) if use]
+    nested = Constraints(cells, margins, zeros=constraints.zeros)
+    problem = tree_problem(nested, [header for header, use in zip(headers, used) if use])
+    return estimated_prior(problem, np.concatenate(parts))
+
+
+def fitted_mixture(cells: Cells, headers: Sequence[Measured], parts: Sequence[NDArray]) -> FittedMixture:
     """Fit a law to each class of the finest cells, to their own values alone.
 
     Parameters
     ----------
-    problem, parts
-        The tree and the measured values of each header.
+    cells, headers, parts
+        The finest cells, and the measured values of each header.
 
     Raises
     ------
     SpecError
         If no finest cell was published as a value, or a count is too large for a table.
     """
-    cells = problem.nested.cells
     each = cells.n // cells.shape[0]
-    seen = _finest(problem, parts)
+    seen = _finest(cells, headers, parts)
     if not seen:
         raise SpecError(
             "prior 'estimated' has nothing to be estimated from: no finest count is published",
             needed="values of the finest cells",
             remedy='use another prior, such as "flat"',
         )
-    top = max(high for *_, high in seen)
+    top = _largest(cells, headers, parts, seen)
     if top > LARGEST:
         raise SpecError(f"prior 'estimated' is asked for counts up to {top:,}", needed=f"at most {LARGEST:,}")
     components = _components(np.arange(top + 1))
@@ -97,11 +122,12 @@ def fitted_mixture(problem: TreeProblem, parts: list[NDArray]) -> FittedMixture:
     return FittedMixture(weights, components, np.arange(cells.n) % each)
 
 
-def _finest(problem: TreeProblem, parts: list[NDArray]) -> list[tuple[Any, NDArray, NDArray, int]]:
+def _finest(
+    cells: Cells, headers: Sequence[Measured], parts: Sequence[NDArray]
+) -> list[tuple[Any, NDArray, NDArray, int]]:
     """Law, cells, values and largest possible count of every header of the finest cells that says something alone."""
-    cells = problem.nested.cells
     found = []
-    for header, part in zip(problem.headers, parts):
+    for header, part in zip(headers, parts):
         if canonical(cells, header.margin) != cells.finest:
             continue
         if not np.isfinite(header.law.variance):  # of an open interval nothing is known above
@@ -111,13 +137,35 @@ def _finest(problem: TreeProblem, parts: list[NDArray]) -> list[tuple[Any, NDArr
     return found
 
 
-def values_of_a_class(cells: Cells, headers: Sequence[Measured]) -> float:
-    """Published values of the finest cells that say something alone, for each class on average."""
-    each = cells.n // cells.shape[0]
-    finest = (
-        h for h in headers if canonical(cells, h.margin) == cells.finest and np.isfinite(h.law.variance)
-    )
-    return sum(cells.n if h.groups is None else len(h.groups) for h in finest if not h.law.additive) / each
+def _largest(
+    cells: Cells, headers: Sequence[Measured], parts: Sequence[NDArray], seen: Sequence[tuple]
+) -> int:
+    """Largest count that a table of masses needs.
+
+    A cell whose own value does not bound it may be `BEYOND` times as large as any that is bounded, or as what a sum leaves
+    for each such cell in it, as far as the sum allows.
+    """
+    least, most = np.zeros(cells.n, np.int64), np.full(cells.n, -1)
+    for law, at, part, _ in seen:
+        least[at], most[at] = _window(law, part)
+    hidden, top = most < 0, int(most.max())
+    if not hidden.any():
+        return top
+    most[hidden], found, bounded = 0, top, ~hidden
+    for header, part in zip(headers, parts):
+        if header.margin.where:
+            continue
+        group, size = cells.groups(cells.finest, canonical(cells, header.margin)), cells.size(header.margin)
+        low, high = np.zeros(size, np.int64), np.full(size, NO_LIMIT)
+        at = slice(None) if header.groups is None else header.groups
+        low[at], high[at] = _window(header.law, part)
+        bounded |= (high < NO_LIMIT)[group]
+        many = np.bincount(group, hidden, size)
+        each = (low - np.bincount(group, most, size)) / np.maximum(many, 1)
+        room = np.minimum(high - np.bincount(group, least, size), BEYOND * np.maximum(each, top))
+        asked = (many > 0) & ((high < NO_LIMIT) | (low > 0))
+        found = max(found, int(room[asked].max(initial=0)))
+    return max(top, min(found if bounded.all() else max(found, BEYOND * top), LARGEST))
 
 
 def _components(counts: NDArray[np.int64]) -> Reals:

@@ -10,9 +10,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.inferring.estimated import estimated_where_tables_cross
 from trueup.inferring.independent import components, fixed_alone, pinned_counts
 from trueup.inferring.listed import Weighed, drawn, weigh
-from trueup.inferring.method import InferenceMethod, Progress, in_blocks
+from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.walk import Walk, no_counts
 from trueup.layouts.linear import LinearProblem
 from trueup.layouts.rows import RowProblem
@@ -20,7 +21,7 @@ from trueup.model.cells import Margin
 from trueup.model.constraints import STRUCTURES, Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
-from trueup.model.prior import FLAT, AnyPrior, settle_priors
+from trueup.model.prior import FACTORED, FLAT, AnyPrior, Estimated
 from trueup.model.records.posterior import Drawn
 
 FEWEST = 1000
@@ -43,7 +44,8 @@ class LatticeMoves(InferenceMethod):
     Attributes
     ----------
     prior
-        Name, or name and parameters, of a prior on the finest cells.
+        Name, or name and parameters, of a prior on the finest cells; `estimated` from the finest published values and the
+        published sums that nest with them.
     chains
         Number of chains.
     sweeps
@@ -66,9 +68,7 @@ class LatticeMoves(InferenceMethod):
         "Markov chains by moves that keep margins and rules; enumeration where tables are few"
     )
     structures: ClassVar[frozenset[str]] = frozenset(STRUCTURES)
-
-    def __post_init__(self) -> None:
-        settle_priors(self)
+    priors: ClassVar[tuple[type, ...]] = (*FACTORED, Estimated)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """The law of each count must be a factor of its own."""
@@ -85,7 +85,11 @@ class LatticeMoves(InferenceMethod):
         self, state: LinearProblem, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
         """Draw the counts; see `Drawn.stats` for what was run and how well it mixed."""
-        problem = RowProblem.of(state, values, self.prior)
+        prior = self.prior
+        if isinstance(prior, Estimated):
+            announce(progress, "estimating the prior from the published values")
+            prior = estimated_where_tables_cross(state.constraints, state.headers, values)
+        problem = RowProblem.of(state, values, prior)
         problem.refuse_improper(state.cells.label)
         if (problem.box[0] > problem.box[1]).any() or not fixed_alone(problem):
             raise no_counts(state, values)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.model.prior import Flat
+from trueup.model.nested import canonical
+from trueup.model.prior import FACTORED, Estimated, Flat, settle_priors
 from trueup.model.records.posterior import Drawn
 
 Progress = Callable[[int, int], None]
@@ -22,6 +23,12 @@ Progress = Callable[[int, int], None]
 FLAT_DOUBT = (
     "Under a flat prior all counts are as probable as each other, which the many small counts of published tables are "
     "not: on Rhode Island's blocks rounded to 10, intervals that claimed .970 held .769 of the true counts."
+)
+ENOUGH = 50
+"""Published values of each class from which an estimate may be taken as known; see `FEW_DOUBT`."""
+FEW_DOUBT = (
+    "The prior was estimated from few values of each class: on made-up tables of 4 places, intervals that claimed .974 held "
+    ".935 of the true counts, of 10 places .953 of .972, of 100 places .974 of .979."
 )
 
 
@@ -37,6 +44,8 @@ class InferenceMethod(ABC):
     released
         Whether its values are released counts `(n,)` of the finest cells, whose noisy originals
         are unknown, instead of the `q` measured values.
+    priors
+        The kinds of prior that it takes.
     parallel
         Whether `apply` also takes an `executor`, which carries out its tasks.
     """
@@ -45,7 +54,11 @@ class InferenceMethod(ABC):
     title: ClassVar[str]
     structures: ClassVar[frozenset[str]]
     released: ClassVar[bool] = False
+    priors: ClassVar[tuple[type, ...]] = FACTORED
     parallel: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        settle_priors(self, self.priors)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Say why this problem is beyond it although its structure is not; None if fine."""
@@ -57,13 +70,21 @@ class InferenceMethod(ABC):
 
     @classmethod
     def defaults(cls, cells: Cells, headers: Sequence[Measured]) -> dict[str, Any]:
-        """Parameters that take the place of its own defaults where such measurements are given and none is named."""
-        return {}
+        """Parameters that take the place of its own defaults where such measurements are given and none is named.
+
+        Perturbed tables have a prior that is estimated from them, where enough of their finest counts are published.
+        """
+        noisy = any(header.law.additive and not header.exact for header in headers)
+        enough = Estimated in cls.priors and not noisy and values_of_a_class(cells, headers) >= ENOUGH
+        return {"prior": Estimated().name} if enough else {}
 
     def doubt(self, cells: Cells, headers: Sequence[Measured]) -> str | None:
         """Say what is known against its intervals where such measurements are given; None if nothing is."""
-        flat = isinstance(getattr(self, "prior", None), Flat)
-        return FLAT_DOUBT if flat and any(not header.law.additive for header in headers) else None
+        prior = getattr(self, "prior", None)
+        if isinstance(prior, Estimated):
+            return FEW_DOUBT if values_of_a_class(cells, headers) < ENOUGH else None
+        perturbed = any(not header.law.additive for header in headers)
+        return FLAT_DOUBT if isinstance(prior, Flat) and perturbed else None
 
     @abstractmethod
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
@@ -82,6 +103,15 @@ class InferenceMethod(ABC):
         SpecError
             If the posterior is improper; it names the count that nothing bounds.
         """
+
+
+def values_of_a_class(cells: Cells, headers: Sequence[Measured]) -> float:
+    """Published values of the finest cells that say something alone, for each class on average."""
+    each = cells.n // cells.shape[0]
+    finest = (
+        h for h in headers if canonical(cells, h.margin) == cells.finest and np.isfinite(h.law.variance)
+    )
+    return sum(cells.n if h.groups is None else len(h.groups) for h in finest if not h.law.additive) / each
 
 
 def announce(progress: Progress, stage: str) -> None:

@@ -32,7 +32,6 @@ from trueup.model.prior import (
     FlatTotal,
     Hierarchical,
     Prior,
-    settle_priors,
 )
 from trueup.model.records.posterior import Drawn, Marginals
 from trueup.noise.law import Law
@@ -82,9 +81,6 @@ class ReleasedMultinomial(InferenceMethod):
     title: ClassVar[str] = "released counts alone: behind multinomial modes or draws"
     structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
     released: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        settle_priors(self)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """One noisy version of each part, at most one of the total, nothing else."""

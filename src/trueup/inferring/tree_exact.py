@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
 from trueup.inferring.attainable import nothing_attained
 from trueup.inferring.closed_tree import ClosedTree
-from trueup.inferring.estimated import ENOUGH, FEW_DOUBT, REFITTED, fitted_mixture, values_of_a_class
+from trueup.inferring.estimated import estimated_prior
 from trueup.inferring.hierarchical import Objective, Spread, climb, given, start_of, uncertain
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.tree_parts import ByBundles, Part, Top, drawn_from, expected_of
@@ -26,11 +26,10 @@ from trueup.kernel.messages.upward import Tilted
 from trueup.layouts.factors import FactorTable, FittedMasses
 from trueup.layouts.splits import Splits, splits_of
 from trueup.layouts.tree import TreeProblem, tree_problem
-from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints
-from trueup.model.header import Measured, split
+from trueup.model.header import Measured
 from trueup.model.nested import NestedTree
-from trueup.model.prior import FLAT, PRIORS, AnyPrior, Estimated, Hierarchical, Prior, settle_priors
+from trueup.model.prior import FLAT, PRIORS, AnyPrior, Estimated, Hierarchical, Prior
 from trueup.model.records.posterior import Drawn, Marginals
 from trueup.run.executor import Executor
 from trueup.run.local import LocalPool
@@ -79,22 +78,8 @@ class TreeExact(InferenceMethod):
     name: ClassVar[str] = "tree-exact"
     title: ClassVar[str] = "exact marginals and independent draws on nested margins"
     structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
+    priors: ClassVar[tuple[type, ...]] = PRIORS
     parallel: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        settle_priors(self, PRIORS)
-
-    @classmethod
-    def defaults(cls, cells: Cells, headers: Sequence[Measured]) -> dict[str, Any]:
-        """Perturbed tables have a prior that is estimated from them, where enough of their finest counts are published."""
-        noisy = any(header.law.additive and not header.exact for header in headers)
-        enough = not noisy and values_of_a_class(cells, headers) >= ENOUGH
-        return {"prior": Estimated().name} if enough else {}
-
-    def doubt(self, cells: Cells, headers: Sequence[Measured]) -> str | None:
-        """What is known of estimates from few values, besides what is of every method."""
-        few = isinstance(self.prior, Estimated) and values_of_a_class(cells, headers) < ENOUGH
-        return FEW_DOUBT if few else super().doubt(cells, headers)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """The law of each count must be a factor of its own."""
@@ -126,7 +111,7 @@ class TreeExact(InferenceMethod):
         if isinstance(self.prior, Estimated):
             announce(progress, "estimating the prior from the published values")
             state = state.fitted(values)
-        closed = None if self.mode else state.closed(values)
+        closed = None if self.mode else ClosedTree.of(state.problem, values, state.prior)
         if closed is not None and (found := closed.summed(draws, rng, progress)) is not None:
             stats = _stats(0.0, 0.0, len(found.counts), interrupted=not found.whole)
             return Drawn(found.counts[None], independent=True, marginals=found.marginals, stats=stats)
@@ -212,42 +197,13 @@ class _State:
     prior: Prior | FittedMasses
     cut: Partition | None
 
-    def hard_bounds(self, values: NDArray) -> tuple[NDArray, NDArray]:
-        """Bounds and invariants `(nodes,)`, as integers."""
-        problem = self.problem
-        lower, upper = problem.bounds()
-        lower = np.where(np.isinf(lower), -OPEN, np.ceil(np.maximum(lower, -(2.0**59)))).astype(np.int64)
-        upper = np.where(np.isinf(upper), OPEN, np.floor(np.minimum(upper, 2.0**59))).astype(np.int64)
-        for header, nodes, part in zip(problem.headers, problem.nodes, self.parts(values)):
-            if header.exact:
-                lower[nodes], upper[nodes] = np.maximum(lower[nodes], part), np.minimum(upper[nodes], part)
-        return lower, upper
-
-    def parts(self, values: NDArray) -> list[NDArray]:
-        """Cut measured values into those of each header."""
-        return split(values, self.problem.headers, self.problem.nested.cells)
-
-    def closed(self, values: NDArray) -> ClosedTree | None:
-        """The same tree where published values alone may close every window, to be summed in full."""
-        laws = [header.law for header in self.problem.headers if not header.exact]
-        if isinstance(self.prior, Hierarchical) or not laws or any(law.additive for law in laws):
-            return None
-        return ClosedTree(self.problem, self.parts(values), *self.hard_bounds(values), self.prior)
-
     def fitted(self, values: NDArray) -> _State:
         """The state with the prior that is estimated from all values."""
-        mixture = fitted_mixture(self.problem, self.parts(values))
-        closed = replace(self, prior=mixture.masses).closed(values)
-        for _ in range(REFITTED):
-            if closed is None or (expected := closed.histogram(*mixture.masses.log.shape)) is None:
-                break
-            mixture = mixture.refitted(expected)
-            closed.prior = mixture.masses
-        return replace(self, prior=mixture.masses)
+        return replace(self, prior=estimated_prior(self.problem, values))
 
     def refuse_impossible(self, values: NDArray) -> None:
         """Refuse bounds that exclude each other, naming where."""
-        self._refuse_empty(*self.hard_bounds(values), "the invariants and bounds")
+        self._refuse_empty(*self.problem.whole_bounds(values), "the invariants and bounds")
 
     def refuse_contradiction(self, values: NDArray, factors: Factors) -> None:
         """Refuse bounded noise, bounded priors and rules that allow no counts together, naming where."""
@@ -308,9 +264,9 @@ class _State:
     ) -> Factors | None:
         """Tables of every node's likelihood and prior, each to its depth; None where they would not fit in memory."""
         problem = self.problem
-        table = FactorTable(*self.hard_bounds(values))
+        table = FactorTable(*self.problem.whole_bounds(values))
         try:
-            for header, nodes, part in zip(problem.headers, problem.nodes, self.parts(values)):
+            for header, nodes, part in zip(problem.headers, problem.nodes, problem.parts(values)):
                 if not header.exact:
                     table.add_law(header.law, nodes, part, depth[nodes])
         except (

@@ -39,7 +39,7 @@ def refuses_columns(constraints: Constraints, headers: Sequence[Measured]) -> st
     if any(h.groups is not None or h.margin.where for h in headers):
         return "it takes measurements of all places of a level"
     if unknown := [h.law.name for h in headers if not h.exact and not _closed(h)]:
-        return f"law '{unknown[0]}' is bounded, or does not factor over cells"
+        return f"law '{unknown[0]}' is bounded or perturbs, or does not factor over cells"
     if reason := refuses_on_histogram(constraints):
         return reason
     open_ = ~constraints.zero_cells.reshape(constraints.cells.shape[0], -1)
@@ -47,8 +47,8 @@ def refuses_columns(constraints: Constraints, headers: Sequence[Measured]) -> st
 
 
 def _closed(header: Measured) -> bool:
-    form = header.law.form
-    return form is not None and not np.isfinite(form.reach)
+    form = header.law.form  # of a perturbation it is rough
+    return header.law.additive and form is not None and not np.isfinite(form.reach)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
+from trueup.layouts.factors import FittedMasses
 from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson, Prior
 
 Reals = NDArray[np.float64]
@@ -42,7 +43,7 @@ class FactorBlock:
         return np.column_stack([*first, *gamma, self.column("tabled")]).astype(float)
 
 
-def prior_blocks(prior: Prior, box: Reals) -> tuple[tuple[FactorBlock, ...], Reals, Reals]:
+def prior_blocks(prior: Prior | FittedMasses, box: Reals) -> tuple[tuple[FactorBlock, ...], Reals, Reals]:
     """A prior on cells `(n,)` as blocks of rows, its table of log masses, and the box `(2, n)` of its support."""
     n, none, box = box.shape[1], np.zeros(0), box.copy()
     each, whole = scipy.sparse.eye_array(n, format="csr"), scipy.sparse.csr_array(np.ones((1, n)))
@@ -57,6 +58,10 @@ def prior_blocks(prior: Prior, box: Reals) -> tuple[tuple[FactorBlock, ...], Rea
             possible = np.flatnonzero(prior.masses)
             box = np.stack([np.maximum(box[0], possible[0]), np.minimum(box[1], possible[-1])])
             return (FactorBlock(each, tabled=FIRST_TABLE),), prior.logpmf(np.arange(len(prior.masses))), box
+        case FittedMasses():
+            counts = prior.log.shape[1]
+            box[1] = np.minimum(box[1], counts - 1)
+            return (FactorBlock(each, tabled=FIRST_TABLE + counts * prior.kind),), prior.log.ravel(), box
         case Poisson():
             prior.refuse_other_than(n)
             return (FactorBlock(each, gamma=(-1, 0, 0, np.log(prior.mean))),), none, box

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.kernel.table_walks.rows import HIGH, LOW, Rows
+from trueup.layouts.factors import FittedMasses
 from trueup.layouts.linear import LinearProblem
 from trueup.layouts.row_blocks import FIRST_TABLE, FactorBlock, prior_blocks
 from trueup.model.header import split
@@ -54,7 +55,7 @@ class RowProblem:
     rough: tuple[tuple[Any, Reals, float], ...] = ()
 
     @classmethod
-    def of(cls, problem: LinearProblem, values: NDArray, prior: Prior) -> RowProblem:
+    def of(cls, problem: LinearProblem, values: NDArray, prior: Prior | FittedMasses) -> RowProblem:
         """Write everything that is known as rows.
 
         Raises

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.messages.pmf import OPEN
 from trueup.kernel.tree.bounds import conflict, propagate
 from trueup.kernel.tree.least_squares import messages, posterior_variances, unidentified
 from trueup.kernel.tree.rounding import controlled_rounding
@@ -71,15 +72,28 @@ class TreeProblem:
         """Bounds `(nodes,)` on every node (counts), written afresh."""
         return _bounds(self.constraints, self.nested)
 
+    def parts(self, measured: NDArray) -> list[NDArray]:
+        """Cut measured values `(..., q)` into those of each header."""
+        return split(measured, self.headers, self.nested.cells)
+
+    def whole_bounds(self, measured: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Bounds and invariants `(nodes,)` as whole numbers; minus and plus `OPEN` where there is none."""
+        lower, upper = self.bounds()
+        lower = np.where(np.isinf(lower), -OPEN, np.ceil(np.maximum(lower, -(2.0**59)))).astype(np.int64)
+        upper = np.where(np.isinf(upper), OPEN, np.floor(np.minimum(upper, 2.0**59))).astype(np.int64)
+        for header, nodes, part in zip(self.headers, self.nodes, self.parts(measured)):
+            if header.exact:
+                lower[nodes], upper[nodes] = np.maximum(lower[nodes], part), np.minimum(upper[nodes], part)
+        return lower, upper
+
     def values(self, measured: NDArray) -> Reals:
         """Lay measured values `(..., q)` on the nodes `(..., nodes)`; 0 where unmeasured.
 
         Several measurements of a node are averaged with weights 1 / variance; an exact value
         overrides them.
         """
-        parts = split(measured, self.headers, self.nested.cells)
         table = np.zeros((*measured.shape[:-1], len(self.variance)))
-        for at, weight, part in zip(self.at, self.weights, parts):
+        for at, weight, part in zip(self.at, self.weights, self.parts(measured)):
             table[..., at] += part * weight
         if self.held.any():
             table[..., self.held] = self.bounds()[0][self.held]
@@ -150,6 +164,8 @@ def _weight(header: Measured, combined: Reals) -> Reals | float:
     """What the values of a header count for, given the variances that they and others have together: one number, or many."""
     if header.exact:
         return 1.0
+    if np.isinf(header.law.variance):  # an interval without an upper end
+        return 0.0
     if combined.size and combined.min() == combined.max():
         combined = combined[:1]
     weight = np.where(combined == 0, 0.0, combined / header.law.variance)

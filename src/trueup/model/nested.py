@@ -94,6 +94,15 @@ def canonical(cells: Cells, margin: Margin) -> Margin:
     return Margin(margin.level, tuple(r.name for r in cells.kept(margin)), margin.where)
 
 
+def nesting(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...]:
+    """Of crossing margins some that nest, from the finest cells up: of those that fit, the largest each time."""
+    found = [cells.finest]
+    for margin in sorted({canonical(cells, m) for m in margins}, key=lambda m: (-cells.size(m), str(m))):
+        if margin != found[-1] and cells.contains(margin, found[-1]):
+            found.append(margin)
+    return tuple(found)
+
+
 def nest(cells: Cells, margins: tuple[Margin, ...]) -> NestedTree:
     """Build the tree of a chain of margins, children of every node side by side."""
     if margins == tuple(map(Margin, cells.tree.levels)):

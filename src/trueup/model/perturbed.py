@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -82,6 +83,9 @@ class PublishedTable(SpecPart):
             raise ValueError(
                 f"table '{self.name}' is wide: its cells name the attributes, so it lists none, and no total"
             )
+        columns = [cell.count for cell in self.cells]
+        if twice := [column for column in columns if columns.count(column) > 1]:
+            raise ValueError(f"table '{self.name}' takes two cells from the column '{twice[0]}'")
         for code, meaning in self.codes.items():
             if meaning != UNKNOWN and read_interval(meaning) is None:
                 raise ValueError(
@@ -209,11 +213,12 @@ def read_law(entry: Mapping[str, Any], table: str) -> Any:
         raise SpecError(
             f"the law of table '{table}' has no name", needed='such as { name = "random-rounding", base = 3 }'
         )
-    kind = law_named(given.pop("name"))
+    kind: Any = law_named(given.pop("name"))
     try:
         return kind() if kind is Exact and not given else kind(**given)
     except TypeError:
-        known = ", ".join(map(repr, getattr(kind, "__dataclass_fields__", {}))) or "no parameter"
+        parameters = fields(kind) if hasattr(kind, "__dataclass_fields__") else ()
+        known = ", ".join(repr(each.name) for each in parameters) or "no parameter"
         shown = ", ".join(map(repr, given)) or "no parameter"
         raise SpecError(f"law '{kind.name}' of table '{table}' is given {shown}", needed=f"{known}") from None
 

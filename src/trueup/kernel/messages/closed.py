@@ -1,8 +1,13 @@
 """Messages on trees all of whose counts are known to lie in narrow windows: everything is summed, nothing is left out.
 
-Rounded, perturbed and suppressed values bound their counts on both sides, so no window need be cut and no tilt sought. Each
+Rounded, perturbed and suppressed values bound their counts on both sides, so no window need be cut. Each
 node's message is its factor times the convolution of its children's, taken one after the other; with the sums of the
 first k children as states, forward and backward sums give every child's marginal, and one backward draw a table.
+
+A published sum may lie so far from what its parts make probable that their convolution underflows there (a hundred counts
+that are 0 to 4 under a flat prior, of a sum that is 0 to 9). Then the children's messages are tilted, multiplied by
+exp(slope count), so that the mean of their sum lies in the parent's window. Given the sum a tilt changes nothing, so what is
+read off the messages below the parent stays exact; the parent's own message is divided by exp(slope sum).
 
 Work and memory of a parent grow with its children's number times the width of their sum: see `closed_work`.
 """
@@ -28,7 +33,7 @@ class ClosedMessages(NamedTuple):
     ----------
     low, start, masses
         The first count of each node's window `(n,)`, where its masses start `(n + 1,)`, and the masses given all that
-        is at and below the node, each node's sum 1.
+        is at and below the node, each node's sum 1; tilted alike for all children of a node.
     failed
         A node at which no counts are possible; -1 where there is none.
     """
@@ -37,6 +42,11 @@ class ClosedMessages(NamedTuple):
     start: Integers
     masses: Reals
     failed: int
+
+
+FAR = 1e-150
+"""Probability of a parent's window under its children's messages below which these are tilted."""
+STEEPEST, HALVINGS = 600.0, 60
 
 
 @njit(cache=True)
@@ -69,30 +79,60 @@ def closed_up(child_ptr: Integers, factors: Factors, low: Integers, high: Intege
 @njit(cache=True)
 def _up(child_ptr, factors, low, start, masses):
     for v in range(len(low) - 1, -1, -1):
-        size = start[v + 1] - start[v]
-        log = log_factor(factors, v, low[v], size, 0.0)
-        own = masses[start[v] : start[v + 1]]
+        log = log_factor(factors, v, low[v], start[v + 1] - start[v], 0.0)
         top = log.max()
         if top == -np.inf:
             return v
-        for i in range(size):
-            own[i] = np.exp(log[i] - top)
-        first, last = child_ptr[v], child_ptr[v + 1]
-        if first < last:
-            total = masses[start[first] : start[first + 1]].copy()
-            bottom = low[first]
-            for c in range(first + 1, last):
-                total = convolve(total, masses[start[c] : start[c + 1]])
-                bottom += low[c]
-            for i in range(size):
-                j = low[v] + i - bottom
-                own[i] *= total[j] if 0 <= j < len(total) else 0.0
+        factor, own = np.exp(log - top), masses[start[v] : start[v + 1]]
+        own[:] = factor
+        if child_ptr[v] < child_ptr[v + 1]:
+            _times_sum(child_ptr, low, start, masses, v, own, 0.0)
+            if own.sum() < FAR:
+                own[:] = factor
+                slope = _tilt(child_ptr, low, start, masses, v)
+                _times_sum(child_ptr, low, start, masses, v, own, slope)
         whole = own.sum()
         if not whole > 0.0:
             return v
-        for i in range(size):
-            own[i] /= whole
+        own /= whole
     return -1
+
+
+@njit(cache=True)
+def _times_sum(child_ptr, low, start, masses, v, own, slope):
+    """Multiply `own` by the masses of the children's sum, and divide by their tilt, up to a constant."""
+    first, last = child_ptr[v], child_ptr[v + 1]
+    total, bottom = masses[start[first] : start[first + 1]].copy(), low[first]
+    for c in range(first + 1, last):
+        total = convolve(total, masses[start[c] : start[c + 1]])
+        bottom += low[c]
+    for i in range(len(own)):
+        j = low[v] + i - bottom
+        away = i if slope > 0.0 else i - (len(own) - 1)
+        own[i] *= total[j] * np.exp(-slope * away) if 0 <= j < len(total) else 0.0
+
+
+@njit(cache=True)
+def _tilt(child_ptr, low, start, masses, v):
+    """Tilt the children's messages so that the mean of their sum is in the middle of the parent's window; return the slope."""
+    middle, ends = low[v] + (start[v + 1] - start[v] - 1) / 2, np.array([-STEEPEST, STEEPEST])
+    for _ in range(HALVINGS):
+        slope, mean = ends.sum() / 2, 0.0
+        for c in range(child_ptr[v], child_ptr[v + 1]):
+            tilted = _tilted(masses[start[c] : start[c + 1]], slope)
+            mean += low[c] + (tilted * np.arange(len(tilted))).sum()
+        ends[1 if mean > middle else 0] = slope
+    for c in range(child_ptr[v], child_ptr[v + 1]):
+        masses[start[c] : start[c + 1]] = _tilted(masses[start[c] : start[c + 1]], slope)
+    return slope
+
+
+@njit(cache=True)
+def _tilted(message, slope):
+    """A message times exp(slope count), of sum 1."""
+    log = np.log(message) + slope * np.arange(len(message))
+    found = np.exp(log - log.max())
+    return found / found.sum()
 
 
 @njit(cache=True)
