@@ -259,7 +259,7 @@ def test_intervals_hold_where_further_cells_are_hidden_to_protect_totals(places,
         assert -0.02 < held - claim < over  # which cell was hidden is not chosen at random: small ones were
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_under_a_flat_prior_they_do_not_and_the_record_says_so(data_dir):
     cells, counts = block_counts(data_dir)
     measured, constraints = published_tables(cells, counts, Rounded(10), np.random.default_rng(11))
@@ -267,4 +267,4 @@ def test_under_a_flat_prior_they_do_not_and_the_record_says_so(data_dir):
     held, claim = held_and_claimed(posterior, cells, counts, Margin("block"))
     print(f"flat: {held:.3f} / {claim:.3f}")
     assert held < claim - 0.1
-    assert "claimed .970 held .769" in posterior.promise
+    assert "claimed .971 held .793" in posterior.promise

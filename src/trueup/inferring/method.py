@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 
 FLAT_DOUBT = (
     "Under a flat prior all counts are as probable as each other, which the many small counts of published tables are "
-    "not: on Rhode Island's blocks rounded to 10, intervals that claimed .970 held .769 of the true counts."
+    "not: on Rhode Island's blocks rounded to 10, intervals that claimed .971 held .793 of the true counts."
 )
 ENOUGH = 50
 """Published values of each class from which an estimate may be taken as known; see `FEW_DOUBT`."""

@@ -95,7 +95,16 @@ def canonical(cells: Cells, margin: Margin) -> Margin:
 
 
 def nesting(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...]:
-    """Of crossing margins some that nest, from the finest cells up: of those that fit, the largest each time."""
+    """Of crossing margins some that nest, from the finest cells up: of those that fit, the largest each time.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Attribute
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all"], [{}]), (Attribute("sex", ("f", "m")), Attribute("age", ("y", "o", "x"))))
+    >>> [str(m) for m in nesting(cells, [Margin("all", ("sex",)), Margin("all", ("age",)), Margin("all")])]
+    ['all x sex x age', 'all x age', 'all']
+    """
     found = [cells.finest]
     for margin in sorted({canonical(cells, m) for m in margins}, key=lambda m: (-cells.size(m), str(m))):
         if margin != found[-1] and cells.contains(margin, found[-1]):

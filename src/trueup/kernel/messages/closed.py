@@ -83,19 +83,27 @@ def _up(child_ptr, factors, low, start, masses):
         top = log.max()
         if top == -np.inf:
             return v
-        factor, own = np.exp(log - top), masses[start[v] : start[v + 1]]
-        own[:] = factor
+        own, slope = masses[start[v] : start[v + 1]], 0.0
+        _exponents(log, top, own)
         if child_ptr[v] < child_ptr[v + 1]:
-            _times_sum(child_ptr, low, start, masses, v, own, 0.0)
+            _times_sum(child_ptr, low, start, masses, v, own, slope)
             if own.sum() < FAR:
-                own[:] = factor
+                _exponents(log, top, own)
                 slope = _tilt(child_ptr, low, start, masses, v)
                 _times_sum(child_ptr, low, start, masses, v, own, slope)
         whole = own.sum()
         if not whole > 0.0:
             return v
-        own /= whole
+        for i in range(len(own)):
+            own[i] /= whole
     return -1
+
+
+@njit(cache=True)
+def _exponents(log, top, own):
+    """Write the exponentials of logs less the largest one; nothing is allocated for a nation's nodes."""
+    for i in range(len(own)):
+        own[i] = np.exp(log[i] - top)
 
 
 @njit(cache=True)
@@ -109,7 +117,9 @@ def _times_sum(child_ptr, low, start, masses, v, own, slope):
     for i in range(len(own)):
         j = low[v] + i - bottom
         away = i if slope > 0.0 else i - (len(own) - 1)
-        own[i] *= total[j] * np.exp(-slope * away) if 0 <= j < len(total) else 0.0
+        own[i] *= total[j] if 0 <= j < len(total) else 0.0
+        if slope != 0.0:
+            own[i] *= np.exp(-slope * away)
 
 
 @njit(cache=True)
