@@ -20,7 +20,8 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
-from trueup.model.records.posterior import Posterior, equal_tails
+from trueup.model.records.posterior import Posterior
+from trueup.model.records.quantity import equal_tails
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 from trueup.reconciling import Prepared, default

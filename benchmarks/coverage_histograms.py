@@ -21,7 +21,7 @@ from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.model.records.posterior import equal_tails
+from trueup.model.records.quantity import equal_tails
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 

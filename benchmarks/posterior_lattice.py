@@ -24,7 +24,7 @@ from trueup.layouts.linear import LinearProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.model.records.posterior import Drawn
+from trueup.model.records.drawn import Drawn
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 

@@ -394,7 +394,6 @@ LONG_WITHOUT_REASON = {
     "io/microdata/join.py",
     "model/joined.py",
     "model/prior.py",
-    "model/records/posterior.py",
     "model/stacking.py",
     "releasing/run_folder.py",
     "releasing/start.py",

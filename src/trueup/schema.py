@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from trueup import inferring, reconciling
 from trueup.model.prior import PRIORS
-from trueup.model.records.posterior import Ratio
+from trueup.model.records.quantity import Ratio
 from trueup.model.spec import FORMAT, Spec
 from trueup.noise import JOINT_LAWS, LAWS
 

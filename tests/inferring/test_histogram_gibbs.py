@@ -22,7 +22,7 @@ from trueup.kernel.settling.posterior_mean import HYPERPRIOR
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Bound, Constraints
-from trueup.model.records.posterior import equal_tails
+from trueup.model.records.quantity import equal_tails
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 

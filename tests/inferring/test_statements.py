@@ -29,8 +29,10 @@ from trueup.kernel.messages import tilting, upward
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
+from trueup.model.records.drawn import Drawn
 from trueup.model.records.measurements import Measurements
-from trueup.model.records.posterior import Drawn, Posterior, Ratio
+from trueup.model.records.posterior import Posterior
+from trueup.model.records.quantity import Ratio
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 

@@ -15,7 +15,8 @@ from trueup.inferring.method import InferenceMethod as InferMethod
 from trueup.kernel.status import Status
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
-from trueup.model.records.posterior import Drawn, equal_tails
+from trueup.model.records.drawn import Drawn
+from trueup.model.records.quantity import equal_tails
 from trueup.reconciling import unsolved
 from trueup.reconciling.expected_errors import FEWEST, ErrorSimulation
 from trueup.reconciling.method import Method

@@ -29,7 +29,8 @@ from trueup.model import registry
 from trueup.model.constraints import Constraints
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
-from trueup.model.records.posterior import Posterior, Ratio
+from trueup.model.records.posterior import Posterior
+from trueup.model.records.quantity import Ratio
 from trueup.model.records.release import Release
 from trueup.model.registry import describe
 from trueup.model.spec import Spec

@@ -55,7 +55,7 @@ def infer_areas(
     --------
     >>> import pandas
     >>> from trueup.model.cells import Cells
-    >>> from trueup.model.records.posterior import Drawn
+    >>> from trueup.model.records.drawn import Drawn
     >>> from trueup.model.tree import Tree
     >>> cells = Cells(Tree.from_columns(["all", "block"], [{}, {"block": ["a", "b", "c"]}]))
     >>> posterior = Posterior(cells, Drawn(np.array([[[3, 4, 9], [5, 4, 9]]]), True), {"method": "demo"}, "")

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
+from trueup.model.records.drawn import Conflict, Drawn
 from trueup.model.records.measurements import Measurements
-from trueup.model.records.posterior import Conflict, Drawn
 from trueup.noise.law import Law
 
 Reals = NDArray[np.float64]

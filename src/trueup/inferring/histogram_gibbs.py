@@ -19,7 +19,7 @@ from trueup.layouts.columns import ColumnProblem, refuses_columns
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior, settle_priors
-from trueup.model.records.posterior import Drawn
+from trueup.model.records.drawn import Drawn
 
 FEWEST = 1000
 """Draws that the diagnostics rest on, at least."""

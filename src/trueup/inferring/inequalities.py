@@ -21,7 +21,7 @@ from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
-from trueup.model.records.posterior import Drawn
+from trueup.model.records.drawn import Drawn
 
 BLOCK = 2500
 R_HAT, ESS = 1.01, 400.0

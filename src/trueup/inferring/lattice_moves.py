@@ -22,7 +22,7 @@ from trueup.model.constraints import STRUCTURES, Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.prior import FACTORED, FLAT, AnyPrior, Estimated
-from trueup.model.records.posterior import Drawn
+from trueup.model.records.drawn import Drawn
 
 FEWEST = 1000
 """Draws that the diagnostics rest on, at least."""

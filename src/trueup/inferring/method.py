@@ -14,7 +14,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.prior import FACTORED, Estimated, Flat, settle_priors
-from trueup.model.records.posterior import Drawn
+from trueup.model.records.drawn import Drawn
 
 Progress = Callable[[int, int], None]
 """`progress(done, all)` after every finished block."""

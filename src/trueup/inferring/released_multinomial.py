@@ -33,7 +33,8 @@ from trueup.model.prior import (
     Hierarchical,
     Prior,
 )
-from trueup.model.records.posterior import Drawn, Marginals
+from trueup.model.records.drawn import Drawn
+from trueup.model.records.marginals import Marginals
 from trueup.noise.law import Law
 
 BLOCK = 1000

@@ -30,7 +30,8 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import NestedTree
 from trueup.model.prior import FLAT, PRIORS, AnyPrior, Estimated, Hierarchical, Prior
-from trueup.model.records.posterior import Drawn, Marginals
+from trueup.model.records.drawn import Drawn
+from trueup.model.records.marginals import Marginals
 from trueup.run.executor import Executor
 from trueup.run.local import LocalPool
 

@@ -27,7 +27,7 @@ from trueup.layouts.factors import FactorTable
 from trueup.layouts.released import LARGEST, half_width, redrawn, refuse_laws
 from trueup.layouts.tree import TreeProblem
 from trueup.model.prior import Prior
-from trueup.model.records.posterior import Drawn
+from trueup.model.records.drawn import Drawn
 
 Integers = NDArray[np.int64]
 

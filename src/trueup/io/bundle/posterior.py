@@ -64,7 +64,7 @@ def write_posterior(
     --------
     >>> import tempfile
     >>> from trueup.model.cells import Cells
-    >>> from trueup.model.records.posterior import Drawn
+    >>> from trueup.model.records.drawn import Drawn
     >>> from trueup.model.tree import Tree
     >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
     >>> drawn = Drawn(np.array([[[3, 4], [5, 4]]]), independent=True)

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.model.cells import Cells
-from trueup.model.records.posterior import Marginals, Posterior
+from trueup.model.records.marginals import Marginals
+from trueup.model.records.posterior import Posterior
 from trueup.reporting.drawing.blocks import Section, Text
 from trueup.reporting.drawing.pictures import Figure, Mark, PictureAxis, Shape
 from trueup.reporting.drawing.ridges import BINS_OF_DRAWS, MOST_BINS, Ridge, Ridges, steps

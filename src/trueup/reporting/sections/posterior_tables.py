@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from trueup.model.cells import Margin
-from trueup.model.records.posterior import Columns, Posterior
+from trueup.model.records.marginals import Columns
+from trueup.model.records.posterior import Posterior
 from trueup.reporting.drawing.blocks import Column, Section, Table, Text
 from trueup.reporting.drawing.words import number, numbers
 from trueup.reporting.sections.counts import counts_table

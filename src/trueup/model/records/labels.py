@@ -1,0 +1,113 @@
+"""Counts of a posterior by their labels, and areas by their places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.model.cells import Cells, Margin
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Every label of a count: cells, places of all levels, groups of further margins.
+
+    Attributes
+    ----------
+    found
+        Margin and group of each.
+    """
+
+    found: Mapping[str, tuple[Margin, int]]
+
+    @classmethod
+    def of(cls, cells: Cells, margins: Iterable[Margin]) -> Labels:
+        """Label the counts of some cells; where two have one label, that of the coarser margin is meant."""
+        levels = (Margin(level, cells.coarsest.attributes) for level in cells.tree.levels)
+        every = (cells.finest, *margins, *levels)
+        return cls({cells.margin_label(m, g): (m, g) for m in every for g in range(cells.size(m))})
+
+    def find(self, label: str) -> tuple[Margin, int]:
+        """Return margin and group of a label.
+
+        Raises
+        ------
+        SpecError
+            If there is no such label.
+        """
+        if label not in self.found:
+            raise SpecError(
+                f"no place or cell is called '{label}'",
+                needed="a label such as " + ", ".join(f"'{known}'" for known in list(self.found)[:3]),
+            )
+        return self.found[label]
+
+    def group(self, margin: Margin, label: str) -> int:
+        """Return the group of a place of one level.
+
+        Raises
+        ------
+        SpecError
+            If the level has no such place.
+        """
+        found = self.found.get(label)
+        if found is None or found[0] != margin:
+            raise SpecError(f"level '{margin.level}' has no place '{label}'", needed="a label of its summary")
+        return found[1]
+
+
+Area = Mapping[str, str | Sequence[str]]
+"""Places by their level."""
+
+
+def area_name(places: Area) -> str:
+    """Name an area by its places."""
+    return ", ".join(str(place) for _, place in _listed(places))
+
+
+def _listed(places: Area) -> list[tuple[str, str]]:
+    return [(level, p) for level, of in places.items() for p in ((of,) if isinstance(of, str) else of)]
+
+
+def places_of_area(cells: Cells, places: Area) -> NDArray[np.bool_]:
+    """Return which places of the last level lie in an area.
+
+    Raises
+    ------
+    SpecError
+        If a place is unknown, or lies within another one of the area.
+    """
+    if not isinstance(places, Mapping):
+        raise SpecError(
+            f"a {type(places).__name__} is given as an area",
+            needed=f"places by their level, such as {{'{cells.tree.levels[-1]}': [...]}}",
+        )
+    if overlapping := [a.name for a in cells.attributes if not a.partition]:
+        raise SpecError(
+            f"the values of '{overlapping[0]}' overlap, so that places have no single count",
+            needed="a sum of labelled counts: `posterior.quantity`",
+        )
+    if not (listed := _listed(places)):
+        raise SpecError("the area holds no place", needed="at least one")
+    tree, last = cells.tree, len(cells.tree.levels) - 1
+    times = np.zeros(tree.sizes[-1], np.int64)
+    for name, place in listed:
+        times += tree.ancestors(last, tree.level(name)) == _place(cells, name, place)
+    if times.max() > 1:
+        twice = tree.label(tree.levels[-1], int(times.argmax()))
+        raise SpecError(f"the area holds '{twice}' more than once", needed="places that do not overlap")
+    return times > 0
+
+
+def _place(cells: Cells, level: str, label: str) -> int:
+    tree, at = cells.tree, cells.tree.level(level)
+    found = [place for place in range(tree.sizes[at]) if tree.label(level, place) == str(label)]
+    if not found:
+        raise SpecError(
+            f"level '{level}' has no place '{label}'", needed=f"a key such as '{tree.label(level, 0)}'"
+        )
+    return found[0]
