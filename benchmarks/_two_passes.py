@@ -101,16 +101,32 @@ def _sums(children: int, parent, totals, open_: int):
 
 
 def _nearest(noisy, open_, equal, sums) -> NDArray:
-    """Weighted least squares, nonnegative, with given sums."""
-    weights = sum(m[:, open_].T @ m[:, open_] / v for m, v, _ in noisy)
-    right = np.concatenate(sum(y @ m[:, open_] / v for m, v, y in noisy))
+    """Weighted least squares, nonnegative, with given sums: cells x, and variables for the tables that add them up."""
+    children, size = len(noisy[0][2]), equal.shape[1]
+    weights, right, rows = [np.zeros(size)], [np.zeros(size)], [equal]
+    for matrix, variance, y in noisy:
+        matrix = matrix[:, open_]
+        seen = matrix.any(axis=1)
+        if (matrix.sum(axis=1) <= 1).all() and seen.sum() == open_.sum():  # the cells themselves
+            weights[0] += 1 / variance
+            right[0] += (y @ matrix).ravel() / variance
+            continue
+        weights.append(np.full(children * seen.sum(), 1 / variance))
+        right.append(y[:, seen].ravel() / variance)
+        rows.append(sparse.kron(sparse.eye_array(children), matrix[seen], format="csr"))
+    tables = sum(map(len, weights)) - size
+    joined = -sparse.eye_array(rows[0].shape[0] + tables, tables, k=-rows[0].shape[0])
+    weight, total = np.concatenate(weights), np.append(np.asarray(sums, float), np.zeros(tables))
     solver = piqp.SparseSolver()
     solver.settings.eps_abs = solver.settings.eps_rel = 1e-9
-    hessian = sparse.block_diag([weights] * (right.size // len(weights)), format="csc")
-    solver.setup(hessian, -right, equal, np.asarray(sums, float), x_l=np.zeros(right.size))
+    constraints = sparse.hstack([sparse.vstack(rows), joined], format="csc")
+    least = np.append(np.zeros(size), np.full(tables, -np.inf))
+    solver.setup(
+        sparse.diags_array(weight, format="csc"), -np.concatenate(right), constraints, total, x_l=least
+    )
     status = solver.solve()
     assert status == piqp.PIQP_SOLVED, status
-    return np.maximum(solver.result.x, 0)
+    return np.maximum(solver.result.x[:size], 0)
 
 
 def _rounded(x: NDArray, equal, sums) -> NDArray[np.int64]:
