@@ -26,7 +26,7 @@ def release(cells: Cells, headers: tuple[Measured, ...], values: NDArray) -> NDA
     """Whole counts `(n,)` from noisy values `(q,)`."""
     tree = cells.tree
     answers = list(zip(headers, split(values, headers, cells), strict=True))
-    above, tables = np.zeros(1, int), None
+    above, tables = np.zeros(1, int), np.zeros((0, 0), np.int64)
     for at, level in enumerate(tree.levels):
         noisy = [
             (_matrix(cells, h), float(h.law.variance), y.reshape(tree.sizes[at], -1).astype(float))
@@ -38,9 +38,7 @@ def release(cells: Cells, headers: tuple[Measured, ...], values: NDArray) -> NDA
             rows = above == parent
             own = [(m, v, y[rows]) for m, v, y in noisy]
             known = None if exact is None else exact[rows]
-            below.append(
-                _children(None if tables is None else tables[parent], own, known, cells.n // tree.sizes[-1])
-            )
+            below.append(_children(tables[parent] if at else None, own, known, cells.n // tree.sizes[-1]))
         tables = np.concatenate(below)
         above = tree.ancestors(at + 1, at) if at + 1 < len(tree.levels) else above
     return tables.ravel()
@@ -80,7 +78,7 @@ def _totals(whole, noisy) -> NDArray[np.int64] | None:
     measured = [(v, y[:, 0]) for m, v, y in noisy if len(m) == 1]
     if not measured:
         return None
-    y = sum(y / v for v, y in measured) / sum(1 / v for v, _ in measured)
+    y = np.average([y for _, y in measured], axis=0, weights=[1 / v for v, _ in measured])
     if whole is None:
         return np.rint(np.maximum(y, 0)).astype(np.int64)
     down = np.sort(y)[::-1]
@@ -97,7 +95,8 @@ def _sums(children: int, parent, totals, open_: int):
         return sparse.csc_matrix(of_cells), parent
     if parent is None:
         return sparse.csc_matrix(of_children), totals
-    return sparse.vstack([of_cells, of_children], format="csc")[:-1], np.append(parent, totals)[:-1]
+    both = sparse.csr_matrix(sparse.vstack([of_cells, of_children]))
+    return both[:-1], np.append(parent, totals)[:-1]
 
 
 def _nearest(noisy, open_, equal, sums) -> NDArray:

@@ -114,7 +114,8 @@ class Covered(NamedTuple):
         miss = self.covered - MOST if high else LEAST - self.covered
         if miss < CHANCE * np.sqrt(LEAST * (1 - LEAST) / self.counts):
             return "few"
-        return "jump" if high and self.narrower < LEAST else "high" if high else "low"
+        reached = LEAST if self.margin - 1 >= FROM else 0.9  # what margins below `FROM` must reach
+        return "jump" if high and self.narrower < reached else "high" if high else "low"
 
 
 def covered(world: World, method: str | None = None, *, before: bool = False) -> list[Covered]:

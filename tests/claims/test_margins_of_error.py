@@ -173,3 +173,18 @@ def test_margins_of_a_population_without_empty_places_are_seen(rng):
     even = np.full_like(truth, max(1, round(truth.mean())))
     wrong = simulated(problem, prepared, even, problem.headers, rng)
     assert misses(problem, released, truth, [looked_up(r, wrong) for r in released])
+
+
+def test_places_of_which_a_sample_has_too_few_below_are_not_said_to_err_less(rng, monkeypatch):
+    """4 of 20 blocks an area are simulated, which say more of its sums. Broken on purpose: what is simulated is believed."""
+    monkeypatch.setattr("trueup.reconciling.expected_errors.WORK", 2**12)
+    problem, prepared, truth = world("histogram", rng)
+    release = next(releases(problem, prepared, truth, rng))
+    noisy, simulation = release.measurements, prepared.simulation
+    options = {"spec": noisy.spec, "work": 2**12}
+    alone = simulation.simulate(release.counts, noisy.flat, noisy.headers, rng, **options)
+    area = next(t for t in release.published if t.level == "area" and t.attributes)
+    standard = np.sqrt(np.square(release.errors[area]).mean())
+    told, believed = (min(c.rmse for c in e.tables[area]) for e in (release.expected, alone))
+    assert told >= standard
+    assert believed < 0.9 * standard

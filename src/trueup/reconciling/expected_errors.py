@@ -10,7 +10,7 @@ Before a release x* is a made-up population. Confidential counts are never read,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +65,8 @@ class ErrorSimulation:
             )
         rng = np.random.default_rng([int(noisy.digest, 16), 1])
         some = noisy.spec if not noisy.bounds else None
-        return self.simulate(release.counts, noisy.flat, noisy.headers, rng, spec=some, work=WORK)
+        found = self.simulate(release.counts, noisy.flat, noisy.headers, rng, spec=some, work=WORK)
+        return at_standard_errors(found, release.errors, self.constraints.cells, WORK // self.method.effort)
 
     def simulate(
         self,
@@ -149,14 +150,32 @@ def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cell
     >>> some.tree.sizes, len(leaves)
     ((1, 15, 300), 300)
     """
-    most, tree = work // FEWEST, cells.tree
-    if cells.n <= most:
+    most, tree, level = work // FEWEST, cells.tree, chosen_level(cells, work)
+    if level < 0:
         return cells, np.arange(cells.shape[0])
-    sizes = [cells.n // size for size in tree.sizes]
-    level = next((i for i, size in enumerate(sizes) if 8 * size <= most), max(len(sizes) - 2, 0))
-    chosen = rng.permutation(tree.sizes[level])[: max(1, most // sizes[level])]
+    chosen = rng.permutation(tree.sizes[level])[: max(1, most // (cells.n // tree.sizes[level]))]
     kept, leaves = tree.only(level, np.sort(chosen))
     return Cells(kept, cells.attributes), leaves
+
+
+def chosen_level(cells: Cells, work: int) -> int:
+    """The level from which `some_places` chooses; -1 where all places fit."""
+    most, sizes = work // FEWEST, [cells.n // size for size in cells.tree.sizes]
+    if cells.n <= most:
+        return -1
+    return next((i for i, size in enumerate(sizes) if 8 * size <= most), max(len(sizes) - 2, 0))
+
+
+def at_standard_errors(
+    found: ExpectedErrors, errors: Mapping[Margin, NDArray], cells: Cells, work: int
+) -> ExpectedErrors:
+    """Raise errors of the levels that `some_places` thins to the standard errors of least squares on all places.
+
+    Places of the level that it chooses from, and of those above, stand for more places than the sample has of them: the
+    few that are below say more of their sums than all do. Their counts are large, so that least squares is what they get.
+    """
+    thinned = cells.tree.levels[: chosen_level(cells, work) + 1]
+    return found.at_least({margin: e for margin, e in errors.items() if margin.level in thinned})
 
 
 def expected_errors(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trueup.errors import TrueupError
 from trueup.measuring.rehearsal import refuse_approximate
+from trueup.model.cells import Margin
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.problem import Problem
@@ -17,7 +20,13 @@ from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.spec import Spec
 from trueup.model.verb import takes_records
 from trueup.reconciling import build, choose, describe, published, refuse_misfit
-from trueup.reconciling.expected_errors import Progress, Sample, expected_errors, some_places
+from trueup.reconciling.expected_errors import (
+    Progress,
+    Sample,
+    at_standard_errors,
+    expected_errors,
+    some_places,
+)
 from trueup.reconciling.method import Method
 from trueup.releasing.division import divided
 from trueup.releasing.engine import MEMORY, default_engine
@@ -179,14 +188,21 @@ def explain(
         tuple(rows),
         engine,
         tuple(_tail(header) for header in headers if not header.exact),
-        _simulated(problem, chosen, persons, progress) if simulate else None,
+        _simulated(problem, chosen, errors, persons, progress) if simulate else None,
     )
 
 
-def _simulated(problem: Problem, method: Method, persons: int | None, progress: Progress) -> ExpectedErrors:
+def _simulated(
+    problem: Problem,
+    method: Method,
+    errors: Mapping[Margin, NDArray],
+    persons: int | None,
+    progress: Progress,
+) -> ExpectedErrors:
     """The errors of a method on a made-up population of the problem's places."""
     rng = np.random.default_rng(0)
-    cells, _ = some_places(problem.cells, WORK // method.effort, rng)
+    work = WORK // method.effort
+    cells, _ = some_places(problem.cells, work, rng)
     local = Problem(problem.spec, cells)
     share = cells.shape[0] / problem.cells.shape[0]
     try:
@@ -196,7 +212,8 @@ def _simulated(problem: Problem, method: Method, persons: int | None, progress: 
         return ExpectedErrors((), f"Errors could not be simulated before the release: {error}")
     said = f"a made-up population of {population.sum():,} in {sample.of(problem.cells)}"
     tables = published(problem.constraints)
-    return expected_errors(method, sample, tables, rng, said=said, work=WORK, progress=progress)
+    found = expected_errors(method, sample, tables, rng, said=said, work=WORK, progress=progress)
+    return at_standard_errors(found, errors, problem.cells, work)
 
 
 def _tail(header: Measured) -> NoiseTail:

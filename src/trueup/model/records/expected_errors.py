@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from math import ceil
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -69,6 +71,20 @@ class ErrorClass:
             tuple(margin(size, percent / 100) for percent in CONFIDENCES),
         )
 
+    def at_least(self, error: float) -> ErrorClass:
+        """The same, with errors no smaller than those of a normal law with that standard deviation (counts).
+
+        Examples
+        --------
+        >>> ErrorClass(Margin("county"), 10, 500, 0.0, 1.0, (1, 1, 2, 2, 3)).at_least(2.0).margins
+        (1, 3, 3, 4, 5)
+        """
+        normal = (
+            (ceil(NormalDist(0, error).inv_cdf(0.5 + p / 200) - 0.5) for p in CONFIDENCES) if error else ()
+        )
+        margins = tuple(map(max, self.margins, normal)) if error > self.rmse else self.margins
+        return replace(self, rmse=max(self.rmse, error), margins=margins)
+
     def margin(self, confidence: float) -> float:
         """The margin of error (counts) at one of `CONFIDENCES`."""
         return self.margins[CONFIDENCES.index(confidence)]
@@ -127,6 +143,11 @@ class ExpectedErrors:
     @property
     def _names(self) -> list[Margin]:
         return list(dict.fromkeys(c.table for c in self.classes))
+
+    def at_least(self, errors: Mapping[Margin, NDArray]) -> ExpectedErrors:
+        """The same, with the errors of some tables no smaller than their standard errors (counts)."""
+        root = {table: float(np.sqrt(np.square(e).mean())) for table, e in errors.items()}
+        return replace(self, classes=tuple(c.at_least(root.get(c.table, 0.0)) for c in self.classes))
 
     def labelled(self) -> list[tuple[ErrorClass, str]]:
         """Every class with the range of its released counts in words.
