@@ -1,109 +1,44 @@
-"""Pages in a real browser, and what an automated checker of accessibility finds wrong with them."""
+"""A real browser, and what an automated checker of accessibility finds wrong with a page."""
 
 from __future__ import annotations
 
-import html
-import json
 import re
 import shutil
-import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--enable-logging=stderr",
-]
-DARK = "--blink-settings=preferredColorScheme=0"
-"""The option of Chromium for readers who prefer dark pages."""
-_POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
-_SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa")
-
-# A page of 360 pixels stands in a frame, since headless windows are at least 500 wide.
-_CHECK = """
-addEventListener("load", async () => {
-  const inside = frames.length ? frames[0] : window;
-  for (const folded of inside.document.querySelectorAll("details")) folded.open = true;
-  const found = await inside.axe.run({runOnly: %s, resultTypes: ["violations", "incomplete"]});
-  const say = (rule) => rule.nodes.map((node) => `${rule.id}: ${node.target} ${node.failureSummary}`);
-  const faults = found.violations.flatMap(say);
-  const tested = found.passes.map((rule) => rule.id);
-  document.title = JSON.stringify({faults, tested, wide: inside.document.documentElement.scrollWidth});
-});
-"""
+_SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
+_CHECK = "rules => axe.run({runOnly: rules, resultTypes: ['violations', 'incomplete']})"
 
 
-class Browser:
-    """A headless Chromium with a fresh profile for every page."""
+def installed_browser() -> str | None:
+    """Where Chromium is."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
-    def __init__(self, program: str, folder: Path) -> None:
-        self.program, self.folder = program, folder
 
-    def open(self, page: str, *more: str, size: tuple[int, int] = (1280, 1600)) -> tuple[str, list[str]]:
-        """Return what the page became and what was written to the console."""
-        self.folder.mkdir(exist_ok=True)
-        path = self.folder / "page.html"
-        path.write_text(page, encoding="utf-8")
-        profile = self.folder / "profile"
-        command = [self.program, *FLAGS, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"]
-        done = subprocess.run(
-            [*command, *more, path.as_uri()], capture_output=True, text=True, timeout=120, check=True
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """The Chromium of this machine, headless, driven by Playwright."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=installed_browser(), args=["--no-sandbox", "--disable-gpu"]
         )
-        shutil.rmtree(profile, ignore_errors=True)
-        return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-
-    def probe(self, page: str, script: str, *more: str, size: tuple[int, int] = (1280, 1600)) -> dict:
-        """Run a script in the page, whose policy would forbid it; what it leaves in the title as JSON is returned."""
-        dump, console = self.open(_with_script(page, script), "--dump-dom", *more, size=size)
-        assert console == []
-        title = re.search(r"<title>(.*?)</title>", dump, re.DOTALL)
-        assert title is not None
-        return json.loads(html.unescape(title[1]))
-
-    def accessibility(
-        self, page: str, *, dark: bool = False, narrow: bool = False, scripts: bool = True
-    ) -> dict:
-        """Hold a page to WCAG 2.1 AA as far as axe-core can.
-
-        Parameters
-        ----------
-        page
-            The HTML of the page.
-        dark, narrow
-            For a reader who prefers dark pages; on a screen of 360 pixels.
-        scripts
-            Whether the page's own scripts run.
-
-        Returns
-        -------
-        dict
-            `faults`, one text for each; `tested`, the rules that found something to test and no fault; `wide`, in pixels.
-        """
-        shown = page if scripts else _SCRIPT.sub("", page)
-        check = _CHECK % json.dumps(RULES)
-        if narrow:
-            inner = html.escape(_with_script(shown, axe_source()))
-            frame = f'<iframe style="width:360px;height:900px;border:0" srcdoc="{inner}"></iframe>'
-            shown = f'<!DOCTYPE html><html lang="en"><body>{frame}</body></html>'
-        else:
-            check = f"{axe_source()}\n{check}"
-        more = (DARK,) if dark else ()
-        return self.probe(shown, check, "--virtual-time-budget=60000", *more)
+        yield browser
+        browser.close()
 
 
-def _with_script(page: str, script: str) -> str:
-    head, _, tail = _POLICY.sub("", page).rpartition("</body>")
-    kept = script.replace("</script", "<\\/script")
-    return f"{head}<script>{kept}</script></body>{tail}"
+def heard(page: Any) -> list[str]:
+    """A list that warnings and errors of a page's console are added to."""
+    said: list[str] = []
+    page.on("console", lambda m: said.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    return said
 
 
 def axe_source() -> str:
@@ -114,6 +49,59 @@ def axe_source() -> str:
     return (Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8")
 
 
-def installed_browser() -> str | None:
-    """Where Chromium is."""
-    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+def checked(page: Any) -> dict[str, Any]:
+    """Hold a page, as it stands and under its own content policy, to WCAG 2.1 AA as far as axe-core can.
+
+    Returns
+    -------
+    dict
+        `faults`, one text for each; `tested`, the rules that found something to test and no fault; `over`, by how many pixels it
+        is wider than the window.
+    """
+    page.evaluate(axe_source() + "; undefined")
+    found = page.evaluate(_CHECK, list(RULES))
+    return {
+        "faults": [
+            f"{rule['id']}: {node['target']} {node['failureSummary']}"
+            for rule in found["violations"]
+            for node in rule["nodes"]
+        ],
+        "tested": [rule["id"] for rule in found["passes"]],
+        "over": page.evaluate("document.documentElement.scrollWidth - window.innerWidth"),
+    }
+
+
+class Browser:
+    """Pages of HTML in a browser, each in a fresh profile."""
+
+    def __init__(self, browser: Any, folder: Path) -> None:
+        self._browser, self._folder = browser, folder
+
+    @contextmanager
+    def opened(self, page: str, *, dark: bool = False, width: int = 1280) -> Iterator[tuple[Any, list[str]]]:
+        """Open a page; its handle, and what is written to the console."""
+        path = self._folder / "page.html"
+        path.write_text(page, encoding="utf-8")
+        size: Any = {"width": width, "height": 1600}
+        context = self._browser.new_context(viewport=size, color_scheme="dark" if dark else "light")
+        shown = context.new_page()
+        said = heard(shown)
+        shown.goto(path.as_uri())
+        yield shown, said
+        context.close()
+
+    def probe(self, page: str, script: str, **how: Any) -> Any:
+        """What a function in JavaScript returns in a page that is silent."""
+        with self.opened(page, **how) as (shown, said):
+            found = shown.evaluate(script)
+        assert said == []
+        return found
+
+    def accessibility(
+        self, page: str, *, dark: bool = False, narrow: bool = False, scripts: bool = True
+    ) -> dict[str, Any]:
+        """Check a page for a reader who prefers dark pages, on a screen of 360 pixels, or without the page's own scripts."""
+        shown = page if scripts else _SCRIPT.sub("", page)
+        with self.opened(shown, dark=dark, width=360 if narrow else 1280) as (opened, _):
+            opened.evaluate("for (const folded of document.querySelectorAll('details')) folded.open = true")
+            return checked(opened)

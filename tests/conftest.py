@@ -43,13 +43,23 @@ def cluster():
             yield cluster
 
 
-@pytest.fixture
-def browser(tmp_path):
-    """Return a headless Chromium."""
-    from tests.browser import Browser, installed_browser
+@pytest.fixture(scope="module")
+def chrome():
+    """Return a headless Chromium; of one module alone, since its event loop would be in the way of others."""
+    from tests.browser import chromium, installed_browser
 
-    program = installed_browser()
-    return Browser(program, tmp_path / "browser") if program else skip_loudly("Chromium is not installed")
+    if installed_browser() is None:
+        skip_loudly("Chromium is not installed")
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def browser(chrome, tmp_path):
+    """Return what shows pages of HTML in Chromium."""
+    from tests.browser import Browser
+
+    return Browser(chrome, tmp_path)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -33,6 +33,7 @@ _HOMES = {
     "export": "trueup.io.export",
     "infer": "trueup.inferring",
     "load_spec": "trueup.model.spec",
+    "margins_by_size": "trueup.releasing.by_size",
     "made_up_truth": "trueup.assessing.truth",
     "measure": "trueup.measuring",
     "parse_spec": "trueup.model.spec",

@@ -21,13 +21,13 @@ SECRET = 98_767
 """A count that stands in the table, and nowhere else unless it leaked."""
 
 
-def small_table(path: Path) -> Path:
-    """Persons by sex and age in four counties of two states."""
+def small_table(path: Path, counties: int = 2) -> Path:
+    """Persons by sex and age in some counties each of two states."""
     rows = ["state,county,female_young,female_old,male_young,male_old"]
     rows += [
         f"{s:02d},{c:03d},{20 + c},{30 + s},{25 + c},{SECRET if s == 1 and c == 1 else 15}"
         for s in (1, 2)
-        for c in (1, 3)
+        for c in range(1, 2 * counties, 2)
     ]
     path.write_text("\n".join(rows) + "\n")
     return path
@@ -43,13 +43,13 @@ class Visit:
     table: Path
 
     @classmethod
-    def of(cls, folder: Path, bundle: Path | None = None) -> Visit:
+    def of(cls, folder: Path, bundle: Path | None = None, shapes: Path | str = "") -> Visit:
         """A studio with nothing decided, visited with its link."""
         keys = Keys(PORT)
         folder.mkdir(exist_ok=True)
-        studio = Studio(None if bundle else Project.at(folder / "project"), bundle)
+        studio = Studio(None if bundle else Project.at(folder / "project"), bundle, str(shapes))
         visit = cls(studio, keys, stranger(studio, keys), small_table(folder / "people.csv"))
-        assert visit.client.get(keys.link.removeprefix(ORIGIN)).status_code == 200
+        assert visit.client.get(keys.link).status_code == 200
         return visit
 
     @property
@@ -66,11 +66,11 @@ class Visit:
     def posted(self, path: str, page: str) -> dict[str, str]:
         """What the form of a page would send to a path, as it is filled in."""
         text = self.client.get(page).text
-        form = re.search(rf'<form method="post" action="{path}".*?</form>', text, re.DOTALL)
+        form = re.search(rf'<form method="post" action="{path[1:]}".*?</form>', text, re.DOTALL)
         assert form, text
         found = {}
         for tag in re.findall(r"<input[^>]*>", form[0]):
-            held = dict(re.findall(r'(\w+)="([^"]*)"', tag))
+            held = dict(re.findall(r'(?<=\s)(\w+)="([^"]*)"', tag))
             if "name" in held and (
                 held.get("type") not in ("checkbox", "radio") or re.search(r"\bchecked\b", tag)
             ):
@@ -101,4 +101,4 @@ class Visit:
 
 def stranger(studio: Studio, keys: Keys, host: str = ORIGIN, client: str = "127.0.0.1") -> TestClient:
     """Somebody without link or cookie."""
-    return TestClient(application(studio, keys), base_url=host, client=(client, 50_000))
+    return TestClient(application(studio, keys), base_url=host + keys.home, client=(client, 50_000))

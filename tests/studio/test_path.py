@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import io
+import json
 import re
-import time
 import zipfile
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
 import trueup
-from tests.studio.helpers import ORIGIN, SECRET, Visit
+import trueup.studio as studio_package
+from tests.studio.helpers import ORIGIN, SECRET, Visit, small_table
+from trueup.demo.shapes import made_up_shapes
+from trueup.errors import TrueupError
 from trueup.ledger.ledger import Ledger
+from trueup.ledger.terms import Terms
+from trueup.planning.margins import normal_ratio
+from trueup.releasing.by_size import MarginsBySize, SizeClass
+from trueup.studio import job, jobs
+from trueup.studio.accuracy import Wanted, precedents
+from trueup.studio.explore import View
+from trueup.studio.words import PRECEDENTS, WORDS
 
 pytest.importorskip("starlette")
 
@@ -80,42 +91,188 @@ def test_a_release_that_is_asked_for_again_is_charged_once(released):
 
 @pytest.mark.thorough
 def test_a_bundle_is_explored(released, tmp_path):
-    reader = Visit.of(tmp_path / "reader", bundle=released.studio.open_project.folder / "release")
-    page = reader.client.get("/explore", params={"table": "county", "confidence": "95%"}).text
-    assert "01/001" in page
-    area = {"of": "county", "place": ["01/003", "02/003"]}
-    until = time.monotonic() + 60
-    found = ""
-    while "with probability" not in found and time.monotonic() < until:
-        found = reader.client.post("/area", data=area, headers=OWN).text
-        time.sleep(0.2)
-    assert "with probability" in found, found
+    """Tables, a map, places that are chosen on one page and kept on the next, and the report with the map."""
+    shapes = tmp_path / "counties.geojson"
+    shapes.write_text(json.dumps(made_up_shapes(["01001", "01003", "02001", "02003"], (2, 5), "GEOID")))
+    bundle = released.studio.open_project.folder / "release"
+    reader = Visit.of(tmp_path / "reader", bundle=bundle, shapes=shapes)
+    page = reader.client.get("/explore", params={"confidence": "95%"}).text
+    assert len(re.findall(r'<path id="m\d" role="option" aria-selected="false" data-key="0', page)) == 4
+    chosen = {"listed": "county", "seen": ["01/001", "01/003"], "place": "01/003", "go": "show"}
+    page = reader.client.post("/area", data={**chosen, "table": "state"}, headers=OWN).text
+    assert "clear them to choose places of level state" in page
+    area = {"listed": "state", "of": "county", "chosen": "01/003\n02/003", "table": "state", "go": "sum"}
+    page = reader.client.post("/area", data=area, headers=OWN).text
+    assert "released for 2 places of level county" in page
     assert reader.client.get("/table").status_code == 404
-    wrong = reader.client.post("/area", data={"of": "county", "place": "99/999"}, headers=OWN)
+    wrong = reader.client.post("/area", data={**area, "chosen": "99/999"}, headers=OWN)
     assert wrong.status_code == 422
     assert "has no place" in wrong.text
+    report = reader.client.get("/download/report.html").text
+    assert '<svg class="map"' in report
+
+
+@pytest.mark.parametrize(
+    ("sent", "of", "chosen"),
+    [
+        ({"listed": "county", "place": ["a", "b"], "seen": ["a", "b", "c"]}, "county", ("a", "b")),
+        ({"listed": "county", "of": "county", "chosen": "a\nz", "seen": ["a", "b"]}, "county", ("z",)),
+        ({"listed": "county", "of": "county", "chosen": "z\r\n z ", "place": ["a"], "seen": ["a"]}, "county", ("z", "a")),
+        ({"listed": "state", "of": "county", "chosen": "z", "place": ["a"], "seen": ["a"]}, "county", ("z",)),
+        ({"listed": "state", "of": "county", "chosen": "z", "go": "clear"}, "", ()),
+        ({"listed": "state", "of": "county", "chosen": " "}, "", ()),
+    ],
+)  # fmt: skip
+def test_places_are_chosen_by_boxes_and_by_typing(sent, of, chosen):
+    pairs = [(k, v) for k, held in sent.items() for v in ([held] if isinstance(held, str) else held)]
+    view = View.of_pairs(pairs)
+    assert (view.of, view.chosen) == (of, chosen)
+
+
+def test_pages_of_a_table_are_turned():
+    turned = [
+        View.of_pairs([("page", "3"), ("go", go)]).number for go in ("next", "before", "show", "", "sum")
+    ]
+    assert turned == [4, 2, 0, 3, 3]
+    assert View.of_pairs([("page", "-1"), ("go", "before")]).number == 0
 
 
 @pytest.mark.thorough
-def test_methods_are_compared_on_a_made_up_population(visit):
+def test_a_comparison_is_stopped_and_begun_again(visit):
     walk(visit)
-    visit.client.post("/methods", data=visit.posted("/methods", "/methods") | {"go": "compare"}, headers=OWN)
+    form = visit.posted("/methods", "/methods") | {"go": "compare"}
+    visit.client.post("/methods", data=form, headers=OWN)
+    job = re.search(r'data-job="([^"]+)"', visit.client.get("/methods").text)[1]
+    visit.client.post(f"/job/{job}", headers=OWN, data={})
+    visit.wait("/methods")
+    assert "It was stopped." in visit.client.get("/methods").text
+    visit.client.post("/methods", data=form, headers=OWN)
     visit.wait("/methods")
     page = visit.client.get("/methods").text
     assert "cell-key" in page
     assert "by size of the true count" in page
     assert re.search(r"\d ± ", page)
-    assert visit.client.get(re.search(r'href="(/job/[^"]+/report)"', page)[1]).status_code == 200
+    assert visit.client.get("/" + re.search(r'href="(job/[^"]+/report)"', page)[1]).status_code == 200
 
 
 @pytest.mark.thorough
-def test_a_comparison_is_stopped(visit):
+def test_a_release_by_parts_that_is_stopped_goes_on_with_the_noise_that_it_drew(visit, monkeypatch):
     walk(visit)
-    visit.client.post("/methods", data=visit.posted("/methods", "/methods") | {"go": "compare"}, headers=OWN)
-    job = re.search(r'data-job="([^"]+)"', visit.client.get("/methods").text)[1]
-    visit.client.post(f"/job/{job}", headers=OWN, data={})
-    visit.wait("/methods")
-    assert "It was stopped." in visit.client.get("/methods").text
+    project = visit.studio.open_project
+    ledger, out = project.folder / "ledger.db", project.folder / "parts"
+    Ledger.create(str(ledger)).init(
+        visit.studio.spec.table.name, {"rho": 100}, terms=Terms("person", "add-remove")
+    )
+    task = {"spec": project.text, "table": str(visit.table), "places": "", "out": str(out), "key": "k"}
+    task |= {"ledger": str(ledger), "analyst": "ana"}
+    monkeypatch.setattr(job, "default_engine", lambda problem, memory: "local")
+    monkeypatch.setattr(job, "WORKERS", 1)
+
+    class Stopped(jobs.Job):
+        def report(self, **progress):
+            assert progress["state"] == "running"
+            if list((out.parent / "parts.run").glob("**/measurements*")):
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job.carry_release(Stopped(project.folder), task)
+    assert not out.exists()
+    job.carry_release(jobs.Job(project.folder), task)
+    state = Ledger.open(str(ledger)).state()
+    assert len(state.reserved) == len(state.commits) == 1
+    assert not state.returned
+    assert all(check.holds for check in trueup.check(out))
+
+
+FEW = SizeClass("county", 1, "1-9", (1.0, 4.0), ((1.0, 3.0),) * 5)
+MANY = SizeClass("county", 10, "10 and more", (1.0, 4.0), ((2.0, 8.0),) * 5)
+BY_SIZE = MarginsBySize((FEW, MANY), "")
+
+
+def test_a_wish_for_a_size_is_one_for_its_table_and_the_strictest_counts():
+    def asked(wishes, sizes) -> float:
+        (target,) = Wanted(wishes, sizes, 95.0, "", BY_SIZE).targets()
+        return float(re.fullmatch(r"county=(.*)@95.0%", target)[1])
+
+    ratio = normal_ratio(95)
+    assert asked({}, {"1 county": 2}) == pytest.approx(
+        ratio * 2
+    )  # a margin of 2 is reached at a deviation of 2
+    assert asked({}, {"1 county": 2, "10 county": 2}) == pytest.approx(ratio)
+    assert asked({"county": 1.5}, {"10 county": 8}) == 1.5
+    for key, counts in (("5 county", 2), ("1 state", 2), ("1 county", 0), ("1 county", float("nan"))):
+        with pytest.raises(TrueupError):
+            Wanted({}, {key: counts}, 95.0, "", BY_SIZE).targets()
+    with pytest.raises(TrueupError, match="not simulated"):
+        Wanted({}, {"1 county": 2}, 95.0, "").targets()
+
+
+def test_the_margin_of_a_size_is_met_by_the_table_that_it_asks_for():
+    for margin in (0.3, 1.0, 1.7, 2.9, 3.0, 9.0):
+        assert FEW.margin(FEW.needed(margin, "95%"), "95%") == pytest.approx(margin)
+    flat = SizeClass("county", 0, "0", (1.0, 2.0, 4.0), ((0.0, 0.0, 3.0),) * 5)
+    assert flat.needed(0.1, "95%") > 2
+    assert SizeClass("county", 0, "0", (1.0, 2.0), ((0.0, 0.0),) * 5).needed(1, "95%") == float("inf")
+
+
+@pytest.mark.thorough
+def test_sizes_are_simulated_and_their_sliders_answer(visit, tmp_path):
+    small_table(visit.table, counties=60)
+    visit.draft()
+    form = visit.posted("/accuracy", "/accuracy")
+    visit.client.post("/accuracy", data=form | {"go": "sizes"}, headers=OWN)
+    assert visit.wait("/accuracy")["state"] == "done"
+    page = visit.client.get("/accuracy").text
+    assert 'data-key="10 county x kind x category"' in page
+    asked = {"wishes": {}, "confidence": 95, "total": "", "quick": False}
+    found = visit.client.post(
+        "/plan", json={**asked, "sizes": {"10 county x kind x category": 4}}, headers=OWN
+    ).json()
+    table = next(t for t in found["tables"] if t["table"] == "county x kind x category")
+    assert table["sizes"]["10"] == pytest.approx(4, rel=0.02)
+    kept = visit.posted("/accuracy", "/accuracy") | {"margin.10 county x kind x category": "4"}
+    wishes = {name: value for name, value in kept.items() if not name.startswith("wish.")}
+    answer = visit.client.post(
+        "/accuracy", data=wishes | {"wish.10 county x kind x category": "on"}, headers=OWN
+    )
+    assert answer.status_code == 200, answer.text
+    assert visit.studio.open_project.choices.sizes == {"10 county x kind x category": 4.0}
+    spent = sum((b for q in visit.studio.spec.queries for b in q.budgets.values()), Fraction(0))
+    assert float(spent) == pytest.approx(float(found["total"]), rel=1e-3)
+
+
+def test_the_places_are_drawn_before_anything_is_read(visit, tmp_path):
+    shapes = tmp_path / "counties.geojson"
+    shapes.write_text(json.dumps(made_up_shapes(["01001", "01003", "02001"], (2, 5), "GEOID")))
+    visit.draft()
+    visit.post("/paths", table=str(visit.table), places="", shapes=str(shapes))
+    page = visit.client.get("/structure").text
+    assert "3 places of level county have an outline, 1 have none" in page
+    assert "<title>01/003</title>" in page
+
+
+def test_what_others_have_chosen_is_said_with_its_source_and_as_the_documentation_says_it(visit):
+    visit.draft()
+    page = visit.client.get("/accuracy").text
+    documented = (Path(__file__).parents[2] / "docs" / "choosing-epsilon.md").read_text()
+    for one in PRECEDENTS:
+        assert f"{one.currency} = {one.amount}" in page
+        assert f"{one.currency} = {one.amount}" in documented
+        assert one.source.split(",")[0] in page.replace("&#39;", "'")
+    epsilons = {one["amount"]: one["epsilon"] for one in precedents()}
+    assert epsilons["9.98"] == "9.98"
+    assert float(epsilons["2.556"]) == pytest.approx(17.14, abs=0.05)
+
+
+def test_every_word_that_the_pages_explain_has_an_explanation(visit):
+    templates = Path(studio_package.__file__).parent / "templates"
+    used = {
+        word for page in templates.glob("*.html") for word in re.findall(r'term\("([^"]+)"', page.read_text())
+    }
+    assert len(used) >= 20
+    assert used <= WORDS.keys()
+    page = visit.client.get("/words").text
+    assert all(f"<dt>{word}</dt>" in page for word in WORDS)
 
 
 def test_the_proposals_come_from_the_header_and_the_places(visit):

@@ -7,10 +7,12 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from starlette.testclient import TestClient
 
 from tests.studio.helpers import HOST, ORIGIN, PORT, SECRET, Visit, stranger
 from trueup.errors import BusyError, TrueupError
 from trueup.studio import jobs
+from trueup.studio.pages import application
 from trueup.studio.project import Project
 
 OWN = {"origin": ORIGIN}
@@ -71,7 +73,7 @@ def test_another_machine_is_refused_even_with_the_cookie(visit):
 
 
 def test_a_link_works_once(visit):
-    link = visit.keys.link.removeprefix(ORIGIN)
+    link = visit.keys.link
     first, second = (stranger(visit.studio, visit.keys) for _ in range(2))
     assert first.get(link).status_code == 200
     assert "token" not in str(first.get("/").url)
@@ -84,9 +86,21 @@ def test_a_link_works_once(visit):
 
 def test_the_cookie_is_for_this_studio_alone_and_no_script_reads_it(visit):
     other = stranger(visit.studio, visit.keys)
-    answer = other.get(visit.keys.link.removeprefix(ORIGIN), follow_redirects=False)
-    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(answer.headers["set-cookie"].split("; "))
-    assert answer.headers["location"] == "/"
+    answer = other.get(visit.keys.link, follow_redirects=False)
+    held = set(answer.headers["set-cookie"].split("; "))
+    assert {"HttpOnly", "SameSite=strict", f"Path={visit.keys.home}/"} <= held
+    assert len(visit.keys.home) > 20, "nobody guesses below which path browsers send the cookie"
+    assert answer.headers["location"] == f"{visit.keys.home}/"
+
+
+def test_with_the_cookie_and_without_the_path_nothing_is_shown(visit):
+    """Who has the cookie from elsewhere does not know where the pages are."""
+    name, value = visit.keys.cookie, visit.client.cookies[visit.keys.cookie]
+    thief = TestClient(application(visit.studio, visit.keys), base_url=ORIGIN, client=("127.0.0.1", 50_000))
+    thief.cookies.set(name, value)
+    for path in ("/", "/table", "/explore", f"{visit.keys.home[:-1]}/table", visit.keys.home):
+        assert thief.get(path, follow_redirects=False).status_code == 401
+    assert thief.get(f"{visit.keys.home}/table").status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/table", "/static/studio.js", "/nothing", "/enter?token=x", "/explore"])
@@ -180,6 +194,18 @@ BAD = {
         "/release",
         {"ledger": "/tmp/no-such-ledger.db", "analyst": "ana"},
         "a cap for a new one",
+    ),
+    "outlines that do not exist": ("/paths", {"shapes": "/nowhere/places.geojson"}, "there is no file"),
+    "outlines at an address": (
+        "/paths",
+        {"shapes": "https://example.org/places.geojson"},
+        "there is no file",
+    ),
+    "outlines that are none": ("/paths", {"shapes": __file__}, "holds no shapes"),
+    "a size that is not simulated": (
+        "/accuracy",
+        {"wish.10 county": "on", "margin.10 county": "3"},
+        "no target",
     ),
     "no TOML": ("/spec", {"toml": "format = "}, "not TOML"),
     "TOML with mistakes": ("/spec", {"toml": 'format = 2\ntitle = "x"'}, "mistakes"),
@@ -292,7 +318,14 @@ def test_decisions_are_the_owners_alone(visit):
     assert all(path.stat().st_mode & 0o077 == 0 for path in folder.iterdir())
 
 
+def test_a_folder_that_others_may_write_into_is_refused(tmp_path):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    with pytest.raises(TrueupError, match="others may write"):
+        Project.at(tmp_path / "shared")
+
+
 def test_the_host_is_checked_before_the_link(visit):
-    link = visit.keys.link.removeprefix(ORIGIN)
-    assert stranger(visit.studio, visit.keys, host="http://attacker.example").get(link).status_code == 421
+    link = visit.keys.link.replace(ORIGIN, "http://attacker.example")
+    assert stranger(visit.studio, visit.keys).get(link).status_code == 421
     assert stranger(visit.studio, visit.keys, host=f"http://{HOST}").get("/table").status_code == 401

@@ -1,4 +1,4 @@
-"""A visitor of a studio that runs as users run it: a process, and a real browser (Playwright on the installed Chromium)."""
+"""A studio in a process of its own, and somebody who visits it with a real browser."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
-
-from tests.browser import RULES, axe_source, installed_browser
+from tests.browser import checked, heard
 
 
 @dataclass
@@ -50,41 +49,27 @@ def served(*arguments: str | Path) -> Iterator[Served]:
         studio.kill()
 
 
-@contextmanager
-def chromium() -> Iterator[Browser]:
-    """A headless browser."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=installed_browser(), args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield browser
-        browser.close()
-
-
 @dataclass
 class Visitor:
     """Somebody at the page, whose interactions are counted and whose console is heard."""
 
-    page: Page
+    page: Any
+    console: list[str]
     interactions: int = 0
-    console: list[str] = field(default_factory=list)
 
     @classmethod
-    def at(cls, browser: Browser, link: str, *, wide: int = 1280) -> Visitor:
+    def at(cls, browser: Any, link: str, *, wide: int = 1280, dark: bool = False) -> Visitor:
         """Open the link in a fresh profile."""
-        visitor = cls(browser.new_page(viewport={"width": wide, "height": 900}))
-        visitor.page.on(
-            "console",
-            lambda said: visitor.console.append(said.text) if said.type in ("error", "warning") else None,
-        )
-        visitor.page.on("pageerror", lambda error: visitor.console.append(str(error)))
-        visitor.page.goto(link)
+        size = {"width": wide, "height": 900}
+        page = browser.new_page(viewport=size, color_scheme="dark" if dark else "light")
+        page.set_default_timeout(120_000)
+        visitor = cls(page, heard(page))
+        page.goto(link)
         return visitor
 
-    @property
-    def heading(self) -> str:
-        """Which page it is."""
-        return self.page.locator("h1").inner_text()
+    def go(self, step: str) -> None:
+        """Open a step by its address."""
+        self.page.goto(f"{self.page.url.rpartition('/')[0]}/{step}")
 
     def fill(self, label: str, text: str) -> None:
         """Type into a field."""
@@ -96,15 +81,23 @@ class Visitor:
         self.interactions += 1
         self.page.get_by_role("button", name=name, exact=True).click()
 
-    def drag(self, table: str, steps: int) -> None:
+    def strike(self, name: str) -> None:
+        """Reach a button by the Tab key alone, and press Enter."""
+        self.tab_to(self.page.get_by_role("button", name=name, exact=True))
+        with self.page.expect_navigation():
+            self.page.keyboard.press("Enter")
+
+    def slider(self, what: str) -> Any:
+        """The slider of a table, or of the counts of one of its sizes."""
+        return self.page.get_by_label(f"Slider of the margin of error of {what}", exact=True)
+
+    def drag(self, what: str, steps: int) -> None:
         """Move a slider."""
         self.interactions += 1
-        slider = self.page.get_by_label(f"Slider of the margin of error of {table}", exact=True)
-        slider.focus()
         for _ in range(abs(steps)):
-            slider.press("ArrowLeft" if steps < 0 else "ArrowRight")
+            self.slider(what).press("ArrowLeft" if steps < 0 else "ArrowRight")
 
-    def until(self, holds: Callable[[], bool], seconds: float = 30) -> None:
+    def until(self, holds: Callable[[], bool], seconds: float = 60) -> None:
         """Wait for something that the page's policy lets no script of ours watch for."""
         for _ in range(int(10 * seconds)):
             if holds():
@@ -112,7 +105,7 @@ class Visitor:
             self.page.wait_for_timeout(100)
         raise AssertionError("it did not come to hold")
 
-    def tab_to(self, wanted: Locator) -> None:
+    def tab_to(self, wanted: Any) -> None:
         """Reach an element by the Tab key alone."""
         for _ in range(400):
             if wanted.evaluate("e => e === document.activeElement"):
@@ -120,16 +113,8 @@ class Visitor:
             self.page.keyboard.press("Tab")
         raise AssertionError("the Tab key does not reach it")
 
-    def faults(self) -> list[str]:
-        """What axe-core finds wrong with the page as it is, under its own content policy; and whether it scrolls sideways."""
-        self.page.evaluate(axe_source() + "; undefined")
-        found = self.page.evaluate(
-            "rules => axe.run({runOnly: rules, resultTypes: ['violations']})", list(RULES)
-        )
-        faults = [
-            f"{rule['id']}: {node['target']} {node['failureSummary']}"
-            for rule in found["violations"]
-            for node in rule["nodes"]
-        ]
-        over = self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-        return [*faults, *([f"scrolls sideways by {over}"] if over > 0 else [])]
+    def check(self) -> None:
+        """Hold the page as it stands to the checker of accessibility, and to the width of the window."""
+        found = checked(self.page)
+        assert (self.page.url, found["faults"]) == (self.page.url, [])
+        assert found["over"] <= 0, f"{self.page.url} scrolls sideways by {found['over']}"

@@ -22,6 +22,10 @@ SpecFile = Annotated[
 Data = Annotated[
     str, typer.Option("--data", help="The confidential table: its header is read.", show_default=False)
 ]
+Shapes = Annotated[
+    str,
+    typer.Option("--shapes", help="Outlines of the places, as GeoJSON, to draw maps.", show_default=False),
+]
 Demo = Annotated[bool, typer.Option("--demo", help="Begin with a synthetic table.")]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="By default a free one.")]
 Browser = Annotated[bool, typer.Option("--browser", help="Open the page in the browser.")]
@@ -37,6 +41,7 @@ def register(app: typer.Typer) -> None:
         spec: SpecFile = None,
         data: Data = "",
         geography: GeographyPath = None,
+        shapes: Shapes = "",
         demo: Demo = False,
         port: Port = 0,
         browser: Browser = False,
@@ -49,4 +54,5 @@ def register(app: typer.Typer) -> None:
         from trueup.studio.server import serve
 
         given = "" if geography is None else str(geography)
-        serve(bundle, folder, spec=spec, data=data, geography=given, demo=demo, port=port, browser=browser)
+        paths = {"data": data, "geography": given, "shapes": shapes}
+        serve(bundle, folder, spec=spec, **paths, demo=demo, port=port, browser=browser)

@@ -6,25 +6,22 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp, isfinite
+from math import exp, inf, isfinite
 from typing import Any
 
-from trueup import Planner, Problem, Spec, parse_spec
+from trueup import Planner, Problem, Spec, TrueupError, parse_spec
 from trueup.noise.rational import rational
 from trueup.planning.allocation import Allocation
 from trueup.planning.margins import normal_ratio
 from trueup.privacy.conversion import epsilon_of
+from trueup.releasing.by_size import MarginsBySize
 from trueup.studio.project import Choices
+from trueup.studio.words import PRECEDENTS
 
 DELTA = Fraction(1, 10**10)
 """Probability with which the bound on the odds may fail, where the budget is in rho."""
 BEFORE = (0.01, 0.1, 0.5)
 """Suspicions, of which the page says what may become of them."""
-PRECEDENTS = (
-    ("2020 Census redistricting data (P.L. 94-171), persons", "person", "rho", "2.56"),
-    ("2020 Census redistricting data, housing units", "housing unit", "rho", "0.07"),
-)
-"""What others have chosen; see docs/choosing-epsilon.md."""
 
 
 def problem_of(spec: Spec, choices: Choices) -> Problem:
@@ -61,7 +58,7 @@ class Plans:
         """Whether it is still the one that is wanted."""
         return (self.text, self.paths) == (text, (choices.table, choices.places))
 
-    def plan(self, wishes: Mapping[str, float], confidence: float, total: str, *, quick: bool) -> Allocation:
+    def plan(self, wanted: Wanted, *, quick: bool) -> Allocation:
         """The least budget for margins of error, or the division of a total.
 
         Raises
@@ -69,15 +66,59 @@ class Plans:
         TrueupError
             If a wish or the total is out of range.
         """
-        fixed = rational(total, "the budget") if total else None
-        targets = [f"{table}={counts!r}@{confidence!r}%" for table, counts in wishes.items()]
+        fixed = rational(wanted.total, "the budget") if wanted.total else None
         with self.lock:
-            return self.planner.plan(targets, total=fixed, quick=quick)
+            return self.planner.plan(wanted.targets(), total=fixed, quick=quick)
 
 
-def answer(planned: Allocation, confidence: float, neighbours: str = "add-remove") -> dict[str, Any]:
-    """What the page shows of a plan: for each table the margin of error of its worst count and its budget; the risk of all."""
-    ratio = normal_ratio(confidence)
+@dataclass(frozen=True)
+class Wanted:
+    """What the sliders say.
+
+    Attributes
+    ----------
+    wishes
+        Margins of error (counts) by table.
+    sizes
+        Margins of error (counts) of the counts of one size, by the least of them and their table: `10 county x sex`.
+    confidence
+        In per cent, of all of them.
+    total
+        A fixed budget, or empty.
+    by_size
+        What is known of margins by size; None before it was simulated.
+    """
+
+    wishes: Mapping[str, float]
+    sizes: Mapping[str, float]
+    confidence: float
+    total: str
+    by_size: MarginsBySize | None = None
+
+    def targets(self) -> list[str]:
+        """What the planner is asked for: of all wishes for a table the strictest.
+
+        Raises
+        ------
+        TrueupError
+            If a wish for a size of counts is out of range, or was not simulated.
+        """
+        found = dict(self.wishes)
+        for key, counts in self.sizes.items():
+            lowest, _, table = key.partition(" ")
+            if self.by_size is None:
+                raise TrueupError(
+                    "margins by size are not simulated for this spec", remedy="simulate them, or clear them"
+                )
+            deviation = self.by_size.target(table, int(lowest), counts, f"{self.confidence!r}%")
+            if isfinite(deviation):
+                found[table] = min(found.get(table, inf), normal_ratio(self.confidence) * deviation)
+        return [f"{table}={counts!r}@{self.confidence!r}%" for table, counts in found.items()]
+
+
+def answer(planned: Allocation, wanted: Wanted) -> dict[str, Any]:
+    """What the page shows of a plan: the budget of each table, the margin of error of its worst count and by size; the risk."""
+    ratio = normal_ratio(wanted.confidence)
     exact = {reached.target.table: reached.margin for reached in planned.targets}
     tables = [
         {
@@ -85,6 +126,7 @@ def answer(planned: Allocation, confidence: float, neighbours: str = "add-remove
             "margin": _finite(exact.get(name, ratio * worst)),
             "budget": f"{float(budget):.3g}" if budget else "",
             "share": float(budget / planned.total) if planned.total else 0.0,
+            "sizes": _by_size(name, worst, wanted),
         }
         for name, worst, budget in zip(planned.levels, planned.worst, planned.budgets)
     ]
@@ -95,6 +137,13 @@ def answer(planned: Allocation, confidence: float, neighbours: str = "add-remove
         "risk": risk(planned.currency, planned.total),
         "certificate": [s for s in planned.certificate.sentences if "not known" not in s],
     }
+
+
+def _by_size(table: str, worst: float, wanted: Wanted) -> dict[str, float]:
+    """Margins of error by the least count of each size."""
+    classes = wanted.by_size.of(table) if wanted.by_size else ()
+    percent = f"{wanted.confidence!r}%"
+    return {str(c.lowest): float(f"{c.margin(worst, percent):.4g}") for c in classes if 0 < worst < inf}
 
 
 def _finite(value: float) -> float | None:
@@ -109,6 +158,14 @@ def risk(currency: str, total: Fraction) -> dict[str, Any]:
         "delta": "" if currency == "epsilon" else "1e-10",
         "suspicions": [{"before": before, "after": after_at_most(before, epsilon)} for before in BEFORE],
     }
+
+
+def precedents() -> list[dict[str, str]]:
+    """What others have chosen, each also as epsilon."""
+    return [
+        {**one._asdict(), "epsilon": str(risk(one.currency, Fraction(one.amount))["epsilon"])}
+        for one in PRECEDENTS
+    ]
 
 
 def after_at_most(before: float, epsilon: float) -> float:

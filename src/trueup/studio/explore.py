@@ -7,6 +7,7 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,22 +16,77 @@ from typing import Any
 import numpy as np
 
 import trueup
-from trueup.errors import TrueupError, place_of
+from trueup.errors import TrueupError
 from trueup.model.cells import Margin
+from trueup.releasing.again import render_bundle
+from trueup.reporting.drawing.map import Map, matched, read_shapes
+from trueup.reporting.drawing.words import plural
+from trueup.reporting.pages.release import release_map
+from trueup.studio.rendering import internal
 
 ROWS = 50
 """Rows of a page."""
 
 
+@dataclass(frozen=True)
+class View:
+    """What somebody looks at: a table, and the places that were chosen.
+
+    Attributes
+    ----------
+    table, confidence, search, number
+        The table, the probability of its intervals, what the names of its places hold, and the page.
+    of, chosen
+        The places of an area, and their level.
+    summing
+        Whether their sum is wanted.
+    """
+
+    table: str
+    confidence: str
+    search: str
+    number: int
+    of: str
+    chosen: tuple[str, ...]
+    summing: bool
+
+    @classmethod
+    def of_pairs(cls, pairs: Sequence[tuple[str, str]]) -> View:
+        """Read what a page sends: a form whose boxes say which of the listed places are chosen."""
+        form = dict(pairs)
+        go, page = form.get("go", ""), form.get("page", "")
+        number = int(page) if page.isdecimal() and page.isascii() and len(page) < 8 else 0
+        moved = {"next": number + 1, "before": max(0, number - 1), "show": 0}.get(go, number)
+        typed = [line.strip() for line in form.get("chosen", "").splitlines() if line.strip()]
+        listed = form.get("listed", "")
+        of = form.get("of", "") if typed else listed
+        if of == listed:
+            boxes = {name: {v for n, v in pairs if n == name} for name in ("seen", "place")}
+            typed = [key for key in typed if key not in boxes["seen"] - boxes["place"]]
+            typed += [v for n, v in pairs if n == "place"]
+        chosen = () if go == "clear" else tuple(dict.fromkeys(typed))
+        return cls(
+            form.get("table", ""),
+            form.get("confidence") or "90%",
+            form.get("search", ""),
+            moved,
+            of if chosen else "",
+            chosen,
+            go == "sum",
+        )
+
+
 @dataclass
 class Explorer:
-    """A bundle, read once."""
+    """A bundle, read once; and where the outlines of its places are."""
 
     folder: Path
+    shapes: str = ""
     _posterior: trueup.Posterior | None = None
     _fault: str = ""
     _thread: threading.Thread | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _maps: dict[str, Map] = field(default_factory=dict)
 
     @cached_property
     def release(self) -> trueup.Release:
@@ -41,6 +97,38 @@ class Explorer:
     def tables(self) -> tuple[str, ...]:
         """Names of the published tables."""
         return tuple(map(str, self.release.published))
+
+    @cached_property
+    def _features(self) -> list[Any]:
+        return read_shapes(self.shapes)
+
+    @property
+    def first(self) -> str:
+        """The table to begin with: that of the map, or the finest."""
+        if self.shapes:
+            with suppress(TrueupError):
+                level, _ = matched(self.release.cells, self._features)
+                return next(str(m) for m in self.release.published if m == Margin(level))
+        return self.tables[-1]
+
+    def map(self, confidence: str) -> Map | None:
+        """The places by how certain their counts are; None without outlines.
+
+        Raises
+        ------
+        TrueupError
+            If the outlines are of no level that was released.
+        """
+        if not self.shapes:
+            return None
+        if confidence not in self._maps:
+            self._maps[confidence] = release_map(self.release, self._unit, confidence, self._features)
+        return self._maps[confidence]
+
+    @property
+    def _unit(self) -> str:
+        spec = self.release.measurements.spec
+        return plural(spec.table.counts) if spec else "counts"
 
     def rows(self, table: str, level: str, search: str = "", page: int = 0) -> dict[str, Any]:
         """Some rows of a table: place, values, released count, margin of error, and the interval that it means.
@@ -73,6 +161,27 @@ class Explorer:
             "pages": max(1, -(-len(chosen) // ROWS)),
             "level": margin.level,
         }  # fmt: skip
+
+    def page(self, view: View) -> dict[str, Any]:
+        """What the page shows of a view.
+
+        Raises
+        ------
+        TrueupError
+            If the table, the level of confidence or the outlines are at fault.
+        """
+        table = view.table or self.first
+        spec = self.release.measurements.spec
+        found = self.rows(table, view.confidence, view.search, view.number)
+        return {
+            "table": table,
+            "found": found,
+            "tables": self.tables,
+            "of": view.of or found["level"],
+            "title": spec.title if spec else "",
+            "sentences": self.release.guarantee.sentences,
+            "map": self.map(view.confidence),
+        }
 
     def _places(self, margin: Margin) -> int:
         return self.release.cells.tree.sizes[self.release.cells.tree.level(margin.level)]
@@ -137,7 +246,7 @@ class Explorer:
         except TrueupError as error:
             self._fault = str(error)
         except Exception as error:
-            self._fault = f"internal error {type(error).__name__} at {place_of(error)}; please report it"
+            self._fault = internal(error)
 
     def download(self, name: str) -> tuple[bytes, str]:
         """A file's bytes and kind.
@@ -149,6 +258,8 @@ class Explorer:
         """
         if name not in FILES:
             raise TrueupError("there is no such file to download", needed=f"one of {', '.join(FILES)}")
+        if name == "report.html" and self.shapes:
+            return render_bundle(self.folder, shapes=self.shapes).encode(), FILES[name]
         if name in ("report.html", "spec.toml"):
             return (self.folder / "public" / name).read_bytes(), FILES[name]
         with tempfile.TemporaryDirectory() as scratch:

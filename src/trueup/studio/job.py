@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import trueup
-from trueup.errors import TrueupError, place_of
+from trueup.errors import TrueupError
 from trueup.ledger.account import Account
-from trueup.studio.jobs import Job
+from trueup.releasing.engine import MEMORY, default_engine
+from trueup.releasing.pipeline import resume
+from trueup.releasing.start import run_path
+from trueup.run.local import LocalPool
+from trueup.studio.jobs import STOPPED, Job
 from trueup.studio.project import write
+from trueup.studio.rendering import internal
 
 COMPARATORS = {
     "cell key": ("cell-key", {"maximum": "5", "change_variance": "3"}),
@@ -22,6 +28,8 @@ COMPARATORS = {
 }
 """What agencies use today, without a formal guarantee: beside the spec's own method."""
 REPLICATES = 60
+WORKERS = 4
+"""Processes of a release by parts at most."""
 
 
 def main(folder: str) -> None:
@@ -34,10 +42,9 @@ def main(folder: str) -> None:
     except TrueupError as error:
         job.report(state="failed", final=True, error=str(error))
     except KeyboardInterrupt:
-        job.report(state="ended", final=True, error="It was stopped.")
-    except Exception as error:  # its message may quote data: its kind and place are said
-        said = f"internal error {type(error).__name__} at {place_of(error)}; please report it"
-        job.report(state="failed", final=True, error=said)
+        job.report(state="ended", final=True, error=STOPPED)
+    except Exception as error:
+        job.report(state="failed", final=True, error=internal(error))
 
 
 def carry_comparison(job: Job, task: dict[str, Any]) -> None:
@@ -48,8 +55,6 @@ def carry_comparison(job: Job, task: dict[str, Any]) -> None:
 
     def progress(done: int, of: int) -> None:
         job.report(state="running", stage="replicates", done=done, of=of)
-        if (job.folder / "cancel").exists():
-            raise KeyboardInterrupt
 
     found = trueup.assess(
         problem.spec, truth, replicates=REPLICATES, comparators=list(COMPARATORS.values()), progress=progress
@@ -93,14 +98,31 @@ def _figure(found: trueup.Assessment, statistic: str, table: str, method: str) -
     return [value, error] if value == value else None
 
 
+def carry_sizes(job: Job, task: dict[str, Any]) -> None:
+    """Margins of error by size of the count, on a made-up population of the same places."""
+    job.report(state="running", stage="making a population up")
+    problem = trueup.Problem.of(trueup.parse_spec(task["spec"]), task["places"] or None, data=task["table"])
+
+    def progress(done: int, of: int) -> None:
+        job.report(state="running", stage="simulating margins by size", done=done, of=of)
+
+    found = trueup.margins_by_size(problem, targets=task["targets"], progress=progress)
+    write(job.folder / "result.json", json.dumps(found.written()))
+    if not found.classes:
+        raise TrueupError(found.note)
+
+
 def carry_release(job: Job, task: dict[str, Any]) -> None:
     """Release into the folder that was named: whole or not at all, and charged once."""
     problem = trueup.Problem.of(trueup.parse_spec(task["spec"]), task["places"] or None, data=task["table"])
     account = Account.open(
         task["ledger"] or None, task["analyst"] or None, task["key"] if task["ledger"] else None
     )
-    tell: Callable[[str], None] = lambda stage: job.report(state="running", stage=stage)  # noqa: E731
-    trueup.release(problem, task["table"], task["out"], account=account, tell=tell)
+    given = {"account": account, "watch": _watch(job)}
+    if default_engine(problem, MEMORY) == "memory":
+        trueup.release(problem, task["table"], task["out"], **given)
+    else:
+        _release_by_parts(task, problem, {**given, "geography": task["places"] or None})
     job.report(state="running", stage="checking the bundle")
     checks = [{"rule": check.rule, "holds": check.holds} for check in trueup.check(task["out"])]
     write(job.folder / "result.json", json.dumps({"checks": checks}))
@@ -110,11 +132,32 @@ def carry_release(job: Job, task: dict[str, Any]) -> None:
         )
 
 
+def _watch(job: Job) -> Callable[[str, int, int], None]:
+    return lambda stage, done, of: job.report(state="running", stage=stage, done=done, of=of)
+
+
+def _release_by_parts(task: dict[str, Any], problem: trueup.Problem, given: dict[str, Any]) -> None:
+    """Release what needs more memory than there is; a run that was stopped goes on with the noise that it drew."""
+    run = run_path(Path(task["out"]))
+    with LocalPool(min(os.cpu_count() or 1, WORKERS)) as pool:
+        if not (run / "plan.json").exists():
+            trueup.release(problem, task["table"], task["out"], executor=pool, **given)
+            return
+        resume(run, executor=pool, spec=problem.spec, data=task["table"], out=task["out"], **given)
+
+
 KINDS: dict[str, Callable[[Job, dict[str, Any]], None]] = {
     "compare": carry_comparison,
+    "sizes": carry_sizes,
     "release": carry_release,
 }
 
+
+def _interrupted(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
     os.umask(0o077)
+    signal.signal(signal.SIGTERM, _interrupted)
     main(sys.argv[1])

@@ -9,9 +9,11 @@ import fcntl
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,10 @@ from typing import Any
 
 from trueup.errors import BundleError
 from trueup.studio.project import write
+
+PATIENCE = 10.0
+"""Seconds in which a process that is asked to end may do so by itself."""
+STOPPED, ENDED = "It was stopped.", "The process ended before its work was done."
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,11 @@ class Job:
         return _read(self.folder / "job.json")
 
     @property
+    def result(self) -> dict[str, Any] | None:
+        """What it found; None before."""
+        return _read(self.folder / "result.json") or None
+
+    @property
     def progress(self) -> dict[str, Any]:
         """How far it is: `state` (running, done, failed, ended), `stage`, `done`, `of`, `error`."""
         found = {
@@ -68,14 +79,29 @@ class Job:
             found |= (
                 again
                 if again.get("final")
-                else {"state": "ended", "error": "The process ended before its work was done."}
+                else {"state": "ended", "error": STOPPED if (self.folder / "stopped").exists() else ENDED}
             )
         return found
 
-    def cancel(self) -> None:
-        """Ask it to stop."""
-        with suppress(OSError):
-            (self.folder / "cancel").touch()
+    def stop(self) -> None:
+        """End it as Ctrl-C would, and by force if it does not end; what was charged for drawn noise stays charged.
+
+        The process leads a group of its own, whose number is its own. It lives while its lock is held, so that no other
+        process can have that number.
+        """
+        threading.Thread(target=self._stop, daemon=True).start()
+
+    def _stop(self) -> None:
+        group = _read(self.folder / "process.json").get("group")
+        for end, number in ((os.kill, signal.SIGTERM), (os.killpg, signal.SIGKILL)):
+            if group is None or not self.alive:
+                return
+            with suppress(OSError):
+                (self.folder / "stopped").touch()
+                end(group, number)
+            until = time.monotonic() + PATIENCE
+            while self.alive and time.monotonic() < until:
+                time.sleep(0.1)
 
     def report(self, **progress: Any) -> None:
         """Write down how far it is; for the process itself."""
@@ -102,15 +128,15 @@ def start(folder: Path, kind: str, task: dict[str, Any], *, again: bool = False)
     try:  # the child inherits the lock, so that it is held from the first moment to its last
         fcntl.flock(lock, fcntl.LOCK_EX)
         write(job.folder / "job.json", text)
-        with (job.folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "trueup.studio.job", str(job.folder)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                pass_fds=(lock,),
-            )
+        process = subprocess.Popen(  # what it may print is kept nowhere: a message may quote data
+            [sys.executable, "-m", "trueup.studio.job", str(job.folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=(lock,),
+        )
+        write(job.folder / "process.json", json.dumps({"group": process.pid}))
         threading.Thread(target=process.wait, daemon=True).start()  # or it would stay as a defunct process
     finally:
         os.close(lock)
@@ -126,6 +152,11 @@ def _put_aside(folder: Path) -> None:
 def find(folder: Path, name: str) -> Job | None:
     """The job of a name; None if there is none."""
     return next((job for job in every(folder) if job.name == name), None)
+
+
+def newest(folder: Path, kind: str, **task: str) -> Job | None:
+    """The newest job of a kind, and of a task as far as it is told; None if there is none."""
+    return next((job for job in every(folder) if {"kind": kind, **task}.items() <= job.task.items()), None)
 
 
 def every(folder: Path) -> list[Job]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -15,12 +15,12 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from trueup import Spec
-from trueup.errors import TrueupError, place_of
+from trueup.errors import TrueupError
 from trueup.studio import jobs
-from trueup.studio.accuracy import answer
-from trueup.studio.explore import Explorer
+from trueup.studio.accuracy import Wanted, answer
+from trueup.studio.explore import View
 from trueup.studio.project import Outdated, Project
-from trueup.studio.rendering import refused, rendered
+from trueup.studio.rendering import internal, refused, rendered
 from trueup.studio.security import Guarded, Keys
 from trueup.studio.session import Studio
 from trueup.studio.steps import CHANGE, SHOW, STEPS, set_paths, set_spec
@@ -30,6 +30,9 @@ REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsa
 STATIC = {"studio.js": "text/javascript", "studio.css": "text/css", "icon.svg": "image/svg+xml"}
 """Files of every page, and their kinds."""
 
+SHOWN_BY = {"compare": "/methods", "release": "/release", "sizes": "/accuracy"}
+"""The step that shows a kind of job."""
+
 
 def application(studio: Studio, keys: Keys) -> Guarded:
     """The studio's pages behind their guard."""
@@ -37,7 +40,12 @@ def application(studio: Studio, keys: Keys) -> Guarded:
     async def first(request: Request) -> Response:
         return RedirectResponse("/table" if studio.project is not None else "/explore", 303)
 
-    routes = [Route("/", first), Route("/static/{name}", _static), *_routes(_EXPLORE, studio)]
+    async def words(request: Request) -> Response:
+        held = {"designing": studio.project is not None, "step": "", "steps": STEPS, "fault": None}
+        return rendered("words.html", held)
+
+    routes = [Route("/", first), Route("/words", words), Route("/static/{name}", _static)]
+    routes += _routes(_EXPLORE, studio)
     if studio.project is not None:
         routes += _routes(_DESIGN, studio)
     inner = Starlette(routes=routes, exception_handlers={404: _missing, 405: _missing})
@@ -114,35 +122,42 @@ async def _plan(studio: Studio, request: Request) -> Response:
     """The live answer to a slider."""
     try:
         asked = json.loads(await request.body())
-        wishes = {str(k): float(v) for k, v in asked["wishes"].items()}
-        confidence, total, quick = (
-            float(asked["confidence"]),
-            str(asked.get("total", "")),
-            bool(asked.get("quick")),
+        wishes, sizes = (
+            {str(k): float(v) for k, v in asked.get(part, {}).items()} for part in ("wishes", "sizes")
         )
+        confidence, total = float(asked["confidence"]), str(asked.get("total", ""))
+        quick = bool(asked.get("quick"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return JSONResponse(
             {"error": "The request cannot be read. Needed: wishes, confidence and total."}, 400
         )
-    return await run_in_threadpool(_planned, studio, wishes, confidence, total, quick)
+    return await run_in_threadpool(_planned, studio, wishes, sizes, confidence, total, quick)
 
 
 def _planned(
-    studio: Studio, wishes: dict[str, float], confidence: float, total: str, quick: bool
+    studio: Studio,
+    wishes: dict[str, float],
+    sizes: dict[str, float],
+    confidence: float,
+    total: str,
+    quick: bool,
 ) -> Response:
     try:
-        return JSONResponse(answer(studio.plans().plan(wishes, confidence, total, quick=quick), confidence))
+        wanted = Wanted(wishes, sizes, confidence, total, studio.by_size())
+        return JSONResponse(answer(studio.plans().plan(wanted, quick=quick), wanted))
     except TrueupError as error:
         return JSONResponse({"error": str(error)}, 422)
+    except Exception as error:
+        return JSONResponse({"error": internal(error)}, 500)
 
 
 async def _job(studio: Studio, request: Request) -> Response:
     job = jobs.find(studio.open_project.folder, request.path_params["name"])
     if job is None:
         return JSONResponse({"error": "There is no such job."}, 404)
-    if request.method == "POST" and job.task["kind"] == "compare":
-        job.cancel()
-        return RedirectResponse("/methods", 303)
+    if request.method == "POST":
+        job.stop()
+        return RedirectResponse(SHOWN_BY[job.task["kind"]], 303)
     return JSONResponse(job.progress)
 
 
@@ -157,66 +172,26 @@ async def _compared(studio: Studio, request: Request) -> Response:
 
 
 async def _explore(studio: Studio, request: Request) -> Response:
-    return await run_in_threadpool(_explored, studio, dict(request.query_params))
+    return await run_in_threadpool(_explored, studio, View.of_pairs(list(request.query_params.multi_items())))
 
 
-def _explored(
-    studio: Studio,
-    query: Mapping[str, str],
-    area: dict[str, Any] | None = None,
-    fault: TrueupError | None = None,
-) -> Response:
-    context = {
-        "designing": studio.project is not None,
-        "area": area,
-        "found": None,
-        "step": "",
-        "steps": STEPS,
-    }
-    try:
-        context |= _shown(studio.explorer(), query)
-    except TrueupError as error:
-        fault = fault or error
-    return rendered("explore.html", {**context, "fault": fault}, 200 if fault is None else 422)
+async def _view(studio: Studio, request: Request) -> Response:
+    return await run_in_threadpool(_explored, studio, View.of_pairs(await _pairs(request)))
 
 
-def _shown(explorer: Explorer, query: Mapping[str, str]) -> dict[str, Any]:
-    """The rows of a table that were asked for."""
-    asked = {
-        "table": query.get("table") or explorer.tables[-1],
-        "confidence": query.get("confidence") or "90%",
-        "search": query.get("search", ""),
-    }
-    page = query.get("page", "0")
-    number = int(page) if page.isdecimal() and page.isascii() and len(page) < 8 else 0
-    spec = explorer.release.measurements.spec
-    return {
-        **asked,
-        "found": explorer.rows(asked["table"], asked["confidence"], asked["search"], number),
-        "tables": explorer.tables,
-        "page": number,
-        "title": spec.title if spec else "",
-        "sentences": explorer.release.guarantee.sentences,
-        "link": lambda n: "/explore?" + urlencode({**asked, "page": n}),
-    }
-
-
-async def _area(studio: Studio, request: Request) -> Response:
-    pairs = await _pairs(request)
-    form = dict(pairs)
-    places = [value for name, value in pairs if name == "place"]
-    places += [line.strip() for line in form.get("more", "").splitlines() if line.strip()]
-    return await run_in_threadpool(_summed, studio, form, places)
-
-
-def _summed(studio: Studio, form: Mapping[str, str], places: list[str]) -> Response:
+def _explored(studio: Studio, view: View) -> Response:
+    context: dict[str, Any] = {"designing": studio.project is not None, "step": "", "steps": STEPS}
+    context |= {"view": view, "found": None, "area": None}
+    fault: TrueupError | None = None
     try:
         explorer = studio.explorer()
-        found = explorer.area(form.get("of", ""), places)
-        explorer.infer()
+        context |= explorer.page(view)
+        if view.summing:
+            context["area"] = explorer.area(view.of, view.chosen)
+            explorer.infer()
     except TrueupError as error:
-        return _explored(studio, form, fault=error)
-    return _explored(studio, form, {**found, "level": form["of"]})
+        fault = error
+    return rendered("explore.html", {**context, "fault": fault}, 200 if fault is None else 422)
 
 
 async def _download(studio: Studio, request: Request) -> Response:
@@ -244,7 +219,7 @@ _DESIGN: dict[str, tuple[Callable[[Studio, Request], Any], tuple[str, ...]]] = {
 }
 _EXPLORE: dict[str, tuple[Callable[[Studio, Request], Any], tuple[str, ...]]] = {
     "/explore": (_explore, ("GET",)),
-    "/area": (_area, ("POST",)),
+    "/area": (_view, ("POST",)),
     "/download/{name}": (_download, ("GET",)),
 }
 
@@ -258,10 +233,8 @@ def _routes(
                 return await handle(studio, request)
             except TrueupError as error:
                 return refused(422, str(error))
-            except Exception as error:  # its message may quote data: its kind and place are said
-                return refused(
-                    500, f"internal error {type(error).__name__} at {place_of(error)}; please report it"
-                )
+            except Exception as error:
+                return refused(500, internal(error))
 
         return endpoint
 

@@ -29,8 +29,12 @@ class Choices:
         Paths of the confidential table and of the public list of places; no places where the table's own are public.
     left
         Columns of the table that the spec does not use.
+    shapes
+        Path of the outlines of places, or empty.
     wishes
         Margins of error (counts) by table; those of the other tables follow.
+    sizes
+        The same for the counts of one size, by the least of them and their table.
     confidence
         In per cent, of all margins.
     total
@@ -47,7 +51,9 @@ class Choices:
     table: str = ""
     places: str = ""
     left: tuple[str, ...] = ()
+    shapes: str = ""
     wishes: dict[str, float] = field(default_factory=dict)
+    sizes: dict[str, float] = field(default_factory=dict)
     confidence: float = 95.0
     total: str = ""
     out: str = ""
@@ -74,13 +80,20 @@ class Project:
         Raises
         ------
         BundleError
-            If the disk refuses.
+            If the disk refuses, or others may write into the folder.
         """
         path = Path(folder).absolute()
         try:
             path.mkdir(mode=0o700, exist_ok=True)
+            held = path.stat()
         except OSError as error:
             raise BundleError(f"cannot make the folder '{path}': {error.strerror}") from None
+        if held.st_uid != os.getuid() or held.st_mode & 0o022:
+            raise BundleError(
+                f"others may write into the folder '{path}'",
+                needed="a folder of your own",
+                remedy=f"chmod 700 '{path}', or choose another --folder",
+            )
         return cls(path)
 
     @property

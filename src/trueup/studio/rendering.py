@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment
 from starlette.responses import HTMLResponse, Response
 
+from trueup.errors import place_of
 from trueup.reporting.html import templates
 from trueup.studio.words import WORDS
 
@@ -30,3 +31,8 @@ def _environment() -> Environment:
 def refused(status: int, sentence: str) -> Response:
     """A page that says why nothing was done."""
     return rendered("refused.html", {"sentence": sentence}, status)
+
+
+def internal(error: Exception) -> str:
+    """What is said of an unforeseen error: its kind and place, since its message may quote data."""
+    return f"internal error {type(error).__name__} at {place_of(error)}; please report it"

@@ -3,6 +3,9 @@
 Another site cannot read an answer, nor make the browser send a change (Host, Origin and Sec-Fetch-Site are checked; cookies are
 `SameSite=Strict`); a name that resolves to this machine does not help it (Host). Another user of the machine has neither link
 nor cookie. The link works once; the next one is printed when it was used.
+
+Browsers send a cookie to every port of its host: another server of this machine could ask for it. So pages stand below a path
+that only they know, and the cookie is sent below that path alone.
 """
 
 from __future__ import annotations
@@ -35,11 +38,12 @@ HEADERS = {
 
 
 class Keys:
-    """The one-time link's token, and the cookie of those who used one."""
+    """The one-time link's token, and the cookie and the path of those who used one."""
 
     def __init__(self, port: int, tell: Callable[[str], None] = lambda link: None) -> None:
         self.hosts = {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}
         self.cookie = f"trueup-studio-{port}"
+        self.home = f"/{secrets.token_urlsafe(16)}"
         self._port, self._tell = port, tell
         self._session = secrets.token_urlsafe(32)
         self._token = secrets.token_urlsafe(32)
@@ -63,9 +67,14 @@ class Keys:
 
     def welcome(self) -> Response:
         """Send who used the link to the first page, without the token in its address."""
-        response = RedirectResponse("/", 303)
+        response = RedirectResponse(f"{self.home}/", 303)
         response.set_cookie(
-            self.cookie, self._session, httponly=True, samesite="strict", path="/", max_age=12 * 3600
+            self.cookie,
+            self._session,
+            httponly=True,
+            samesite="strict",
+            path=f"{self.home}/",
+            max_age=12 * 3600,
         )
         return response
 
@@ -88,6 +97,8 @@ class Guarded:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
+                if (to := headers.get("location", "")).startswith("/") and not to.startswith(self._keys.home):
+                    headers["location"] = self._keys.home + to
             await send(message)
 
         fault = self._fault(request)
@@ -95,20 +106,20 @@ class Guarded:
             await self._refuse(*fault)(scope, receive, answer)
         elif request.url.path == "/enter" and request.method == "GET":
             await self._enter(request)(scope, receive, answer)
-        elif not self._keys.knows(request.cookies.get(self._keys.cookie)):
-            said = CLOSED
-            await self._refuse(401, said)(scope, receive, answer)
+        elif not self._known(request):
+            await self._refuse(401, CLOSED)(scope, receive, answer)
         else:
-            await self._app(scope, receive, answer)
+            inner = scope["path"].removeprefix(self._keys.home)
+            await self._app({**scope, "path": inner, "raw_path": inner.encode()}, receive, answer)
+
+    def _known(self, request: Request) -> bool:
+        """Whether a request has the cookie, and asks for a page where the pages are."""
+        inside = request.scope["path"].startswith(f"{self._keys.home}/")
+        return inside and self._keys.knows(request.cookies.get(self._keys.cookie))
 
     def _enter(self, request: Request) -> Response:
         token = parse_qs(request.url.query).get("token", [""])[0]
-        if self._keys.knows(request.cookies.get(self._keys.cookie)) or self._keys.enter(token):
-            return self._keys.welcome()
-        return self._refuse(
-            401,
-            USED,
-        )
+        return self._keys.welcome() if self._keys.enter(token) else self._refuse(401, USED)
 
     def _fault(self, request: Request) -> tuple[int, str] | None:
         headers = request.headers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import webbrowser
@@ -12,6 +13,7 @@ from pathlib import Path
 import uvicorn
 
 import trueup
+from trueup.demo.shapes import made_up_shapes
 from trueup.demo.synthetic import synthetic_blocks
 from trueup.errors import BundleError, BusyError, TrueupError
 from trueup.files.columns import write_csv
@@ -29,6 +31,7 @@ def serve(
     spec: Path | None = None,
     data: str = "",
     geography: str = "",
+    shapes: str = "",
     demo: bool = False,
     port: int = 0,
     browser: bool = False,
@@ -41,15 +44,22 @@ def serve(
     TrueupError
         If the folder is served by another process, the port is taken, or the spec or the bundle cannot be read.
     """
+    os.umask(0o077)
     with _listening(port) as listener:
         keys = Keys(listener.getsockname()[1], lambda link: tell(f"Open again: {link}"))
         if bundle is not None:
             trueup.read_release(bundle)
-            _run(Studio(bundle=bundle), listener, keys, tell, None)
+            _run(
+                Studio(bundle=bundle, shapes=shapes and str(Path(shapes).absolute())),
+                listener,
+                keys,
+                tell,
+                None,
+            )
             return
         project = Project.at(folder)
         with _alone(project):
-            prepare(project, spec=spec, data=data, geography=geography, demo=demo)
+            prepare(project, spec=spec, data=data, geography=geography, shapes=shapes, demo=demo)
             tell(f"What you decide is kept in {project.folder}")
             _run(Studio(project), listener, keys, tell, project if browser else None)
 
@@ -68,21 +78,24 @@ def _alone(project: Project) -> Iterator[None]:
         yield
 
 
-def prepare(project: Project, *, spec: Path | None, data: str, geography: str, demo: bool) -> None:
+def prepare(
+    project: Project, *, spec: Path | None, data: str, geography: str, shapes: str, demo: bool
+) -> None:
     """Begin a project with a spec, with paths, or with the demonstration; what was decided before is left alone otherwise."""
     if demo and not project.text:
         table = project.folder / "blocks.csv"
         write_csv(table, synthetic_blocks())
-        data, found = (
-            str(table),
-            trueup.propose_spec(table, title="Synthetic population by block, sex and age"),
-        )
+        found = trueup.propose_spec(table, title="Synthetic population by block, sex and age")
+        drawn = project.folder / "tracts.geojson"
+        write(drawn, json.dumps(made_up_shapes(synthetic_blocks()["GEOID"].tolist(), (2, 5, 11), "tract")))
+        data, shapes = str(table), str(drawn)
         project.change(None, text=found.spec.text(), table=data, left=found.left)
     if spec is not None:
         project.change(None, text=trueup.load_spec(spec).text(), candidates="", wishes={})
     paths = {
         "table": data and str(Path(data).absolute()),
         "places": geography and str(Path(geography).absolute()),
+        "shapes": shapes and str(Path(shapes).absolute()),
     }
     if given := {name: path for name, path in paths.items() if path}:
         project.change(None, **given)
@@ -109,7 +122,6 @@ def _run(
     )
     if opened is not None:
         _open(opened.folder, keys.link)
-    os.umask(0o077)
     server = uvicorn.Server(
         uvicorn.Config(
             application(studio, keys),

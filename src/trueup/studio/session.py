@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from trueup import Spec, TrueupError, parse_spec
+from trueup.releasing.by_size import MarginsBySize
+from trueup.studio import jobs
 from trueup.studio.accuracy import Plans
 from trueup.studio.explore import Explorer
 from trueup.studio.project import Project
@@ -17,14 +19,16 @@ class Studio:
     ----------
     project
         What is designed; None where a bundle is explored alone.
-    bundle
-        What is explored.
+    bundle, shapes
+        What is explored, and the path of the outlines of its places.
     """
 
-    def __init__(self, project: Project | None = None, bundle: Path | None = None) -> None:
+    def __init__(self, project: Project | None = None, bundle: Path | None = None, shapes: str = "") -> None:
         self.project = project
         self._plans: Plans | None = None
-        self._explorer = Explorer(bundle) if bundle else None
+        self._explorer = Explorer(bundle, shapes) if bundle else None
+        self._sized: tuple[int, str] = (-1, "")
+        self._by_size: tuple[str, MarginsBySize | None] = ("", None)
 
     @property
     def open_project(self) -> Project:
@@ -44,7 +48,7 @@ class Studio:
             out = self.open_project.choices.out
             if not out or not (Path(out) / "public").is_dir():
                 raise TrueupError("nothing is released yet", remedy="go to the step 'Release'")
-            self._explorer = Explorer(Path(out))
+            self._explorer = Explorer(Path(out), self.open_project.choices.shapes)
         return self._explorer
 
     def plans(self) -> Plans:
@@ -55,6 +59,25 @@ class Studio:
         if self._plans is None or not self._plans.fits(text, choices):
             self._plans = Plans.of(text, choices)
         return self._plans
+
+    def sized(self) -> str:
+        """The spec whose margins by size are of interest: all tables that may be measured, and the method as chosen."""
+        choices = self.open_project.choices
+        if self._sized[0] != choices.revision:
+            candidates = self.candidates.model_copy(update={"reconcile": self.spec.reconcile})
+            self._sized = choices.revision, candidates.text()
+        return self._sized[1]
+
+    def by_size(self) -> MarginsBySize | None:
+        """Margins by size, once they are simulated for this spec and these places."""
+        choices = self.open_project.choices
+        task = {"spec": self.sized(), "table": choices.table, "places": choices.places}
+        found = jobs.newest(self.open_project.folder, "sizes", **task)
+        if found is None or found.result is None:
+            return None
+        if self._by_size[0] != found.name:
+            self._by_size = found.name, MarginsBySize.read(found.result)
+        return self._by_size[1]
 
     def forget_release(self) -> None:
         """Another folder is released into."""

@@ -13,8 +13,10 @@ from trueup.errors import TrueupError
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.terms import Terms
 from trueup.reconciling import METHODS, choose, default, misfit
+from trueup.releasing.by_size import MarginsBySize
+from trueup.reporting.drawing.map import outlines, read_shapes
 from trueup.studio import design, jobs
-from trueup.studio.accuracy import PRECEDENTS, Plans, answer, first_wishes, problem_of
+from trueup.studio.accuracy import Plans, Wanted, answer, first_wishes, precedents, problem_of
 from trueup.studio.job import COMPARATORS
 from trueup.studio.project import Choices
 from trueup.studio.session import Studio
@@ -39,8 +41,14 @@ def shown_table(studio: Studio) -> dict[str, Any]:
 
 
 def shown_structure(studio: Studio) -> dict[str, Any]:
-    spec = studio.spec
-    return {"attributes": [(a.name, a.column or "", ", ".join(a.values)) for a in spec.attributes]}
+    spec, choices = studio.spec, studio.open_project.choices
+    attributes = [(a.name, a.column or "", ", ".join(a.values)) for a in spec.attributes]
+    if not choices.shapes:
+        return {"attributes": attributes}
+    cells = problem_of(spec, choices).cells
+    drawn = outlines(cells, read_shapes(choices.shapes))
+    labels = {place: cells.tree.label(drawn.level, place) for place in drawn.paths}
+    return {"attributes": attributes, "outlines": drawn, "labels": labels}
 
 
 def shown_protected(studio: Studio) -> dict[str, Any]:
@@ -59,21 +67,54 @@ def shown_tables(studio: Studio) -> dict[str, Any]:
 
 def shown_accuracy(studio: Studio) -> dict[str, Any]:
     plans, choices = studio.plans(), studio.open_project.choices
+    by_size = studio.by_size()
     known = {name: wish for name, wish in choices.wishes.items() if name in plans.planner.free}
-    wishes = known or first_wishes(plans.planner)
-    planned = answer(plans.plan(wishes, choices.confidence, choices.total, quick=False), choices.confidence)
+    sizes = _known_sizes(choices.sizes, by_size)
+    wishes = known if known or sizes else first_wishes(plans.planner)
+    wanted = Wanted(wishes, sizes, choices.confidence, choices.total, by_size)
+    planned = answer(plans.plan(wanted, quick=False), wanted)
     rows = [
-        {**row, "wish": wishes.get(row["table"])}
+        {**row, "wish": wishes.get(row["table"]), "classes": _classes(row, sizes, by_size)}
         for row in planned["tables"]
         if row["table"] in plans.planner.free
     ]
-    return {"planned": planned, "rows": rows, "precedents": PRECEDENTS}
+    found = jobs.newest(studio.open_project.folder, "sizes", spec=studio.sized())
+    return {
+        "planned": planned,
+        "rows": rows,
+        "precedents": precedents(),
+        "by_size": by_size,
+        "job": found and found.name,
+        "progress": found and found.progress,
+    }
+
+
+def _known_sizes(sizes: Mapping[str, float], by_size: MarginsBySize | None) -> dict[str, float]:
+    """Wishes for sizes that are simulated: another spec may have other ones."""
+    known = {f"{c.lowest} {c.table}" for c in by_size.classes} if by_size else set()
+    return {key: counts for key, counts in sizes.items() if key in known}
+
+
+def _classes(
+    row: Mapping[str, Any], sizes: Mapping[str, float], by_size: MarginsBySize | None
+) -> list[dict[str, Any]]:
+    classes = by_size.of(row["table"]) if by_size else ()
+    return [
+        {
+            "key": f"{c.lowest} {c.table}",
+            "label": c.label,
+            "lowest": c.lowest,
+            "margin": row["sizes"].get(str(c.lowest)),
+            "wish": sizes.get(f"{c.lowest} {c.table}"),
+        }
+        for c in classes
+    ]
 
 
 def shown_methods(studio: Studio) -> dict[str, Any]:
     spec, choices = studio.spec, studio.open_project.choices
     problem = problem_of(spec, choices)
-    found = _newest(studio, "compare")
+    found = jobs.newest(studio.open_project.folder, "compare")
     return {
         "fitting": [
             kind.name for kind in METHODS if misfit(kind(), problem.constraints, problem.headers) is None
@@ -81,7 +122,7 @@ def shown_methods(studio: Studio) -> dict[str, Any]:
         "default": default(problem.constraints).name,
         "job": found and found.name,
         "progress": found and found.progress,
-        "compared": _result(found),
+        "compared": found and found.result,
         "current": found is not None and found.task.get("spec") == studio.open_project.text,
         "comparators": list(COMPARATORS),
     }
@@ -89,7 +130,7 @@ def shown_methods(studio: Studio) -> dict[str, Any]:
 
 def shown_release(studio: Studio) -> dict[str, Any]:
     choices = studio.open_project.choices
-    found = _newest(studio, "release")
+    found = jobs.newest(studio.open_project.folder, "release")
     problem = problem_of(studio.spec, choices)
     return {
         "sentences": problem.guarantee.sentences,
@@ -100,30 +141,20 @@ def shown_release(studio: Studio) -> dict[str, Any]:
 
 
 def shown_result(studio: Studio) -> dict[str, Any]:
-    found = _newest(studio, "release")
+    found = jobs.newest(studio.open_project.folder, "release")
     done = found is not None and found.progress["state"] == "done"
     return {
         "done": done,
-        "checks": (_result(found) or {}).get("checks", []) if done else [],
+        "checks": ((found and found.result) or {}).get("checks", []) if done else [],
         "out": studio.open_project.choices.out,
     }
-
-
-def _newest(studio: Studio, kind: str) -> jobs.Job | None:
-    return next((job for job in jobs.every(studio.open_project.folder) if job.task["kind"] == kind), None)
-
-
-def _result(job: jobs.Job | None) -> dict[str, Any] | None:
-    if job is None or not (job.folder / "result.json").exists():
-        return None
-    return json.loads((job.folder / "result.json").read_text(encoding="utf-8"))
 
 
 # What each step changes.
 
 
 def set_table(studio: Studio, form: Mapping[str, str]) -> str:
-    table, places = form.get("table", "").strip(), form.get("places", "").strip()
+    table, places, shapes = (form.get(name, "").strip() for name in ("table", "places", "shapes"))
     if not table:
         raise TrueupError("no table is named", needed="the path of a CSV or Parquet file on this machine")
     title = form.get("title", "").strip() or Path(table).name.split(".")[0]
@@ -136,8 +167,10 @@ def set_table(studio: Studio, form: Mapping[str, str]) -> str:
         text=found.spec.text(),
         table=table,
         places=places,
+        shapes=_readable(shapes),
         left=found.left,
         wishes={},
+        sizes={},
         total="",
         pending="",
         candidates="",
@@ -146,11 +179,23 @@ def set_table(studio: Studio, form: Mapping[str, str]) -> str:
 
 
 def set_paths(studio: Studio, form: Mapping[str, str]) -> str:
-    table, places = form.get("table", "").strip(), form.get("places", "").strip()
-    choices = studio.open_project.choices
-    problem_of(studio.spec, Choices(table=table, places=places))
-    studio.open_project.change(_revision(form), table=table or choices.table, places=places)
+    table, places, shapes = (form.get(name, "").strip() for name in ("table", "places", "shapes"))
+    given = {
+        "table": table or studio.open_project.choices.table,
+        "places": places,
+        "shapes": _readable(shapes),
+    }
+    problem_of(studio.spec, Choices(**given))
+    studio.open_project.change(_revision(form), **given)
+    studio.forget_release()
     return "/structure"
+
+
+def _readable(shapes: str) -> str:
+    """The path of outlines that can be read, or none."""
+    if shapes:
+        read_shapes(shapes)
+    return shapes
 
 
 def set_structure(studio: Studio, form: Mapping[str, str]) -> str:
@@ -170,7 +215,7 @@ def set_tables(studio: Studio, form: Mapping[str, str]) -> str:
     choices = studio.open_project.choices
     text = design.choose_tables(studio.candidates, form)
     Plans.of(text, choices)
-    studio.open_project.change(_revision(form), text=text, pending="", candidates="", wishes={})
+    studio.open_project.change(_revision(form), text=text, pending="", candidates="", wishes={}, sizes={})
     return "/accuracy"
 
 
@@ -181,19 +226,31 @@ def set_accuracy(studio: Studio, form: Mapping[str, str]) -> str:
         for name in plans.planner.free
         if f"wish.{name}" in form
     }
+    by_size = studio.by_size()
+    sizes = {
+        key: _number(form.get(f"margin.{key}", ""), f"the margin of error of '{c.table}', {c.label}")
+        for c in (by_size.classes if by_size else ())
+        if f"wish.{(key := f'{c.lowest} {c.table}')}" in form
+    }
     confidence, total = _number(form.get("confidence", "95"), "the confidence"), form.get("total", "").strip()
-    planned = plans.plan(wishes, confidence, total, quick=False)
+    wanted = Wanted(wishes, sizes, confidence, total, by_size)
+    planned = plans.plan(wanted, quick=False)
     chosen = {"reconcile": studio.spec.reconcile}  # a method was perhaps chosen after an earlier plan
     spec = trueup.planned_spec(trueup.parse_spec(plans.text), planned).model_copy(update=chosen)
-    project.change(
+    choices = project.change(
         _revision(form),
         text=spec.text(),
         candidates=plans.text,
         wishes=wishes,
+        sizes=sizes,
         confidence=confidence,
         total=total,
         pending="",
     )
+    if form.get("go") == "sizes":
+        task = {"spec": studio.sized(), "table": choices.table, "places": choices.places}
+        jobs.start(project.folder, "sizes", {**task, "targets": wanted.targets()}, again=True)
+        return "/accuracy"
     return "/accuracy" if form.get("go") == "again" else "/methods"
 
 

@@ -32,11 +32,35 @@ Ring = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Shape:
-    """One place: its outline, its shade, and what is said of it."""
+    """One place: its outline, its shade, what is said of it, and its keys."""
 
     path: str
     shade: int
     text: str
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Outlines:
+    """The places of a level on a grid.
+
+    Attributes
+    ----------
+    level
+        Of which places the shapes are.
+    width, height
+        Of the grid.
+    paths
+        The outline of each place that has one.
+    missing
+        How many places have none.
+    """
+
+    level: str
+    width: int
+    height: int
+    paths: Mapping[int, str]
+    missing: int
 
 
 @dataclass(frozen=True)
@@ -53,6 +77,8 @@ class Map:
         One for each place.
     legend
         What each shade means.
+    level
+        Of which places the shapes are.
     """
 
     kind: ClassVar[str] = "map"
@@ -62,6 +88,7 @@ class Map:
     height: int
     shapes: tuple[Shape, ...]
     legend: tuple[str, ...]
+    level: str = ""
 
 
 def read_shapes(path: str | Path) -> list[Mapping[str, Any]]:
@@ -129,6 +156,23 @@ def _keys(cells: Cells, level: str) -> Iterator[dict[str, int]]:
             yield {text: at for at, text in enumerate(texts)}
 
 
+def outlines(cells: Cells, features: Sequence[Mapping[str, Any]]) -> Outlines:
+    """Draw the places that have shapes, as finely as `MOST` characters allow.
+
+    Raises
+    ------
+    DataError
+        If the shapes are of no level.
+    """
+    level, shapes = matched(cells, features)
+    rings = {place: list(_rings(feature["geometry"])) for place, feature in shapes.items()}
+    for width in WIDTHS:
+        height, paths = _paths(rings, width)
+        if sum(map(len, paths.values())) <= MOST:
+            break
+    return Outlines(level, width, height, paths, cells.tree.sizes[cells.tree.level(level)] - len(paths))
+
+
 def draw_map(
     cells: Cells,
     features: Sequence[Mapping[str, Any]],
@@ -153,16 +197,12 @@ def draw_map(
     DataError
         If the shapes are of no level that was released.
     """
-    level, shapes = matched(cells, features)
+    drawing = outlines(cells, features)
+    level, paths = drawing.level, drawing.paths
     if level not in margins:
         raise DataError(
             f"the shapes are those of level '{level}', which was not released with margins of error"
         )
-    rings = {place: list(_rings(feature["geometry"])) for place, feature in shapes.items()}
-    for width in WIDTHS:
-        height, paths = _paths(rings, width)
-        if sum(map(len, paths.values())) <= MOST:
-            break
     share = margins[level] / np.maximum(np.abs(counts[level]), 1)
     shade = np.searchsorted(SHADES, share, side="right")
     names = _names(cells, level)
@@ -171,21 +211,22 @@ def draw_map(
             path,
             int(shade[at]),
             f"{names[at]}: {number(counts[level][at])} {unit}, ± {number(margins[level][at])}",
+            cells.tree.label(level, at),
         )
         for at, path in paths.items()
     )
-    missing = cells.tree.sizes[cells.tree.level(level)] - len(drawn)
-    without = f" Places without a shape: {missing:,}." if missing else ""
+    without = f" Places without a shape: {drawing.missing:,}." if drawing.missing else ""
     certain = float(np.mean(share[list(paths)] <= SHADES[2]))
     return Map(
         f"Map of {len(drawn):,} places of level {plain(level)}: the {confidence} margin of error is at most "
         f"{percent(SHADES[2])} of the released count in {percent(certain)} of them. The tables below hold the numbers.",
         f"How certain the count of each place is: its {confidence} margin of error as a share of the released count. "
         f"Darker places (lighter ones on a dark page) are less certain.{without}",
-        width,
-        height,
+        drawing.width,
+        drawing.height,
         drawn,
         _legend(),
+        level,
     )
 
 
@@ -204,8 +245,14 @@ def _names(cells: Cells, level: str) -> list[str]:
 
 def _rings(geometry: Mapping[str, Any]) -> Iterator[Ring]:
     polygons = [geometry["coordinates"]] if geometry["type"] == "Polygon" else geometry["coordinates"]
-    for ring in (ring for polygon in polygons for ring in polygon):
-        yield np.array([point[:2] for point in ring], dtype=float)
+    try:
+        rings = [np.array([p[:2] for p in ring], dtype=float) for polygon in polygons for ring in polygon]
+        whole = all(ring.shape[1:] == (2,) and np.isfinite(ring).all() for ring in rings)
+    except (ValueError, TypeError, KeyError, IndexError):
+        whole, rings = False, []
+    if not whole:
+        raise DataError("the coordinates of a shape cannot be read", needed="rings of pairs of numbers")
+    yield from rings
 
 
 def _paths(rings: Mapping[int, Sequence[Ring]], width: int) -> tuple[int, dict[int, str]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Page, Section
-from trueup.reporting.drawing.map import draw_map, read_shapes
+from trueup.reporting.drawing.map import Map, draw_map, read_shapes
 from trueup.reporting.drawing.words import number, plural, table_name
 from trueup.reporting.pages.measurements import warning
 from trueup.reporting.sections.adjustments import adjustments
@@ -73,12 +75,24 @@ def refuse_map(shapes: object) -> None:
 def _map(release: Release, unit: str, level: float | str, shapes: str | Path | None) -> tuple[Section, ...]:
     if shapes is None:
         return ()
+    drawn = release_map(release, unit, level, read_shapes(shapes))
+    return (Section("map", "How certain the numbers are, by place", (drawn,)),)
+
+
+def release_map(
+    release: Release, unit: str, level: float | str, features: Sequence[Mapping[str, Any]]
+) -> Map:
+    """Draw the places of a release by how certain their counts are.
+
+    Raises
+    ------
+    DataError
+        If the shapes are of no level that was released.
+    """
     places = [m for m in release.published if not m.attributes]
     margins = {m.level: error for m in places if (error := release.margin_of_error(m, level)) is not None}
     counts = {m.level: release.sums(m) for m in places}
-    confidence = f"{read_confidence(level)} %"
-    drawn = draw_map(release.cells, read_shapes(shapes), counts, margins, unit, confidence)
-    return (Section("map", "How certain the numbers are, by place", (drawn,)),)
+    return draw_map(release.cells, features, counts, margins, unit, f"{read_confidence(level)} %")
 
 
 def _summary(release: Release, unit: str, level: float | str) -> tuple[tuple[str, str], ...]:
