@@ -59,6 +59,11 @@ def square(key: str, x: float, y: float, **more) -> dict:
     return {"type": "Feature", "properties": {"code": key} | more, "geometry": shape}
 
 
+def at_odds(key: str, coordinates: object) -> dict:
+    """A shape whose coordinates are no rings of points."""
+    return {"properties": {"state": key}, "geometry": {"type": "Polygon", "coordinates": coordinates}}
+
+
 @pytest.fixture
 def shapes(tmp_path):
     path = tmp_path / "places.geojson"
@@ -133,6 +138,9 @@ def test_a_fine_coast_is_simplified():
         ("{", "holds no shapes"),
         ('{"features": []}', "holds no shapes"),
         (json.dumps({"features": [square("77", 0, 0)]}), "no shape has the key"),
+        (json.dumps({"features": [at_odds("01", [[["x", 1]]])]}), "cannot be read"),
+        (json.dumps({"features": [at_odds("01", [[[float("nan"), 1.0]]])]}), "cannot be read"),
+        (json.dumps({"features": [at_odds("01", 7)]}), "cannot be read"),
     ],
 )
 def test_shapes_of_something_else_are_refused(text, words, tmp_path):

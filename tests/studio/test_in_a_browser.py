@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +13,7 @@ import pytest
 
 import trueup
 from tests.studio.helpers import small_table
+from trueup.demo.shapes import made_up_shapes
 from trueup.ledger.ledger import Ledger
 
 pytestmark = [pytest.mark.thorough, pytest.mark.browser]
@@ -97,9 +99,9 @@ def test_the_demonstration_by_keyboard_alone_on_a_narrow_dark_screen(chrome, stu
     page.keyboard.press("Space")
     assert len(page.locator("#chosen").input_value().splitlines()) == 2
     visitor.tab_to(page.get_by_role("checkbox").first)
+    page.keyboard.press("Space")
+    assert len(page.locator("#chosen").input_value().splitlines()) in (1, 3)
     visitor.check()
-    visitor.strike("Add the chosen places up")
-    page.get_by_text("released for 2 places of level tract").wait_for()
     visitor.go("words")
     visitor.check()
     assert visitor.console == []
@@ -136,19 +138,15 @@ def test_areas_are_chosen_on_the_map_and_in_the_list(chrome, studio, door):
     key = shape.get_attribute("data-key")
     assert chosen.input_value() == key
     assert shape.get_attribute("aria-selected") == "true"
-    page.get_by_label("Places whose name or code holds").fill(key)
+    page.get_by_label("Name or code holds").fill(key)
     page.keyboard.press("Enter")
     page.get_by_text("1 counts, page 1 of 1").wait_for()
     assert chosen.input_value() == key, "searching loses no choice"
     page.get_by_label(f"Choose {key}").uncheck()
     assert chosen.input_value() == ""
     assert page.locator("#map [aria-selected=true]").count() == 0
-    page.get_by_label(f"Choose {key}").check()
-    visitor.press("Add the chosen places up")
-    page.get_by_text("The true count lies between").wait_for()
-    visitor.check()
     assert page.evaluate("localStorage.length + sessionStorage.length") == 0
-    assert key not in page.url
+    visitor.check()
     assert visitor.console == []
 
 
@@ -259,7 +257,9 @@ def test_a_release_is_stopped_begun_again_and_outlives_a_killed_studio(chrome, t
         visitor.page.get_by_role("heading", name="Releasing").wait_for()
         visitor.page.close()
         studio.kill()
-    with run("--folder", tmp_path / "work") as studio:
+    shapes = tmp_path / "counties.geojson"
+    shapes.write_text(json.dumps(made_up_shapes(["01001", "01003", "02001", "02003"], (2, 5), "GEOID")))
+    with run("--folder", tmp_path / "work", "--shapes", shapes) as studio:
         visitor = visit(chrome, studio.link)
         visitor.go("release")
         visitor.page.get_by_text("Released into").or_(
@@ -269,6 +269,13 @@ def test_a_release_is_stopped_begun_again_and_outlives_a_killed_studio(chrome, t
         visitor.press(RELEASE)  # a release that is there is returned as it is
         visitor.page.get_by_text("Checked from").wait_for()
         assert "Fails:" not in visitor.page.content()
+        visitor.go("explore")
+        for at in (0, 2):
+            visitor.page.locator("#map path").nth(at).click()
+        visitor.press("Add the chosen places up")
+        visitor.page.get_by_text("The true count lies between").wait_for()
+        visitor.check()
+        assert visitor.page.url.endswith("/area"), "no place stands in an address"
     state = Ledger.open(str(ledger)).state()
     assert len(state.reserved.keys() - state.returned) == len(state.commits) == 1
     assert all(check.holds for check in trueup.check(tmp_path / "work" / "release"))

@@ -55,12 +55,12 @@ class SizeClass:
         Examples
         --------
         >>> few = SizeClass("county", 1, "1-9", (1.0, 4.0), ((1.0, 3.0),) * 5)
-        >>> [few.margin(deviation, "95%") for deviation in (0.5, 1, 2, 4, 8)]
+        >>> [few.margin(deviation, "95%") for deviation in (0.5, 1, 2.5, 4, 8)]
         [0.5, 1.0, 2.0, 3.0, 6.0]
         """
         held = self._margins(confidence)
         inside = min(max(deviation, self.deviations[0]), self.deviations[-1])
-        found = float(np.interp(np.log(inside), np.log(self.deviations), held))
+        found = float(np.interp(inside, self.deviations, held))
         return found * deviation / inside
 
     def needed(self, margin: float, confidence: str | float) -> float:
@@ -70,7 +70,7 @@ class SizeClass:
         --------
         >>> few = SizeClass("county", 1, "1-9", (1.0, 4.0), ((1.0, 3.0),) * 5)
         >>> [round(few.needed(margin, "95%"), 12) for margin in (0.5, 1, 2, 3, 6)]
-        [0.5, 1.0, 2.0, 4.0, 8.0]
+        [0.5, 1.0, 2.5, 4.0, 8.0]
         """
         held = self._margins(confidence)
         if held[-1] <= margin:
@@ -79,7 +79,7 @@ class SizeClass:
             return self.deviations[0] * margin / held[0]
         at = int(np.searchsorted(held, margin, side="right")) - 1
         share = (margin - held[at]) / (held[at + 1] - held[at])
-        return float(self.deviations[at] ** (1 - share) * self.deviations[at + 1] ** share)
+        return self.deviations[at] + share * (self.deviations[at + 1] - self.deviations[at])
 
     def _margins(self, confidence: str | float) -> tuple[float, ...]:
         return self.margins[CONFIDENCES.index(read_confidence(confidence))]

@@ -185,7 +185,7 @@ def set_paths(studio: Studio, form: Mapping[str, str]) -> str:
         "places": places,
         "shapes": _readable(shapes),
     }
-    problem_of(studio.spec, Choices(**given))
+    problem_of(studio.spec, Choices(table=given["table"], places=places))
     studio.open_project.change(_revision(form), **given)
     studio.forget_release()
     return "/structure"
