@@ -22,7 +22,7 @@ from trueup.planning.margins import normal_ratio
 from trueup.releasing.by_size import MarginsBySize, SizeClass
 from trueup.studio import job, jobs
 from trueup.studio.accuracy import Wanted, precedents
-from trueup.studio.explore import View
+from trueup.studio.view import View
 from trueup.studio.words import PRECEDENTS, WORDS
 
 pytest.importorskip("starlette")

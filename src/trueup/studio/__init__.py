@@ -1,11 +1,14 @@
 """The studio: a local page on which a release is designed by its accuracy, made, and explored.
 
-    security   who may ask: loopback, one-time link, same origin
+    security   who may ask: loopback, one-time link, same origin, and a path that no other server is sent the cookie for
     project    what was decided, on disk, so that neither a killed server nor a closed browser loses it
     design     forms into specs
     accuracy   sliders into budgets, and what a budget means as a risk
     jobs       comparison and release, as processes of their own that can be found again
-    explore    a bundle's tables, areas and downloads
+    steps      what each step of the path shows
+    changes    what each step changes
+    explore    a bundle's tables, map, areas and downloads
+    words      what the words of the pages mean, and what others have chosen
     pages      the requests
     server     the command's side
 

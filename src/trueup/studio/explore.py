@@ -23,57 +23,10 @@ from trueup.reporting.drawing.map import Map, matched, read_shapes
 from trueup.reporting.drawing.words import plural
 from trueup.reporting.pages.release import release_map
 from trueup.studio.rendering import internal
+from trueup.studio.view import View
 
 ROWS = 50
 """Rows of a page."""
-
-
-@dataclass(frozen=True)
-class View:
-    """What somebody looks at: a table, and the places that were chosen.
-
-    Attributes
-    ----------
-    table, confidence, search, number
-        The table, the probability of its intervals, what the names of its places hold, and the page.
-    of, chosen
-        The places of an area, and their level.
-    summing
-        Whether their sum is wanted.
-    """
-
-    table: str
-    confidence: str
-    search: str
-    number: int
-    of: str
-    chosen: tuple[str, ...]
-    summing: bool
-
-    @classmethod
-    def of_pairs(cls, pairs: Sequence[tuple[str, str]]) -> View:
-        """Read what a page sends: a form whose boxes say which of the listed places are chosen."""
-        form = dict(pairs)
-        go, page = form.get("go", ""), form.get("page", "")
-        number = int(page) if page.isdecimal() and page.isascii() and len(page) < 8 else 0
-        moved = {"next": number + 1, "before": max(0, number - 1), "show": 0}.get(go, number)
-        typed = [line.strip() for line in form.get("chosen", "").splitlines() if line.strip()]
-        listed = form.get("listed", "")
-        of = form.get("of", "") if typed else listed
-        if of == listed:
-            boxes = {name: {v for n, v in pairs if n == name} for name in ("seen", "place")}
-            typed = [key for key in typed if key not in boxes["seen"] - boxes["place"]]
-            typed += [v for n, v in pairs if n == "place"]
-        chosen = () if go == "clear" else tuple(dict.fromkeys(typed))
-        return cls(
-            form.get("table", ""),
-            form.get("confidence") or "90%",
-            form.get("search", ""),
-            moved,
-            of if chosen else "",
-            chosen,
-            go == "sum",
-        )
 
 
 @dataclass
@@ -258,7 +211,7 @@ class Explorer:
         """
         if name not in FILES:
             raise TrueupError("there is no such file to download", needed=f"one of {', '.join(FILES)}")
-        if name == "report.html" and self.shapes:
+        if name == "report.html" and self.shapes and self.release.parts == 1:
             return render_bundle(self.folder, shapes=self.shapes).encode(), FILES[name]
         if name in ("report.html", "spec.toml"):
             return (self.folder / "public" / name).read_bytes(), FILES[name]

@@ -1,24 +1,16 @@
-"""The steps of the path: what each shows, and what each changes."""
+"""The steps of the path: what each shows. What each changes is in `changes`."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-import trueup
-from trueup.errors import TrueupError
-from trueup.ledger.ledger import Ledger
-from trueup.ledger.terms import Terms
-from trueup.reconciling import METHODS, choose, default, misfit
+from trueup.reconciling import METHODS, default, misfit
 from trueup.releasing.by_size import MarginsBySize
 from trueup.reporting.drawing.map import outlines, read_shapes
 from trueup.studio import design, jobs
-from trueup.studio.accuracy import Plans, Wanted, answer, first_wishes, precedents, problem_of
+from trueup.studio.accuracy import Wanted, answer, first_wishes, precedents, problem_of
 from trueup.studio.job import COMPARATORS
-from trueup.studio.project import Choices
 from trueup.studio.session import Studio
 
 STEPS = {
@@ -32,8 +24,6 @@ STEPS = {
     "result": "Result",
 }
 """The path, in its order."""
-
-# The steps: what each shows.
 
 
 def shown_table(studio: Studio) -> dict[str, Any]:
@@ -150,191 +140,6 @@ def shown_result(studio: Studio) -> dict[str, Any]:
     }
 
 
-# What each step changes.
-
-
-def set_table(studio: Studio, form: Mapping[str, str]) -> str:
-    table, places, shapes = (form.get(name, "").strip() for name in ("table", "places", "shapes"))
-    if not table:
-        raise TrueupError("no table is named", needed="the path of a CSV or Parquet file on this machine")
-    title = form.get("title", "").strip() or Path(table).name.split(".")[0]
-    found = trueup.propose_spec(
-        table, places or None, title=title, unit=form.get("unit", "").strip() or "person"
-    )
-    revision = _revision(form)
-    studio.open_project.change(
-        revision,
-        text=found.spec.text(),
-        table=table,
-        places=places,
-        shapes=_readable(shapes),
-        left=found.left,
-        wishes={},
-        sizes={},
-        total="",
-        pending="",
-        candidates="",
-    )
-    return "/structure"
-
-
-def set_paths(studio: Studio, form: Mapping[str, str]) -> str:
-    table, places, shapes = (form.get(name, "").strip() for name in ("table", "places", "shapes"))
-    given = {
-        "table": table or studio.open_project.choices.table,
-        "places": places,
-        "shapes": _readable(shapes),
-    }
-    problem_of(studio.spec, Choices(table=given["table"], places=places))
-    studio.open_project.change(_revision(form), **given)
-    studio.forget_release()
-    return "/structure"
-
-
-def _readable(shapes: str) -> str:
-    """The path of outlines that can be read, or none."""
-    if shapes:
-        read_shapes(shapes)
-    return shapes
-
-
-def set_structure(studio: Studio, form: Mapping[str, str]) -> str:
-    text = design.change_structure(studio.candidates, form)
-    problem_of(trueup.parse_spec(text), studio.open_project.choices)
-    studio.open_project.change(_revision(form), text=text, pending="", candidates="")
-    return "/structure" if form.get("go") == "again" else "/protected"
-
-
-def set_protected(studio: Studio, form: Mapping[str, str]) -> str:
-    text = design.change_protection(studio.candidates, form)
-    studio.open_project.change(_revision(form), text=text, pending="", candidates="")
-    return "/tables"
-
-
-def set_tables(studio: Studio, form: Mapping[str, str]) -> str:
-    choices = studio.open_project.choices
-    text = design.choose_tables(studio.candidates, form)
-    Plans.of(text, choices)
-    studio.open_project.change(_revision(form), text=text, pending="", candidates="", wishes={}, sizes={})
-    return "/accuracy"
-
-
-def set_accuracy(studio: Studio, form: Mapping[str, str]) -> str:
-    plans, project = studio.plans(), studio.open_project
-    wishes = {
-        name: _number(form.get(f"margin.{name}", ""), f"the margin of error of '{name}'")
-        for name in plans.planner.free
-        if f"wish.{name}" in form
-    }
-    by_size = studio.by_size()
-    sizes = {
-        key: _number(form.get(f"margin.{key}", ""), f"the margin of error of '{c.table}', {c.label}")
-        for c in (by_size.classes if by_size else ())
-        if f"wish.{(key := f'{c.lowest} {c.table}')}" in form
-    }
-    confidence, total = _number(form.get("confidence", "95"), "the confidence"), form.get("total", "").strip()
-    wanted = Wanted(wishes, sizes, confidence, total, by_size)
-    planned = plans.plan(wanted, quick=False)
-    chosen = {"reconcile": studio.spec.reconcile}  # a method was perhaps chosen after an earlier plan
-    spec = trueup.planned_spec(trueup.parse_spec(plans.text), planned).model_copy(update=chosen)
-    choices = project.change(
-        _revision(form),
-        text=spec.text(),
-        candidates=plans.text,
-        wishes=wishes,
-        sizes=sizes,
-        confidence=confidence,
-        total=total,
-        pending="",
-    )
-    if form.get("go") == "sizes":
-        task = {"spec": studio.sized(), "table": choices.table, "places": choices.places}
-        jobs.start(project.folder, "sizes", {**task, "targets": wanted.targets()}, again=True)
-        return "/accuracy"
-    return "/accuracy" if form.get("go") == "again" else "/methods"
-
-
-def set_methods(studio: Studio, form: Mapping[str, str]) -> str:
-    project = studio.open_project
-    if form.get("go") == "compare":
-        choices = project.choices
-        task = {"spec": project.text, "table": choices.table, "places": choices.places}
-        jobs.start(project.folder, "compare", task, again=True)
-        return "/methods"
-    text = design.choose_method(studio.spec, form.get("method", ""))
-    problem = problem_of(trueup.parse_spec(text), project.choices)
-    choose(problem.spec.reconcile, problem.constraints)
-    project.change(_revision(form), text=text, pending="")
-    return "/release"
-
-
-def set_release(studio: Studio, form: Mapping[str, str]) -> str:
-    project, spec = studio.open_project, studio.spec
-    out = str(Path(form.get("out", "").strip() or project.folder / "release").expanduser().absolute())
-    ledger, analyst = form.get("ledger", "").strip(), form.get("analyst", "").strip()
-    if ledger and "://" not in ledger:
-        ledger = str(Path(ledger).expanduser().absolute())
-    if ledger and not analyst:
-        raise TrueupError("a ledger is named without an analyst", needed="who is charged")
-    task = {
-        "spec": project.text,
-        "table": project.choices.table,
-        "places": project.choices.places,
-        "out": out,
-    }
-    task |= {"ledger": ledger, "analyst": analyst}
-    task["key"] = "studio-" + hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:24]
-    if running := next(
-        (job for job in jobs.every(project.folder) if job.task["kind"] == "release" and job.alive), None
-    ):
-        if running.task.get("key") == task["key"]:
-            return "/release"
-        raise TrueupError("another release is running; nothing was begun", remedy="wait for it")
-    problem_of(spec, project.choices)
-    if ledger:
-        _open_ledger(ledger, spec, form.get("cap", "").strip())
-    project.change(_revision(form), out=out, ledger=ledger, analyst=analyst)
-    studio.forget_release()
-    jobs.start(project.folder, "release", task, again=True)
-    return "/release"
-
-
-def _open_ledger(url: str, spec: trueup.Spec, cap: str) -> None:
-    """Make a ledger where a cap is given, with the account of the spec's dataset; an existing one is left as it is."""
-    if "://" in url or Path(url).exists():
-        Ledger.open(url)
-        return
-    currency, equals, amount = cap.partition("=")
-    if not equals:
-        raise TrueupError(
-            f"there is no ledger '{url}'",
-            needed="a cap for a new one, such as rho=1",
-            remedy="fill in the cap",
-        )
-    terms = Terms(spec.privacy.unit, spec.privacy.neighbours)
-    Ledger.create(url).init(spec.table.name, {currency.strip(): amount.strip()}, terms=terms)
-
-
-def set_spec(studio: Studio, form: Mapping[str, str]) -> str:
-    studio.open_project.set_text(_revision(form), form.get("toml", ""))
-    back = form.get("back", "")
-    return f"/{back}" if back in STEPS else "/structure"
-
-
-def _revision(form: Mapping[str, str]) -> int:
-    text = form.get("revision", "")
-    if not (text.isdecimal() and text.isascii() and len(text) < 12):
-        raise TrueupError("the page does not say which version it is of", remedy="load the page again")
-    return int(text)
-
-
-def _number(text: str, what: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise TrueupError(f"{what} is '{text[:40]}'", needed="a number") from None
-
-
 SHOW: dict[str, Callable[[Studio], dict[str, Any]]] = {
     "table": shown_table,
     "structure": shown_structure,
@@ -344,13 +149,4 @@ SHOW: dict[str, Callable[[Studio], dict[str, Any]]] = {
     "methods": shown_methods,
     "release": shown_release,
     "result": shown_result,
-}
-CHANGE: dict[str, Callable[[Studio, Mapping[str, str]], str]] = {
-    "table": set_table,
-    "structure": set_structure,
-    "protected": set_protected,
-    "tables": set_tables,
-    "accuracy": set_accuracy,
-    "methods": set_methods,
-    "release": set_release,
 }
