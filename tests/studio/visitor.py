@@ -62,7 +62,7 @@ class Visitor:
         """Open the link in a fresh profile."""
         size = {"width": wide, "height": 900}
         page = browser.new_page(viewport=size, color_scheme="dark" if dark else "light")
-        page.set_default_timeout(120_000)
+        page.set_default_timeout(60_000)
         visitor = cls(page, heard(page))
         page.goto(link)
         return visitor
