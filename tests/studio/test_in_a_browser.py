@@ -177,7 +177,8 @@ def test_the_path_on_rhode_islands_blocks(chrome, studio, door, data_dir, capsys
     visitor.press("Who is protected")
     visitor.page.get_by_role("alert").wait_for()
     visitor.check()
-    assert visitor.console == ["Failed to load resource: the server responded with a status of 422 ()"]
+    assert len(visitor.console) == 1
+    assert "422" in visitor.console[0], "the refusal is all that was said"
 
 
 @pytest.mark.slow
@@ -199,7 +200,7 @@ def test_the_comparison_on_rhode_islands_blocks(chrome, tmp_path, data_dir, caps
 
 def test_sliders_by_table_and_by_size_and_a_fixed_budget(chrome, tmp_path):
     """Three tabs of one studio: what one sees, the others find; the older one changes nothing."""
-    table = small_table(tmp_path / "people.csv", counties=60)
+    table = small_table(tmp_path / "people.csv", counties=20)
     with run("--folder", tmp_path / "work", "--data", table) as studio:
         visitor = visit(chrome, studio.link)
         page = visitor.page
@@ -210,14 +211,20 @@ def test_sliders_by_table_and_by_size_and_a_fixed_budget(chrome, tmp_path):
         visitor.drag("county x kind x category", -40)
         visitor.until(lambda: float(total.inner_text()) > 1.5 * before)
         visitor.press("Sliders by size of the count")
-        page.get_by_role("button", name="Sizes of the counts of county x kind x category").click()
+        more = page.get_by_role("button", name="Sizes of the counts of county x kind x category")
+        more.click(timeout=150_000)
         visitor.check()
-        size, row = "county x kind x category, counts of 10-99", "tr[data-key='10 county x kind x category']"
+        row = page.locator("tr[data-of='county x kind x category']").last
+        size = (
+            row.locator(".slide")
+            .get_attribute("aria-label")
+            .removeprefix("Slider of the margin of error of ")
+        )
         before = float(total.inner_text())
         visitor.drag(size, -30)
         visitor.until(lambda: float(total.inner_text()) > 1.5 * before)
-        wanted = float(page.get_by_label(f"Margin of error of {size}, in counts").input_value())
-        visitor.until(lambda: float(page.locator(f"{row} .reached").inner_text()) <= 1.03 * wanted)
+        wanted = float(row.locator(".margin").input_value())
+        visitor.until(lambda: float(row.locator(".reached").inner_text()) <= 1.03 * wanted)
         reached = page.locator("tr[data-table='state'] .reached")
         wide = float(reached.inner_text())
         page.get_by_label("Budget that may be spent").fill("5")
