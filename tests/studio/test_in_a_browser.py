@@ -51,18 +51,9 @@ def door(chrome, studio):
     return visit(chrome, studio.link)
 
 
-def enter(chrome, door, *, wide: int = 1280, dark: bool = False):
+def enter(chrome, door, **screen):
     """A visitor with a screen of their own, let in by the cookie of the link that was used."""
-    from tests.studio.visitor import Visitor, heard
-
-    state = door.page.context.storage_state()
-    context = chrome.new_context(
-        storage_state=state, viewport={"width": wide, "height": 900}, color_scheme="dark" if dark else "light"
-    )
-    page = context.new_page()
-    page.set_default_timeout(60_000)
-    page.goto(door.page.url)
-    return Visitor(page, heard(page))
+    return visit(chrome, door.page.url, storage_state=door.page.context.storage_state(), **screen)
 
 
 def paper(visitor) -> str:

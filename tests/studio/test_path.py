@@ -184,6 +184,24 @@ def test_a_release_by_parts_that_is_stopped_goes_on_with_the_noise_that_it_drew(
     assert all(check.holds for check in trueup.check(out))
 
 
+def test_a_stop_says_whether_anything_was_published(visit):
+    visit.draft()
+    project = visit.studio.open_project
+    stopped = jobs.Job(project.folder / "jobs" / "release-1")
+    stopped.folder.mkdir(parents=True)
+    (stopped.folder / "job.json").write_text(json.dumps({"kind": "release"}))
+    stopped.report(state="running", stage="checking the bundle")
+    (stopped.folder / "stopped").touch()
+    project.change(None, out=str(project.folder / "out"))
+    page = visit.client.get("/release").text
+    assert "It was stopped." in page
+    assert "Nothing was published." in page
+    (project.folder / "out" / "public").mkdir(parents=True)
+    page = visit.client.get("/release").text
+    assert "Nothing was published." not in page
+    assert "its check was not finished" in page
+
+
 FEW = SizeClass("county", 1, "1-9", (1.0, 4.0), ((1.0, 3.0),) * 5)
 MANY = SizeClass("county", 10, "10 and more", (1.0, 4.0), ((2.0, 8.0),) * 5)
 BY_SIZE = MarginsBySize((FEW, MANY), "")

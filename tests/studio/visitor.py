@@ -58,10 +58,11 @@ class Visitor:
     interactions: int = 0
 
     @classmethod
-    def at(cls, browser: Any, link: str, *, wide: int = 1280, dark: bool = False) -> Visitor:
-        """Open the link in a fresh profile."""
+    def at(cls, browser: Any, link: str, *, wide: int = 1280, dark: bool = False, **profile: Any) -> Visitor:
+        """Open a link, in a fresh profile unless one is given."""
         size = {"width": wide, "height": 900}
-        page = browser.new_page(viewport=size, color_scheme="dark" if dark else "light")
+        context = browser.new_context(viewport=size, color_scheme="dark" if dark else "light", **profile)
+        page = context.new_page()
         page.set_default_timeout(60_000)
         visitor = cls(page, heard(page))
         page.goto(link)

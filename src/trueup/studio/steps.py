@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from trueup.reconciling import METHODS, default, misfit
@@ -125,6 +126,7 @@ def shown_release(studio: Studio) -> dict[str, Any]:
     return {
         "sentences": problem.guarantee.sentences,
         "out": choices.out or str(studio.open_project.folder / "release"),
+        "published": bool(choices.out) and (Path(choices.out) / "public").is_dir(),
         "job": found and found.name,
         "progress": found and found.progress,
     }
