@@ -191,7 +191,7 @@ def test_the_comparison_on_rhode_islands_blocks(chrome, tmp_path, data_dir, caps
 
 def test_sliders_by_table_and_by_size_and_a_fixed_budget(chrome, tmp_path):
     """Three tabs of one studio: what one sees, the others find; the older one changes nothing."""
-    table = small_table(tmp_path / "people.csv", counties=20)
+    table = small_table(tmp_path / "people.csv", counties=4)
     with run("--folder", tmp_path / "work", "--data", table) as studio:
         visitor = visit(chrome, studio.link)
         page = visitor.page
