@@ -21,8 +21,8 @@ from trueup.ledger.terms import Terms
 from trueup.planning.margins import normal_ratio
 from trueup.releasing.by_size import MarginsBySize, SizeClass
 from trueup.studio import job, jobs
-from trueup.studio.accuracy import Wanted, precedents
-from trueup.studio.view import View
+from trueup.studio.accuracy import Wishes, precedents
+from trueup.studio.view import ExploredPage
 from trueup.studio.words import PRECEDENTS, WORDS
 
 pytest.importorskip("starlette")
@@ -125,16 +125,17 @@ def test_a_bundle_is_explored(released, tmp_path):
 )  # fmt: skip
 def test_places_are_chosen_by_boxes_and_by_typing(sent, of, chosen):
     pairs = [(k, v) for k, held in sent.items() for v in ([held] if isinstance(held, str) else held)]
-    view = View.of_pairs(pairs)
+    view = ExploredPage.of_pairs(pairs)
     assert (view.of, view.chosen) == (of, chosen)
 
 
 def test_pages_of_a_table_are_turned():
     turned = [
-        View.of_pairs([("page", "3"), ("go", go)]).number for go in ("next", "before", "show", "", "sum")
+        ExploredPage.of_pairs([("page", "3"), ("go", go)]).number
+        for go in ("next", "before", "show", "", "sum")
     ]
     assert turned == [4, 2, 0, 3, 3]
-    assert View.of_pairs([("page", "-1"), ("go", "before")]).number == 0
+    assert ExploredPage.of_pairs([("page", "-1"), ("go", "before")]).number == 0
 
 
 @pytest.mark.thorough
@@ -209,7 +210,7 @@ BY_SIZE = MarginsBySize((FEW, MANY), "")
 
 def test_a_wish_for_a_size_is_one_for_its_table_and_the_strictest_counts():
     def asked(wishes, sizes) -> float:
-        (target,) = Wanted(wishes, sizes, 95.0, "", BY_SIZE).targets()
+        (target,) = Wishes(wishes, sizes, 95.0, "", BY_SIZE).targets()
         return float(re.fullmatch(r"county=(.*)@95.0%", target)[1])
 
     ratio = normal_ratio(95)
@@ -218,9 +219,9 @@ def test_a_wish_for_a_size_is_one_for_its_table_and_the_strictest_counts():
     assert asked({"county": 1.5}, {"10 county": 8}) == 1.5
     for key, counts in (("5 county", 2), ("1 state", 2), ("1 county", 0), ("1 county", float("nan"))):
         with pytest.raises(TrueupError):
-            Wanted({}, {key: counts}, 95.0, "", BY_SIZE).targets()
+            Wishes({}, {key: counts}, 95.0, "", BY_SIZE).targets()
     with pytest.raises(TrueupError, match="not simulated"):
-        Wanted({}, {"1 county": 2}, 95.0, "").targets()
+        Wishes({}, {"1 county": 2}, 95.0, "").targets()
 
 
 def test_the_margin_of_a_size_is_met_by_the_table_that_it_asks_for():

@@ -58,7 +58,7 @@ class Plans:
         """Whether it is still the one that is wanted."""
         return (self.text, self.paths) == (text, (choices.table, choices.places))
 
-    def plan(self, wanted: Wanted, *, quick: bool) -> Allocation:
+    def plan(self, wanted: Wishes, *, quick: bool) -> Allocation:
         """The least budget for margins of error, or the division of a total.
 
         Raises
@@ -72,7 +72,7 @@ class Plans:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Wishes:
     """What the sliders say.
 
     Attributes
@@ -116,7 +116,7 @@ class Wanted:
         return [f"{table}={counts!r}@{self.confidence!r}%" for table, counts in found.items()]
 
 
-def answer(planned: Allocation, wanted: Wanted) -> dict[str, Any]:
+def answer(planned: Allocation, wanted: Wishes) -> dict[str, Any]:
     """What the page shows of a plan: the budget of each table, the margin of error of its worst count and by size; the risk."""
     ratio = normal_ratio(wanted.confidence)
     exact = {reached.target.table: reached.margin for reached in planned.targets}
@@ -139,7 +139,7 @@ def answer(planned: Allocation, wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def _by_size(table: str, worst: float, wanted: Wanted) -> dict[str, float]:
+def _by_size(table: str, worst: float, wanted: Wishes) -> dict[str, float]:
     """Margins of error by the least count of each size."""
     classes = wanted.by_size.of(table) if wanted.by_size else ()
     percent = f"{wanted.confidence!r}%"

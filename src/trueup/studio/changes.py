@@ -14,7 +14,7 @@ from trueup.ledger.terms import Terms
 from trueup.reconciling import choose
 from trueup.reporting.drawing.map import read_shapes
 from trueup.studio import design, jobs
-from trueup.studio.accuracy import Plans, Wanted, problem_of
+from trueup.studio.accuracy import Plans, Wishes, problem_of
 from trueup.studio.project import Choices
 from trueup.studio.session import Studio
 from trueup.studio.steps import STEPS
@@ -100,7 +100,7 @@ def set_accuracy(studio: Studio, form: Mapping[str, str]) -> str:
         if f"wish.{(key := f'{c.lowest} {c.table}')}" in form
     }
     confidence, total = _number(form.get("confidence", "95"), "the confidence"), form.get("total", "").strip()
-    wanted = Wanted(wishes, sizes, confidence, total, by_size)
+    wanted = Wishes(wishes, sizes, confidence, total, by_size)
     planned = plans.plan(wanted, quick=False)
     chosen = {"reconcile": studio.spec.reconcile}  # a method was perhaps chosen after an earlier plan
     spec = trueup.planned_spec(trueup.parse_spec(plans.text), planned).model_copy(update=chosen)

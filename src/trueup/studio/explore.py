@@ -23,7 +23,7 @@ from trueup.reporting.drawing.map import Map, matched, read_shapes
 from trueup.reporting.drawing.words import plural
 from trueup.reporting.pages.release import release_map
 from trueup.studio.rendering import internal
-from trueup.studio.view import View
+from trueup.studio.view import ExploredPage
 
 ROWS = 50
 """Rows of a page."""
@@ -115,7 +115,7 @@ class Explorer:
             "level": margin.level,
         }  # fmt: skip
 
-    def page(self, view: View) -> dict[str, Any]:
+    def page(self, view: ExploredPage) -> dict[str, Any]:
         """What the page shows of a view.
 
         Raises

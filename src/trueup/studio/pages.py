@@ -17,14 +17,14 @@ from starlette.routing import Route
 from trueup import Spec
 from trueup.errors import TrueupError
 from trueup.studio import jobs
-from trueup.studio.accuracy import Wanted, answer
+from trueup.studio.accuracy import Wishes, answer
 from trueup.studio.changes import CHANGE, set_paths, set_spec
 from trueup.studio.project import Outdated, Project
 from trueup.studio.rendering import internal, refused, rendered
 from trueup.studio.security import Guarded, Keys
 from trueup.studio.session import Studio
 from trueup.studio.steps import SHOW, STEPS
-from trueup.studio.view import View
+from trueup.studio.view import ExploredPage
 
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; sandbox allow-scripts"
 """Reports bring script and style of their own: they are shown apart from the studio, without its cookie."""
@@ -144,7 +144,7 @@ def _planned(
     quick: bool,
 ) -> Response:
     try:
-        wanted = Wanted(wishes, sizes, confidence, total, studio.by_size())
+        wanted = Wishes(wishes, sizes, confidence, total, studio.by_size())
         return JSONResponse(answer(studio.plans().plan(wanted, quick=quick), wanted))
     except TrueupError as error:
         return JSONResponse({"error": str(error)}, 422)
@@ -173,14 +173,16 @@ async def _compared(studio: Studio, request: Request) -> Response:
 
 
 async def _explore(studio: Studio, request: Request) -> Response:
-    return await run_in_threadpool(_explored, studio, View.of_pairs(list(request.query_params.multi_items())))
+    return await run_in_threadpool(
+        _explored, studio, ExploredPage.of_pairs(list(request.query_params.multi_items()))
+    )
 
 
 async def _view(studio: Studio, request: Request) -> Response:
-    return await run_in_threadpool(_explored, studio, View.of_pairs(await _pairs(request)))
+    return await run_in_threadpool(_explored, studio, ExploredPage.of_pairs(await _pairs(request)))
 
 
-def _explored(studio: Studio, view: View) -> Response:
+def _explored(studio: Studio, view: ExploredPage) -> Response:
     context: dict[str, Any] = {"designing": studio.project is not None, "step": "", "steps": STEPS}
     context |= {"view": view, "found": None, "area": None}
     fault: TrueupError | None = None

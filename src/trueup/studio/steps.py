@@ -10,7 +10,7 @@ from trueup.reconciling import METHODS, default, misfit
 from trueup.releasing.by_size import MarginsBySize
 from trueup.reporting.drawing.map import outlines, read_shapes
 from trueup.studio import design, jobs
-from trueup.studio.accuracy import Wanted, answer, first_wishes, precedents, problem_of
+from trueup.studio.accuracy import Wishes, answer, first_wishes, precedents, problem_of
 from trueup.studio.job import COMPARATORS
 from trueup.studio.session import Studio
 
@@ -62,7 +62,7 @@ def shown_accuracy(studio: Studio) -> dict[str, Any]:
     known = {name: wish for name, wish in choices.wishes.items() if name in plans.planner.free}
     sizes = _known_sizes(choices.sizes, by_size)
     wishes = known if known or sizes else first_wishes(plans.planner)
-    wanted = Wanted(wishes, sizes, choices.confidence, choices.total, by_size)
+    wanted = Wishes(wishes, sizes, choices.confidence, choices.total, by_size)
     planned = answer(plans.plan(wanted, quick=False), wanted)
     rows = [
         {**row, "wish": wishes.get(row["table"]), "classes": _classes(row, sizes, by_size)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class View:
+class ExploredPage:
     """What somebody looks at: a table, and the places that were chosen.
 
     Attributes
@@ -29,7 +29,7 @@ class View:
     summing: bool
 
     @classmethod
-    def of_pairs(cls, pairs: Sequence[tuple[str, str]]) -> View:
+    def of_pairs(cls, pairs: Sequence[tuple[str, str]]) -> ExploredPage:
         """Read what a page sends: a form whose boxes say which of the listed places are chosen."""
         form = dict(pairs)
         go, page = form.get("go", ""), form.get("page", "")
