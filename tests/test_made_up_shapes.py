@@ -9,7 +9,7 @@ from trueup.demo.shapes import made_up_shapes
 from trueup.demo.synthetic import synthetic_blocks
 from trueup.model.cells import Cells
 from trueup.model.tree import Tree
-from trueup.reporting.drawing.map import outlines
+from trueup.reporting.drawing.outlines import outlines
 
 
 def area(ring: np.ndarray) -> float:

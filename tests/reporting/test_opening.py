@@ -13,7 +13,8 @@ from tests.reporting.records import CROSSED, PLAIN, released
 from trueup.errors import DataError, TrueupError
 from trueup.model.spec import parse_spec
 from trueup.reporting import report
-from trueup.reporting.drawing.map import MOST, draw_map, matched
+from trueup.reporting.drawing.map import draw_map
+from trueup.reporting.drawing.outlines import MOST, matched
 
 
 def opening_of(page: str) -> str:

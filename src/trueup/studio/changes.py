@@ -12,7 +12,7 @@ from trueup.errors import TrueupError
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.terms import Terms
 from trueup.reconciling import choose
-from trueup.reporting.drawing.map import read_shapes
+from trueup.reporting.drawing.outlines import read_shapes
 from trueup.studio import design, jobs
 from trueup.studio.accuracy import Plans, Wishes, problem_of
 from trueup.studio.project import Choices

@@ -8,7 +8,7 @@ from typing import Any
 
 from trueup.reconciling import METHODS, default, misfit
 from trueup.releasing.by_size import MarginsBySize
-from trueup.reporting.drawing.map import outlines, read_shapes
+from trueup.reporting.drawing.outlines import outlines, read_shapes
 from trueup.studio import design, jobs
 from trueup.studio.accuracy import Wishes, answer, first_wishes, precedents, problem_of
 from trueup.studio.job import COMPARATORS

@@ -1,16 +1,9 @@
-"""A map of places by their shapes, shaded by how far their counts may be off.
-
-Corners are rounded to a grid one by one: neighbours round a common border to the same points, so that simplified shapes
-still fit together. Points that repeat, or lie between two others on a straight line, are left out.
-"""
+"""A map of places by their shapes, shaded by how far their counts may be off."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import cos, radians
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,16 +11,11 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError
 from trueup.model.cells import Cells
-from trueup.model.tables import place_keys
+from trueup.reporting.drawing.outlines import outlines
 from trueup.reporting.drawing.words import number, percent, plain
 
-WIDTHS = (1920, 960, 640, 400, 240)
-"""Grids that are tried, until the map is small enough."""
-MOST = 2_500_000
-"""Characters of all shapes together."""
 SHADES = (0.01, 0.03, 0.1, 0.3)
 """Margins of error, as shares of the released count, at which the shade changes."""
-Ring = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -38,29 +26,6 @@ class Shape:
     shade: int
     text: str
     key: str = ""
-
-
-@dataclass(frozen=True)
-class Outlines:
-    """The places of a level on a grid.
-
-    Attributes
-    ----------
-    level
-        Of which places the shapes are.
-    width, height
-        Of the grid.
-    paths
-        The outline of each place that has one.
-    missing
-        How many places have none.
-    """
-
-    level: str
-    width: int
-    height: int
-    paths: Mapping[int, str]
-    missing: int
 
 
 @dataclass(frozen=True)
@@ -89,88 +54,6 @@ class Map:
     shapes: tuple[Shape, ...]
     legend: tuple[str, ...]
     level: str = ""
-
-
-def read_shapes(path: str | Path) -> list[Mapping[str, Any]]:
-    """Read the features of a GeoJSON file.
-
-    Raises
-    ------
-    DataError
-        If it is missing or no collection of features.
-    """
-    try:
-        held = json.loads(Path(path).read_text(encoding="utf-8"))
-        features = [f for f in held["features"] if f["geometry"]["type"] in ("Polygon", "MultiPolygon")]
-    except OSError:
-        raise DataError(f"there is no file '{path}'", remedy="check the path") from None
-    except (ValueError, KeyError, TypeError, UnicodeDecodeError):
-        features = []
-    if not features:
-        raise DataError(
-            f"'{Path(path).name}' holds no shapes",
-            needed="GeoJSON, a FeatureCollection of Polygons or MultiPolygons",
-        )
-    return features
-
-
-def matched(cells: Cells, features: Sequence[Mapping[str, Any]]) -> tuple[str, dict[int, Mapping[str, Any]]]:
-    """Find the level whose places the shapes are, by a property that holds their keys, joined or the last alone.
-
-    Returns
-    -------
-    level, shapes
-        The level, and the shape of each of its places that has one.
-
-    Raises
-    ------
-    DataError
-        If no property of the shapes holds the keys of a level.
-    """
-    best: tuple[str, dict[int, Mapping[str, Any]]] = ("", {})
-    names = dict.fromkeys(name for f in features for name in f.get("properties") or {})
-    for level in reversed(cells.tree.levels):
-        for known in _keys(cells, level):
-            for name in names:
-                found = {known[key]: f for f in features if (key := str(f["properties"].get(name))) in known}
-                if len(found) > len(best[1]):
-                    best = (level, found)
-    if not best[1]:
-        raise DataError(
-            "no shape has the key of a place",
-            needed="a property with the keys of a level, such as the code of the county",
-        )
-    return best
-
-
-def _keys(cells: Cells, level: str) -> Iterator[dict[str, int]]:
-    columns = [
-        column.astype(str).tolist() for column in place_keys(cells.tree, cells.tree.level(level)).values()
-    ]
-    for texts in (
-        ["".join(row) for row in zip(*columns)],
-        ["/".join(row) for row in zip(*columns)],
-        columns[-1],
-    ):
-        if len(set(texts)) == len(texts):
-            yield {text: at for at, text in enumerate(texts)}
-
-
-def outlines(cells: Cells, features: Sequence[Mapping[str, Any]]) -> Outlines:
-    """Draw the places that have shapes, as finely as `MOST` characters allow.
-
-    Raises
-    ------
-    DataError
-        If the shapes are of no level.
-    """
-    level, shapes = matched(cells, features)
-    rings = {place: list(_rings(feature["geometry"])) for place, feature in shapes.items()}
-    for width in WIDTHS:
-        height, paths = _paths(rings, width)
-        if sum(map(len, paths.values())) <= MOST:
-            break
-    return Outlines(level, width, height, paths, cells.tree.sizes[cells.tree.level(level)] - len(paths))
 
 
 def draw_map(
@@ -241,73 +124,3 @@ def _names(cells: Cells, level: str) -> list[str]:
     if held is not None:
         return [str(name) for name in held]
     return [cells.tree.label(level, place) for place in range(cells.tree.sizes[at])]
-
-
-def _rings(geometry: Mapping[str, Any]) -> Iterator[Ring]:
-    polygons = [geometry["coordinates"]] if geometry["type"] == "Polygon" else geometry["coordinates"]
-    try:
-        rings = [np.array([p[:2] for p in ring], dtype=float) for polygon in polygons for ring in polygon]
-        whole = all(ring.shape[1:] == (2,) and np.isfinite(ring).all() for ring in rings)
-    except (ValueError, TypeError, KeyError, IndexError):
-        whole, rings = False, []
-    if not whole:
-        raise DataError("the coordinates of a shape cannot be read", needed="rings of pairs of numbers")
-    yield from rings
-
-
-def _paths(rings: Mapping[int, Sequence[Ring]], width: int) -> tuple[int, dict[int, str]]:
-    """Outlines on a grid of a width, and its height; degrees are drawn true to scale at the middle."""
-    points = np.concatenate([ring for held in rings.values() for ring in held])
-    degrees = np.abs(points[:, 0]).max() <= 180 and np.abs(points[:, 1]).max() <= 90
-    if degrees:
-        west = _western_end(points[:, 0])
-        rings = {place: [_eastward(ring, west) for ring in held] for place, held in rings.items()}
-        points = _eastward(points, west)
-    low, high = points.min(0), points.max(0)
-    across = cos(radians(float(low[1] + high[1]) / 2)) if degrees else 1.0
-    span = max(float(high[0] - low[0]) * across, 1e-12)
-    scale = np.array([across, -1.0]) * width / span
-    height = max(round(float(high[1] - low[1]) * width / span), 1)
-    start = np.array([low[0], high[1]])
-    drawn = {place: [(ring - start) * scale for ring in held] for place, held in rings.items()}
-    return height, {
-        place: "".join(map(_path, held)) or _dot(held[0]) for place, held in drawn.items() if held
-    }
-
-
-def _western_end(longitudes: NDArray) -> float:
-    """Where the widest gap without any land ends: a map that begins there is not cut at the 180th meridian.
-
-    Examples
-    --------
-    >>> float(_western_end(np.array([-170.0, -65.0, 172.0])))
-    172.0
-    """
-    known = np.unique(np.mod(longitudes, 360))
-    gaps = np.diff(known, append=known[0] + 360)
-    return known[(int(gaps.argmax()) + 1) % known.size]
-
-
-def _eastward(points: NDArray, west: float) -> NDArray:
-    """Degrees east of the western end, and north."""
-    return np.column_stack([np.mod(points[:, 0] - west, 360), points[:, 1]])
-
-
-def _dot(ring: Ring) -> str:
-    """A place that is smaller than the grid: a square of its size."""
-    x, y = np.floor(ring.mean(0)).astype(int)
-    return f"M{x} {y}l1 0l0 1l-1 0z"
-
-
-def _path(ring: Ring) -> str:
-    """One closed outline on the grid; nothing where it is smaller than that."""
-    grid = np.rint(ring).astype(int)
-    grid = grid[np.r_[True, (np.diff(grid, axis=0) != 0).any(1)]]
-    if len(grid) > 2:
-        before, after = grid[1:-1] - grid[:-2], grid[2:] - grid[1:-1]
-        turns = before[:, 0] * after[:, 1] != before[:, 1] * after[:, 0]
-        grid = grid[np.r_[True, turns, True]]
-    if len(grid) < 4:
-        return ""
-    steps = np.diff(grid[:-1], axis=0)
-    return f"M{grid[0, 0]} {grid[0, 1]}" + "".join(f"l{x} {y}" for x, y in steps.tolist()) + "z"

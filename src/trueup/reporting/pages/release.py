@@ -13,7 +13,8 @@ from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Page, Section
-from trueup.reporting.drawing.map import Map, draw_map, read_shapes
+from trueup.reporting.drawing.map import Map, draw_map
+from trueup.reporting.drawing.outlines import read_shapes
 from trueup.reporting.drawing.words import number, plural, table_name
 from trueup.reporting.pages.measurements import warning
 from trueup.reporting.sections.adjustments import adjustments
