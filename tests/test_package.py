@@ -384,7 +384,6 @@ def test_the_docs_table_of_methods_is_current():
 
 
 LONG_WITHOUT_REASON = {
-    "cli/infer.py",
     "files/staging.py",
     "inferring/__init__.py",
     "inferring/hierarchical.py",

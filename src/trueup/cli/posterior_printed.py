@@ -1,0 +1,94 @@
+"""A posterior on the screen and as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trueup.cli.printing import print_table
+
+
+def print_missed(missed: list[dict]) -> None:
+    """Print how far published parts miss their published totals."""
+    rows = [
+        [
+            f"{each['parts']} to {each['total']}",
+            f"{each['compared']:,}",
+            f"{each['missed']:.1%}",
+            _number(each["mean_square"]),
+            _number(each["by_law"]),
+        ]
+        for each in missed
+    ]
+    if rows:
+        heads = ["parts to total", "totals", "missed", "mean square", "by the laws"]
+        print_table("How far published parts miss published totals (counts squared)", heads, rows)
+
+
+def posterior_as_json(posterior) -> dict:
+    from trueup.io.bundle.posterior import margins
+
+    tables = {str(m): {k: v.tolist() for k, v in posterior.summary(m).items()} for m in margins(posterior)}
+    quantities = {k: v.tolist() for k, v in posterior.ratio_summary().items()} if posterior.ratios else {}
+    drawn = posterior.drawn
+    return {
+        "method": dict(posterior.method),
+        "draws": drawn.kind,
+        "intervals": posterior.promise,
+        "stats": dict(drawn.stats),
+        "summary": tables,
+        "quantities": quantities,
+    }
+
+
+def print_posterior(posterior, show: int, out: Path | None) -> None:
+    from trueup.io.bundle.posterior import margins
+    from trueup.kernel.statistics.diagnostics import FEWEST
+
+    for margin in margins(posterior):
+        columns = posterior.summary(margin, rows=show)
+        print_table(
+            str(margin), ["", "mean", "sd", "interval", "its probability"], _rows(columns, "label", show)
+        )
+    if posterior.ratios:
+        columns = posterior.ratio_summary()
+        columns["name"] = [f"{p} {q}" for p, q in zip(columns["place"], columns["quantity"])]
+        rows = [
+            [*r, f"{zero:.3g}"] for r, zero in zip(_rows(columns, "name", show), columns["denominator_zero"])
+        ]
+        heads = ["", "mean", "sd", "interval", "its probability", "P(denominator is 0)"]
+        print_table("quantities, given that their denominators are not 0", heads, rows)
+    drawn, (chains, draws, _) = posterior.drawn, posterior.draws.shape
+    kind = drawn.kind if drawn.independent else f"{drawn.kind},"
+    print(f"{chains * draws:,} {kind} by method '{posterior.method['method']}'")
+    if not drawn.independent and draws < FEWEST:
+        print("too few draws to judge how far their means are from the posterior's; ask for more")
+    print(posterior.promise)
+    if drawn.stats.get("interrupted"):
+        print("interrupted: fewer draws than were asked for")
+    if out is not None:
+        print(f"Posterior: {out}\nReport: {out / 'report.html'}")
+
+
+def print_areas(found: dict | None, column: str, show: int) -> None:
+    if found is not None:
+        names = list(found)[: list(found).index("mean")]
+        labels = [", ".join(map(str, each)) for each in zip(*(found[name] for name in names))]
+        heads = ["", "mean", "sd", "interval", "its probability"]
+        print_table(column, heads, _rows(found | {"label": labels}, "label", show))
+
+
+def _rows(columns, label: str, show: int) -> list[list[str]]:
+    rows = zip(*(columns[name] for name in (label, "mean", "sd", "low", "high", "mass")))
+    return [
+        [str(name), _number(mean), _number(sd), f"{_number(low)} to {_number(high)}", f"{mass:.3f}"]
+        for (name, mean, sd, low, high, mass), _ in zip(rows, range(show))
+    ]
+
+
+def _number(value: float) -> str:
+    """Counts with one decimal at most; small ratios with three; a dash where there is none."""
+    if value != value:
+        return "–"
+    return (
+        f"{value:,.0f}" if value == round(value) else f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
+    )
