@@ -248,7 +248,7 @@ COMMANDS = {
     ),
     "another encoding": (f"{RELEASE.format('towns.csv')} --encoding utf-16", "encoding 'utf-16'"),
     "a header alone": (RELEASE.format("header.csv"), "a header and no row"),
-    "an empty file": (RELEASE.format("empty.csv"), "the header of 'empty.csv'"),
+    "an empty file": (RELEASE.format("empty.csv"), "'empty.csv' is empty"),
     "UTF-16": (RELEASE.format("utf16.csv"), "UTF-16|header"),
     "an ending that is not known": (RELEASE.format("towns.ods"), "unknown ending"),
     "keys without their zeros": (RELEASE.format("zeros.csv"), "leading zeros"),

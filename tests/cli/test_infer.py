@@ -36,7 +36,7 @@ def test_the_level_may_be_a_percentage(bundle):
     done = [run("infer", bundle, "--draws", 5, "--json", "--level", level) for level in ("80%", ".8", "95%")]
     low = [json.loads(one.stdout)["summary"]["county"]["low"] for one in done]
     assert low[0] == low[1] != low[2]
-    assert "5 of 5 draws" in done[0].stderr
+    assert "drawing: 5 of 5" in done[0].stderr
     refused = run("infer", bundle, "--level", "many")
     assert refused.returncode == 2
     assert "not a probability" in " ".join(refused.stderr.split())
