@@ -20,6 +20,7 @@ from tests.inferring.perturbed_problems import (
 from tests.inferring.problems import star
 from trueup.inferring import infer
 from trueup.inferring.lattice_moves import LatticeMoves
+from trueup.inferring.method import ENOUGH
 from trueup.inferring.same_records import measured_once
 from trueup.inferring.tree_exact import TreeExact
 from trueup.model.cells import Margin
@@ -117,6 +118,21 @@ def test_a_count_that_is_not_shown_may_be_larger_than_all_that_are(rng):
         constraints = Constraints(cells, (Margin("all"), cells.finest))
         posterior = infer(measured, TreeExact(prior=Estimated()), spec=constraints, draws=5)
         assert low <= posterior.drawn.marginals[cells.finest].mean[7] < high
+
+
+def test_exact_counts_beside_codes_are_values_that_a_prior_is_estimated_from(rng):
+    cells = star(60)
+    counts = rng.poisson(rng.gamma(0.7, 30, 60))
+    hidden = np.flatnonzero((counts > 0) & (counts < 10))
+    shown = np.setdiff1d(np.arange(60), hidden)
+    headers = (
+        Measured("t", cells.finest, Exact(), shown),
+        Measured("t", cells.finest, CountInterval(1, 9), hidden),
+    )
+    measured = Measurements(cells, headers, (counts[shown], np.full(len(hidden), 5)), NO_GUARANTEE)
+    assert 0 < len(hidden) < ENOUGH <= cells.n
+    posterior = infer(measured, spec=Constraints(cells, (Margin("all"), cells.finest)), draws=1)
+    assert posterior.prior == "the prior 'estimated'"
 
 
 @pytest.mark.slow

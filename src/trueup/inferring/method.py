@@ -75,8 +75,15 @@ class InferenceMethod(ABC):
         Perturbed tables have a prior that is estimated from them, where enough of their finest counts are published.
         """
         noisy = any(header.law.additive and not header.exact for header in headers)
-        enough = Estimated in cls.priors and not noisy and values_of_a_class(cells, headers) >= ENOUGH
-        return {"prior": Estimated().name} if enough else {}
+        perturbed = any(not header.law.additive for header in headers)
+        if (
+            noisy
+            or not perturbed
+            or Estimated not in cls.priors
+            or values_of_a_class(cells, headers) < ENOUGH
+        ):
+            return {}
+        return {"prior": Estimated().name}
 
     def doubt(self, cells: Cells, headers: Sequence[Measured]) -> str | None:
         """Say what is known against its intervals where such measurements are given; None if nothing is."""
@@ -106,12 +113,13 @@ class InferenceMethod(ABC):
 
 
 def values_of_a_class(cells: Cells, headers: Sequence[Measured]) -> float:
-    """Published values of the finest cells that say something alone, for each class on average."""
+    """Published values of the finest cells that say something alone, exact ones too, for each class on average."""
     each = cells.n // cells.shape[0]
     finest = (
         h for h in headers if canonical(cells, h.margin) == cells.finest and np.isfinite(h.law.variance)
     )
-    return sum(cells.n if h.groups is None else len(h.groups) for h in finest if not h.law.additive) / each
+    known = (h for h in finest if h.exact or not h.law.additive)
+    return sum(cells.n if h.groups is None else len(h.groups) for h in known) / each
 
 
 def announce(progress: Progress, stage: str) -> None:
