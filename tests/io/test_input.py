@@ -64,15 +64,15 @@ BAD_TABLES = [
     ("state,county,n\n01,001,5\n01,001,7\n", "more than once"),
     ("state,county\n01,001\n", "has no column 'n'"),
     ("state,cuonty,n\n01,001,5\n", "has no column 'county'"),
-    ("state,county,n\n01,001,-5\n", "column 'n' in row 1 holds a negative number"),
-    ("state,county,n\n01,001,5.5\n", "row 1 holds text that is not a whole number"),
+    ("state,county,n\n01,001,-5\n", "column 'n' in row 1 of .* holds a negative number"),
+    ("state,county,n\n01,001,5.5\n", r"row 1 of .*\(line 2\) holds text that is not a whole number"),
     ("state,county,n\n01,001,true\n", "not a whole number"),
     ("state,county,n\n01,001,NaN\n", "not a whole number"),
-    ("state,county,n\n01,001,\n", "row 1 holds no value"),
+    ("state,county,n\n01,001,\n", "row 1 of .* holds no value"),
     ("state,county,n\n01,001,4611686018427387905\n", "beyond 2\\^62"),
     ("state,county,n\n01,001,99999999999999999999999999999\n", "not a whole number"),
     ("state,county,n\n", "no place"),
-    ("", "header of 'areas.csv' has an empty"),
+    ("", "'areas.csv' is empty"),
     ("state,county,n\n01,001,5\n02,00", "cannot be read"),
     ("state,county,n\n01,001,5,7\n", "cannot be read"),
     ("state,state,n\n01,001,5\n", "repeated name"),
@@ -214,7 +214,7 @@ def test_a_wide_table_is_read_by_sums_of_columns():
 def test_a_wide_difference_below_zero_or_a_fraction_is_refused():
     table = pandas.DataFrame({"area": ["a"], "pop": [3], "vap": [4]})
     spec = parse_spec(WIDE)
-    with pytest.raises(DataError, match="column 'pop - vap' in row 1 holds a negative number"):
+    with pytest.raises(DataError, match=r"column 'pop - vap' in row 1 of .* holds a negative number"):
         read_counts(spec, public_cells(spec, table), table)
     half = parse_spec(WIDE.replace('"pop - vap"', '"pop - vap / 2"'))
     with pytest.raises(SpecError, match="holds a fraction"):
@@ -246,7 +246,7 @@ def test_a_place_that_is_listed_twice_is_named_with_its_rows(tmp_path):
     path = tmp_path / "places.csv"
     path.write_text("state,county,n\n02,001,1\n01,001,2\n02,003,3\n02,001,4\n")
     with pytest.raises(
-        DataError, match=r"county '02/001' more than once, in row 1 of 'places\.csv' and row 4"
+        DataError, match=r"county '02/001' more than once, in row 1 of 'places\.csv' \(line 2\) and row 4"
     ):
         read_tree(spec, path)
 

@@ -6,6 +6,7 @@ import csv
 import gzip
 from collections.abc import Iterator
 from contextlib import suppress
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,27 @@ class FileFault(NamedTuple):
 def opened_csv(path: Path):
     """Open a CSV file, compressed or not, as bytes."""
     return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb")
+
+
+def line_of_row(path: Path, number: int) -> int | None:
+    """The line in which a row ends, as an editor counts: the header and line breaks within quotes count too.
+
+    None where that cannot be told.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "people.csv"
+    >>> _ = path.write_text('town,n\\n"a\\nb",1\\nc,2\\n')
+    >>> line_of_row(path, 2)
+    4
+    """
+    if path.name.lower().endswith(".zst"):
+        return None
+    with opened_csv(path) as file, TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
+        reader = csv.reader(text, delimiter=delimiter_of(path))
+        lines = (reader.line_num for row in reader if row)
+        return next(islice(lines, number, None), None)  # the header is the first
 
 
 def csv_fault(path: Path, delimiter: str = ",") -> FileFault | None:

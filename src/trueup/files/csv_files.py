@@ -113,9 +113,8 @@ def open_encoded(path: Path, encoding: str) -> Source:
     if short := next((line for line, row in rows if len(row) != len(names)), None):
         raise DataError(f"line {short} of {name} does not have the header's {len(names)} fields")
     columns = zip(*(row for _, row in rows)) if rows else ([] for _ in names)
-    return Held(
-        name, {n: np.array([v or None for v in column], dtype=object) for n, column in zip(names, columns)}
-    )
+    held = {n: np.array([v or None for v in column], dtype=object) for n, column in zip(names, columns)}
+    return Held(name, held, [line for line, _ in rows])
 
 
 def _refuse_encoding(path: Path) -> None:

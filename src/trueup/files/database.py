@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, TrueupError
-from trueup.files.csv_faults import csv_fault, delimiter_of
+from trueup.files.csv_faults import csv_fault, delimiter_of, line_of_row
 from trueup.files.paths import is_csv, is_zst
 from trueup.files.table import COUNT, Columns
 
@@ -154,7 +154,8 @@ class Relation:
                 if number <= held:
                     return f"row {number} of '{file}'"
                 number -= held
-        return f"row {number} of {self.name}"
+        line = line_of_row(self.files[0], number) if self.files and is_csv(self.files[0]) else None
+        return f"row {number} of {self.name}" + (f" (line {line})" if line else "")
 
     def row_with(self, held: Mapping[str, Any]) -> str:
         numbered = self.relation.project(f"row_number() OVER () AS {ROW}, {', '.join(map(quoted, held))}")

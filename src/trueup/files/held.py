@@ -14,10 +14,11 @@ from trueup.files.table import COUNT, Columns
 
 @dataclass
 class Held:
-    """A table in memory; an empty value is None."""
+    """A table in memory; an empty value is None. `lines` says in which line of its file each row ends."""
 
     name: str
     held: Columns
+    lines: Sequence[int] = ()
 
     def columns(self) -> list[str]:
         """Names of the columns."""
@@ -36,7 +37,7 @@ class Held:
 
     def row(self, number: int) -> str:
         """Say where the row of this number (from 1) stands."""
-        return f"row {number} of {self.name}"
+        return f"row {number} of {self.name}" + (f" (line {self.lines[number - 1]})" if self.lines else "")
 
     def row_with(self, held: Mapping[str, Any]) -> str:
         """Say where the first row stands that holds these values."""

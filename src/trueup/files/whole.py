@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from numbers import Number
 from typing import Any
 
@@ -17,8 +18,10 @@ MAX_FLOAT = 2**53
 """A floating-point number beyond this may be a whole number that was rounded."""
 
 
-def whole_counts(values: NDArray, column: str, first: int = 1) -> NDArray[np.int64]:
-    """Check and convert a column of counts, of which the first stands in row `first`.
+def whole_counts(
+    values: NDArray, column: str, where: Callable[[int], str] = lambda at: f"row {at + 1}"
+) -> NDArray[np.int64]:
+    """Check and convert a column of counts; `where` says where the one at a position stands.
 
     Raises
     ------
@@ -37,7 +40,7 @@ def whole_counts(values: NDArray, column: str, first: int = 1) -> NDArray[np.int
     problem[(numbers > MAX_COUNT) & (problem == None)] = "a number beyond 2^62"  # noqa: E711
     if (bad := np.flatnonzero(problem != None)).size:  # noqa: E711
         raise DataError(
-            f"column '{column}' in row {bad[0] + first} holds {problem[bad[0]]}",
+            f"column '{column}' in {where(int(bad[0]))} holds {problem[bad[0]]}",
             needed="whole numbers from 0 to 2^62 in every row",
         )
     return numbers.astype(np.int64)

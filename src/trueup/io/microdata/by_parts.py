@@ -283,8 +283,9 @@ class _Tabulation:
             f"SELECT row, value FROM ({numbered}) WHERE whole IS NULL ORDER BY row LIMIT 1"
         )
         row, value = Relation(table.name, bad).select(["row", "value"]).values()
-        whole_counts(value, column, first=int(row[0]))
-        raise DataError(f"column '{column}' in row {row[0]} holds no whole number")
+        where = table.row(int(row[0]))
+        whole_counts(value, column, lambda at: where)
+        raise DataError(f"column '{column}' in {where} holds no whole number")
 
     def _first(self, query: str) -> Any:
         return next(iter(self.connection.execute(query).fetchall()), None)

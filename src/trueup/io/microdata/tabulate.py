@@ -64,7 +64,7 @@ def cells_named(
     index = cell_index(spec, cells, rows, _numbered(table))
     refuse_rows(len(index), expected, table)
     refuse_twins(index, _numbered(table))
-    return index, whole_counts(rows[spec.table.count], spec.table.count)
+    return index, whole_counts(rows[spec.table.count], spec.table.count, _numbered(table))
 
 
 def _records_named(
@@ -189,14 +189,14 @@ def _wide(spec: Spec, cells: Cells, table: Source, expected: int | None) -> NDAr
     used = sorted({name for terms in sums for name in terms})
     rows = select(table, [*keys, *used])
     refuse_rows(len(next(iter(rows.values()))), expected, table)
-    whole = {name: whole_counts(rows[name], name) for name in used}
+    whole = {name: whole_counts(rows[name], name, _numbered(table)) for name in used}
     place = _place_index(spec, cells, rows, _numbered(table))
     refuse_twins(place, _numbered(table))
     counts = np.zeros(cells.shape, dtype=np.int64)
     for cell, terms in zip(spec.table.cells, sums):
         at = tuple(a.values.index(cell.where[a.name]) for a in cells.attributes)
         values = sum(whole[name] * c for name, c in _whole_terms(terms, cell.count).items())
-        counts[(place, *at)] = whole_counts(np.asarray(values), cell.count)
+        counts[(place, *at)] = whole_counts(np.asarray(values), cell.count, _numbered(table))
     return counts.ravel()
 
 
