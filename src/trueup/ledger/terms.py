@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from trueup.errors import SpecError
+from trueup.errors import SpecError, did_you_mean
 from trueup.ledger.questions import Question, invariants, questions
 from trueup.ledger.request import read_name
 from trueup.model.cells import Cells
@@ -61,8 +61,9 @@ class Terms:
             read_name(name, "the invariant")
         if self.neighbours not in get_args(Neighbours):
             raise SpecError(
-                f"the neighbour relation '{self.neighbours}'",
+                f"there is no neighbour relation '{self.neighbours}'",
                 needed=f"one of {', '.join(get_args(Neighbours))}",
+                remedy=did_you_mean(self.neighbours, get_args(Neighbours)),
             )
         if not isinstance(self.checks, int) or isinstance(self.checks, bool) or self.checks < 0:
             raise SpecError("the number of checks is no whole number from 0")
