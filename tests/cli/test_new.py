@@ -103,3 +103,20 @@ def test_related_options_stand_together():
     for group in ("What is read", "What is written", "Ledger", "Machine"):
         assert group in said
     assert "Example: trueup release" in said
+
+
+def test_levels_are_proposed_in_one_way_and_a_column_of_counts_is_found(folder):
+    (folder / "codes.csv").write_text("GEOID,GEOID_name\n01001,Ash\n01003,Bell\n02001,Cedar\n")
+    (folder / "counts.csv").write_text("GEOID,pop\n01001,3\n01003,4\n02001,5\n")
+    succeeds("new counties.toml --data counts.csv --geography codes.csv --yes")
+    spec = tu.Spec.read("counties.toml")
+    assert [(level.name, level.prefix) for level in spec.levels] == [
+        ("all", None),
+        ("state", 2),
+        ("county", None),
+    ]
+    assert spec.table.count == "pop"
+    assert tu.Spec.of("counts.csv", count="pop", public="codes.csv").levels == spec.levels
+    assert tu.propose_spec("counts.csv", "codes.csv").spec.levels == spec.levels
+    succeeds("new states.toml --data counts.csv --geography codes.csv --levels state --yes")
+    assert [level.name for level in tu.Spec.read("states.toml").levels] == ["all", "state"]
