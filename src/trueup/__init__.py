@@ -18,6 +18,7 @@ _HOMES = {
     "JoinedTables": "trueup.files.source",
     "Margin": "trueup.model.cells",
     "Measured": "trueup.model.header",
+    "MarginsBySize": "trueup.releasing.by_size",
     "Measurements": "trueup.model.records.measurements",
     "Planner": "trueup.planning.planner",
     "Posterior": "trueup.model.records.posterior",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
+import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -310,6 +314,33 @@ def test_a_killed_process_is_seen_and_the_work_can_begin_anew(tmp_path):
     job.report(state="running", stage="measuring")
     assert job.progress["state"] == "ended"
     assert "before its work was done" in job.progress["error"]
+
+
+@pytest.mark.parametrize("deaf", [False, True], ids=["hears", "deaf"])
+def test_a_job_is_stopped_also_where_it_does_not_listen(tmp_path, monkeypatch, deaf):
+    monkeypatch.setattr(jobs, "PATIENCE", 0.5)
+    job = jobs.Job(tmp_path / "release-1")
+    job.folder.mkdir()
+    (job.folder / "job.json").write_text("{}")
+    ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN)" if deaf else "pass"
+    wait = f"import signal, time; {ignore}; print(flush=True); time.sleep(60)"
+    with (job.folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = subprocess.Popen(
+            [sys.executable, "-c", wait],
+            start_new_session=True,
+            pass_fds=(lock.fileno(),),
+            stdout=subprocess.PIPE,
+        )
+    with process:
+        process.stdout.readline()
+        (job.folder / "process.json").write_text(json.dumps({"group": process.pid}))
+        job.report(state="running", stage="measuring")
+        assert job.progress["state"] == "running"
+        job.stop()
+        assert process.wait(10) == -(signal.SIGKILL if deaf else signal.SIGTERM)
+    assert (job.progress["state"], job.progress["error"]) == ("ended", "It was stopped.")
+    job.stop()  # what is over is left alone
 
 
 def test_decisions_are_the_owners_alone(visit):
