@@ -17,8 +17,9 @@ class HistogramPosterior(HistogramTree):
     total and of each child's cells around the parent's composition. Concentrations are estimated from the noisy values,
     parent by parent. Sums are kept in the metric of the posterior variances, and tables rounded with every sum kept.
     The root, which has no parent, is settled as in `histogram-tree`, and so are the children of a parent whose rules
-    leave the means no table or that has more than 320 cells that are not zero. Large counts are biased downwards, more
-    than by `histogram-tree`; the errors of nearly all classes are smaller.
+    leave the means no table or that has more than 320 cells that are not zero. Children far above their siblings keep
+    their estimates. Small counts are biased downwards, zeros upwards; the errors of nearly all classes are smaller than
+    those of `histogram-tree`.
 
     Attributes
     ----------
