@@ -28,7 +28,7 @@ class Studio:
         self._plans: Plans | None = None
         self._explorer = Explorer(bundle, shapes) if bundle else None
         self._sized: tuple[int, str] = (-1, "")
-        self._by_size: tuple[str, MarginsBySize | None] = ("", None)
+        self._by_size: tuple[int, MarginsBySize | None] = (-1, None)
 
     @property
     def open_project(self) -> Project:
@@ -71,12 +71,12 @@ class Studio:
     def by_size(self) -> MarginsBySize | None:
         """Margins by size, once they are simulated for this spec and these places."""
         choices = self.open_project.choices
-        task = {"spec": self.sized(), "table": choices.table, "places": choices.places}
-        found = jobs.newest(self.open_project.folder, "sizes", **task)
-        if found is None or found.result is None:
-            return None
-        if self._by_size[0] != found.name:
-            self._by_size = found.name, MarginsBySize.read(found.result)
+        if self._by_size[0] != choices.revision:  # what is simulated stays so until something else is decided
+            task = {"spec": self.sized(), "table": choices.table, "places": choices.places}
+            found = jobs.newest(self.open_project.folder, "sizes", **task)
+            if found is None or found.result is None:
+                return None
+            self._by_size = choices.revision, MarginsBySize.read(found.result)
         return self._by_size[1]
 
     def forget_release(self) -> None:
