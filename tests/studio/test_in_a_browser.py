@@ -266,7 +266,9 @@ def test_a_release_is_stopped_begun_again_and_outlives_a_killed_studio(chrome, t
         ).first.wait_for()
         visitor.go("release")
         visitor.press(RELEASE)  # a release that is there is returned as it is
-        visitor.page.get_by_text("Checked from").wait_for()
+        visitor.page.get_by_text("Released into").wait_for()
+        visitor.go("result")
+        assert "Holds:" in visitor.page.content()
         assert "Fails:" not in visitor.page.content()
         visitor.go("explore")
         for at in (0, 2):
