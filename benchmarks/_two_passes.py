@@ -130,9 +130,13 @@ def _nearest(noisy, open_, equal, sums) -> NDArray:
 
 def _rounded(x: NDArray, equal, sums) -> NDArray[np.int64]:
     """The controlled rounder: up or down, as a linear program, whose corners are whole."""
-    floor = np.floor(x + NEAR)
-    found = linprog(
-        1 - 2 * (x - floor), A_eq=equal, b_eq=sums - equal @ floor, bounds=(0, 1), method="highs-ds"
-    )
-    assert found.status == 0, found.message
-    return np.rint(floor + found.x).astype(np.int64)
+    whole = np.floor(x + NEAR)
+    share, left = x - whole, sums - equal @ whole
+    open_ = share > NEAR
+    if open_.any():
+        found = linprog(
+            1 - 2 * share[open_], A_eq=equal[:, open_], b_eq=left, bounds=(0, 1), method="highs-ds"
+        )
+        assert found.status == 0, found.message
+        whole[open_] += np.rint(found.x)
+    return whole.astype(np.int64)
