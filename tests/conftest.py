@@ -11,7 +11,9 @@ import pytest
 
 SPARK = {
     "spark.ui.enabled": "false",
-    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),
+    "spark.executorEnv.PYTHONPATH": os.pathsep.join(
+        str(Path(__file__).parents[1] / part) for part in ("", "src")
+    ),
     "spark.io.encryption.enabled": "false",
 }
 """Executors find the tests' tasks; PySpark's encrypted broadcasts leave sockets open, a warning that would fail a test."""

@@ -8,6 +8,7 @@ after it), or where it calls the function named by `call`, or not at all if both
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -19,8 +20,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tests.releasing.state import MOST, write_state
 from tests.run.tasks import executor
-from trueup.run import parts
+from trueup.run import local, parts
 from trueup.run.local import LocalPool
 
 MOMENTS = ("before", "inside", "after")
@@ -82,12 +84,31 @@ class KilledAtRandom:
         return killed_at(chance.choice(MOMENTS), self.task, item, self.end)
 
 
+class ForkedWorker(local._Worker):
+    """A worker forked from its driver, which has loaded all that it needs: a death costs milliseconds."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("fork")
+        self.pipe, there = context.Pipe()
+        self._process = context.Process(target=work_alone, args=(there,), daemon=True)
+        self._process.start()
+        there.close()
+
+
+def work_alone(pipe: Any) -> None:
+    """Work as a spawned process does, which has no open file of its driver and outlives it."""
+    os.closerange(3, pipe.fileno())
+    os.closerange(pipe.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+    local._work(pipe)
+
+
 class RandomPool(LocalPool):
     """Worker processes that die at random, and a driver that dies after some answers."""
 
     def __init__(self, workers: int, share: float, marks: Path, kill: int | None) -> None:
         super().__init__(workers)
         self.share, self.marks, self.left = share, marks, kill
+        local._Worker = ForkedWorker
 
     def map(self, task, items):
         """Carry out the task in processes that may die."""
@@ -152,9 +173,13 @@ def drive(order: dict[str, Any]) -> None:
 
 
 def serve() -> None:
-    """Fork a driver for every line; load once what all of them need."""
-    import trueup.releasing.pipeline  # noqa: F401
+    """Fork a driver for every line; load once what all of them need, compiled code as well."""
+    from trueup.releasing import pipeline
 
+    with tempfile.TemporaryDirectory() as place:
+        pipeline.release(
+            **write_state(Path(place)), out=Path(place) / "out", executor=LocalPool(1), places=MOST
+        )
     for line in sys.stdin:
         if (child := os.fork()) == 0:
             status = 1
