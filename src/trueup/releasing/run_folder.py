@@ -11,7 +11,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import BundleError, DataError
 from trueup.files.addresses import source_at
+from trueup.files.source import connect
 from trueup.files.staging import replace_whole, to_disk
 from trueup.files.text import as_text
 from trueup.io.bundle.manifest import header_in, seal_of
@@ -130,7 +131,12 @@ class RunFolder:
     @cached_property
     def spec(self) -> Spec:
         """The spec."""
-        return parse_spec(self.spec_text)
+        return _spec_of(self.spec_text)
+
+    @property
+    def database(self) -> Any:
+        """A connection to DuckDB that reads and writes in this folder alone, the same for all tasks of a process."""
+        return _database(self.path)
 
     @cached_property
     def cut(self) -> Cut:
@@ -196,7 +202,7 @@ class RunFolder:
     @property
     def counts(self) -> SparseCounts:
         """The tabulated counts of the last stage's parts."""
-        return SparseCounts(self.confidential / "counts", self.cut.stages[-1].bundles)
+        return SparseCounts(self.confidential / "counts", self.cut.stages[-1].bundles, self.database)
 
     @property
     def tabulated(self) -> bool:
@@ -347,6 +353,18 @@ def remove_plan(path: Path) -> None:
     """Remove what is left of a run."""
     (path / PLAN).unlink(missing_ok=True)
     path.rmdir()
+
+
+@lru_cache(1)
+def _spec_of(text: str) -> Spec:
+    """Every task of a process needs it, and reading it takes longer than many tasks."""
+    return parse_spec(text)
+
+
+@lru_cache(1)
+def _database(path: Path) -> Any:
+    """DuckDB takes longer to begin than to write most parts. It keeps nothing of what it read."""
+    return connect(folders=[path], threads=1, enable_external_file_cache="false")
 
 
 def _digest(plan: Mapping[str, Any]) -> str:

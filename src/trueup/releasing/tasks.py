@@ -110,7 +110,9 @@ class Measure(Task):
         guarantee = guarantee_in(folder.plan["guarantee"])
         drawn = draw(cells, _exact(folder, bundle, branch), [h.at(cells) for h in headers], guarantee)
         folder.measured.commit(
-            str(bundle), lambda path: write_measured(path, cells, drawn.headers, drawn.values), ".parquet"
+            str(bundle),
+            lambda path: write_measured(path, cells, drawn.headers, drawn.values, folder.database),
+            ".parquet",
         )
         folder.draws.find(str(bundle))
 
@@ -201,7 +203,7 @@ class Down(_Reconciling):
             name, held = folder.spec.levels[level].name, _occupied(tables[level])
             folder.tables.commit(
                 level_part(level, bundle),
-                lambda path, name=name, held=held: write_counts(path, cells, name, *held),
+                lambda path, name=name, held=held: write_counts(path, cells, name, *held, folder.database),
                 ".parquet",
             )
         if bundle.stage < len(folder.cut.stages) - 1:
@@ -306,7 +308,7 @@ def _answers(folder: RunFolder, bundle: PlacePart, branch: Branch) -> list[list[
     """What a bundle measured, per level and header `(places, groups)`."""
     cells = folder.cells(branch)
     headers = [h.at(cells) for h in folder.headers_of(bundle.stage)]
-    values = read_measured(folder.measured.path(str(bundle)), cells, headers)
+    values = read_measured(folder.measured.path(str(bundle)), cells, headers, folder.database)
     rows = [v.reshape(cells.margin_shape(h.margin)[0], -1) for h, v in zip(headers, values, strict=True)]
     levels = (folder.spec.levels[level].name for level in folder.cut.levels(bundle.stage))
     return [[t for h, t in zip(headers, rows, strict=True) if h.margin.level == name] for name in levels]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +42,13 @@ class SparseCounts:
         Holds `part-000000.parquet` and so on, with the columns of `Occupied`.
     bundles
         How many parts there are; a bundle without units has a part without rows.
+    connection
+        The DuckDB connection that reads them; by default a fresh one each time.
     """
 
     folder: Path
     bundles: int
+    connection: Any = None
 
     def part(self, bundle: int) -> Path:
         """Path of the part of a bundle."""
@@ -63,5 +66,5 @@ class SparseCounts:
             raise DataError(
                 f"'{self.folder}' lacks the part of bundle {bundle}", remedy="tabulate the data again"
             )
-        rows = select(open_table(self.part(bundle)), Occupied._fields)
+        rows = select(open_table(self.part(bundle), self.connection), Occupied._fields)
         return Occupied(**{name: np.asarray(rows[name]) for name in Occupied._fields})

@@ -185,13 +185,18 @@ class Domain:
     def matrix(self, marginal: Marginal, component: Component) -> np.ndarray:
         """The marginal's matrix (rows, dense) on the S axes of a component that it informs."""
         kept = zip(self.axes, marginal, component.contrast, strict=True)
-        return reduce(np.kron, [a.on_atoms(g) for a, g, c in kept if not c], np.ones((1, 1)))
+        return reduce(_kron, [a.on_atoms(g) for a, g, c in kept if not c], np.ones((1, 1)))
 
     def of_table(self, y: np.ndarray, marginal: Marginal, component: Component) -> np.ndarray:
         """A marginal's table (..., m) in a component's terms: (..., rows, columns), `matrix @ coefficients`."""
         own = self.coarsened(marginal)
         at = next(c for c in own.components if c.contrast == component.contrast)
         return at.view(own.forward(y))
+
+
+def _kron(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """NumPy's own takes a tenth of a millisecond however small the matrices."""
+    return (a[:, None, :, None] * b[None, :, None, :]).reshape(len(a) * len(b), -1)
 
 
 def _as_rows(x: np.ndarray) -> np.ndarray:

@@ -16,9 +16,21 @@ from trueup.kernel.compiled import njit
 
 
 @njit(cache=True)
+def _scales(pointer, run):
+    """`run[j] = 1 / sqrt(j (j + 1))` for every contrast of an axis: a root and a division cost more than all the rest."""
+    most = 1
+    for a in range(pointer.size - 1):
+        most = max(most, pointer[a + 1] - pointer[a])
+    for j in range(1, most):
+        run[j] = 1.0 / np.sqrt(j * (j + 1.0))
+
+
+@njit(cache=True)
 def lift(x, outer, inner, codes, pointer, run):
     """Means and contrasts within every atom of the middle axis of `x`, read as (outer, codes, inner)."""
     size = codes.size
+    if inner == 1:
+        _scales(pointer, run)
     for o in range(outer):
         base = o * size * inner
         for a in range(pointer.size - 1):
@@ -29,7 +41,7 @@ def lift(x, outer, inner, codes, pointer, run):
                 for j in range(1, members):
                     at = base + codes[first + j]
                     value = x[at]
-                    x[at] = (total - j * value) / np.sqrt(j * (j + 1.0))
+                    x[at] = (total - j * value) * run[j]
                     total += value
                 x[start] = total / np.sqrt(float(members))
                 continue
@@ -51,6 +63,8 @@ def lift(x, outer, inner, codes, pointer, run):
 def lower(x, outer, inner, codes, pointer, run):
     """The inverse of `lift`."""
     size = codes.size
+    if inner == 1:
+        _scales(pointer, run)
     for o in range(outer):
         base = o * size * inner
         for a in range(pointer.size - 1):
@@ -60,7 +74,7 @@ def lower(x, outer, inner, codes, pointer, run):
                 rest = x[start] / np.sqrt(float(members))
                 for j in range(members - 1, 0, -1):
                     at = base + codes[first + j]
-                    contrast = x[at] / np.sqrt(j * (j + 1.0))
+                    contrast = x[at] * run[j]
                     x[at] = rest - j * contrast
                     rest += contrast
                 x[start] = rest
@@ -131,6 +145,17 @@ def backward_rows(x, axes, codes, pointer, place):
             result[row, place[i]] = x[row, i]
         backward(result[row], axes, codes, pointer, run)
     return result
+
+
+@njit(cache=True)
+def add_spread(y, groups, variance, result):
+    """Add `M'y / variance` to histograms (rows, n): every cell gets what the group has that it belongs to."""
+    own = np.empty(y.shape[1])
+    for row in range(y.shape[0]):
+        for g in range(own.size):
+            own[g] = y[row, g] / variance
+        for i in range(groups.size):
+            result[row, i] += own[groups[i]]
 
 
 @njit(cache=True)

@@ -26,6 +26,7 @@ import numpy as np
 
 from trueup.errors import SpecError
 from trueup.kernel.histogram.anova import Component, Domain
+from trueup.kernel.histogram.helmert import add_spread
 from trueup.kernel.histogram.marginals import Marginal, cell_groups, spread
 from trueup.kernel.histogram.node_filter import (
     Filter,
@@ -148,7 +149,7 @@ class HistogramLeastSquares:
         h = np.zeros((self.spine.size(level), self.domain.cells))
         for (marginal, variance), y in zip(measured, answers, strict=True):
             if 0 < variance < np.inf:
-                h += spread(y / variance, marginal)
+                add_spread(np.asarray(y, float), cell_groups(marginal), variance, h)
         return h
 
     def _exact(

@@ -146,4 +146,4 @@ def spread(y: np.ndarray, marginal: Marginal) -> np.ndarray:
     >>> spread(np.array([3.0, 5.0]), (identity(2), summed(2)))
     array([3., 3., 5., 5.])
     """
-    return y[..., cell_groups(marginal)]
+    return np.take(y, cell_groups(marginal), axis=-1)

@@ -27,7 +27,8 @@ from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.node_filter import product
 from trueup.kernel.settling.nearest import Metric, flat, tolerance_for
 
-MOST = 128  # open cells of a child up to which this pays
+MOST = 256  # open cells of a child up to which this pays
+ROOM = 8_000_000  # entries of a parent's systems, all children together, that are held at once
 RANK = 1e-10  # variances below this share of the largest count as none
 BATCH = 8  # iterations between two checks of convergence
 
@@ -71,23 +72,31 @@ def _precision(one, other, q, components, form):
 
 @njit(cache=True)
 def _factor(a):
-    """Cholesky factor (lower, in place) of a positive semidefinite matrix; pivots of no size are left out."""
+    """Cholesky factor U (upper, in place, and U' below) of a positive semidefinite matrix; tiny pivots are left out.
+
+    Rows at a time, here and in `_solve`: sums along a row have a fixed order that no processor may take four at a time,
+    multiples of a row may be added so.
+    """
     n = a.shape[0]
     largest = 0.0
     for i in range(n):
         largest = max(largest, a[i, i])
     for j in range(n):
-        for k in range(j):
-            a[j, j] -= a[j, k] * a[j, k]
         if a[j, j] <= RANK * largest:
-            for i in range(j, n):
-                a[i, j] = 0.0
+            for k in range(j, n):
+                a[j, k] = 0.0
             continue
-        a[j, j] = np.sqrt(a[j, j])
+        root = np.sqrt(a[j, j])
+        for k in range(j, n):
+            a[j, k] /= root
         for i in range(j + 1, n):
-            for k in range(j):
-                a[i, j] -= a[i, k] * a[j, k]
-            a[i, j] /= a[j, j]
+            share = a[j, i]
+            if share != 0.0:
+                for k in range(i, n):
+                    a[i, k] -= share * a[j, k]
+    for i in range(n):
+        for k in range(i):
+            a[i, k] = a[k, i]
 
 
 @njit(cache=True)
@@ -95,13 +104,17 @@ def _solve(factor, x):
     """Solve in place with a factor of `_factor`; left-out unknowns are zero."""
     n = x.size
     for i in range(n):
-        for k in range(i):
-            x[i] -= factor[i, k] * x[k]
         x[i] = x[i] / factor[i, i] if factor[i, i] > 0.0 else 0.0
+        share = x[i]
+        if share != 0.0:
+            for k in range(i + 1, n):
+                x[k] -= share * factor[i, k]
     for i in range(n - 1, -1, -1):
-        for k in range(i + 1, n):
-            x[i] -= factor[k, i] * x[k]
         x[i] = x[i] / factor[i, i] if factor[i, i] > 0.0 else 0.0
+        share = x[i]
+        if share != 0.0:
+            for k in range(i):
+                x[k] -= share * factor[i, k]
 
 
 @njit(cache=True)
@@ -145,37 +158,44 @@ def _conditional(cells, gradient, q, families, counts, components, form):
     for i in range(f):
         for r in range(own.size):
             mean[i] += through[r, i] * gap[r]
-    for j in range(f):
-        price = through[:, j].copy()
+    for i in range(f):
+        price = through[:, i].copy()
         _solve(inner, price)
-        for i in range(f):
-            for r in range(own.size):
-                covariance[i, j] -= through[r, i] * price[r]
+        for r in range(own.size):
+            for j in range(f):
+                covariance[i, j] -= price[r] * through[r, j]
     return True, covariance, mean
 
 
 @njit(cache=True)
-def _change(multipliers, first, column, covariances, starts, factor, result, moved):
+def _apply(covariance, x, f, result, sign):
+    """Add a multiple of the product of a symmetric matrix (f, f), flat, and a vector, most of which may be zero."""
+    for j in range(f):
+        share = sign * x[j]
+        if share != 0.0:
+            row = covariance[j * f : (j + 1) * f]
+            for i in range(f):
+                result[i] += share * row[i]
+
+
+@njit(cache=True)
+def _change(multipliers, first, column, covariances, starts, factor, result, moved, price):
     """`W l` of one parent's children; an empty `factor` if they need not add up."""
     moved[:] = 0.0
+    result[:] = 0.0
     for c in range(first.size - 1):
-        f = first[c + 1] - first[c]
-        for i in range(f):
-            total = 0.0
-            for j in range(f):
-                total += covariances[starts[c] + i * f + j] * multipliers[first[c] + j]
-            result[first[c] + i] = total
-            moved[column[first[c] + i]] += total
+        f, own = first[c + 1] - first[c], slice(first[c], first[c + 1])
+        _apply(covariances[starts[c] : starts[c + 1]], multipliers[own], f, result[own], 1.0)
+        for i in range(first[c], first[c + 1]):
+            moved[column[i]] += result[i]
     if factor.size == 0:
         return
     _solve(factor, moved)
+    for i in range(column.size):
+        price[i] = moved[column[i]]
     for c in range(first.size - 1):
-        f = first[c + 1] - first[c]
-        for i in range(f):
-            total = 0.0
-            for j in range(f):
-                total += covariances[starts[c] + i * f + j] * moved[column[first[c] + j]]
-            result[first[c] + i] -= total
+        f, own = first[c + 1] - first[c], slice(first[c], first[c + 1])
+        _apply(covariances[starts[c] : starts[c + 1]], price[own], f, result[own], -1.0)
 
 
 @njit(cache=True)
@@ -209,7 +229,8 @@ def _project(held, gradient, q, families, counts, sums, tied, components, form, 
         base[first[c] : first[c + 1]] = mean
         largest = np.abs(covariance).sum(axis=1).max()
         step[first[c] : first[c + 1]] = 1.0 / largest if largest > 0.0 else 0.0
-    factor, moved, result = np.zeros((0, 0)), np.zeros(columns), np.empty(size)
+    factor, moved = np.zeros((0, 0)), np.zeros(columns)
+    result, price = np.empty(size), np.empty(size)
     if tied:
         factor = np.zeros((columns, columns))
         for c in range(children):
@@ -224,11 +245,11 @@ def _project(held, gradient, q, families, counts, sums, tied, components, form, 
         for i in range(size):
             moved[column[i]] -= base[i]
         _solve(factor, moved)
+        for i in range(size):
+            price[i] = moved[column[i]]
         for c in range(children):
-            f = first[c + 1] - first[c]
-            for i in range(f):
-                for j in range(f):
-                    base[first[c] + i] += covariances[starts[c] + i * f + j] * moved[column[first[c] + j]]
+            f, own = first[c + 1] - first[c], slice(first[c], first[c + 1])
+            _apply(covariances[starts[c] : starts[c + 1]], price[own], f, base[own], 1.0)
     u, before = base.copy(), base.copy()
     multipliers, last = np.zeros(size), np.zeros(size)
     momentum, iteration, residual = 1.0, 0, 0.0
@@ -245,7 +266,7 @@ def _project(held, gradient, q, families, counts, sums, tied, components, form, 
             uphill += point * (new - old)
             last[i], before[i], multipliers[i] = old, y, new
         momentum = 1.0 if uphill > 0.0 else following
-        _change(multipliers, first, column, covariances, starts, factor, result, moved)
+        _change(multipliers, first, column, covariances, starts, factor, result, moved, price)
         for i in range(size):
             u[i] = base[i] + result[i]
         iteration += 1

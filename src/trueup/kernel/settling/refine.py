@@ -10,7 +10,7 @@ from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, relative, spread
 from trueup.kernel.histogram.node_filter import condition
 from trueup.kernel.settling.nearest import ITERATIONS, Metric, nearest_nonnegative
-from trueup.kernel.settling.nearest_sparse import MOST, nearest_of_few
+from trueup.kernel.settling.nearest_sparse import MOST, ROOM, nearest_of_few
 from trueup.kernel.settling.transport import nudges, round_children
 from trueup.kernel.settling.two_way import nearest_two_way
 
@@ -130,8 +130,9 @@ class SettlingStage:
 
     def _by_size(self, held: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray, int]:
         """Dense systems for parents whose children have few open cells, the fast transform for others."""
-        few = np.maximum.reduceat((~held).sum(axis=1), self.metric.first) <= min(MOST, held.shape[1] // 4)
-        few &= held.shape[1] >= WORTH
+        cells, first = (~held).sum(axis=1), self.metric.first
+        few = np.maximum.reduceat(cells, first) <= min(MOST, held.shape[1] // 4)
+        few &= (np.add.reduceat(cells**2, first) <= ROOM) & (held.shape[1] >= WORTH)
         x, residual, steps = np.empty(held.shape), np.full(few.size, np.inf), 0
         if few.any():
             stage, rows = self._of_parents(few)
