@@ -384,7 +384,13 @@ def test_the_docs_table_of_methods_is_current():
 
 
 LONG_WITHOUT_REASON = {
+<<<<<<< HEAD
     "files/staging.py",
+=======
+    "cli/console.py",
+    "cli/infer.py",
+    "files/source.py",
+>>>>>>> a8004b5 (Who may write to a target stands apart from how a folder is written; say what was never run, and what stays where there are no locks)
     "inferring/__init__.py",
     "inferring/hierarchical.py",
     "inferring/histogram_gibbs.py",
@@ -394,9 +400,6 @@ LONG_WITHOUT_REASON = {
     "model/joined.py",
     "model/prior.py",
     "model/stacking.py",
-    "releasing/run_folder.py",
-    "releasing/start.py",
-    "releasing/tasks.py",
     "run/spark.py",
 }
 """Files above 300 lines that do not say why yet: split them, or add the sentence, and take them off."""

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from trueup.errors import BundleError
-from trueup.files.staging import holding, remove_unheld, staged
+from trueup.files.staging import staged
+from trueup.files.target import holding, remove_unheld
 
 STAGING = """
 import os, signal, sys

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.ledger.helpers import PERSON, begin, epsilon, ledger_at, release, request, reserve, rho, stage
 from trueup.errors import BudgetError, BundleError, SpecError
-from trueup.files.staging import claimed
+from trueup.files.target import claimed
 from trueup.ledger.admission import admit
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import Question

@@ -161,4 +161,5 @@ def test_errors_to_expect_were_simulated_and_are_read_back(released):
     )
     margin = trueup.read_release(released).margin_of_error(levels[-1])
     assert margin is not None
-    assert 0 <= margin.min() and 0 < margin.max()  # with other noise they may all be the same
+    assert margin.min() >= 0
+    assert margin.max() > 0  # with other noise they may all be the same

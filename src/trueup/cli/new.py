@@ -70,7 +70,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Write a first spec from a few questions; of the table only the names of columns are read."""
         from trueup.files.source import open_table
-        from trueup.files.staging import refuse_occupied
+        from trueup.files.target import refuse_occupied
         from trueup.model.draft import attributes_of, count_among, measured_tables, propose_levels
         from trueup.model.spec import Spec
 

@@ -2,152 +2,16 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
-import re
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
 
-from trueup.errors import BundleError, BusyError
-
-
-def refuse_occupied(target: Path) -> None:
-    """Refuse a target that already holds something.
-
-    Raises
-    ------
-    BundleError
-        If the folder exists and is not empty, is a link, or its parent does not exist.
-    """
-    if target.is_symlink():
-        raise BundleError(
-            f"'{target}' is a link", needed="a new or empty folder", remedy="name the folder itself"
-        )
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise BundleError(
-            f"'{target}' already holds something",
-            needed="a new or empty folder",
-            remedy="choose another --out",
-        )
-    _refuse_orphan(target)
-
-
-_STORE = re.compile(r"(s3[an]?|gs|r2|oss|abfss?|wasbs?|adl|dbfs|hdfs|https?):/")
-"""Begins an address of an object store, or of a file system without hard links, as a path."""
-
-
-def _refuse_orphan(target: Path) -> None:
-    if _STORE.match(str(target)):
-        raise BundleError(
-            f"'{target}' is an address of an object store, and a run keeps its folder beside its target",
-            needed="a folder on a file system that all machines of the run share (NFS, Lustre, GPFS, CephFS, EFS, FSx): noise "
-            "is drawn once because of links that fail where the name exists, which object stores do not have",
-            remedy="give such a folder as --out, and copy what is published to the store afterwards",
-        )
-    if not target.absolute().parent.is_dir():
-        raise BundleError(f"the parent folder of '{target}' does not exist", remedy="create it first")
-
-
-@contextmanager
-def claimed(target: Path) -> Iterator[None]:
-    """Keep other runs from a target until the block or this process ends, however it ends.
-
-    A run claims its target before it is charged, so that of several runs to one target one is charged. The claim is a
-    lock on a hidden file beside the target; nothing but the lock says who is alive.
-
-    Raises
-    ------
-    BundleError
-        If another run claims it, its parent does not exist, or the disk refuses.
-
-    Examples
-    --------
-    >>> out = Path(tempfile.mkdtemp()) / "bundle"
-    >>> with claimed(out), claimed(out):  # doctest: +ELLIPSIS
-    ...     pass
-    Traceback (most recent call last):
-    trueup.errors.BusyError: another run writes to ...
-    """
-    _refuse_orphan(target)
-    path = _claim_of(target)
-    try:
-        handle = _locked(path, time.monotonic() + PATIENCE)
-    except OSError as error:
-        raise BundleError(
-            f"cannot write beside '{target}': {error.strerror}", remedy="check permissions"
-        ) from None
-    if handle is None:
-        raise BusyError(
-            f"another run writes to '{target}'; nothing was drawn or charged",
-            remedy="wait for it, or choose another --out",
-        )
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)  # still locked: whoever opened it meanwhile sees that it is gone
-        os.close(handle)
-
-
-def is_claimed(target: Path) -> bool:
-    """Whether a living run claims a target, as far as can be seen."""
-    try:
-        handle = os.open(_claim_of(target), os.O_RDWR)
-    except FileNotFoundError:
-        return not target.absolute().parent.is_dir()  # a folder that cannot be seen from here says nothing
-    except OSError:
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except OSError:
-        return True
-    finally:
-        os.close(handle)
-
-
-PATIENCE = 1.0
-"""Seconds for which a claim is tried: whoever looks whether a run is alive holds its lock for an instant."""
-
-
-_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-
-
-def _lock(handle: int) -> None:
-    """Lock an open file, or raise BlockingIOError; on a file system without locks nobody is held back."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-
-
-def _claim_of(target: Path) -> Path:
-    return target.absolute().with_name(f".{target.absolute().name}.claim")
-
-
-def _locked(path: Path, until: float) -> int | None:
-    """A handle that holds the lock of the file that stands at a path now; None if another process keeps it."""
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            _lock(handle)
-            if path.stat().st_ino == os.fstat(handle).st_ino:
-                return handle
-        except (BlockingIOError, FileNotFoundError):
-            pass
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
-        if time.monotonic() > until:
-            return None
-        time.sleep(0.01)
+from trueup.errors import BundleError
+from trueup.files.target import holding, lock_if_possible, refuse_occupied, remove_unheld
 
 
 @contextmanager
@@ -190,7 +54,7 @@ def _stage(target: Path, stack: ExitStack) -> Path:
         while True:
             folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.staging-", dir=target.absolute().parent))
             with suppress(BlockingIOError, FileNotFoundError):  # swept before it was held
-                stack.enter_context(holding(folder, _lock))
+                stack.enter_context(holding(folder, lock_if_possible))
                 return folder
     except OSError as error:
         raise BundleError(
@@ -202,44 +66,6 @@ def sweep(target: Path) -> None:
     """Remove the staging folders beside a target that nobody holds: their processes have died."""
     for folder in target.absolute().parent.glob(f".{escape(target.name)}.staging-*"):
         remove_unheld(folder)
-
-
-def remove_unheld(folder: Path) -> None:
-    """Remove a folder unless a process holds it, or the file system cannot tell."""
-    with suppress(OSError), holding(folder):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _lock_or_raise(handle: int) -> None:
-    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-@contextmanager
-def holding(folder: Path, lock: Callable[[int], None] = _lock_or_raise) -> Iterator[None]:
-    """Hold a folder, also under a new name, until the block or the process ends, however it ends.
-
-    Raises
-    ------
-    BlockingIOError
-        If another process holds it.
-    FileNotFoundError
-        If it is gone.
-
-    Examples
-    --------
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> with holding(folder), holding(folder):
-    ...     pass
-    Traceback (most recent call last):
-    BlockingIOError: [Errno 11] Resource temporarily unavailable
-    """
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        lock(handle)
-        folder.stat()
-        yield
-    finally:
-        os.close(handle)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BundleError
-from trueup.files.staging import publish, refuse_occupied
+from trueup.files.staging import publish
+from trueup.files.target import refuse_occupied
 
 MANIFEST = Path("public", "manifest.json")
 

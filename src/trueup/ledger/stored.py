@@ -11,7 +11,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-from trueup.files.staging import remove_unheld
+from trueup.files.target import remove_unheld
 from trueup.ledger.entries import Entry, link
 from trueup.ledger.state import State
 from trueup.ledger.transaction import Store, Transaction

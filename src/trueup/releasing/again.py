@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from trueup import reporting
-from trueup.files.staging import refuse_occupied, staged
+from trueup.files.staging import staged
+from trueup.files.target import refuse_occupied
 from trueup.io.bundle.assessment import holds_assessment, read_assessment, write_assessment
 from trueup.io.bundle.manifest import read_manifest, read_spec
 from trueup.io.bundle.read import StoredRelease, read_measurements, refuse_beyond

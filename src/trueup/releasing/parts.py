@@ -25,7 +25,7 @@ import numpy as np
 
 from trueup.errors import BudgetError, BundleError
 from trueup.files.owner import owning
-from trueup.files.staging import refuse_occupied
+from trueup.files.target import refuse_occupied
 from trueup.io.bundle.manifest import MANIFEST, guarantee_in, margin_out, measured_file, read_manifest, slug
 from trueup.io.bundle.read import StoredRelease
 from trueup.io.bundle.write import NOTE, begin_bundle, describe_measured, sealed

@@ -1,6 +1,6 @@
 """The run folder: everything a run needs to go on after any kill, readable by its owner alone.
 
-Longer than other files, since all that the folder holds, and all that is made of it, stands in one place.
+One file: all that the folder holds, and all that is made of it, stands in one place.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from trueup.demo.shapes import made_up_shapes
 from trueup.demo.synthetic import synthetic_blocks
 from trueup.errors import BundleError, BusyError, TrueupError
 from trueup.files.columns import write_csv
-from trueup.files.staging import claimed
+from trueup.files.target import claimed
 from trueup.studio.pages import application
 from trueup.studio.project import Project, write
 from trueup.studio.security import Keys

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trueup.errors import SpecError, TrueupError, load_extra
-from trueup.files.staging import refuse_occupied, staged, write_whole
+from trueup.files.staging import staged, write_whole
+from trueup.files.target import refuse_occupied
 from trueup.io.export.content import Exported, Record, content
 from trueup.io.export.excel import workbook
 from trueup.io.export.sdmx import write_sdmx_folder
