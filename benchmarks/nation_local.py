@@ -62,7 +62,7 @@ def _case(blocks: int, folder: Path, previous: Path | None) -> Case:
         ours_s=cpu,
         peer="the previous version" if previous else None,
         peer_s=before,
-        ratio=cpu / before if before else None,
+        ratio=before / cpu if before else None,
         peak_mb=peak / 1e6,
         difference=None,
     )

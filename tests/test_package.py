@@ -384,13 +384,6 @@ def test_the_docs_table_of_methods_is_current():
 
 
 LONG_WITHOUT_REASON = {
-<<<<<<< HEAD
-    "files/staging.py",
-=======
-    "cli/console.py",
-    "cli/infer.py",
-    "files/source.py",
->>>>>>> a8004b5 (Who may write to a target stands apart from how a folder is written; say what was never run, and what stays where there are no locks)
     "inferring/__init__.py",
     "inferring/hierarchical.py",
     "inferring/histogram_gibbs.py",

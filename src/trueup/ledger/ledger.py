@@ -16,11 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trueup.errors import BudgetError
-<<<<<<< HEAD
 from trueup.files.target import is_claimed
-=======
-from trueup.files.target import is_claimed, remove_unheld
->>>>>>> a8004b5 (Who may write to a target stands apart from how a folder is written; say what was never run, and what stays where there are no locks)
 from trueup.ledger import publish
 from trueup.ledger.admission import admit, agree
 from trueup.ledger.adoption import Adoption, adopt_ledger

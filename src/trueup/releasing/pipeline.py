@@ -22,14 +22,8 @@ from trueup import reporting
 from trueup.errors import BundleError
 from trueup.files.addresses import source_at
 from trueup.files.owner import owning
-<<<<<<< HEAD
 from trueup.files.staging import staged
 from trueup.files.target import claimed
-=======
-from trueup.files.source import JoinedTables
-from trueup.files.staging import staged
-from trueup.files.target import claimed
->>>>>>> a8004b5 (Who may write to a target stands apart from how a folder is written; say what was never run, and what stays where there are no locks)
 from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import StoredRelease
 from trueup.io.bundle.write import finish_bundle

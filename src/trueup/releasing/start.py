@@ -15,14 +15,8 @@ from trueup.errors import BundleError, SpecError
 from trueup.files.addresses import address_of
 from trueup.files.memory import PROCESS, memory_text
 from trueup.files.owner import owning
-<<<<<<< HEAD
 from trueup.files.staging import writing
 from trueup.files.target import refuse_occupied
-=======
-from trueup.files.source import JoinedTables, files_of, is_address
-from trueup.files.staging import writing
-from trueup.files.target import refuse_occupied
->>>>>>> a8004b5 (Who may write to a target stands apart from how a folder is written; say what was never run, and what stays where there are no locks)
 from trueup.io.bundle.manifest import guarantee_out, header_out
 from trueup.io.bundle.places import write_places
 from trueup.ledger.account import Account
