@@ -103,7 +103,7 @@ class MarginsBySize:
     def of(self, table: str) -> tuple[SizeClass, ...]:
         """The classes of a table; none where they do not differ."""
         found = tuple(c for c in self.classes if c.table == table)
-        return found if len(found) > 1 else ()
+        return found if len({c.margins for c in found}) > 1 else ()
 
     def target(self, table: str, lowest: int, margin: float, confidence: str | float) -> float:
         """The standard error (counts) that a table may have if the counts of one of its sizes may err by a margin.
