@@ -44,10 +44,15 @@ def line_of_row(path: Path, number: int) -> int | None:
     """
     if path.name.lower().endswith(".zst"):
         return None
-    with opened_csv(path) as file, TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
+    with (
+        suppress(OSError, EOFError, csv.Error),
+        opened_csv(path) as file,
+        TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text,
+    ):
         reader = csv.reader(text, delimiter=delimiter_of(path))
         lines = (reader.line_num for row in reader if row)
         return next(islice(lines, number, None), None)  # the header is the first
+    return None
 
 
 def csv_fault(path: Path, delimiter: str = ",") -> FileFault | None:
