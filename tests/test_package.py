@@ -385,9 +385,7 @@ def test_the_docs_table_of_methods_is_current():
 
 LONG_WITHOUT_REASON = {
     "inferring/__init__.py",
-    "inferring/hierarchical.py",
     "inferring/histogram_gibbs.py",
-    "inferring/tree_exact.py",
     "inferring/tree_parts.py",
     "io/microdata/join.py",
     "model/joined.py",

@@ -87,6 +87,7 @@ table = { name = "alone", kind = "counts", counts = "person", count = "n", keys 
 privacy = { unit = "person", neighbours = "add-remove" }
 level = [{ name = "all" }, { name = "county", column = "county" }]
 query = [{ name = "total", epsilon = { county = "1/2" } }]
+infer = { prior = "flat" }
 """
 
 

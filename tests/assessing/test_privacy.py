@@ -149,7 +149,7 @@ def test_the_command_prints_figures_of_public_counts(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "±" in done.stdout
-    options = (*options, "--infer", "default", "--infer-replicates", 40, "--interval", "noise", "--json")
+    options = (*options, "--infer", "default", "--infer-replicates", 10, "--interval", "noise", "--json")
     told = json.loads(assess_command(tmp_path, *options, "--out", tmp_path / "json").stdout)
     assert told["budgets"] == ["epsilon = 1/2", "epsilon = 2"]
     assert {row["statistic"] for row in told["levels"]} >= {"bias", "coverage", "wrong side"}

@@ -216,7 +216,7 @@ def test_it_agrees_with_the_exact_tree(rng):
     laws = {Margin("all"): law_named("discrete-gaussian")("1"), Margin("part"): LAWS["discrete-laplace"]}
     record = measured(cells, rng.poisson(4, 6), laws, rng)
     constraints = Constraints(cells, tuple(laws))
-    exact = infer(record, TreeExact(), spec=constraints).summary()
+    exact = infer(record, TreeExact(prior="flat"), spec=constraints).summary()
     chains = infer(record, LatticeMoves(), spec=constraints, draws=4000).summary()
     assert np.all(np.abs(chains["mean"] - exact["mean"]) < 5.5 * chains["mcse"])
     assert np.all(np.abs(chains["sd"] / exact["sd"] - 1) < 0.25)

@@ -178,10 +178,10 @@ def test_values_between_whole_counts_are_read_where_they_are(name, rng):
     law = LAWS[name]
     record = noisy(cells, np.array([3, 6]), {Margin("all"): law, Margin("part"): law}, rng)
     tables, masses = brute_force(tree_constraints(cells), record, "flat", 60)
-    exact = infer(record, TreeExact(), spec=tree_constraints(cells)).summary()
+    exact = infer(record, TreeExact(prior="flat"), spec=tree_constraints(cells)).summary()
     assert exact["mean"] == pytest.approx(masses @ tables, abs=1e-6)
     truncated = Measurements(cells, record.headers, tuple(np.trunc(v) for v in record.values), PUBLISHED)
-    cut = infer(truncated, TreeExact(), spec=tree_constraints(cells)).summary()
+    cut = infer(truncated, TreeExact(prior="flat"), spec=tree_constraints(cells)).summary()
     assert np.abs(cut["mean"] - masses @ tables).max() > 1e-3
 
 

@@ -28,7 +28,7 @@ from trueup.kernel.messages.solve import marginals, solve
 from trueup.model.prior import NegativeBinomial
 from trueup.run.local import LocalPool
 
-FLAT = TreeExact()
+FLAT = TreeExact(prior="flat")
 DEEP = np.array([1, 3, 5, 7, 7, 7, 7, 7])
 """A root, two parts, four leaves."""
 
@@ -63,9 +63,8 @@ def cuts(child_ptr, levels):
 def by_bundles(child_ptr, cut, factors, draws=3, seed=0, workers=None):
     bundles = ByBundles(child_ptr, cut, 1e-9, workers or LocalPool())
     top = bundles.up(factors)
-    return top, *bundles.down(
-        top.bundles, [(1.0, top.solved, draws)], np.random.default_rng(seed), lambda done, of: None
-    )
+    tops, rng = [(1.0, top.solved, draws)], np.random.default_rng(seed)
+    return top, *bundles.down(top.bundles, tops, rng, lambda done, of: None)[:2]
 
 
 def same(child_ptr, levels, factors):

@@ -7,6 +7,7 @@ import pytest
 
 from tests.kernel.message_trees import LAWS, build, leaves_of, logs, p_value
 from tests.reference.posterior import enumerate_tree, marginal
+from trueup.kernel.messages import downward as downward_module
 from trueup.kernel.messages.downward import downward, products
 from trueup.kernel.messages.pmf import OPEN
 from trueup.kernel.messages.solve import joint_draws, marginals, mode, solve
@@ -120,7 +121,7 @@ def test_the_bound_on_dropped_mass_holds():
         assert 1 - kept <= rough.dropped
 
 
-def test_fast_convolutions_agree_with_direct_ones(rng):
+def test_fast_convolutions_agree_with_direct_ones_within_their_bound(rng, monkeypatch):
     law = law_named("discrete-laplace")("1/50")
     noisy = rng.integers(0, 400, 40)
     child_ptr = np.array([1, *[41] * 41])
@@ -129,14 +130,25 @@ def test_fast_convolutions_agree_with_direct_ones(rng):
     assert solved.dropped <= 1e-9
     share = np.full(len(solved.plan.left), 1e-18)
     direct = upward(solved.plan, solved.tilted, share, 1 << 30)
-    down = downward(solved.plan, solved.tilted, direct, direct=1 << 30)
-    by_terms = products(direct.masses, direct.offset, down, 41)
+    down, rounding = downward(solved.plan, solved.tilted, direct, direct=1 << 30)
+    assert rounding == 0
+    by_terms = products(direct.masses, direct.offset, down, 0, 41)
     start, offset, masses = marginals(solved)
     for v in range(41):
         ours = masses[start[v] : start[v + 1]] @ (offset[v] + np.arange(start[v + 1] - start[v]))
         size = by_terms[0][v + 1] - by_terms[0][v]
         theirs = by_terms[2][by_terms[0][v] : by_terms[0][v + 1]] @ (by_terms[1][v] + np.arange(size))
         assert ours == pytest.approx(theirs, rel=1e-9)
+    fast, bound = downward(solved.plan, solved.tilted, direct)
+    apart = [0.5 * np.abs(fast[v] - down[v]) @ np.asarray(direct.masses[v]) for v in range(41)]
+    assert 0 < max(apart) <= bound < 1e-11
+    assert marginal_bound(monkeypatch, solved, direct) == 0
+
+
+def marginal_bound(monkeypatch, solved, messages):
+    """The bound where hardly any rounding is allowed: convolutions are by terms then."""
+    monkeypatch.setattr(downward_module, "ROUNDED", 1e-300)
+    return downward(solved.plan, solved.tilted, messages)[1]
 
 
 def joint_problem():

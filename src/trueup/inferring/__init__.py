@@ -19,7 +19,7 @@ from trueup.inferring.contradictions import contradicting_values
 from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.lattice_moves import LatticeMoves
-from trueup.inferring.method import InferenceMethod, Progress
+from trueup.inferring.method import InferenceMethod, Progress, announce
 from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.inferring.same_records import measured_once
 from trueup.inferring.several import read_together, rules_together
@@ -28,6 +28,7 @@ from trueup.inferring.within import within as cut_within
 from trueup.model import registry
 from trueup.model.constraints import Constraints
 from trueup.model.nested import canonical
+from trueup.model.prior import Flat, Hierarchical
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import Ratio
@@ -130,16 +131,22 @@ def infer(
     )
     registry.refuse_method(chosen, inference_misfit(chosen, constraints, measured))
     _refuse_workers(chosen, workers, executor)
+    asked = isinstance(method, InferenceMethod) or "prior" in entry
+    instead = None if asked else prior_instead(chosen, constraints, measured)
+    tell = progress or _silent
+    if instead:
+        announce(tell, instead)
     used, repeated = measured_once(measured)
     state = chosen.prepare(constraints, used.headers)
-    values, tell = _values(chosen, source, used), progress or _silent
+    values = _values(chosen, source, used)
     with nullcontext(executor) if executor else LocalPool(workers) as engine:
         more = {"executor": engine} if chosen.parallel else {}
         try:
             drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more)
         except InfeasibleError as error:
             raise _named(error, measured, constraints) from None
-    more = {"repeated_values": repeated, "doubt": chosen.doubt(used.cells, used.headers)}
+    doubt = chosen.doubt(used.cells, used.headers)
+    more = {"repeated_values": repeated, "doubt": doubt, "prior_instead": instead}
     drawn = replace(drawn, stats={**drawn.stats, **{name: said for name, said in more.items() if said}})
     if drawn.status != "solved":
         raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.status}")
@@ -308,4 +315,27 @@ def inference_misfit(method: InferenceMethod, constraints: Constraints, measured
     """Say why a method does not fit; None if it does."""
     return registry.structural_misfit(method, constraints.structure()) or method.refuses(
         constraints, measured.headers
+    )
+
+
+def prior_instead(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> str | None:
+    """Say which prior a method has that is not the hierarchical one, and why; None where it is."""
+    prior = getattr(method, "prior", None) or Flat()
+    if isinstance(prior, Hierarchical):
+        return None
+    misfits = {k.name: inference_misfit(k(), constraints, measured) for k in (TreeExact, HistogramGibbs)}
+    if method.released:
+        why = "these methods know noisy values, and released counts alone are known here"
+    elif not all(misfits.values()):
+        fitting = next(name for name, misfit in misfits.items() if not misfit)
+        perturbed = method.name == fitting
+        why = (
+            "published values are perturbed, not noisy"
+            if perturbed
+            else f"method '{method.name}' does not take it"
+        )
+    else:
+        why = "; ".join(f"'{name}' does not fit: {misfit}" for name, misfit in misfits.items())
+    return (
+        f"The prior is '{prior.name}', not the hierarchical one of 'tree-exact' and 'histogram-gibbs': {why}."
     )

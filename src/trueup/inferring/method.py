@@ -72,18 +72,14 @@ class InferenceMethod(ABC):
     def defaults(cls, cells: Cells, headers: Sequence[Measured]) -> dict[str, Any]:
         """Parameters that take the place of its own defaults where such measurements are given and none is named.
 
-        Perturbed tables have a prior that is estimated from them, where enough of their finest counts are published.
+        Perturbed tables have a prior that is estimated from them, where enough of their finest counts are published, else a
+        flat one.
         """
         noisy = any(header.law.additive and not header.exact for header in headers)
         perturbed = any(not header.law.additive for header in headers)
-        if (
-            noisy
-            or not perturbed
-            or Estimated not in cls.priors
-            or values_of_a_class(cells, headers) < ENOUGH
-        ):
+        if noisy or not perturbed or Estimated not in cls.priors:
             return {}
-        return {"prior": Estimated().name}
+        return {"prior": (Estimated if values_of_a_class(cells, headers) >= ENOUGH else Flat)().name}
 
     def doubt(self, cells: Cells, headers: Sequence[Measured]) -> str | None:
         """Say what is known against its intervals where such measurements are given; None if nothing is."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from trueup.inferring.method import Progress
 from trueup.kernel.messages.downward import downward
 from trueup.kernel.messages.mixture import Exact, mixed, mixed_above
-from trueup.kernel.messages.pairs import plan_pairs
+from trueup.kernel.messages.pairs import above, plan_pairs
 from trueup.kernel.messages.partition import (
     Partition,
     Roots,
@@ -34,12 +34,13 @@ from trueup.kernel.messages.solve import (
     Solved,
     joint_draws,
     marginals,
+    rounded_marginals,
     settle_tilts,
     tilt,
     too_short,
 )
 from trueup.kernel.messages.splits import mean_rises
-from trueup.kernel.messages.upward import Tilted, above
+from trueup.kernel.messages.upward import Tilted
 from trueup.run.executor import Executor, Item, Result
 
 Reals = NDArray[np.float64]
@@ -102,10 +103,11 @@ class FromAbove(NamedTuple):
 
 
 class Below(NamedTuple):
-    """Marginals of all nodes of a bundle, and draws `(draws, leaves)` of those of the last level."""
+    """Marginals of all nodes of a bundle, draws `(draws, leaves)` of the last level, and what rounding may have moved."""
 
     marginals: Exact
     counts: Integers
+    rounding: float
 
 
 class Top(NamedTuple):
@@ -152,7 +154,8 @@ def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
         part = slice(first, first + BLOCK)
         given = np.ascontiguousarray(known.counts[:, part])
         counts[part] = joint_draws(solved, given.shape[1], rng, given)[:, n - bundle.leaves :]
-    return Below(marginals(solved, weights), counts)
+    exact, rounding = rounded_marginals(solved, weights)
+    return Below(exact, counts, rounding)
 
 
 def expect_part(item: tuple[SubtreePart, FromAbove]) -> Reals:
@@ -234,7 +237,9 @@ class ByBundles:
 
     def expected(self, top: Top) -> Reals:
         """Return the expectations `(4, n)` of `expected_of`."""
-        items = list(zip(top.bundles, self._from_above([(1.0, top.solved, 0)], np.random.default_rng(0))))
+        from_top = [downward(*top.solved[:3])]
+        known = self._from_above([(1.0, top.solved, 0)], from_top, np.random.default_rng(0))
+        items = list(zip(top.bundles, known))
         out = np.zeros((4, len(self.child_ptr) - 1))
         first = self.cut.edges[0]
         out[:, :first] = expected_of(top.solved, marginals(top.solved))[:, :first]
@@ -244,29 +249,36 @@ class ByBundles:
 
     def down(
         self, bundles: list[SubtreePart], tops: Sequence[Part], rng: np.random.Generator, progress: Progress
-    ) -> tuple[Exact, Integers]:
-        """Return marginals of all nodes, and draws `(draws, leaves)` of those of the last level.
+    ) -> tuple[Exact, Integers, float]:
+        """Return marginals of all nodes, draws `(draws, leaves)` of the last level, and what rounding may have moved.
 
         `tops` are the solutions that the top is a mixture of.
         """
         draws = sum(count for _, _, count in tops)
-        items = list(zip(bundles, self._from_above(tops, rng)))
+        from_top = [downward(*top[:3]) for _, top, _ in tops]
+        items = list(zip(bundles, self._from_above(tops, from_top, rng)))
         edges, leaves = self.cut.edges, self.cut.leaves - self.cut.leaves[0]
         parts = [(np.arange(edges[0]), mixed([marginals(top) for _, top, _ in tops], _weights(tops)))]
-        counts = np.empty((draws, leaves[-1]), np.int64)
+        counts, roundings = np.empty((draws, leaves[-1]), np.int64), [0.0]
         for done, (at, below) in enumerate(self.executor.map(draw_part, items), start=1):
             parts.append((subtrees(self.child_ptr, *edges[at : at + 2])[0], below.marginals))
             counts[:, leaves[at] : leaves[at + 1]] = below.counts
+            roundings.append(below.rounding)
             progress(draws * done // len(items), draws)
-        return _joined(len(self.child_ptr) - 1, parts), counts
+        rounding = max(moved for _, moved in from_top) + max(roundings)
+        return _joined(len(self.child_ptr) - 1, parts), counts, rounding
 
-    def _from_above(self, tops: Sequence[Part], rng: np.random.Generator) -> Iterator[FromAbove]:
-        """What the top knows of every bundle's roots."""
+    def _from_above(
+        self,
+        tops: Sequence[Part],
+        from_top: Sequence[tuple[Sequence[Reals], float]],
+        rng: np.random.Generator,
+    ) -> Iterator[FromAbove]:
+        """What the top knows of every bundle's roots, given its messages down."""
         counts = drawn_from(tops, rng).T
         offsets = [top.messages.offset for _, top, _ in tops]
-        above = [downward(*top[:3]) for _, top, _ in tops]
         roots = slice(*self.cut.edges[[0, -1]])
-        offset, weights = mixed_above(offsets, above, _weights(tops), roots)
+        offset, weights = mixed_above(offsets, [down for down, _ in from_top], _weights(tops), roots)
         seeds = rng.bit_generator.seed_seq.spawn(len(self.cut.edges) - 1)  # pyright: ignore[reportAttributeAccessIssue]
         for (first, last), seed in zip(pairwise(self.cut.edges), seeds):
             own = slice(first - self.cut.edges[0], last - self.cut.edges[0])

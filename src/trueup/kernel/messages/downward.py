@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages.pairs import PairPlan
+from trueup.kernel.messages.pairs import PairPlan, above
 from trueup.kernel.messages.pmf import correlate
 from trueup.kernel.messages.upward import (
     DIRECT,
@@ -18,14 +18,17 @@ from trueup.kernel.messages.upward import (
     PIECE,
     Messages,
     Tilted,
+    rounding_error,
     scaled_factor,
 )
 
 Reals = NDArray[np.float64]
+ROUNDED, TERM_BY_TERM = 1e-11, 1 << 30
+"""Mass that rounding may move, and windows up to which a convolution is by terms where more would be."""
 
 
 @njit(cache=True)
-def _weights(tilted, v, messages, down):
+def given_to_parts(tilted, v, messages, down):
     """Return what all nodes outside the children of `v` give to its count, on its window."""
     if v < len(tilted.low) and tilted.informs[v]:
         size = len(messages.masses[v])
@@ -42,7 +45,7 @@ def _sweep_down(position, end, plan, tilted, messages, down, direct):
         if a < 0:
             continue
         one = messages.masses[a]
-        weights = _weights(tilted, v, messages, down[v])
+        weights = given_to_parts(tilted, v, messages, down[v])
         shift = messages.offset[a] - messages.offset[v]
         if b < 0:
             down[a] = correlate(weights, np.ones(1), shift, len(one))
@@ -65,28 +68,34 @@ def _start_down(masses):
 
 
 @njit(cache=True)
-def products(masses, offset, down, n):
-    """Return marginals of the first `n` nodes end to end: starts, offsets, masses."""
-    start = np.zeros(n + 1, np.int64)
-    for v in range(n):
-        start[v + 1] = start[v] + len(masses[v])
-    out = np.empty(start[n])
-    for v in range(n):
+def products(masses, offset, down, first, last):
+    """Return marginals of the nodes from `first` to before `last` end to end: starts, offsets, masses."""
+    start = np.zeros(last - first + 1, np.int64)
+    for v in range(first, last):
+        start[v - first + 1] = start[v - first] + len(masses[v])
+    out = np.empty(start[-1])
+    for v in range(first, last):
         product = masses[v] * down[v]
-        out[start[v] : start[v + 1]] = product / product.sum()
-    return start, offset[:n].copy(), out
+        out[start[v - first] : start[v - first + 1]] = product / product.sum()
+    return start, offset[first:last].copy(), out
 
 
 def downward(
     plan: PairPlan, tilted: Tilted, messages: Messages, roots: Sequence[Reals] = (), direct: int = DIRECT
-) -> List:
+) -> tuple[List, float]:
     """Return what all nodes outside a subtree give to its root's count, for every node, on its message's window.
 
-    `roots` holds that of the first nodes, where what is above them was worked out elsewhere.
+    Also a bound on the mass of any marginal that rounding of FFTs has moved; were it large, nothing is left to them. An FFT
+    errs by at most `e` at every count; a node's message sums to 1, so its marginal errs by `e`, and those below it by no more,
+    as every step down is linear and keeps mass.
+
+    `roots` holds that of the first nodes, where what is above them was worked out elsewhere. Nodes below those that
+    `plan.order` leaves out are left at 1.
     """
     down = _start_down(messages.masses)
     for v, weights in enumerate(roots):
         down[v] = weights
+    rounding = np.zeros(len(plan.left))
     position = len(plan.order) - 1
     while position >= 0:
         end = max(position - PIECE, -1)
@@ -95,13 +104,15 @@ def downward(
             continue
         v = plan.order[position]
         a, b = plan.left[v], plan.right[v]
-        weights = _weights(tilted, v, messages, down[v])
+        weights = given_to_parts(tilted, v, messages, down[v])
         shift = int(messages.offset[a] + messages.offset[b] - messages.offset[v])
         one, other = messages.masses[a], messages.masses[b]
         for child, mine, sibling in ((a, one, other), (b, other, one)):
             down[child] = _correlate_fast(weights, sibling, shift, len(mine))
+            rounding[v] = max(rounding[v], rounding_error(weights, sibling))
         position -= 1
-    return down
+    moved = float(above(plan, rounding, np.zeros(1)).max()) if rounding.any() else 0.0
+    return (down, moved) if moved <= ROUNDED else downward(plan, tilted, messages, roots, TERM_BY_TERM)
 
 
 def _correlate_fast(weights: Reals, other: Reals, shift: int, size: int) -> Reals:

@@ -60,3 +60,28 @@ def plan_pairs(child_ptr):
         order[position] = v
         position += 1
     return PairPlan(left, right, order, family)
+
+
+@njit(cache=True)
+def above(plan, passed, roots):
+    """Return, for each node of the plan, the sum of `passed` over all nodes above it; `roots` (k,) is known of the first k."""
+    out = np.zeros(len(passed))
+    out[: len(roots)] = roots
+    for place in range(len(plan.order) - 1, -1, -1):
+        v = plan.order[place]
+        for c in (plan.left[v], plan.right[v]):
+            if c >= 0:
+                out[c] = out[v] + passed[v]
+    return out
+
+
+@njit(cache=True)
+def below_marked(plan, marked):
+    """Mark the nodes that are anywhere below marked ones."""
+    out = np.zeros(len(marked), np.bool_)
+    for place in range(len(plan.order) - 1, -1, -1):
+        v = plan.order[place]
+        for c in (plan.left[v], plan.right[v]):
+            if c >= 0:
+                out[c] = out[v] or marked[v]
+    return out

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from trueup.kernel.messages.downward import downward, products
 from trueup.kernel.messages.joint import draw_below, draw_root
 from trueup.kernel.messages.max_product import best_counts, narrow
-from trueup.kernel.messages.pairs import PairPlan, plan_pairs
+from trueup.kernel.messages.mixture import Exact
+from trueup.kernel.messages.pairs import PairPlan, above, below_marked, plan_pairs
 from trueup.kernel.messages.pmf import Factors, reach_all
 from trueup.kernel.messages.tails import PROBES, probes_of, rooms
 from trueup.kernel.messages.tilting import bounds, certain, find_tilts, has_factor, inherit, limits, tilts
@@ -30,8 +31,6 @@ from trueup.kernel.messages.upward import (
     DIRECT,
     Messages,
     Tilted,
-    above,
-    below_marked,
     empty_messages,
     upward,
 )
@@ -46,7 +45,7 @@ WIDENED = (1e-24, 1e-48, 1e-96, 0.0, 0.0)
 class Solved(NamedTuple):
     """A tree whose messages are known: what `marginals`, `joint_draws` and `mode` read.
 
-    `dropped` bounds the posterior mass that windows and rounding may have removed.
+    `dropped` bounds the posterior mass that windows, and rounding on the way up, may have removed.
     """
 
     plan: PairPlan
@@ -203,14 +202,19 @@ def _with_family(child_ptr: Integers, nodes: NDArray[np.bool_]) -> NDArray[np.bo
     return out | siblings[parent]
 
 
-def marginals(solved: Solved, roots: Sequence[Reals] = ()) -> tuple[Integers, Integers, Reals]:
+def marginals(solved: Solved, roots: Sequence[Reals] = ()) -> Exact:
     """Return the exact marginal of every node: `start` (n + 1,), `offset` (n,), masses end to end.
 
     `roots` holds what is above each root gives to its count, where that was worked out elsewhere.
     """
+    return rounded_marginals(solved, roots)[0]
+
+
+def rounded_marginals(solved: Solved, roots: Sequence[Reals] = ()) -> tuple[Exact, float]:
+    """Return the marginals, and a bound on the mass that rounding on the way down has moved in any of them."""
     messages = solved.messages
-    down = downward(*solved[:3], roots)
-    return products(messages.masses, messages.offset, down, len(solved.tilted.low))
+    down, rounding = downward(*solved[:3], roots)
+    return products(messages.masses, messages.offset, down, 0, len(solved.tilted.low)), rounding
 
 
 def joint_draws(

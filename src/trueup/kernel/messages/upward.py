@@ -162,7 +162,7 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
         gone += messages.gone[b]
     if rounding > 0.0:
         ends = np.maximum(probes * offset, probes * (offset + len(masses) - 1))
-        gone += rounding * len(masses) * np.exp(np.minimum(ends - growth, 700.0))
+        gone += rounding * len(masses) * np.exp(ends - growth)  # infinite where it tells nothing
     own = messages.growth[v]
     own[:], messages.asked[v] = growth, probes
     if v < len(tilted.low) and tilted.informs[v]:
@@ -234,9 +234,32 @@ def empty_messages(count):
     )
 
 
-def upward(plan: PairPlan, tilted: Tilted, tolerance: Reals, direct: int = DIRECT) -> Messages:
-    """Return the messages of all nodes; `tolerance` (nodes,) is the fraction each may leave out."""
-    messages = empty_messages(len(plan.left))
+@njit(cache=True)
+def _copied(messages):
+    """Copy what may change: the list of masses, not the masses."""
+    masses = List.empty_list(MASSES)
+    for one in messages.masses:
+        masses.append(one)
+    return Messages(
+        masses,
+        messages.offset.copy(),
+        messages.evidence.copy(),
+        messages.short.copy(),
+        messages.passed.copy(),
+        messages.growth.copy(),
+        messages.gone.copy(),
+        messages.asked.copy(),
+    )
+
+
+def upward(
+    plan: PairPlan, tilted: Tilted, tolerance: Reals, direct: int = DIRECT, known: Messages | None = None
+) -> Messages:
+    """Return the messages of all nodes; `tolerance` (nodes,) is the fraction each may leave out.
+
+    Nodes that `plan.order` leaves out keep those that are `known`.
+    """
+    messages = empty_messages(len(plan.left)) if known is None else _copied(known)
     position = 0
     while position < len(plan.order):
         end = min(position + PIECE, len(plan.order))
@@ -264,28 +287,3 @@ def rounding_error(a: Reals, b: Reals) -> float:
     largest = float(a.max()), float(b.max())  # squares of weights above 1e154 would overflow
     norms = [top * float(np.linalg.norm(x / top)) if top > 0 else 0.0 for x, top in zip((a, b), largest)]
     return 4 * float(np.finfo(float).eps) * depth * norms[0] * norms[1]
-
-
-@njit(cache=True)
-def above(plan, passed, roots):
-    """Return, for each node of the plan, the sum of `passed` over all nodes above it; `roots` (k,) is known of the first k."""
-    out = np.zeros(len(passed))
-    out[: len(roots)] = roots
-    for place in range(len(plan.order) - 1, -1, -1):
-        v = plan.order[place]
-        for c in (plan.left[v], plan.right[v]):
-            if c >= 0:
-                out[c] = out[v] + passed[v]
-    return out
-
-
-@njit(cache=True)
-def below_marked(plan, marked):
-    """Mark the nodes that are anywhere below marked ones."""
-    out = np.zeros(len(marked), np.bool_)
-    for place in range(len(plan.order) - 1, -1, -1):
-        v = plan.order[place]
-        for c in (plan.left[v], plan.right[v]):
-            if c >= 0:
-                out[c] = out[v] or marked[v]
-    return out

@@ -144,19 +144,24 @@ class Posterior(Tabled):
 
     @property
     def _of_the_prior(self) -> str:
-        """What to know of a prior whose parameters were estimated."""
+        """What to know of a prior that was not asked for, or whose parameters were estimated."""
+        said = [self.drawn.stats[name] for name in ("prior_instead", "doubt") if name in self.drawn.stats]
+        return " ".join(["", *said, *self._of_the_estimates])
+
+    @property
+    def _of_the_estimates(self) -> list[str]:
         known = self.drawn.stats.get("prior", {})
-        if doubt := self.drawn.stats.get("doubt"):
-            return f" {doubt}"
+        if "doubt" in self.drawn.stats:
+            return []
         if dict(self.method.get("prior") or {}).get("name") == "estimated":
-            return " The prior was estimated from the published values, and is taken as known."
+            return ["The prior was estimated from the published values, and is taken as known."]
         if "estimates" not in known:
-            return ""
+            return []
         held = (
-            " The prior's parameters were estimated from the noisy values; those whose uncertainty would widen intervals by "
+            "The prior's parameters were estimated from the noisy values; those whose uncertainty would widen intervals by "
             "less than a hundredth are taken as known."
         )
-        return " ".join([held, *known["doubts"]])
+        return [held, *known["doubts"]]
 
     def sums(self, margin: Margin | str) -> NDArray:
         """Draws `(chains, draws, groups)` of a margin."""

@@ -1,0 +1,269 @@
+"""Uncertain hyperparameters, integrated over: importance sampling from a t distribution about their mode.
+
+Points are spread evenly; Pareto's k of their weights (Vehtari et al. 2024) stands in the record, with whatever makes the
+integral doubtful. At each point only the levels whose splits vary are solved again (`trueup.kernel.messages.resolve`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError
+from trueup.inferring.hierarchical import Estimate
+from trueup.inferring.method import Progress, announce
+from trueup.inferring.tree_parts import Part
+from trueup.kernel.messages.resolve import solve_above
+from trueup.kernel.messages.solve import Solved
+from trueup.layouts.splits import Splits
+
+Reals = NDArray[np.float64]
+
+TRUSTED = 0.7
+"""Pareto's k above which importance weights are not to be trusted (Vehtari et al. 2024)."""
+POINTS, FEW_POINTS = 64, 32
+"""Points to integrate over, and those where more than `SMALL` nodes are solved at each."""
+SMALL = 1 << 8
+NEGLIGIBLE = 1e-12
+"""Weight below which a point is left out."""
+HOPELESS = 0.5
+"""Posterior mass that may be missing of a solution for its evidence to say anything."""
+FREEDOM = 5.0
+"""Degrees of freedom of the t distribution that points are drawn from."""
+
+
+def points(
+    estimate: Estimate, free: NDArray[np.bool_], count: int, rng: np.random.Generator
+) -> tuple[Reals, Reals]:
+    """Draw hyperparameters `(count, k)` about the mode, evenly spread; those that are not free stay there.
+
+    The points are a rank-1 sequence of the unit cube, shifted at random (Roberts' generalised golden ratio), as a normal
+    vector and the chi-squared variable of its scale: they cover the distribution as several times as many independent ones do.
+
+    Returns
+    -------
+    points, log_density
+        And the log density that they were drawn with, up to a constant.
+    """
+    from scipy.special import gammaincinv, ndtri
+
+    precision = np.linalg.inv(estimate.covariance)[np.ix_(free, free)]
+    root = np.linalg.cholesky(np.linalg.inv(precision))
+    k = int(free.sum())
+    u = _even(count, k + 1, rng)
+    z = ndtri(u[:, :k]) / np.sqrt(2 * gammaincinv(FREEDOM / 2, u[:, k:]) / FREEDOM)
+    out = np.tile(estimate.theta, (count, 1))
+    out[:, free] += z @ root.T
+    return out, -0.5 * (FREEDOM + k) * np.log1p((z**2).sum(axis=1) / FREEDOM)
+
+
+def _even(count: int, dimensions: int, rng: np.random.Generator) -> Reals:
+    """Spread points `(count, dimensions)` evenly over the unit cube; each alone is uniform."""
+    ratio = 2.0
+    for _ in range(60):  # the root above 1 of x^(d + 1) = x + 1
+        ratio = (1 + ratio) ** (1 / (dimensions + 1))
+    step = ratio ** -np.arange(1.0, dimensions + 1)
+    u = (rng.random(dimensions) + np.arange(count)[:, None] * step) % 1.0
+    return np.clip(u, 1e-12, 1 - 1e-12)
+
+
+def uncertain(splits: Splits, estimate: Estimate, most: int) -> tuple[int, NDArray[np.bool_]]:
+    """Return the last level whose splits vary with the hyperparameters that are to be integrated over, and which these are.
+
+    Parameters
+    ----------
+    most
+        The last level that may be solved again and again.
+    """
+    free = estimate.matters & (splits.depths <= most)
+    return int(splits.depths[free].max(initial=0)), free
+
+
+@dataclass(frozen=True, eq=False)
+class PriorMixture:
+    """Solutions at several points of the hyperparameters: what the posterior is a mixture of.
+
+    Attributes
+    ----------
+    parts, log_weights
+        The solutions with their weights and draws; the log importance weights of all points.
+    beyond
+        Whether points could not be solved within the tolerance, so that the mode alone is used.
+    """
+
+    parts: list[Part]
+    log_weights: Reals
+    beyond: bool = False
+
+    def record(self, splits: Splits, estimate: Estimate, free: NDArray[np.bool_]) -> dict:
+        """What the record of a posterior says of its prior."""
+        weights = normalised(self.log_weights)
+        integrated = free & (len(weights) > 1)
+        k = pareto_k(self.log_weights)
+        rows = zip(splits.names, estimate.theta, estimate.sd, estimate.shift)
+        return {
+            "estimates": {
+                name: {
+                    "mode": float(mode),
+                    "sd": float(sd),
+                    "shift": None if np.isnan(shift) else float(shift),
+                }
+                for name, mode, sd, shift in rows
+            },
+            "evaluations": estimate.steps,
+            "integrated": _named(splits, integrated),
+            "points": len(weights),
+            "effective_points": float(1 / (weights**2).sum()),
+            "pareto_k": k if np.isfinite(k) else None,
+            "doubts": [
+                *self._doubts(k),
+                *(
+                    []
+                    if estimate.settled
+                    else ["The search for the prior's parameters ended before it settled."]
+                ),
+                *_held(splits, estimate.matters & ~integrated),
+            ],
+        }
+
+    def _doubts(self, k: float) -> list[str]:
+        if self.beyond:
+            return ["Solutions about the mode of the prior's parameters drop more than the tolerance."]
+        if k > TRUSTED:
+            return [
+                f"Pareto's k of the weights of the prior's parameters is {k:.2f}, above {TRUSTED}: "
+                "their uncertainty may not be integrated over well."
+            ]
+        if unsolved := int(np.isneginf(self.log_weights).sum()):
+            return [
+                f"{unsolved} of {len(self.log_weights)} points of the prior's parameters could not be solved."
+            ]
+        if np.isnan(k) and len(self.log_weights) > 1:
+            return [f"{len(self.log_weights)} points of the prior's parameters are too few for Pareto's k."]
+        return []
+
+
+def _held(splits: Splits, uncertain: NDArray[np.bool_]) -> list[str]:
+    """Name the parameters that are held at the mode though they are uncertain."""
+    names = ", ".join(_named(splits, uncertain))
+    return [f"Taken as known at their mode, though uncertain: {names}."] if names else []
+
+
+def _named(splits: Splits, which: NDArray[np.bool_]) -> list[str]:
+    return [name for name, one in zip(splits.names, which) if one]
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """A tree, or its top, that is solved at other hyperparameters.
+
+    Attributes
+    ----------
+    solved
+        The solution at the mode.
+    first, parents
+        How many of its nodes, the first ones, have splits that vary, and how many of them are above the last level of these.
+    splits, tolerance
+        The prior, and the largest posterior mass that may be dropped.
+    deeper
+        Solves the whole tree with tables as deep as that takes; None for a top, whose leaves are messages.
+    """
+
+    solved: Solved
+    first: int
+    parents: int
+    splits: Splits
+    tolerance: float
+    deeper: Callable[[Reals], Solved] | None
+
+    def at(self, theta: Reals) -> Solved | None:
+        """Solve at some hyperparameters; None where no window of counts holds the posterior.
+
+        Where only upper levels vary, with the tilts of the mode, unless these turn out not to suit.
+        """
+        tilted, k = self.solved.tilted, self.first
+        try:
+            if self.deeper and k == len(tilted.low):
+                return self.deeper(theta)
+            alpha, total = tilted.factors.alpha.copy(), tilted.factors.total.copy()
+            fresh = self.splits.parameters(theta)
+            alpha[:k], total[:k] = fresh[0][:k], fresh[1][:k]
+            tilted = tilted._replace(factors=tilted.factors._replace(alpha=alpha, total=total))
+            solved = solve_above(self.solved, tilted, k, self.parents, self.tolerance)
+            if self.deeper is None:
+                return solved if solved.dropped < HOPELESS else None
+            return solved if solved.dropped <= self.tolerance else self.deeper(theta)
+        except ConvergenceError:
+            return None
+
+    def parts(
+        self,
+        estimate: Estimate,
+        free: NDArray[np.bool_],
+        draws: int,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> PriorMixture:
+        """Solve at points about the mode, weighed by posterior density over density of the points."""
+        if not free.any():
+            return PriorMixture([(1.0, self.solved, draws)], np.zeros(1))
+        count = POINTS if self.first <= SMALL else FEW_POINTS
+        thetas, log_density = points(estimate, free, count, rng)
+        solutions, log_weights = [], np.empty(count)
+        for i, theta in enumerate(thetas):
+            announce(progress, f"integrating over the prior, {i + 1} of {count} points")
+            solutions.append(solved := self.at(theta))
+            evidence = -np.inf if solved is None else solved.evidence
+            log_weights[i] = evidence + self.splits.log_hyperprior(theta)[0] - log_density[i]
+        alone = PriorMixture([(1.0, self.solved, draws)], np.zeros(1), beyond=True)
+        if np.isneginf(log_weights).all():
+            return alone
+        weights = normalised(log_weights)
+        counts = rng.multinomial(draws, weights)
+        if sum(w * s.dropped for w, s in zip(weights, solutions) if s) > self.tolerance:
+            return alone  # too far from what the messages below reach
+        kept = [
+            (float(w), s, int(c))
+            for w, s, c in zip(weights, solutions, counts)
+            if s and (w > NEGLIGIBLE or c)
+        ]
+        return PriorMixture(kept, log_weights)
+
+
+def normalised(log_weights: Reals) -> Reals:
+    """Return weights that sum to 1."""
+    weights = np.exp(log_weights - log_weights.max())
+    return weights / weights.sum()
+
+
+def pareto_k(log_weights: Reals) -> float:
+    """Shape of the upper tail of importance weights; above .7 they are not to be trusted. NaN for too few of them.
+
+    Zhang and Stephens' (2009) estimate with the prior of Vehtari et al. (2024), as in their appendix.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> pareto_k(rng.exponential(1 / 4, 4000)) < 0.5 < 0.7 < pareto_k(rng.exponential(1.2, 4000))
+    True
+    """
+    count = len(log_weights)
+    tail = int(min(np.ceil(0.2 * count), np.ceil(3 * np.sqrt(count))))
+    if tail < 5:
+        return np.nan
+    weights = np.sort(np.exp(log_weights - log_weights.max()))
+    excess = weights[-tail:] - weights[-tail - 1]
+    if excess[-1] <= 0:
+        return -np.inf
+    excess = np.maximum(excess, 1e-300)
+    grid = 30 + int(np.sqrt(tail))
+    quarter = excess[int(tail / 4 + 0.5) - 1]
+    b = 1 / excess[-1] + (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (3 * quarter)
+    k = np.log1p(-b[:, None] * excess).mean(axis=1)
+    log_likelihood = tail * (np.log(-b / k) - k - 1)
+    share = 1 / np.exp(log_likelihood - log_likelihood[:, None]).sum(axis=1)
+    shape = np.log1p(-(b @ share / share.sum()) * excess).mean()
+    return float((tail * shape + 5) / (tail + 10))

@@ -1,0 +1,135 @@
+"""A tree that is solved again and again: tables as deep as each node needs, at one hyperparameter after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError
+from trueup.inferring.hierarchical import Objective
+from trueup.inferring.method import Progress, announce
+from trueup.inferring.tree_parts import ByBundles, Top, expected_of
+from trueup.inferring.tree_state import DEPTHS, FINE, ROUGHLY, WIDE, TreeState
+from trueup.kernel.messages.partition import Partition
+from trueup.kernel.messages.pmf import Factors
+from trueup.kernel.messages.solve import Solved, marginals, solve, too_short
+from trueup.kernel.messages.upward import Tilted
+from trueup.layouts.splits import Splits
+from trueup.run.executor import Executor
+
+Outcome = TypeVar("Outcome", Solved, Top)
+
+ROUGH = 1e-6
+"""Posterior mass that may be dropped while hyperparameters are sought."""
+
+
+@dataclass(eq=False)
+class SolutionSearch:
+    """One tree that is solved again and again: depths of tables and tilts that served are where the next begins.
+
+    Attributes
+    ----------
+    wanted
+        Largest posterior mass that the method may drop.
+    depth
+        `(nodes,)` position in `DEPTHS` of each node's tables.
+    splits
+        Parameters of the splits, if the prior has any.
+    start
+        The tilts that were found last.
+    """
+
+    state: TreeState
+    values: NDArray
+    executor: Executor
+    wanted: float = 1e-9
+    splits: tuple[NDArray, NDArray] | None = None
+    start: Tilted | None = None
+
+    def __post_init__(self) -> None:
+        self.depth = np.full(len(self.child_ptr) - 1, ROUGHLY)
+
+    @property
+    def child_ptr(self) -> NDArray:
+        return self.state.problem.child_ptr
+
+    @property
+    def deepest(self) -> float:
+        """The deepest table (nats below its peak)."""
+        return float(DEPTHS[self.depth.max()])
+
+    def whole(self, tolerance: float) -> Solved:
+        """Solve the whole tree at once."""
+        return self._deepened(
+            lambda f: solve(self.child_ptr, f, tolerance, self.start),
+            lambda s: too_short(self.child_ptr, s, tolerance),
+            tolerance,
+        )
+
+    def by_parts(self, cut: Partition, tolerance: float) -> Top:
+        """Solve the top of a cut tree, given the messages of its bundles."""
+        parts = ByBundles(self.child_ptr, cut, tolerance, self.executor)
+        return self._deepened(lambda f: parts.up(f, self.start), lambda top: top.short, tolerance)
+
+    def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
+        """Solve the whole tree at some hyperparameters."""
+        self.splits = splits.parameters(theta)
+        return self.whole(tolerance)
+
+    def objective(self, splits: Splits, progress: Progress) -> Objective:
+        """Return the log density of hyperparameters, its gradient, and the posterior of counts, as a function."""
+
+        def density(theta: NDArray) -> tuple[float, NDArray, NDArray]:
+            announce(progress, "estimating the prior from the noisy values")
+            self.splits = splits.parameters(theta)
+            evidence, expected = self._evidence(ROUGH)
+            value, gradient = splits.log_hyperprior(theta)
+            return evidence + value, gradient + splits.gradient(theta, *expected[:2]), expected[2:]
+
+        return density
+
+    def _evidence(self, tolerance: float) -> tuple[float, NDArray]:
+        if (cut := self.state.cut) is not None:
+            top = self.by_parts(cut, tolerance)
+            return top.evidence, ByBundles(self.child_ptr, cut, tolerance, self.executor).expected(top)
+        solved = self.whole(tolerance)
+        return solved.evidence, expected_of(solved, marginals(solved))
+
+    def _deepened(
+        self,
+        solve: Callable[[Factors], Outcome],
+        short: Callable[[Outcome], NDArray],
+        tolerance: float,
+    ) -> Outcome:
+        """Deepen the tables that end too soon until the dropped mass is within the tolerance."""
+        before = self.depth.copy()
+        if self.splits is not None:
+            inner = self.child_ptr[1:] > self.child_ptr[:-1]
+            self.depth[inner] = np.maximum(self.depth[inner], WIDE)
+        if tolerance < ROUGH:
+            self.depth = np.maximum(self.depth, FINE)
+        last = len(DEPTHS) - 1
+        while (factors := self.state.factors(self.values, DEPTHS[self.depth], self.splits)) is not None:
+            solved = solve(factors)
+            if solved.dropped <= tolerance:
+                self.start = solved.tilted
+                return solved
+            if self.start is not None and solved.dropped >= 1:  # tilts of another problem may be far off
+                self.start = None
+                continue
+            self.state.refuse_contradiction(self.values, factors)
+            deeper = self.depth < last
+            if not deeper.any():
+                break
+            named = short(solved) & deeper
+            self.depth[named if named.any() else deeper] += 1
+        self.depth = before  # a prior far off, which the search has tried, must not spoil the next
+        raise ConvergenceError(
+            "the measurements disagree so far with each other, the prior or the bounds that no window of "
+            f"counts holds all but {self.wanted:g} of the posterior",
+            remedy="check that the laws and values belong to these margins; or raise 'tolerance'",
+        )

@@ -1,0 +1,136 @@
+"""A tree problem with its prior: tables of what is known of every node, and what is impossible or improper, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError, InfeasibleError, SpecError
+from trueup.inferring.attainable import nothing_attained
+from trueup.inferring.estimated import estimated_prior
+from trueup.kernel.messages.partition import Partition, cut_at
+from trueup.kernel.messages.pmf import OPEN, Factors, reach_all
+from trueup.kernel.messages.tilting import bounds
+from trueup.layouts.factors import FactorTable, FittedMasses
+from trueup.layouts.tree import TreeProblem
+from trueup.model.prior import Prior
+
+DEPTHS = np.array([30.0, 50.0, 100.0, 240.0, 960.0, 3840.0, 15360.0, 61440.0, 245760.0])
+"""Log mass, below its peak, at which a law's table ends; nodes where that is too soon go on to the next."""
+ROUGHLY, FINE, WIDE = 1, 2, 4
+"""Positions of the least depth, of that where next to nothing may be dropped, and of that of sums that are split: their parts'
+messages lie at counts far from what was measured."""
+MOST_ENTRIES = 1 << 28
+
+
+@dataclass(frozen=True, eq=False)
+class TreeState:
+    """A tree problem with its prior, and where a large tree is cut."""
+
+    problem: TreeProblem
+    prior: Prior | FittedMasses
+    cut: Partition | None
+
+    def fitted(self, values: NDArray) -> TreeState:
+        """The state with the prior that is estimated from all values."""
+        return replace(self, prior=estimated_prior(self.problem, values))
+
+    def refuse_impossible(self, values: NDArray) -> None:
+        """Refuse bounds that exclude each other, naming where."""
+        self._refuse_empty(*self.problem.whole_bounds(values), "the invariants and bounds")
+
+    def refuse_contradiction(self, values: NDArray, factors: Factors) -> None:
+        """Refuse bounded noise, bounded priors and rules that allow no counts together, naming where."""
+        ends = factors.start[1:] - factors.start[:-1]
+        closed = factors.open_ended[factors.table] == 0
+        node = np.repeat(np.arange(len(factors.lower)), np.diff(factors.ptr))[closed]
+        low, high = factors.lower.copy(), factors.upper.copy()
+        np.maximum.at(low, node, factors.base[closed])
+        np.minimum.at(high, node, (factors.base + ends[factors.table] - 1)[closed])
+        self._refuse_empty(low, high, "the invariants and bounds, and what the prior and the noise allow,")
+        self._refuse_holes(factors, node, np.flatnonzero(closed), low, high)
+
+    def _refuse_holes(
+        self, factors: Factors, node: NDArray, row: NDArray, lower: NDArray, upper: NDArray
+    ) -> None:
+        """Refuse sums that counts between the holes of a prior do not make."""
+        allowed: dict[int, NDArray] = {}
+        for v, i in zip(node.tolist(), row.tolist(), strict=True):
+            log = factors.log[factors.start[factors.table[i]] : factors.start[factors.table[i] + 1]]
+            counts = factors.base[i] + np.flatnonzero(np.isfinite(log))
+            allowed[v] = np.intersect1d(allowed.get(v, counts), counts[counts >= 0])
+        child_ptr = self.problem.child_ptr
+        low, high = bounds(child_ptr, lower, upper)
+        leaves = np.flatnonzero(child_ptr[1:] == child_ptr[:-1])
+        if not all(int(v) in allowed for v in leaves):
+            return
+        if (at := nothing_attained(child_ptr, low, high, allowed)) is not None:
+            raise InfeasibleError(
+                f"no counts to which {self.prior.name!r} gives mass add up to what is fixed at "
+                f"'{self.problem.nested.label(at)}'",
+                remedy="give mass to the counts between, or correct the prior",
+            )
+
+    def _refuse_empty(self, lower: NDArray, upper: NDArray, what: str) -> None:
+        low, high = bounds(self.problem.child_ptr, lower, upper)
+        if (empty := np.flatnonzero(low > high)).size:
+            label = self.problem.nested.label(int(empty[0]))
+            raise InfeasibleError(
+                f"{what} at '{label}' and its parts cannot hold together", remedy="correct one of them"
+            )
+
+    @property
+    def deepest_top(self) -> int:
+        """The last level that a top may reach: the one above where a large tree is cut."""
+        nested = self.problem.nested
+        if self.cut is None:
+            return len(nested.margins) - 1
+        return int(np.searchsorted(nested.level_ptr, self.cut.edges[0]) - 1)
+
+    def cut_below(self, level: int, size: int) -> Partition | None:
+        """Cut below a top that holds the levels up to `level`, into bundles of `size` nodes; None at the last."""
+        nested = self.problem.nested
+        last = len(nested.margins) - 1
+        return cut_at(nested.child_ptr, nested.level_ptr, level, size) if 0 < level < last else None
+
+    def factors(
+        self, values: NDArray, depth: NDArray, splits: tuple[NDArray, NDArray] | None
+    ) -> Factors | None:
+        """Tables of every node's likelihood and prior, each to its depth; None where they would not fit in memory."""
+        problem = self.problem
+        table = FactorTable(*problem.whole_bounds(values))
+        try:
+            for header, nodes, part in zip(problem.headers, problem.nodes, problem.parts(values)):
+                if not header.exact:
+                    table.add_law(header.law, nodes, part, depth[nodes])
+        except (
+            DataError
+        ):  # that a law is too wide is to be said of it at the least depth, not after deepening
+            if depth.max() <= DEPTHS[WIDE]:
+                raise
+            return None
+        table.add_prior(self.prior, problem.nested.nodes[-1], float(depth.max()))
+        if splits is not None:
+            table.add_splits(*splits)
+        factors = table.build()
+        low, high = bounds(problem.child_ptr, *reach_all(factors))
+        self._refuse_improper(low, high)
+        return factors if self._entries(low, high) <= MOST_ENTRIES else None
+
+    def _entries(self, low: NDArray, high: NDArray) -> int:
+        """Most entries of the leaves' tables that are held at once."""
+        edges = self.cut.leaves if self.cut else self.problem.nested.level_ptr[-2:]
+        before = np.concatenate([[0], np.cumsum((high - low + 1).clip(0))])
+        return int(np.diff(before[edges]).max())
+
+    def _refuse_improper(self, low: NDArray, high: NDArray) -> None:
+        if (open_ended := np.flatnonzero((low <= -OPEN) | (high >= OPEN))).size:
+            leaves = self.problem.nested.nodes[-1]
+            label = self.problem.nested.label(int(np.intersect1d(open_ended, leaves)[0]))
+            raise SpecError(
+                f"the posterior is improper: nothing bounds '{label}'",
+                needed="a measurement of it or of a sum that holds it, a bound, or a proper prior",
+                remedy='for example [infer] prior = { name = "bounded", upper = 1000 }',
+            )
