@@ -142,6 +142,7 @@ def test_the_command_prints_no_figure_of_confidential_counts(tmp_path):
     assert told["out"].endswith("internal")
 
 
+@pytest.mark.thorough
 def test_the_command_prints_figures_of_public_counts(tmp_path):
     options = ("--public-truth", "--budget-scale", ".5", "--budget-scale", 2, "--threshold", "county=10")
     done = assess_command(
@@ -149,7 +150,7 @@ def test_the_command_prints_figures_of_public_counts(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "±" in done.stdout
-    options = (*options, "--infer", "default", "--infer-replicates", 10, "--interval", "noise", "--json")
+    options = (*options, "--infer", "default", "--infer-replicates", 40, "--interval", "noise", "--json")
     told = json.loads(assess_command(tmp_path, *options, "--out", tmp_path / "json").stdout)
     assert told["budgets"] == ["epsilon = 1/2", "epsilon = 2"]
     assert {row["statistic"] for row in told["levels"]} >= {"bias", "coverage", "wrong side"}
