@@ -204,7 +204,7 @@ def test_points_far_from_the_mode_are_solved_with_tilts_of_their_own(level):
     mode = search.at(splits, 1e-9, centre)
     parents, first = nested.level_ptr[level : level + 2].tolist()
     spread = Spread(mode, first, parents, splits, 1e-9, lambda theta: search.at(splits, 1e-9, theta))
-    for moved in ([0.2, 0.3], [-3.6, 4.3], [0.0, 6.0], [-0.7, 4.6], [3.0, -2.0]):
+    for moved in ([0.2, 0.3], [-3.6, 4.3], [0.0, 6.0], [-0.7, 4.6], [3.0, -2.0], [5.0, 4.5], [6.0, -5.0]):
         theta = centre + np.append(moved[:level], np.zeros(2 - level))
         solved = spread.at(theta)
         assert solved.evidence == pytest.approx(fresh.at(splits, 1e-9, theta).evidence, abs=1e-7)

@@ -76,8 +76,8 @@ class SolutionSearch:
         return self._deepened(lambda f: parts.up(f, self.start), lambda top: top.short, tolerance)
 
     def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
-        """Solve the whole tree at some hyperparameters."""
-        self.splits = splits.parameters(theta)
+        """Solve the whole tree at some hyperparameters, whose tilts may be far from those of others."""
+        self.splits, self.start = splits.parameters(theta), None
         return self.whole(tolerance)
 
     def objective(self, splits: Splits, progress: Progress) -> Objective:
