@@ -217,7 +217,14 @@ def test_a_wish_for_a_size_is_one_for_its_table_and_the_strictest_counts():
     assert asked({}, {"1 county": 2}) == pytest.approx(ratio * 2.5)  # at a deviation of 2.5
     assert asked({}, {"1 county": 2, "10 county": 2}) == pytest.approx(ratio)
     assert asked({"county": 1.5}, {"10 county": 8}) == 1.5
-    for key, counts in (("5 county", 2), ("1 state", 2), ("1 county", 0), ("1 county", float("nan"))):
+    for key, counts in (
+        ("5 county", 2),
+        ("x county", 2),
+        ("county", 2),
+        ("1 state", 2),
+        ("1 county", 0),
+        ("1 county", float("nan")),
+    ):
         with pytest.raises(TrueupError):
             Wishes({}, {key: counts}, 95.0, "", BY_SIZE).targets()
     with pytest.raises(TrueupError, match="not simulated"):

@@ -110,7 +110,9 @@ class Wishes:
                 raise TrueupError(
                     "margins by size are not simulated for this spec", remedy="simulate them, or clear them"
                 )
-            deviation = self.by_size.target(table, int(lowest), counts, f"{self.confidence!r}%")
+            known = lowest.isdecimal() and lowest.isascii() and len(lowest) < 12
+            number = int(lowest) if known else -1  # which no class begins with
+            deviation = self.by_size.target(table, number, counts, f"{self.confidence!r}%")
             if isfinite(deviation):
                 found[table] = min(found.get(table, inf), normal_ratio(self.confidence) * deviation)
         return [f"{table}={counts!r}@{self.confidence!r}%" for table, counts in found.items()]
