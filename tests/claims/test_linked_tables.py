@@ -13,6 +13,7 @@ from trueup.files.table import JoinedTables
 from trueup.io.microdata.join import linked_records
 from trueup.io.microdata.truncate import Limit
 from trueup.model import mechanism
+from trueup.model.header import simulate_many
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.privacy.contribution import Records
@@ -184,3 +185,27 @@ def test_the_enumeration_sees_a_wrong_sensitivity(rng, wrong, monkeypatch):
         {"name": "q", "attributes": ["age"], "noise": "discrete-gaussian", "rho": {"area": "1"}}
     ]
     assert understated(document)
+
+
+PHSAFE = (2 * 10 + 2) ** 2 / (2 * 0.016371)
+"""Variance of a count by PHSafe's published formula: tau 10, the rho of its table PH2."""
+
+
+@pytest.mark.parametrize(("relation", "times"), [("replace", 2.4), ("add-remove", 4.8)])
+def test_persons_in_households_have_less_noise_than_by_the_published_formula(rng, relation, times):
+    """Noise that is drawn for a state's 8 counts of persons, 2,000 times: its variance, within six standard errors, is as much
+    below; the formula's own margin is the published 199."""
+    assert round(1.645 * PHSAFE**0.5) == 200  # published: 199, with 1.64
+    base = random_document(np.random.default_rng(1))
+    base["privacy"] |= {"neighbours": relation, "contribution": {"records": 10}}
+    kinds = [str(k) for k in range(8)]
+    base["attribute"] = [{"name": "type", "values": kinds}, {"name": "size", "persons": {}}]
+    base["query"] = [
+        {"name": "PH2", "attributes": ["type"], "noise": "discrete-gaussian", "rho": {"all": "0.016371"}}
+    ]
+    problem = Problem.of(Spec.model_validate(base), PLACES)
+    counts = np.zeros(problem.cells.n, np.int64)
+    noise = simulate_many(problem.cells, counts, problem.headers, rng, 2000)
+    error = (2 / noise.size) ** 0.5
+    assert noise.var() * (1 - 6 * error) <= PHSAFE / times
+    assert noise.var() * (1 + 6 * error) >= PHSAFE / times * 0.95  # and no more is claimed than there is

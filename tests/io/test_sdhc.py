@@ -41,12 +41,13 @@ def made_up(folder, table, rng, law="Discrete Gaussian", variance="144"):
 @pytest.mark.parametrize("table", TABLES)
 def test_every_table_is_a_spec_and_no_code(table, tmp_path, rng):
     spec, paths = made_up(tmp_path, table, rng)
-    posterior = infer(read_sdhc(spec, paths), spec=spec, draws=400)
+    measurements = read_sdhc(spec, paths)
+    posterior = infer(measurements, spec=spec, draws=400)
     quantities = posterior.ratio_summary()
     assert (quantities["mean"] > 0).all()
     if table in ("PH1", "PH5", "PH8"):
         assert (quantities["mean"] <= 10).all()
-    write_estimates(tmp_path / "estimates.csv", posterior, spec)
+    write_estimates(tmp_path / "estimates.csv", posterior, spec, measurements)
     head = (tmp_path / "estimates.csv").read_text().splitlines()[0]
     assert (
         head
@@ -96,3 +97,63 @@ def test_damaged_files_are_refused(change, says, tmp_path, rng):
     path.write_text(change(path.read_text()))
     with pytest.raises(DataError, match=says):
         read_sdhc(spec, [path])
+
+
+def substate(folder, table, rng, counties=("01001", "01003", "44001", "44003", "44005")):
+    """Files of two states and their counties, each with noise of its own."""
+    spec = load_spec(EXAMPLES / "substate" / f"{table.lower()}.toml")
+    iterated = any(level.column == "ITERATION_CODE" for level in spec.levels)
+    files = {}
+    for cell in spec.table.cells:
+        prefix, code = cell.count.split("_")
+        middle = "" if prefix == "CELL" else f"_{prefix}"
+        head = f"REGION_ID|REGION_TYPE|{'ITERATION_CODE|' if iterated else ''}{table}{middle}_DATA_CELL"
+        lines = files.setdefault(middle.lower(), [f"{head}|COUNT|NOISE_DISTRIBUTION|VARIANCE"])
+        base = 60 if prefix == "DENOM" else 130
+        for iteration in ("*", "H") if iterated else ("",):
+            more = f"{iteration}|" if iterated else ""
+            for state in ("01", "44"):
+                own = base * sum(county.startswith(state) for county in counties) + int(rng.normal(0, 6))
+                lines.append(f"{state}|STATE|{more}{code}|{own}|Discrete Gaussian|36")
+            for county in counties:
+                lines.append(
+                    f"{county}|COUNTY|{more}{code}|{base + int(rng.normal(0, 12))}|Discrete Gaussian|144"
+                )
+    for middle, lines in files.items():
+        (folder / f"{table.lower()}{middle}.csv").write_text("\n".join(lines) + "\n")
+    return spec, [folder / f"{table.lower()}{middle}.csv" for middle in files]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_states_and_counties_are_read_as_one_tree(table, tmp_path, rng):
+    spec, paths = substate(tmp_path, table, rng)
+    read = read_sdhc(spec, paths)
+    assert {header.margin.level for header in read.headers} == {"state", "county"}
+    (tmp_path / "again").mkdir()
+    again = read_sdhc(spec, write_sdhc(tmp_path / "again", table, spec, read))
+    np.testing.assert_array_equal(again.flat, read.flat)
+
+
+@pytest.mark.thorough
+def test_states_are_the_sums_of_their_counties_in_every_draw(tmp_path, rng):
+    """And ratios have intervals at every level, in the columns that users of these tables know."""
+    spec, paths = substate(tmp_path, "PH5", rng)
+    read = read_sdhc(spec, paths)
+    posterior = infer(read, spec=spec, draws=200)
+    ratios = posterior.ratio_summary()
+    assert set(ratios["level"]) == {"county", "state", "iteration", "nation"}
+    assert (ratios["low"] >= 0).all()
+    assert (ratios["high"] <= 10).all()
+    write_estimates(tmp_path / "estimates.csv", posterior, spec, read)
+    rows = (tmp_path / "estimates.csv").read_text().splitlines()[1:]
+    assert len(rows) == len(read.flat)
+    assert sum("|STATE|" in row for row in rows) == 2 * 2 * 3
+    assert len((tmp_path / "estimates_ratios.csv").read_text().splitlines()) - 1 == 3 * 2 * (2 + 5)
+
+
+def test_a_state_without_counties_is_refused(tmp_path, rng):
+    spec, paths = substate(tmp_path, "PH4", rng)
+    text = paths[0].read_text() + "72|STATE|*|2|50|Discrete Gaussian|36\n"
+    paths[0].write_text(text)
+    with pytest.raises(DataError, match="72"):
+        read_sdhc(spec, paths)

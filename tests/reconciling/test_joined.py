@@ -81,7 +81,7 @@ def test_no_place_contradicts_at_any_level(rng, name, method):
         ]
         for link in both.links:
             held = np.einsum("k,pkt->pt", link.persons, tables[1])
-            inside = both._inside(link)
+            inside = both.inside(link)
             persons = tables[0][:, inside].sum(axis=1)
             assert (held == persons).all() if link.exact else (held <= persons).all()
 

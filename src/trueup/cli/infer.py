@@ -146,7 +146,7 @@ def register(app: typer.Typer) -> None:
             tell("describing every count")
             found = None if areas is None else _areas(posterior, areas, column, by)
         if estimates is not None:
-            _write_estimates(estimates, posterior, spec)
+            _write_estimates(estimates, posterior, spec, measurements)
         if out is not None:
             shown = replace(posterior, chosen=_known(posterior, chosen or []))
             write_posterior(out, posterior, as_csv=as_csv, page=report(shown, spec), areas=found)
@@ -188,10 +188,10 @@ def _refuse_estimates(spec: Any, sdhc: list[Path] | None, path: Path) -> None:
         raise BundleError(f"'{path}' exists", remedy="choose another --estimates")
 
 
-def _write_estimates(path: Path, posterior: Any, spec: Any) -> None:
+def _write_estimates(path: Path, posterior: Any, spec: Any, measurements: Any) -> None:
     from trueup.io.published.sdhc import write_estimates
 
-    write_estimates(path, posterior, spec)
+    write_estimates(path, posterior, spec, measurements)
 
 
 def _missed(measurements, posterior) -> list[dict]:

@@ -19,6 +19,7 @@ from trueup.inferring.contradictions import contradicting_values
 from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.lattice_moves import LatticeMoves
+from trueup.inferring.linked_gibbs import LinkedGibbs
 from trueup.inferring.method import InferenceMethod, Progress, announce
 from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.inferring.same_records import measured_once
@@ -44,6 +45,7 @@ METHODS: tuple[type[InferenceMethod], ...] = (
     TreeExact,
     LinearInequalities,
     HistogramGibbs,
+    LinkedGibbs,
     LatticeMoves,
     ReleasedMultinomial,
 )

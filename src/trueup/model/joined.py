@@ -126,12 +126,15 @@ class LinkedTables:
         What links them; that of all persons of a household comes first.
     views
         For every recode of `record` that keeps records of one table apart, the attributes and recodes of that table.
+    most
+        How many persons a household keeps.
     """
 
     persons: RecordTable
     households: RecordTable
     links: tuple[PersonsLink, ...]
     views: dict[str, tuple[str, ...]]
+    most: int
 
     @classmethod
     def of(cls, spec: Spec) -> LinkedTables | None:
@@ -151,7 +154,9 @@ class LinkedTables:
             join.counts, tuple(_halved(p, join.views) for p in own[1]), shared, persons.size
         )
         links = tuple(_link(part, households) for part in counting)
-        return cls(persons, households, links, join.views)
+        kept = spec.privacy.contribution
+        assert kept is not None, "a spec of two tables says how many persons a household keeps"
+        return cls(persons, households, links, join.views, kept.records)
 
     @property
     def tables(self) -> tuple[RecordTable, RecordTable]:
@@ -213,7 +218,23 @@ class LinkedTables:
         if not self.links[0].exact:
             return None
         sets = [link for link in self.links if link.exact]
-        inside = [self._inside(link) for link in sets]
+        _, weights = self._apart(sets)
+        names = tuple(a.name for a in self.persons.shared)
+        return PersonsHeld((APART, *names) if sets[1:] else names, weights)
+
+    @cached_property
+    def demands(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The set of each kind of persons, and the least `(sets, kinds of households)` that households hold of each.
+
+        Sets are as the links tell persons apart, those with a top code too.
+        """
+        order, weights = self._apart(list(self.links))
+        inside = np.stack([self.inside(self.links[i]) for i in order])
+        return np.max(np.arange(len(order))[:, None] * inside, axis=0), weights
+
+    def _apart(self, sets: list[PersonsLink]) -> tuple[list[int], NDArray[np.int64]]:
+        """Sets from the largest, and what households of each kind hold of each without those within it."""
+        inside = [self.inside(link) for link in sets]
         order = sorted(range(len(sets)), key=lambda i: -inside[i].sum())
         weights = np.stack([sets[i].persons for i in order])
         for row, i in enumerate(order):
@@ -221,8 +242,7 @@ class LinkedTables:
             weights[row] = sets[i].persons - sum(
                 (sets[order[r]].persons for r in within), np.zeros_like(weights[0])
             )
-        names = tuple(a.name for a in self.persons.shared)
-        return PersonsHeld((APART, *names) if sets[1:] else names, weights)
+        return order, weights
 
     @cached_property
     def least(self) -> tuple[PersonsHeld, ...]:
@@ -235,7 +255,7 @@ class LinkedTables:
                 found.append(PersonsHeld((link.counted, *names), np.stack([link.persons, 0 * link.persons])))
         return tuple(found)
 
-    def _inside(self, link: PersonsLink) -> NDArray[np.bool_]:
+    def inside(self, link: PersonsLink) -> NDArray[np.bool_]:
         """Which kinds of persons a link counts."""
         if link.counted is None:
             return np.ones(self.persons.size, bool)

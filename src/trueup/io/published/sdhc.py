@@ -6,6 +6,12 @@ Measurements are one pipe-separated row per count:
 
 Tables of ratios come as two files, numerators and denominators. A spec names a data cell as the
 `count` of a `[[table.cell]]`: `NUM_2`, `DENOM_1`, or `CELL_3` where the file has neither.
+
+Where a spec has a level by REGION_TYPE, every row is a place of its last level. Else its levels are nested region types
+(`state`, then `county`): those by REGION_ID are named as their rows' REGION_TYPE, codes above are prefixes, and a row measures
+its own level.
+
+One file: reading, writing and estimates address a data cell in one way.
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ from trueup.errors import DataError
 from trueup.files.source import open_table
 from trueup.files.table import Columns, select
 from trueup.model.build import build_cells
-from trueup.model.cells import Cells
+from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
@@ -75,17 +81,43 @@ def read_sdhc(spec: Spec, sources: Sequence) -> Measurements:
     See `write_sdhc`.
     """
     parts = [_read_part(spec, source) for source in sources]
-    keys = [level.column for level in spec.levels if level.column]
-    rows = {name: np.concatenate([part[name] for part in parts]) for name in [*keys, "cell", *_FIXED[2:]]}
-    cells = build_cells(spec, _tree(spec, rows))
-    at = _positions(spec, cells, rows, keys)
-    values = _whole(rows["COUNT"], "COUNT")
-    headers, parts_of = [], []
-    for law, chosen in _laws(rows):
-        order = np.argsort(at[chosen], kind="stable")
-        headers.append(Measured("published", cells.finest, law, at[chosen][order]))
-        parts_of.append(values[chosen][order])
-    return Measurements(cells, tuple(headers), tuple(parts_of), PUBLISHED, spec=spec)
+    keys = list(dict.fromkeys(level.column for level in spec.levels if level.column))
+    rows = {name: np.concatenate([part[name] for part in parts]) for name in [*keys, "cell", *_FIXED[1:]]}
+    last = spec.levels[-1].name
+    by_level = _by_level(spec, rows)
+    cells = build_cells(spec, _tree(spec, by_level[last]))
+    headers, values = [], []
+    for level, own in by_level.items():
+        at, counts = _positions(spec, cells, own, level), _whole(own["COUNT"], "COUNT")
+        for law, chosen in _laws(own):
+            order = np.argsort(at[chosen], kind="stable")
+            headers.append(
+                Measured("published", Margin(level, cells.finest.attributes), law, at[chosen][order])
+            )
+            values.append(counts[chosen][order])
+    return Measurements(cells, tuple(headers), tuple(values), PUBLISHED, spec=spec)
+
+
+def _by_level(spec: Spec, rows: Columns) -> dict[str, Columns]:
+    """The rows that measure each level, coarse levels first."""
+    last = spec.levels[-1].name
+    if any(level.column == "REGION_TYPE" for level in spec.levels):
+        return {last: rows}
+    names = [level.name for level in spec.levels if level.column == "REGION_ID"]
+    types = np.array([str(name).lower() for name in rows["REGION_TYPE"]])
+    if unknown := sorted(set(types.tolist()) - set(names)):
+        raise DataError(
+            f"REGION_TYPE '{unknown[0].upper()}' is no level of the spec",
+            needed=f"one of: {', '.join(n.upper() for n in names)}",
+        )
+    if last not in types:
+        raise DataError(
+            f"no row has the REGION_TYPE '{last.upper()}', the last level of the spec",
+            needed="its rows, or a spec without that level",
+        )
+    return {
+        name: {key: column[types == name] for key, column in rows.items()} for name in names if name in types
+    }
 
 
 def _read_part(spec: Spec, source) -> Columns:
@@ -96,8 +128,8 @@ def _read_part(spec: Spec, source) -> Columns:
         raise DataError(
             f"{table.name} has {len(named)} columns of data cells", needed="one, such as PH5_NUM_DATA_CELL"
         )
-    keys = [level.column for level in spec.levels if level.column]
-    rows = select(table, [*keys, *_FIXED, named[0].group()])
+    keys = list(dict.fromkeys(level.column for level in spec.levels if level.column))
+    rows = select(table, list(dict.fromkeys([*keys, *_FIXED, named[0].group()])))
     prefix = named[0].group(2) or "CELL"
     rows["cell"] = np.array([f"{prefix}_{code}" for code in rows[named[0].group()]])
     wanted = {cell.count for cell in spec.table.cells}
@@ -107,28 +139,48 @@ def _read_part(spec: Spec, source) -> Columns:
 
 def _tree(spec: Spec, rows: Columns) -> Tree:
     """Every place once, as the levels of the spec nest them."""
-    columns = [level.column for level in spec.levels]
-    keys = [name for name in columns if name]
-    places = np.unique(np.column_stack([rows[name].astype(str) for name in keys]), axis=0)
-    at = {name: places[:, k] for k, name in enumerate(keys)}
+    keys = _keys(spec, rows, spec.levels[-1].name)
+    names = [next(iter(key), None) for key in keys]
+    places = np.unique(np.column_stack([key[name] for key, name in zip(keys, names) if name]), axis=0)
+    at = dict(zip([name for name in names if name], places.T))
     return Tree.from_columns(
-        [level.name for level in spec.levels], [{c: at[c]} if c else {} for c in columns]
+        [level.name for level in spec.levels], [{name: at[name]} if name else {} for name in names]
     )
 
 
-def _positions(spec: Spec, cells: Cells, rows: Columns, keys: Sequence[str]) -> NDArray[np.int64]:
-    """Position among the finest cells of every row; each cell exactly once."""
-    last = cells.tree.keys[-1]
-    index = {key: place for place, key in enumerate(zip(*(last[k].tolist() for k in keys)))}
+def _keys(spec: Spec, rows: Columns, last: str) -> list[dict[str, NDArray]]:
+    """The key that each level adds, down to the level that the rows measure: a column, or a prefix of one."""
+    found: list[dict[str, NDArray]] = []
+    for level in spec.levels[: [level.name for level in spec.levels].index(last) + 1]:
+        codes = rows[level.column].astype(str) if level.column else np.zeros(0, str)
+        if level.prefix is not None:
+            found.append({level.name: codes.astype(f"U{level.prefix}")})
+        else:
+            found.append({level.column: codes} if level.column else {})
+    return found
+
+
+def _positions(spec: Spec, cells: Cells, rows: Columns, level: str) -> NDArray[np.int64]:
+    """Position in the table of a level of every row; each cell exactly once."""
+    keys = _keys(spec, rows, level)
+    own = cells.tree.keys[cells.tree.level(level)]
+    index = {key: place for place, key in enumerate(zip(*(column.tolist() for column in own.values())))}
     combination = {cell.count: _combination(cells, cell.where) for cell in spec.table.cells}
+    margin = Margin(level, cells.finest.attributes)
     per_place = cells.n // cells.shape[0]
-    place = np.array([index[tuple(map(str, key))] for key in zip(*(rows[k] for k in keys))])
-    at = place * per_place + np.array([combination[cell] for cell in rows["cell"]])
-    times = np.bincount(at, minlength=cells.n)
+    named = list(zip(*(key[name].tolist() for key in keys for name in key)))
+    if lost := [key for key in named if key not in index]:
+        raise DataError(
+            f"the {level} '{'/'.join(lost[0])}' has no place below it", needed="rows of the last level for it"
+        )
+    at = np.array([index[key] for key in named]) * per_place
+    at += np.array([combination[cell] for cell in rows["cell"]])
+    times = np.bincount(at, minlength=cells.size(margin))
     if (wrong := np.flatnonzero(times != 1)).size:
         what = "is missing" if times[wrong[0]] == 0 else "is listed more than once"
         raise DataError(
-            f"the count of '{cells.label(int(wrong[0]))}' {what}", needed="each data cell of each place once"
+            f"the count of '{cells.margin_label(margin, int(wrong[0]))}' {what}",
+            needed="each data cell of each place once",
         )
     return at
 
@@ -204,9 +256,9 @@ def write_sdhc(folder: Path, table: str, spec: Spec, measurements: Measurements)
     cells = measurements.cells
     rows: dict[str, list[list]] = {}
     for header, values in zip(measurements.headers, measurements.values):
-        groups = np.arange(cells.n) if header.groups is None else header.groups
+        groups = np.arange(cells.size(header.margin)) if header.groups is None else header.groups
         for cell, value in zip(groups, values):
-            prefix, code, key = _address(spec, cells, int(cell))
+            prefix, code, key = _address(spec, cells, header.margin.level, int(cell))
             rows.setdefault(prefix, []).append(
                 [*key, code, int(value), _NAMES[type(header.law)], _variance(header.law)]
             )
@@ -227,15 +279,15 @@ def _iterated(cells: Cells) -> bool:
     return "ITERATION_CODE" in cells.tree.keys[-1]
 
 
-def _address(spec: Spec, cells: Cells, cell: int) -> tuple[str, str, list[str]]:
-    """Prefix and code of a cell's data cell, and its key columns in the published order."""
+def _address(spec: Spec, cells: Cells, level: str, cell: int) -> tuple[str, str, list[str]]:
+    """Prefix and code of a data cell of a level's table, and its key columns in the published order."""
     per_place = cells.n // cells.shape[0]
     place, within = divmod(cell, per_place)
     count = next(c.count for c in spec.table.cells if _combination(cells, c.where) == within)
     prefix, code = count.split("_")
-    keys = cells.tree.keys[-1]
-    wanted = ["REGION_ID", "REGION_TYPE", *(["ITERATION_CODE"] if _iterated(cells) else [])]
-    return prefix, code, [str(keys[name][place]) for name in wanted]
+    keys = {name: str(column[place]) for name, column in cells.tree.keys[cells.tree.level(level)].items()}
+    region = [keys.get("REGION_ID", keys.get(level, "")), keys.get("REGION_TYPE", level.upper())]
+    return prefix, code, [*region, *([keys["ITERATION_CODE"]] if _iterated(cells) else [])]
 
 
 def _variance(law) -> str:
@@ -251,39 +303,44 @@ def _write_rows(path: Path, head: Sequence[str], rows: Sequence[Sequence]) -> No
         writer.writerows(rows)
 
 
-def write_estimates(path: Path, posterior: Posterior, spec: Spec) -> None:
-    """Write posterior estimates of every data cell and every quantity of the spec.
+def write_estimates(path: Path, posterior: Posterior, spec: Spec, measurements: Measurements) -> None:
+    """Write posterior estimates of every data cell that was measured and every quantity of the spec.
 
     Columns of counts: GEOID, REGION_TYPE, ITERATION_CODE, DATA_CELL, COUNT_NOISY, VARIANCE, MOE_NOISY,
     PRED, PRED_LO, PRED_HI. Where the spec asks for ratios, `path` gets a sibling `*_ratios` with
-    RATIO_NOISY, RATIO_PRED, RATIO_PRED_LO, RATIO_PRED_HI. MOE is 1.645 standard deviations.
+    RATIO_NOISY, RATIO_PRED, RATIO_PRED_LO, RATIO_PRED_HI; ratios of noisy counts stand at the last level alone. MOE is
+    1.645 standard deviations.
     """
-    cells = posterior.cells
-    assert posterior.noisy is not None, "estimates are written for specs with quantities"
-    values, variances = posterior.noisy
-    counts = posterior.summary()
-    lines = []
-    for cell in range(cells.n):
-        prefix, code, key = _address(spec, cells, cell)
-        noisy = [int(values[cell]), float(variances[cell]), 1.645 * sqrt(variances[cell])]
-        lines.append(
-            [
-                *_geoid(key),
-                f"{prefix}_{code}",
-                *noisy,
-                *(float(counts[c][cell]) for c in ("mean", "low", "high")),
-            ]
-        )
+    cells, lines = posterior.cells, []
+    for header, values in zip(measurements.headers, measurements.values):
+        margin, counts = header.margin, posterior.summary(header.margin)
+        groups = np.arange(cells.size(margin)) if header.groups is None else header.groups
+        noise = [float(header.law.variance), 1.645 * sqrt(header.law.variance)]
+        for cell, value in zip(groups.tolist(), values):
+            prefix, code, key = _address(spec, cells, margin.level, cell)
+            found = [float(counts[name][cell]) for name in ("mean", "low", "high")]
+            lines.append([*_geoid(key), f"{prefix}_{code}", int(value), *noise, *found])
     head = ["GEOID", "REGION_TYPE", "ITERATION_CODE", "DATA_CELL"]
-    _write_rows(path, [*head, "COUNT_NOISY", "VARIANCE", "MOE_NOISY", "PRED", "PRED_LO", "PRED_HI"], lines)
-    ratios, per_place = posterior.ratio_summary(), cells.n // cells.shape[0]
-    lines = [
-        [*_geoid(_address(spec, cells, row % cells.shape[0] * per_place)[2]), ratios["quantity"][row]]
-        + [float(ratios[c][row]) for c in ("noisy", "mean", "low", "high")]
-        for row in range(len(ratios["mean"]))
-    ]
+    names = [*head, "COUNT_NOISY", "VARIANCE", "MOE_NOISY", "PRED", "PRED_LO", "PRED_HI"]
+    _write_rows(path, names, lines)
     names = [*head, "RATIO_NOISY", "RATIO_PRED", "RATIO_PRED_LO", "RATIO_PRED_HI"]
-    _write_rows(path.with_stem(f"{path.stem}_ratios"), names, lines)
+    measured = {header.margin.level for header in measurements.headers}
+    _write_rows(path.with_stem(f"{path.stem}_ratios"), names, _ratio_lines(posterior, spec, measured))
+
+
+def _ratio_lines(posterior: Posterior, spec: Spec, levels: set[str]) -> list[list]:
+    """Rows of the ratios at every place of the levels that were measured."""
+    cells, ratios, lines = posterior.cells, posterior.ratio_summary(), []
+    per_place, row = cells.n // cells.shape[0], 0
+    while row < len(ratios["mean"]):
+        level = str(ratios["level"][row])
+        places = cells.tree.sizes[cells.tree.level(level)]
+        for place in range(places if level in levels else 0):
+            key = _geoid(_address(spec, cells, level, place * per_place)[2])
+            found = [float(ratios[c][row + place]) for c in ("noisy", "mean", "low", "high")]
+            lines.append([*key, ratios["quantity"][row + place], *found])
+        row += places
+    return lines
 
 
 def _geoid(key: Sequence[str]) -> list[str]:

@@ -295,11 +295,11 @@ class Posterior(Tabled):
         return np.asarray(total)
 
     def ratio_summary(self, level: float | str | None = None) -> Columns:
-        """Describe every ratio of the spec at every place: posterior beside noisy ratio and Fieller set.
+        """Describe every ratio of the spec at every place of the levels reported: posterior, noisy ratio, Fieller set.
 
         Returns
         -------
-        Columns `place`, `quantity`, `noisy`, `fieller` (its type: interval, complement, whole line),
+        Columns `place`, `level`, `quantity`, `noisy`, `fieller` (its type: interval, complement, whole line),
         `fieller_low`, `fieller_high`, `denominator_zero` (the probability that the ratio is undefined), and those of `summary`,
         given that it is defined.
         """
@@ -312,15 +312,23 @@ class Posterior(Tabled):
         return {name: np.concatenate([p[name] for p in parts]) for p in parts[:1] for name in p}
 
     def _ratio_columns(self, ratio: Ratio, level: float) -> Columns:
+        """Describe a ratio at every place of the levels whose tables are reported, and of the last; the finest first."""
+        reported = {margin.level for margin in self.drawn.tables} | {self.cells.tree.levels[-1]}
+        names = [name for name in reversed(self.cells.tree.levels) if name in reported]
+        parts = [self._ratios_at(name, ratio, level) for name in names]
+        return {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
+
+    def _ratios_at(self, name: str, ratio: Ratio, level: float) -> Columns:
         above, below, whole = ratio_weights(self.cells, ratio)
-        values = self.draws.reshape(*self.draws.shape[:2], self.cells.shape[0], -1)
+        places = self.cells.tree.sizes[self.cells.tree.level(name)]
+        sums = self.sums(Margin(name, self.cells.finest.attributes))
+        values = sums.reshape(*self.draws.shape[:2], places, -1)
         draws = quotients(values @ above, values @ below + whole)
-        tree = self.cells.tree
-        places = tree.sizes[-1]
         return {
-            "place": np.array([tree.label(tree.levels[-1], p) for p in range(places)]),
+            "place": np.array([self.cells.tree.label(name, p) for p in range(places)]),
+            "level": np.full(places, name),
             "quantity": np.full(places, ratio.name),
-            **(noisy_ratio(self.cells, self.noisy, ratio, level) if self.noisy else {}),
+            **(noisy_ratio(self.cells, self.noisy, ratio, name, level) if self.noisy else {}),
             "denominator_zero": np.isnan(draws).mean(axis=(0, 1)),
             **described_where_defined(draws, lambda known: self.describe(known, level)),
         }

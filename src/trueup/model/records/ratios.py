@@ -25,8 +25,8 @@ def _weights(cells: Cells, terms: Mapping[str, Fraction]) -> Reals:
     return np.sum([float(c) * name_mask(cells, name).ravel() for name, c in terms.items()], axis=0)
 
 
-def noisy_ratio(cells: Cells, noisy: tuple[Reals, Reals], ratio: Ratio, level: float) -> Columns:
-    """Return the ratio of noisy values, and its Fieller set, at every place.
+def noisy_ratio(cells: Cells, noisy: tuple[Reals, Reals], ratio: Ratio, name: str, level: float) -> Columns:
+    """Return the ratio of noisy values, and its Fieller set, at every place of a level: none above the last.
 
     Parameters
     ----------
@@ -37,6 +37,10 @@ def noisy_ratio(cells: Cells, noisy: tuple[Reals, Reals], ratio: Ratio, level: f
 
     from trueup.kernel.statistics.fieller import fieller
 
+    if name != cells.tree.levels[-1]:
+        places = cells.tree.sizes[cells.tree.level(name)]
+        none = np.full(places, np.nan)
+        return {"noisy": none, "fieller": np.full(places, ""), "fieller_low": none, "fieller_high": none}
     above, below, whole = ratio_weights(cells, ratio)
     values, variances = (v.reshape(cells.shape[0], -1) for v in noisy)
     num, den = values @ above, values @ below + whole

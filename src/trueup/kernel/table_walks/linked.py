@@ -1,0 +1,365 @@
+"""Markov chains on linked counts of a hierarchy: steps along whole vectors, at one place or between two.
+
+Every lowest place v has a table x_v of n columns, the last of which may be slacks: what inequalities leave over. Columns
+belong to pools, D_vg their sum at v. The density of all tables given concentrations a, kappa and compositions theta:
+
+    root             Gamma(T + 1) / Gamma(T + C a_1)                    a flat total of the free pool, C the number of children
+    a place between  Gamma(T + a_l) / Gamma(T + C a_(l+1))              its share of the total above, its children's split
+    a lowest place   Gamma(T + a_l) / Gamma(T + kappa_0)                T = D_v0, the sum of the free pool
+                     prod over other pools g of  Gamma(D_g + 1) / Gamma(D_g + kappa_g)
+                     prod over columns j of pools  Gamma(x_j + kappa_g theta_j) / x_j!
+
+theta the composition of the place above; times one factor of the difference of count and noisy value for each value. A column
+of no pool has no factor but its bound, zero.
+
+A *move* is a whole vector u that keeps what links the columns. A step adds t u to the table of one place, or t u to one and
+-t u to another, which leaves all sums above both as they are. Two kinds of steps, both of the exact law:
+
+- *window*: t is drawn from its law on some equidistant values, among which 0 has a uniform position, chosen with their
+  distance before anything is looked at: any of these values would have proposed the same ones;
+- *normal*: t is proposed from the normal law, rounded, that the values' noise alone gives along u, with Laplace noise at its
+  variance, and accepted by the ratio of masses (Metropolis and Hastings). It is the better the less the prior says.
+
+One file: the density, its two kinds of steps, and what a step changes are written in the same terms.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.compiled import njit
+
+WINDOW = 6
+"""Values of a window."""
+LEAST = 1e-300
+
+
+class LinkedPlaces(NamedTuple):
+    """A tree in level order, all leaves on the last level.
+
+    Attributes
+    ----------
+    parent, children, below
+        `(nodes,)` the place above, -1 for the root; how many places are right below, and the first of them.
+    level_ptr
+        Places of a level.
+    first, last
+        `(nodes,)` a place's leaves, as rows of the tables.
+    """
+
+    parent: NDArray[np.int64]
+    children: NDArray[np.int64]
+    below: NDArray[np.int64]
+    level_ptr: NDArray[np.int64]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+
+
+class LinkedValues(NamedTuple):
+    """What was measured, `r` tables of one level each, end to end.
+
+    Attributes
+    ----------
+    start, groups
+        `(r,)` where the values of a table start, and how many a place has.
+    slope, curve
+        Of each value, log mass of its noise: `-slope |d| - curve d^2`; both 0 where nothing was measured.
+    """
+
+    start: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    slope: NDArray[np.float64]
+    curve: NDArray[np.float64]
+
+
+class LinkedMoves(NamedTuple):
+    """`k` moves: what each changes, one after the other.
+
+    Attributes
+    ----------
+    column_ptr, column, by
+        Columns, and by how much.
+    pool_ptr, pool, pool_by
+        Sums of pools other than the free one.
+    free
+        `(k,)` by how much the sum of the free pool changes.
+    touch_ptr
+        `(k * levels + 1,)` of each level, where what is changed of its tables starts.
+    table, group, touch_by
+        These: tables, groups, and by how much.
+    """
+
+    column_ptr: NDArray[np.int64]
+    column: NDArray[np.int64]
+    by: NDArray[np.int64]
+    pool_ptr: NDArray[np.int64]
+    pool: NDArray[np.int64]
+    pool_by: NDArray[np.int64]
+    free: NDArray[np.int64]
+    touch_ptr: NDArray[np.int64]
+    table: NDArray[np.int64]
+    group: NDArray[np.int64]
+    touch_by: NDArray[np.int64]
+
+
+class LinkedState(NamedTuple):
+    """Where a chain is; changed in place.
+
+    Attributes
+    ----------
+    x
+        `(leaves, n)` tables.
+    total
+        `(nodes,)` sums of the free pool.
+    sums
+        `(leaves, pools)` sums of pools.
+    gap
+        Counts less noisy values.
+    theta
+        `(places above the lowest, n)` compositions, pool by pool.
+    a, kappa
+        `(levels,)` and `(levels, pools)` concentrations; those of the root are not used.
+    """
+
+    x: NDArray[np.int64]
+    total: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    gap: NDArray[np.float64]
+    theta: NDArray[np.float64]
+    a: NDArray[np.float64]
+    kappa: NDArray[np.float64]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def log_gamma(z):
+    """Log of Gamma at z > 0, to 1e-11: Stirling's series above 9."""
+    below = 1.0
+    while z < 9.0:
+        below *= z
+        z += 1.0
+    w = 1.0 / z
+    s = w * w
+    return (
+        (z - 0.5) * math.log(z)
+        - z
+        + 0.9189385332046727
+        + w * (0.08333333333333333 - s * (0.002777777777777778 - s * (0.0007936507936507937 - s * 0.0005952380952380953)))
+        - math.log(below)
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rise(x, by, up, down):
+    """Log of `Gamma(x + up) / Gamma(x + down)` at x + by over that at x; of large x by the ratio's series, to 1e-8."""
+    least = min(x, x + by)
+    if least > 50.0 * max(up, down, 1.0):
+        apart, middle = up - down, 0.5 * (up + down - 1.0)
+        one, other = 1.0 / (x + middle), 1.0 / (x + by + middle)
+        return apart * (math.log(one / other) - (apart * apart - 1.0) / 24.0 * (other * other - one * one))
+    return log_gamma(x + by + up) - log_gamma(x + up) - log_gamma(x + by + down) + log_gamma(x + down)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _inside(moves, state, v, m, t):
+    """Whether no column of row v falls below zero along move m by t."""
+    least = 0
+    for i in range(moves.column_ptr[m], moves.column_ptr[m + 1]):
+        least = min(least, state.x[v, moves.column[i]] + t * moves.by[i])
+    return least >= 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _own(places, moves, pool_of, state, v, m, t):
+    """Change of the log prior of a lowest place's table (row v) along move m by t, whose columns stay at least zero."""
+    levels = places.level_ptr.size - 2
+    node = places.level_ptr[levels] + v
+    above, total = places.parent[node], 0.0
+    for i in range(moves.column_ptr[m], moves.column_ptr[m + 1]):
+        j = moves.column[i]
+        g = pool_of[j]
+        if g >= 0:
+            alpha = max(state.kappa[levels, g] * state.theta[above, j], LEAST)
+            total += _rise(state.x[v, j], t * moves.by[i], alpha, 1.0)
+    for i in range(moves.pool_ptr[m], moves.pool_ptr[m + 1]):
+        g = moves.pool[i]
+        total += _rise(state.sums[v, g], t * moves.pool_by[i], 1.0, state.kappa[levels, g])
+    if moves.free[m] != 0:
+        total += _rise(state.total[node], t * moves.free[m], state.a[levels], state.kappa[levels, 0])
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _path(places, values, moves, state, v, m, t, stop):
+    """Change of the log density of noise and splits from leaf v up to below the level `stop`."""
+    levels = places.level_ptr.size - 1
+    node, total = places.level_ptr[levels - 1] + v, 0.0
+    for level in range(levels - 1, stop - 1, -1):
+        row = node - places.level_ptr[level]
+        for i in range(moves.touch_ptr[m * levels + level], moves.touch_ptr[m * levels + level + 1]):
+            r = moves.table[i]
+            at = values.start[r] + row * values.groups[r] + moves.group[i]
+            d = state.gap[at]
+            e = d + t * moves.touch_by[i]
+            total += values.slope[at] * (abs(d) - abs(e)) + values.curve[at] * (d * d - e * e)
+        if moves.free[m] != 0 and level < levels - 1:
+            up = 1.0 if level == 0 else state.a[level]
+            down = places.children[node] * state.a[level + 1]
+            total += _rise(state.total[node], t * moves.free[m], up, down)
+        node = places.parent[node]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _normal(places, values, moves, state, v, m, sign, stop):
+    """Add up precision and pull of t by the noise alone, from leaf v up to below the level `stop`."""
+    levels = places.level_ptr.size - 1
+    node, precision, pull = places.level_ptr[levels - 1] + v, 0.0, 0.0
+    for level in range(levels - 1, stop - 1, -1):
+        row = node - places.level_ptr[level]
+        for i in range(moves.touch_ptr[m * levels + level], moves.touch_ptr[m * levels + level + 1]):
+            r = moves.table[i]
+            at = values.start[r] + row * values.groups[r] + moves.group[i]
+            each, by = 2.0 * values.curve[at] + 0.5 * values.slope[at] ** 2, float(sign * moves.touch_by[i])
+            precision += each * by * by
+            pull -= each * by * state.gap[at]
+        node = places.parent[node]
+    return precision, pull
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _change(places, values, moves, state, v, m, t, stop):
+    """Move leaf v by t along m; sums above the level `stop` are left alone."""
+    levels = places.level_ptr.size - 1
+    for i in range(moves.column_ptr[m], moves.column_ptr[m + 1]):
+        state.x[v, moves.column[i]] += t * moves.by[i]
+    for i in range(moves.pool_ptr[m], moves.pool_ptr[m + 1]):
+        state.sums[v, moves.pool[i]] += t * moves.pool_by[i]
+    node = places.level_ptr[levels - 1] + v
+    for level in range(levels - 1, stop - 1, -1):
+        row = node - places.level_ptr[level]
+        for i in range(moves.touch_ptr[m * levels + level], moves.touch_ptr[m * levels + level + 1]):
+            r = moves.table[i]
+            state.gap[values.start[r] + row * values.groups[r] + moves.group[i]] += t * moves.touch_by[i]
+        state.total[node] += t * moves.free[m]
+        node = places.parent[node]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _gain(places, values, moves, pool_of, state, v, w, m, t, stop):
+    """Change of the log density where v moves by t along m, and w, if there is one, by -t."""
+    if t == 0:
+        return 0.0
+    if not _inside(moves, state, v, m, t):
+        return -np.inf
+    if w >= 0 and not _inside(moves, state, w, m, -t):
+        return -np.inf
+    total = _own(places, moves, pool_of, state, v, m, t) + _path(places, values, moves, state, v, m, t, stop)
+    if w >= 0:
+        total += _own(places, moves, pool_of, state, w, m, -t)
+        total += _path(places, values, moves, state, w, m, -t, stop)
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest):
+    """Draw t from its law on a window."""
+    stride = int(math.exp(rng.random() * math.log(widest + 1.0)))
+    first = -int(rng.random() * WINDOW)
+    top, logs = 0.0, np.empty(WINDOW)
+    for i in range(WINDOW):
+        logs[i] = _gain(places, values, moves, pool_of, state, v, w, m, stride * (first + i), stop)
+        top = max(top, logs[i])
+    whole = 0.0
+    for i in range(WINDOW):
+        logs[i] = math.exp(logs[i] - top)
+        whole += logs[i]
+    left = rng.random() * whole
+    for i in range(WINDOW):
+        left -= logs[i]
+        if left < 0.0:
+            return stride * (first + i)
+    return 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _mass(t, mean, sd):
+    """Of the rounded normal law."""
+    root = sd * math.sqrt(2.0)
+    far = abs(t - mean)
+    return 0.5 * (math.erfc((far - 0.5) / root) - math.erfc((far + 0.5) / root))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop):
+    """Propose t from the rounded normal law of the noise; 0 where it is rejected."""
+    precision, pull = _normal(places, values, moves, state, v, m, 1, stop)
+    if w >= 0:
+        more = _normal(places, values, moves, state, w, m, -1, stop)
+        precision, pull = precision + more[0], pull + more[1]
+    if not precision > 0.0:
+        return 0
+    mean, sd = pull / precision, 1.0 / math.sqrt(precision)
+    t = math.floor(mean + sd * rng.standard_normal() + 0.5)
+    gain = _gain(places, values, moves, pool_of, state, v, w, m, t, stop)
+    if gain == -np.inf:
+        return 0
+    here, there = _mass(0, mean, sd), _mass(t, mean, sd)
+    if not here > 0.0:  # beyond where doubles tell the masses of the normal law apart
+        return 0
+    return t if rng.random() < math.exp(min(gain, 700.0)) * here / there else 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def linked_sweeps(rng, places, values, moves, pool_of, state, widest, steps, count):
+    """Run sweeps of all places from a state, which is overwritten.
+
+    Parameters
+    ----------
+    rng
+        A NumPy generator.
+    pool_of
+        `(n,)` the pool of each column, -1 for none; pool 0 is the free one.
+    widest
+        `(k,)` longest distance of the values of a window, of each move.
+    steps
+        `(leaves,)` steps at each place in a sweep: every other one between two places.
+    """
+    leaves, levels = state.x.shape[0], places.level_ptr.size - 1
+    many = moves.free.size
+    for _ in range(count):
+        for v in range(leaves):
+            for step in range(steps[v]):
+                m, w, stop = int(rng.random() * many), -1, 0
+                if step % 2:
+                    node = places.level_ptr[levels - 1] + v
+                    stop = levels - 1 - int(rng.random() * (levels - 1))
+                    for _ in range(levels - stop):
+                        node = places.parent[node]
+                    apart = places.last[node] - places.first[node] - 1
+                    if apart < 1:
+                        continue
+                    w = places.first[node] + int(rng.random() * apart)
+                    w += w >= v
+                    stop = _meet(places, v, w)
+                if rng.random() < 0.3:
+                    t = _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest[m])
+                else:
+                    t = _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop)
+                if t != 0:
+                    _change(places, values, moves, state, v, m, t, stop)
+                    if w >= 0:
+                        _change(places, values, moves, state, w, m, -t, stop)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _meet(places, v, w):
+    """The level below that of the lowest place that holds two leaves."""
+    levels = places.level_ptr.size - 1
+    one, other, level = places.level_ptr[levels - 1] + v, places.level_ptr[levels - 1] + w, levels - 1
+    while one != other:
+        one, other, level = places.parent[one], places.parent[other], level - 1
+    return level + 1

@@ -1,0 +1,157 @@
+"""Compositions and concentrations of the hierarchical prior of linked counts, drawn given the tables (Gibbs steps by slices).
+
+    theta_root ~ Dirichlet(1, .., 1),  theta_v ~ Dirichlet(kappa_l theta_parent + EVEN)                 in every pool
+    x_v | D_v, theta_parent ~ Dirichlet-multinomial(kappa theta_parent)                                 at the lowest places
+
+Two shares of a composition are drawn at a time given their sum, by a slice of the log of their ratio (Neal 2003). Unlike the
+tables of Chinese restaurants of `compositions`, whose number grows with the concentration, this takes the same time
+whatever the counts: a million persons around a share that is known to a thousandth are no exception here.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from trueup.kernel.compiled import njit
+from trueup.kernel.table_walks.compositions import EVEN, FAR, OUT, TINY, WIDTH
+from trueup.kernel.table_walks.linked import log_gamma
+
+TOTALS, KAPPA, SHARES = 0, 1, 2
+"""What a slice draws: a concentration of totals, one of compositions, or two shares."""
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _climb(x, b):
+    """Log of `Gamma(x + b) / Gamma(b)`."""
+    return log_gamma(x + b) - log_gamma(b) if x > 0 else 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _log_totals(places, state, level, log, hyper):
+    """Log density of the log concentration of the totals of a level."""
+    a, total = math.exp(log), 0.0
+    for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
+        total += _climb(state.total[v], a)
+    for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
+        total -= _climb(state.total[p], a * places.children[p])
+    return total - 0.5 * ((log - math.log(hyper[0])) / hyper[1]) ** 2
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _log_kappa(places, state, columns, g, level, log, hyper):
+    """Log density of the log concentration of a pool's compositions or tables at a level."""
+    kappa, total = math.exp(log), 0.0
+    first, leaf = places.level_ptr[level], level == places.level_ptr.size - 2
+    for v in range(first, places.level_ptr[level + 1]):
+        above = places.parent[v]
+        if leaf and g > 0 and state.sums[v - first, g] == 0:
+            continue
+        whole = 0.0
+        for j in columns:
+            alpha = max(kappa * state.theta[above, j], TINY)
+            if leaf:
+                total += _climb(state.x[v - first, j], alpha)
+                whole += state.x[v - first, j]
+            else:
+                total += (alpha + EVEN - 1.0) * math.log(state.theta[v, j]) - log_gamma(alpha + EVEN)
+        total += -_climb(whole, kappa) if leaf else log_gamma(kappa + EVEN * columns.size)
+    return total - 0.5 * ((log - math.log(hyper[2])) / hyper[3]) ** 2
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _log_shares(places, state, g, level, v, i, j, whole, log):
+    """Log density of the log ratio of two shares of place v, of a given sum."""
+    share = whole / (1.0 + math.exp(-log))
+    total, first = 0.0, places.level_ptr[level + 1]
+    leaf = level + 1 == places.level_ptr.size - 2
+    kappa = state.kappa[level + 1, g]
+    for c, theta in ((i, max(share, TINY)), (j, max(whole - share, TINY))):
+        alpha = 1.0 if level == 0 else state.kappa[level, g] * state.theta[places.parent[v], c] + EVEN
+        total += alpha * math.log(theta)
+        around = max(kappa * theta, TINY)
+        for u in range(places.below[v], places.below[v] + places.children[v]):
+            if leaf:
+                total += _climb(state.x[u - first, c], around)
+            else:
+                total += (around + EVEN - 1.0) * math.log(state.theta[u, c]) - log_gamma(around + EVEN)
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _density(places, state, columns, hyper, which, g, level, v, i, j, whole, log):
+    if abs(log) > (FAR if which != SHARES else 200.0):
+        return -np.inf
+    if which == TOTALS:
+        return _log_totals(places, state, level, log, hyper)
+    if which == KAPPA:
+        return _log_kappa(places, state, columns, g, level, log, hyper)
+    return _log_shares(places, state, g, level, v, i, j, whole, log)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _slice(rng, places, state, columns, hyper, which, g, level, v, i, j, whole, log, width):
+    """A draw of a log by a slice, from where it is."""
+    given = (places, state, columns, hyper, which, g, level, v, i, j, whole)
+    floor = _density(*given, log) + math.log(1.0 - rng.random())
+    low = log - width * rng.random()
+    high = low + width
+    for _ in range(OUT):
+        if _density(*given, low) <= floor:
+            break
+        low -= width
+    for _ in range(OUT):
+        if _density(*given, high) <= floor:
+            break
+        high += width
+    while high - low > 1e-12:
+        fresh = low + (high - low) * rng.random()
+        if _density(*given, fresh) > floor:
+            return fresh
+        low, high = (fresh, high) if fresh < log else (low, fresh)
+    return log
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def draw_linked_prior(rng, places, state, columns, g, hyper, learn):
+    """Draw a pool's compositions, and concentrations if they are to be learnt, given the tables; `state` is overwritten.
+
+    Parameters
+    ----------
+    columns
+        Of the pool, whose number is `g`; that of totals is drawn with the free pool, 0.
+    hyper
+        Medians and standard deviations of the logs of the concentrations: of totals, then of compositions `(4,)`.
+    learn
+        Whether concentrations are drawn as well.
+    """
+    levels = places.level_ptr.size - 1
+    for level in range(levels - 1, 0, -1):
+        none = (0, 0, 0, 0.0)
+        if learn and g == 0:
+            log = math.log(state.a[level])
+            state.a[level] = math.exp(
+                _slice(rng, places, state, columns, hyper, TOTALS, g, level, *none, log, WIDTH)
+            )
+        if learn and columns.size > 1:
+            log = math.log(state.kappa[level, g])
+            state.kappa[level, g] = math.exp(
+                _slice(rng, places, state, columns, hyper, KAPPA, g, level, *none, log, WIDTH)
+            )
+    for level in range(levels - 2, -1, -1):
+        for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
+            first = int(rng.random() * columns.size)
+            for k in range(columns.size - (columns.size == 2)):
+                i = columns[(first + k) % columns.size]
+                j = columns[int(rng.random() * columns.size)]
+                if columns.size == 2:
+                    j = columns[0] + columns[1] - i
+                if i == j:
+                    continue
+                whole = state.theta[v, i] + state.theta[v, j]
+                log = math.log(state.theta[v, i] / state.theta[v, j])
+                width = 4.0 / math.sqrt(state.kappa[level + 1, g] * places.children[v] + 4.0)
+                log = _slice(rng, places, state, columns, hyper, SHARES, g, level, v, i, j, whole, log, width)
+                state.theta[v, i] = max(whole / (1.0 + math.exp(-log)), TINY)
+                state.theta[v, j] = max(whole / (1.0 + math.exp(log)), TINY)

@@ -1,0 +1,290 @@
+"""Linked counts on a hierarchy as their sampler takes them: places, what was measured, moves, and where to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.histogram.marginals import cell_groups
+from trueup.kernel.table_walks.linked import LinkedMoves, LinkedPlaces, LinkedState, LinkedValues
+from trueup.layouts.links import Integers, PlaceLinks, distinct, links_of
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.model.nested import canonical
+from trueup.model.stacking import COUNTED, RECORD
+from trueup.noise import law_named
+
+TYPICAL = (3, 5, 8, 13, 21, 34)
+"""Households of a move in which persons have the proportions of all places."""
+WIDEST = 1.0
+"""Longest distance of the values of a window (standard deviations of a move's widest noise)."""
+VAGUE = 10**8
+"""Variance (counts squared) of what stands in, at the start of a chain alone, for finest cells that nobody measured."""
+
+
+def refuses_linked(constraints: Constraints, headers: Sequence[Measured]) -> str | None:
+    """Say what the sampler of linked counts does not keep; None if it keeps everything."""
+    if not constraints.nonnegative:
+        return "it takes nonnegative counts"
+    if len(constraints.cells.tree.levels) < 2:
+        return "it takes places on two levels or more"
+    if constraints.bounds or constraints.invariants or any(h.exact for h in headers):
+        return "it keeps no bounds and no invariants"
+    if unknown := [h.law.name for h in headers if h.law.form is None or np.isfinite(h.law.form.reach)]:
+        return f"law '{unknown[0]}' is bounded, or does not factor over cells"
+    places = set(constraints.cells.tree.levels)
+    if any(name in places for h in headers for each in h.margin.where for name, _ in each):
+        return "it takes measurements of all places of a level"
+    found = None if constraints.joined is not None else links_of(constraints)
+    return found if isinstance(found, str) else None
+
+
+class _Table(NamedTuple):
+    """Values of a margin: groups of columns (-1 where it does not count them), its level, values and laws of each."""
+
+    level: int
+    group: Integers
+    groups: int
+    value: NDArray[np.float64]
+    slope: NDArray[np.float64]
+    curve: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedProblem:
+    """One row of measured values on linked counts.
+
+    Attributes
+    ----------
+    constraints, headers, values
+        What must hold, and what was measured, header by header.
+    """
+
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+    values: tuple[NDArray, ...]
+
+    @property
+    def cells(self) -> Cells:
+        """The finest cells."""
+        return self.constraints.cells
+
+    @cached_property
+    def links(self) -> PlaceLinks:
+        """What links the columns of a place."""
+        found = links_of(self.constraints)
+        assert isinstance(found, PlaceLinks), found
+        return found._replace(changes=distinct([*found.changes, *self._typical(found)]))
+
+    def _typical(self, links: PlaceLinks) -> Iterator[Integers]:
+        """Several households with persons in the proportions of all places: what small places change along.
+
+        They rest on the published values alone, as the chains do.
+        """
+        if self.constraints.joined is not None or not len(links.slack):
+            return
+        whole = self._finest(self.values).sum(axis=0)
+        for (persons, households), many in product(links.linked, TYPICAL):
+            if whole[persons].sum() >= whole[households].sum() > 0:
+                each = np.zeros(len(whole), np.int64)
+                each[households] = np.rint(many * whole[households] / whole[households].sum())
+                each[persons] = np.rint(each[households].sum() * whole[persons] / whole[households].sum())
+                yield each
+
+    @cached_property
+    def places(self) -> LinkedPlaces:
+        """The tree."""
+        tree = self.cells.tree
+        edges = [tree.leaf_ptr(level) for level in range(len(tree.levels))]
+        return LinkedPlaces(
+            tree.parents.astype(np.int64),
+            np.diff(tree.child_ptr).astype(np.int64),
+            tree.child_ptr[:-1].astype(np.int64),
+            tree.level_ptr.astype(np.int64),
+            np.concatenate([e[:-1] for e in edges]).astype(np.int64),
+            np.concatenate([e[1:] for e in edges]).astype(np.int64),
+        )
+
+    @cached_property
+    def tables(self) -> list[_Table]:
+        """What was measured; headers of disjoint groups of one margin share a table."""
+        found: list[tuple[Margin, _Table]] = []
+        for header, values in zip(self.headers, self.values, strict=True):
+            at = np.arange(self.cells.size(header.margin)) if header.groups is None else header.groups
+            table = next(
+                (t for m, t in found if m == header.margin and not (t.slope + t.curve)[at].any()), None
+            )
+            if table is None:
+                table = self._empty(header.margin)
+                found.append((header.margin, table))
+            form = header.law.form
+            assert form is not None
+            table.value[at], table.slope[at], table.curve[at] = values, form.slope, form.curvature
+        return [t for _, t in found]
+
+    def _empty(self, margin: Margin) -> _Table:
+        cells, n = self.cells, self.links.slack.shape[1]
+        group = cell_groups(cells.marginal(margin.attributes)).astype(np.int64)
+        size, groups = cells.size(margin), int(group.max()) + 1
+        counted = cells.among(margin).reshape(-1, n)[0]
+        empty = [np.zeros(size) for _ in range(3)]
+        return _Table(cells.tree.level(margin.level), np.where(counted, group, -1), groups, *empty)
+
+    @cached_property
+    def known(self) -> LinkedValues:
+        """Where the values of each table start, and their laws."""
+        start = np.cumsum([0, *(len(t.value) for t in self.tables)])[:-1]
+        return LinkedValues(
+            start.astype(np.int64),
+            np.array([t.groups for t in self.tables], np.int64),
+            np.concatenate([t.slope for t in self.tables]),
+            np.concatenate([t.curve for t in self.tables]),
+        )
+
+    @cached_property
+    def moves(self) -> LinkedMoves:
+        """Every move, and what it changes."""
+        rows, n, levels = self.links.moves, self.links.slack.shape[1], len(self.cells.tree.levels)
+        columns = [np.flatnonzero(row) for row in rows]
+        sums = np.stack([rows[:, p].sum(axis=1) for p in self.links.pools], axis=1)
+        pools = [1 + np.flatnonzero(row[1:]) for row in sums]
+        touched = list(self._touched(rows[:, :n], levels))
+        return LinkedMoves(
+            _starts(columns),
+            np.concatenate(columns),
+            np.concatenate([row[j] for row, j in zip(rows, columns)]),
+            _starts(pools),
+            np.concatenate(pools).astype(np.int64),
+            np.concatenate([row[g] for row, g in zip(sums, pools)]).astype(np.int64),
+            sums[:, 0].astype(np.int64),
+            _starts([t[:, 0] for t in touched]),
+            *(np.ascontiguousarray(part) for part in np.concatenate(touched).T),
+        )
+
+    def _touched(self, rows: Integers, levels: int) -> Iterator[Integers]:
+        """Of every move and level: tables, groups, and by how much `(m, 3)`."""
+        changes = []
+        for t in self.tables:
+            counted = t.group >= 0
+            changed = np.zeros((len(rows), t.groups), np.int64)
+            np.add.at(changed.T, t.group[counted], rows.T[counted])
+            changes.append(changed)
+        for m, level in product(range(len(rows)), range(levels)):
+            found = [
+                (r, g, changes[r][m, g])
+                for r, t in enumerate(self.tables)
+                if t.level == level
+                for g in np.flatnonzero(changes[r][m])
+            ]
+            yield np.array(found, np.int64).reshape(-1, 3)
+
+    @cached_property
+    def widest(self) -> NDArray[np.float64]:
+        """`(k,)` longest distance of the values of a window of each move (counts)."""
+        precisions = [t.slope**2 / 2 + 2 * t.curve for t in self.tables]
+        sd = np.array([1.0 / np.sqrt(p[p > 0].min()) for p in precisions])
+        own, ptr = self.moves, self.moves.touch_ptr
+        levels = len(self.cells.tree.levels)
+        found = np.ones(len(own.free))
+        for m in range(len(found)):
+            touched = slice(ptr[m * levels], ptr[(m + 1) * levels])
+            reach = sd[own.table[touched]] / np.abs(own.touch_by[touched])
+            found[m] = max(1.0, WIDEST * reach.max(initial=1.0))
+        return found
+
+    def start(self, rng: np.random.Generator, away: float) -> Integers:
+        """Tables `(leaves, n)` that keep the rules, near the values with noise of `away` deviations added."""
+        noisy = [
+            np.asarray(v, float) + away * h.law.variance**0.5 * rng.normal(size=len(v))
+            for h, v in zip(self.headers, self.values, strict=True)
+        ]
+        x = self._released(noisy, rng) if self.constraints.joined else self._finest(noisy)
+        return self._repaired(np.where(self.constraints.zero_combinations, 0, x))
+
+    def _finest(self, noisy: Sequence[NDArray]) -> Integers:
+        """Own values of the finest counts; 1 where there is none."""
+        x = np.ones(self.cells.n)
+        for header, values in zip(self.headers, noisy):
+            if canonical(self.cells, header.margin) == self.cells.finest:
+                x[slice(None) if header.groups is None else header.groups] = values
+        return np.maximum(np.rint(x), 0).astype(np.int64).reshape(self.cells.shape[0], -1)
+
+    def _released(self, noisy: Sequence[NDArray], rng: np.random.Generator) -> Integers:
+        """The default release of two tables."""
+        from trueup.reconciling.joined_posterior import JoinedPosterior
+
+        joined, headers, values = self.constraints.joined, list(self.headers), list(noisy)
+        shared = tuple(a.name for a in joined.persons.shared)
+        for table in joined.tables:
+            where = (((COUNTED, table.counts),),)
+            finest = Margin(self.cells.tree.levels[-1], (RECORD, *shared), where)
+            if not any(h.margin == finest for h in headers):
+                headers.append(Measured("start", finest, law_named("gaussian")(VAGUE)).at(self.cells))
+                values.append(
+                    np.zeros(
+                        self.cells.size(finest) if headers[-1].groups is None else len(headers[-1].groups)
+                    )
+                )
+        method = JoinedPosterior()
+        found = method.apply(method.prepare(self.constraints, headers), np.concatenate(values), rng)
+        return np.rint(found.values).astype(np.int64).reshape(self.cells.shape[0], -1)
+
+    def _repaired(self, x: Integers) -> Integers:
+        """Give persons where a slack lacks them, and take some where there are too many."""
+        for row, persons in zip(self.links.slack, self.links.persons, strict=True):
+            short, sign = np.maximum(-(x @ row), 0), int(row[persons[0]])
+            for j in persons[::-1]:
+                moved = short if sign > 0 else np.minimum(short, x[:, j])
+                x[:, j] += sign * moved
+                short = short - moved
+        return x
+
+    def state(self, x: Integers, a: float, kappa: float) -> LinkedState:
+        """A chain's state at tables `(leaves, n)` of the cells."""
+        tree, levels = self.cells.tree, len(self.cells.tree.levels)
+        table = self.links.table(x)
+        sums = np.stack([table[:, p].sum(axis=1) for p in self.links.pools], axis=1)
+        total = [np.add.reduceat(sums[:, 0], tree.leaf_ptr(level)[:-1]) for level in range(levels)]
+        inner = int(tree.level_ptr[-2])
+        theta, gap = np.zeros((inner, table.shape[1])), []
+        for level in range(levels - 1):
+            rows = slice(tree.level_ptr[level], tree.level_ptr[level + 1])
+            theta[rows] = np.add.reduceat(table, tree.leaf_ptr(level)[:-1], axis=0)
+        for p in self.links.pools:
+            share = theta[:, p] + 0.5
+            theta[:, p] = share / share.sum(axis=1, keepdims=True)
+        for t in self.tables:
+            counted = t.group >= 0
+            each = np.zeros((len(x), t.groups), np.int64)
+            np.add.at(each.T, t.group[counted], x.T[counted])
+            above = np.add.reduceat(each, tree.leaf_ptr(t.level)[:-1], axis=0)
+            gap.append(above.ravel() - t.value)
+        return LinkedState(
+            table.astype(np.int64),
+            np.concatenate(total).astype(np.int64),
+            sums.astype(np.int64),
+            np.concatenate(gap),
+            theta,
+            np.full(levels, a),
+            np.full((levels, len(self.links.pools)), kappa),
+        )
+
+    @property
+    def connected(self) -> bool:
+        """Whether moves are proved to reach every table.
+
+        Where there are no slacks: units of one pool are exchanged with its first kind, and a household comes and goes with its
+        persons of first kinds, so that every table leads to the empty one. With slacks this is not proved.
+        """
+        return not len(self.links.slack)
+
+
+def _starts(parts: Sequence) -> Integers:
+    return np.cumsum([0, *map(len, parts)]).astype(np.int64)

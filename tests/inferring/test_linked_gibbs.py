@@ -1,0 +1,180 @@
+"""Persons and households jointly: chains against tables that are listed one by one, with the prior integrated by quadrature."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.special import gammaln, logsumexp
+
+from tests.inferring.problems import noisy, states
+from tests.linked_tables import document, gaussian, population, problem
+from trueup.inferring.linked_gibbs import LinkedGibbs, LinkedWalk
+from trueup.kernel.statistics.diagnostics import diagnose
+from trueup.layouts.linked import LinkedProblem
+from trueup.measuring import read_confidential, simulate
+from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.constraints import Constraints, LinearRule, violations
+from trueup.model.linear import parse_linear
+from trueup.model.mechanism import plan_measurements
+from trueup.noise import law_named
+
+A, KAPPA = 1.3, 4.0
+GRID = (np.arange(150) + 0.5) / 150
+
+
+def pairs(counties=(2,), rules=("persons >= homes", "persons <= 3 * homes"), level="county"):
+    """Persons and homes of counties, and the rules that link them."""
+    kinds = Attribute("count", ("persons", "homes"), partition=False)
+    cells = Cells(states(counties).tree, (kinds,))
+    linear = tuple(LinearRule(parse_linear(rule), level) for rule in rules)
+    return Constraints(cells, (cells.finest,), linear=linear)
+
+
+def split(parts, alphas):
+    """Log mass of a Dirichlet-multinomial draw `(..., parts)`."""
+    whole, alpha = parts.sum(axis=-1), np.sum(alphas)
+    terms = gammaln(parts + alphas) - gammaln(alphas) - gammaln(parts + 1)
+    return gammaln(whole + 1) + gammaln(alpha) - gammaln(whole + alpha) + terms.sum(axis=-1)
+
+
+def listed(constraints, measured, most):
+    """Tables of two counties in one state, and their posterior masses; the shares of root and state integrated on a grid.
+
+    Counts are listed up to `most` homes a county, far beyond what the noise allows.
+    """
+    each = np.array([(p, h) for h in range(most + 1) for p in range(h, 3 * h + 1)])
+    pairs_ = np.array(list(product(range(len(each)), repeat=2)))
+    tables = each[pairs_]  # (t, counties, kinds)
+    log = noise(constraints, measured, tables)
+    log += split(tables[..., 1], np.full(2, A))  # one state: the nation's split among states says nothing
+    # Slacks of each county: persons beyond the first of each home, and places left; state's share around the nation's.
+    more = np.stack([each[:, 0] - each[:, 1], 3 * each[:, 1] - each[:, 0]], axis=1)
+    first, second = GRID[:, None], GRID[None]
+    even = 0.1
+    a, b = KAPPA * first + even, KAPPA * (1 - first) + even
+    between = (
+        gammaln(a + b) - gammaln(a) - gammaln(b) + (a - 1) * np.log(second) + (b - 1) * np.log(1 - second)
+    )
+    given = np.exp([split(more, np.array([KAPPA * s, KAPPA * (1 - s)])) for s in GRID])
+    log += np.log((given.T * np.exp(logsumexp(between, axis=0))) @ given).ravel()
+    return tables, np.exp(log - logsumexp(log))
+
+
+def noise(constraints, measured, tables):
+    """Log mass of the noise that tables leave."""
+    log = np.zeros(len(tables))
+    for header, values in zip(measured.headers, measured.values):
+        sums = constraints.cells.sum(tables.reshape(len(tables), -1), header.margin)
+        log += header.law.logpmf(sums - values).sum(axis=1)
+    return log
+
+
+def worst_difference(draws, tables, mass):
+    """Largest difference of probabilities, in Monte Carlo errors of batches, over both counts and persons of the state."""
+    differences = []
+    for of in (lambda t: t[..., 0, 1], lambda t: t[..., 1, 0], lambda t: t[..., 0].sum(axis=-1)):
+        mine, known = of(draws.reshape(*draws.shape[:2], 2, 2)), of(tables)
+        for limit in np.unique(np.quantile(mine, [0.1, 0.3, 0.5, 0.7, 0.9]).round()):
+            event = (mine <= limit).astype(float)
+            size = diagnose(event[..., None])[1][0]
+            spread = np.sqrt(event.var() / size)
+            differences.append((event.mean() - mass[known <= limit].sum()) / spread)
+    return np.abs(differences).max()
+
+
+@pytest.fixture(scope="module")
+def small():
+    constraints = pairs()
+    rng = np.random.default_rng(11)
+    laws = {Margin("state", ("count",)): law_named("discrete-gaussian")(9)}
+    laws[Margin("county", ("count",))] = law_named("discrete-laplace")("1/4")
+    measured = noisy(constraints.cells, np.array([5, 2, 11, 4]), laws, rng)
+    return constraints, measured
+
+
+def drawn(constraints, measured, rng, kept=1000):
+    problem_ = LinkedProblem(constraints, measured.headers, tuple(measured.values))
+    walk = LinkedWalk.of(problem_, rng.spawn(4), (A, KAPPA))
+    walk.steps[:] = 20
+    walk.run(100, 1)
+    return walk.run(kept, 1)
+
+
+def test_chains_draw_what_listing_finds(small, rng):
+    """Fifteen probabilities within 6 Monte Carlo errors; 5 would be a false alarm in 10^5 runs."""
+    tables, mass = listed(*small, most=16)
+    assert worst_difference(drawn(*small, rng), tables, mass) < 6
+
+
+def test_another_prior_is_told_apart(small, rng):
+    """The same chains are far from the posterior under a flat prior."""
+    constraints, measured = small
+    tables, _ = listed(constraints, measured, most=16)
+    flat = noise(constraints, measured, tables)
+    flat = np.exp(flat - logsumexp(flat))
+    assert worst_difference(drawn(constraints, measured, rng), tables, flat) > 8
+
+
+def test_two_tables_keep_every_rule_and_their_state(rng):
+    """Draws of linked records obey the links, and what a chain keeps up step by step is what its table says."""
+    given = problem(query=[*document()["query"]])
+    counts = read_confidential(given.spec, given.cells, population(rng, 40), constraints=given.constraints)
+    measured = simulate(given.cells, counts, *plan_measurements(given.spec, given.cells), rng)
+    problem_ = LinkedProblem(given.constraints, measured.headers, tuple(measured.values))
+    walk = LinkedWalk.of(problem_, rng.spawn(2))
+    run = walk.run(4, 1)
+    assert len(np.unique(run.reshape(8, -1), axis=0)) == 8
+    for draw in run.reshape(8, -1):
+        assert not violations(given.constraints, draw)
+    n = problem_.links.slack.shape[1]
+    for state in walk.states:
+        again = problem_.state(state.x[:, :n], 1.0, 1.0)
+        np.testing.assert_allclose(state.gap, again.gap, atol=1e-9)
+        np.testing.assert_array_equal(state.total, again.total)
+        np.testing.assert_array_equal(state.sums[:, 1:], again.sums[:, 1:])
+
+
+def capped():
+    """Sizes with a top code: what households hold beyond it is a slack."""
+    levels = {"all": "1/2", "county": "1/2", "block": "1"}
+    return {
+        "attribute": [
+            *document()["attribute"][:3],
+            {"name": "size", "persons": {}, "values": ["1", "2", "3+"]},
+            {"name": "children", "persons": {"age": "child"}, "values": ["0", "1", "2+"]},
+        ],
+        "query": [
+            gaussian("households", "household", ["size", "tenure", "children"], levels),
+            gaussian("persons", "person", ["age", "sex", "tenure"], levels),
+        ],
+    }
+
+
+def test_a_top_code_bounds_persons_on_both_sides(rng):
+    given = problem(**capped())
+    counts = read_confidential(given.spec, given.cells, population(rng, 40), constraints=given.constraints)
+    measured = simulate(given.cells, counts, *plan_measurements(given.spec, given.cells), rng)
+    problem_ = LinkedProblem(given.constraints, measured.headers, tuple(measured.values))
+    walk = LinkedWalk.of(problem_, rng.spawn(2))
+    run = walk.run(4, 1).reshape(8, -1)
+    joined = given.constraints.joined
+    persons, households = (t.of(run, joined.records) for t in joined.tables)
+    most = np.where(joined.links[0].persons == 3, 4, joined.links[0].persons)
+    held = households.reshape(8, len(given.cells.tree.keys[-1]["block"]), len(most), -1)
+    there = persons.reshape(8, held.shape[1], -1, held.shape[3]).sum(axis=2)
+    assert (there <= np.einsum("k,dpks->dps", most, held)).all()
+    assert not any(violations(given.constraints, draw) for draw in run)
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        (("persons <= 3 * homes",), "pairs of rules"),
+        (("persons >= homes", "persons <= 3 * homes", "homes >= 1"), "not of the form"),
+        (("persons >= homes", "persons <= 7/2 * homes"), "not of the form"),
+    ],
+)
+def test_other_rules_are_refused_by_name(rules, says):
+    assert says in LinkedGibbs().refuses(pairs(rules=rules), ())
