@@ -157,3 +157,19 @@ def test_a_state_without_counties_is_refused(tmp_path, rng):
     paths[0].write_text(text)
     with pytest.raises(DataError, match="72"):
         read_sdhc(spec, paths)
+
+
+@pytest.mark.parametrize("law", ["Gaussian", "Laplace"])
+def test_continuous_laws_are_read_with_their_fractions(law, tmp_path, rng):
+    """As in the study of these tables, whose noise is continuous: draws are real numbers, and files survive a round trip."""
+    spec, paths = made_up(tmp_path, "PH5", rng, law)
+    for path in paths:
+        path.write_text(path.read_text().replace(f"|{law}", f".25|{law}"))
+    read = read_sdhc(spec, paths)
+    assert {header.law.name for header in read.headers} == {law.lower()}
+    assert (read.flat % 1 == 0.25).all()
+    np.testing.assert_allclose([header.law.variance for header in read.headers], 144, rtol=1e-6)
+    assert infer(read, spec=spec, draws=50).draws.dtype == float
+    (tmp_path / "again").mkdir()
+    again = read_sdhc(spec, write_sdhc(tmp_path / "again", "PH5", spec, read))
+    np.testing.assert_array_equal(again.flat, read.flat)

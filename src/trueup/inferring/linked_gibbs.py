@@ -150,8 +150,8 @@ class LinkedWalk:
         Whether concentrations are drawn as well as compositions.
     steps
         `(leaves,)` steps at each place in a sweep.
-    sweeps, seconds
-        Of each chain so far; of one sweep of all chains, at last.
+    sweeps, stopped, seconds
+        Of each chain so far; whether it was interrupted; of one sweep of all chains, at last.
     slowest
         `(leaves,)` smallest effective size of the counts and ratios of each lowest place, at last.
     """
@@ -162,6 +162,7 @@ class LinkedWalk:
     learn: bool
     steps: NDArray[np.int64]
     sweeps: int = 0
+    stopped: bool = False
     seconds: float = 0.0
     slowest: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
@@ -183,8 +184,12 @@ class LinkedWalk:
         _ = self.problem.moves, self.problem.known, self.problem.places, self.problem.widest  # before threads
         with ThreadPoolExecutor(min(len(self.states), cores())) as pool:
             each = [pool.submit(self._chain, c, out[c], thin, tell) for c in range(len(self.states))]
-            for one in each:
-                one.result()
+            try:
+                for one in each:
+                    one.result()
+            except BaseException:  # the other chains would run on
+                self.stopped = True
+                raise
         self.sweeps += kept * thin
         self.seconds = (time.perf_counter() - began) / (kept * thin)
         return out
@@ -194,6 +199,8 @@ class LinkedWalk:
         n = problem.links.slack.shape[1]
         pool_of = problem.links.pool_of
         for i in range(len(out)):
+            if self.stopped:
+                return
             for _ in range(thin):
                 linked_sweeps(
                     rng,
@@ -222,12 +229,12 @@ class LinkedWalk:
         """What the record says of a run: R-hat and effective sizes of every count of every level, and of ratios."""
         worst, least, watched = 1.0, np.inf, 0
         self.slowest = np.full(self.problem.cells.shape[0], np.inf)
-        for values in self._watched(run):
+        for level, values in self._watched(run):
             step = max(1, CHUNK // (run.shape[0] * run.shape[1]))
             parts = [diagnose(values[:, :, i : i + step]) for i in range(0, values.shape[2], step)]
             r_hat, ess = (np.concatenate(part) for part in zip(*parts))
             worst, least, watched = max(worst, r_hat.max()), min(least, ess.min()), watched + len(ess)
-            if len(ess) % len(self.slowest) == 0:  # of the lowest places, which come last
+            if level == self.problem.cells.tree.levels[-1]:
                 self.slowest = np.minimum(self.slowest, ess.reshape(len(self.slowest), -1).min(axis=1))
         return {
             "sweeps": self.sweeps,
@@ -245,16 +252,16 @@ class LinkedWalk:
         self.steps = np.clip(np.ceil(needed), STEPS[0], MOST_STEPS).astype(np.int64)
         return float(self.steps.sum() / before)
 
-    def _watched(self, run: NDArray) -> Iterator[NDArray]:
-        """Counts of each level, and there persons per household of each link."""
+    def _watched(self, run: NDArray) -> Iterator[tuple[str, NDArray]]:
+        """Levels with counts of each, and there persons per household of each link."""
         cells = self.problem.cells
         for level in cells.tree.levels:
             values = cells.sum(run, Margin(level, cells.finest.attributes))
-            yield values
+            yield level, values
             table = values.reshape(*run.shape[:2], -1, run.shape[2] // cells.shape[0])
             for persons, households in self.problem.links.linked:
                 above, below = table[..., persons].sum(axis=3), table[..., households].sum(axis=3)
-                yield above / np.maximum(below, 1)
+                yield level, above / np.maximum(below, 1)
 
     @property
     def margins(self) -> list[Margin]:

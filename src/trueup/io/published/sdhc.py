@@ -40,10 +40,18 @@ from trueup.model.tree import Tree
 from trueup.noise.law import Law
 from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
 from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+from trueup.noise.laws.gaussian import Gaussian
+from trueup.noise.laws.laplace import Laplace
 
 _CELL = re.compile(r"(PH\d+)_(?:(NUM|DENOM)_)?DATA_CELL")
 _FIXED = ["REGION_ID", "REGION_TYPE", "COUNT", "NOISE_DISTRIBUTION", "VARIANCE"]
-_NAMES = {DiscreteGaussian: "Discrete Gaussian", DiscreteLaplace: "Two-Sided Geometric"}
+_NAMES = {
+    DiscreteGaussian: "Discrete Gaussian",
+    DiscreteLaplace: "Two-Sided Geometric",
+    Gaussian: "Gaussian",
+    Laplace: "Laplace",
+}
+"""Laws by the files' names: those that were published, and the continuous ones of studies of them."""
 
 PUBLISHED = Guarantee(
     kind="dp",
@@ -88,13 +96,13 @@ def read_sdhc(spec: Spec, sources: Sequence) -> Measurements:
     cells = build_cells(spec, _tree(spec, by_level[last]))
     headers, values = [], []
     for level, own in by_level.items():
-        at, counts = _positions(spec, cells, own, level), _whole(own["COUNT"], "COUNT")
+        at = _positions(spec, cells, own, level)
         for law, chosen in _laws(own):
             order = np.argsort(at[chosen], kind="stable")
             headers.append(
                 Measured("published", Margin(level, cells.finest.attributes), law, at[chosen][order])
             )
-            values.append(counts[chosen][order])
+            values.append(_numbers(own["COUNT"][chosen][order], law))
     return Measurements(cells, tuple(headers), tuple(values), PUBLISHED, spec=spec)
 
 
@@ -210,6 +218,10 @@ def _law(name: str, variance: str) -> Law:
         return DiscreteGaussian(value)
     if name == _NAMES[DiscreteLaplace]:
         return DiscreteLaplace(_epsilon(value))
+    if name == _NAMES[Gaussian]:
+        return Gaussian(value)
+    if name == _NAMES[Laplace]:
+        return Laplace(Fraction(sqrt(value / 2)).limit_denominator(10**9))
     raise DataError(f"NOISE_DISTRIBUTION '{name}' is unknown", needed=f"one of: {', '.join(_NAMES.values())}")
 
 
@@ -219,11 +231,16 @@ def _epsilon(variance: Fraction) -> Fraction:
     return Fraction(-log((v + 1 - sqrt(2 * v + 1)) / v)).limit_denominator(10**9)
 
 
-def _whole(column: NDArray, name: str) -> NDArray[np.int64]:
+def _numbers(column: NDArray, law: Law) -> NDArray:
+    """Noisy counts: whole where the law is."""
+    read = int if law.discrete else float
     try:
-        return np.array([int(str(value)) for value in column], dtype=np.int64)
+        found = np.array([read(str(value)) for value in column])
     except ValueError:
-        raise DataError(f"column '{name}' holds something else than whole numbers") from None
+        raise DataError("column 'COUNT' holds something else than whole numbers") from None
+    if not np.isfinite(found).all():
+        raise DataError("column 'COUNT' holds something else than numbers")
+    return found
 
 
 def write_sdhc(folder: Path, table: str, spec: Spec, measurements: Measurements) -> list[Path]:
@@ -260,7 +277,7 @@ def write_sdhc(folder: Path, table: str, spec: Spec, measurements: Measurements)
         for cell, value in zip(groups, values):
             prefix, code, key = _address(spec, cells, header.margin.level, int(cell))
             rows.setdefault(prefix, []).append(
-                [*key, code, int(value), _NAMES[type(header.law)], _variance(header.law)]
+                [*key, code, value.item(), _NAMES[type(header.law)], _variance(header.law)]
             )
     files = []
     for prefix, lines in sorted(rows.items(), reverse=True):
@@ -291,7 +308,7 @@ def _address(spec: Spec, cells: Cells, level: str, cell: int) -> tuple[str, str,
 
 
 def _variance(law) -> str:
-    if isinstance(law, DiscreteGaussian):
+    if isinstance(law, DiscreteGaussian | Gaussian):
         return str(law.sigma2) if law.sigma2.denominator == 1 else repr(float(law.sigma2))
     return f"{law.variance:.10g}"
 
@@ -319,7 +336,7 @@ def write_estimates(path: Path, posterior: Posterior, spec: Spec, measurements: 
         for cell, value in zip(groups.tolist(), values):
             prefix, code, key = _address(spec, cells, margin.level, cell)
             found = [float(counts[name][cell]) for name in ("mean", "low", "high")]
-            lines.append([*_geoid(key), f"{prefix}_{code}", int(value), *noise, *found])
+            lines.append([*_geoid(key), f"{prefix}_{code}", value.item(), *noise, *found])
     head = ["GEOID", "REGION_TYPE", "ITERATION_CODE", "DATA_CELL"]
     names = [*head, "COUNT_NOISY", "VARIANCE", "MOE_NOISY", "PRED", "PRED_LO", "PRED_HI"]
     _write_rows(path, names, lines)
