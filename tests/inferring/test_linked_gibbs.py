@@ -102,12 +102,14 @@ def drawn(constraints, measured, rng, kept=1000):
     return walk.run(kept, 1)
 
 
+@pytest.mark.thorough
 def test_chains_draw_what_listing_finds(small, rng):
     """Fifteen probabilities within 6 Monte Carlo errors; 5 would be a false alarm in 10^5 runs."""
     tables, mass = listed(*small, most=16)
     assert worst_difference(drawn(*small, rng), tables, mass) < 6
 
 
+@pytest.mark.thorough
 def test_another_prior_is_told_apart(small, rng):
     """The same chains are far from the posterior under a flat prior."""
     constraints, measured = small
