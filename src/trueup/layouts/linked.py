@@ -1,4 +1,7 @@
-"""Linked counts on a hierarchy as their sampler takes them: places, what was measured, moves, and where to start."""
+"""Linked counts on a hierarchy as their sampler takes them: places, what was measured, moves, and where to start.
+
+One file: every part reads the same columns, tables and places of one problem.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,14 @@ from numpy.typing import NDArray
 
 from trueup.kernel.histogram.marginals import cell_groups
 from trueup.kernel.table_walks.linked import LinkedMoves, LinkedPlaces, LinkedState, LinkedValues
-from trueup.layouts.links import Integers, PlaceLinks, distinct, links_of
+from trueup.layouts.columns import default_tables
+from trueup.layouts.links import Integers, PlaceLinks, distinct, impossible, links_of
+from trueup.model.build import own_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
+from trueup.model.joined import ROOT, RecordTable
 from trueup.model.nested import canonical
-from trueup.model.stacking import COUNTED, RECORD
 from trueup.noise import law_named
 
 TYPICAL = (3, 5, 8, 13, 21, 34)
@@ -205,7 +210,7 @@ class LinkedProblem:
             np.asarray(v, float) + away * h.law.variance**0.5 * rng.normal(size=len(v))
             for h, v in zip(self.headers, self.values, strict=True)
         ]
-        x = self._released(noisy, rng) if self.constraints.joined else self._finest(noisy)
+        x = self._settled(noisy, rng) if self.constraints.joined else self._finest(noisy)
         return self._repaired(np.where(self.constraints.zero_combinations, 0, x))
 
     def _finest(self, noisy: Sequence[NDArray]) -> Integers:
@@ -216,29 +221,38 @@ class LinkedProblem:
                 x[slice(None) if header.groups is None else header.groups] = values
         return np.maximum(np.rint(x), 0).astype(np.int64).reshape(self.cells.shape[0], -1)
 
-    def _released(self, noisy: Sequence[NDArray], rng: np.random.Generator) -> Integers:
-        """The default release of two tables."""
-        from trueup.reconciling.joined_posterior import JoinedPosterior
+    def _settled(self, noisy: Sequence[NDArray], rng: np.random.Generator) -> Integers:
+        """Both tables settled alone, then persons divided anew where households determine their number."""
+        joined = self.constraints.joined
+        persons, households = (self._alone(table, noisy, rng) for table in joined.tables)
+        kinds = households.reshape(len(households), joined.households.size, -1)
+        kinds[:, impossible(joined)] = 0
+        if joined.determined is not None:
+            needed = joined.determined.held(households)
+            group = cell_groups(joined.persons.cells(ROOT).marginal(joined.determined.attributes))
+            open_ = ~self.constraints.zero_combinations[: len(group)]
+            for g in range(needed.shape[1]):
+                columns = np.flatnonzero((group == g) & open_)
+                if len(columns):
+                    persons[:, columns] = _divided(needed[:, g], persons[:, columns])
+        return np.concatenate([persons, households], axis=1)
 
-        joined, headers, values = self.constraints.joined, list(self.headers), list(noisy)
-        shared = tuple(a.name for a in joined.persons.shared)
-        for table in joined.tables:
-            where = (((COUNTED, table.counts),),)
-            finest = Margin(self.cells.tree.levels[-1], (RECORD, *shared), where)
-            if not any(h.margin == finest for h in headers):
-                headers.append(Measured("start", finest, law_named("gaussian")(VAGUE)).at(self.cells))
-                values.append(
-                    np.zeros(
-                        self.cells.size(finest) if headers[-1].groups is None else len(headers[-1].groups)
-                    )
-                )
-        method = JoinedPosterior()
-        found = method.apply(method.prepare(self.constraints, headers), np.concatenate(values), rng)
-        return np.rint(found.values).astype(np.int64).reshape(self.cells.shape[0], -1)
+    def _alone(self, table: RecordTable, noisy: Sequence[NDArray], rng: np.random.Generator) -> Integers:
+        """Whole tables `(leaves, cells of a place)` of one of two tables, by what was measured of it."""
+        joined, rules = self.constraints.joined, own_constraints(self.constraints, table)
+        mine = [(h, v) for h, v in zip(self.headers, noisy) if joined.table(h.margin) is table]
+        headers = [Measured(h.query, joined.own_margin(h.margin), h.law) for h, _ in mine]
+        values = [v for _, v in mine]
+        if not any(canonical(rules.cells, h.margin) == rules.cells.finest for h in headers):
+            headers.append(Measured("start", rules.cells.finest, law_named("gaussian")(VAGUE)))
+            values.append(np.zeros(rules.cells.n))
+        found = default_tables(rules, headers, np.concatenate(values), rng)
+        return found.reshape(self.cells.shape[0], -1)
 
     def _repaired(self, x: Integers) -> Integers:
         """Give persons where a slack lacks them, and take some where there are too many."""
-        for row, persons in zip(self.links.slack, self.links.persons, strict=True):
+        pairs = zip(self.links.slack, self.links.persons, strict=True)
+        for row, persons in sorted(pairs, key=lambda pair: -pair[0][pair[1][0]]):
             short, sign = np.maximum(-(x @ row), 0), int(row[persons[0]])
             for j in persons[::-1]:
                 moved = short if sign > 0 else np.minimum(short, x[:, j])
@@ -288,3 +302,11 @@ class LinkedProblem:
 
 def _starts(parts: Sequence) -> Integers:
     return np.cumsum([0, *map(len, parts)]).astype(np.int64)
+
+
+def _divided(whole: NDArray, parts: Integers) -> Integers:
+    """Wholes `(leaves,)` divided about as parts `(leaves, k)` are; what rounding leaves goes to the largest."""
+    shares = (parts + 0.1) / (parts + 0.1).sum(axis=1, keepdims=True)
+    found = np.floor(whole[:, None] * shares).astype(np.int64)
+    found[np.arange(len(found)), shares.argmax(axis=1)] += whole.astype(np.int64) - found.sum(axis=1)
+    return found

@@ -117,12 +117,8 @@ def _sides(cells: Cells, rule: Linear) -> tuple[tuple[int, ...], tuple[int, ...]
     persons, households = (row > 0, row < 0) if side == "least" else (row < 0, row > 0)
     if times != int(times):
         return None
-    return (
-        tuple(np.flatnonzero(persons).tolist()),
-        tuple(np.flatnonzero(households).tolist()),
-        side,
-        int(times),
-    )
+    at = [tuple(np.flatnonzero(each).tolist()) for each in (persons, households)]
+    return at[0], at[1], side, int(times)
 
 
 def _paired(pairs: list[tuple[Integers, Integers, int, int]], open_: NDArray[np.bool_]) -> PlaceLinks:
@@ -154,6 +150,8 @@ def _of_tables(joined: LinkedTables, open_: NDArray[np.bool_]) -> PlaceLinks:
     at = np.arange(n).reshape(joined.records, shared)
     persons, households = (at[t.start : t.start + t.size] for t in joined.tables)
     exact, size = joined.determined, joined.links[0]
+    open_ = open_.copy()
+    open_[households[impossible(joined)]] = False
     determined = np.zeros(persons.shape, np.int64)
     if exact is not None:
         marginal = joined.persons.cells(ROOT).marginal(exact.attributes)
@@ -171,7 +169,7 @@ def _of_tables(joined: LinkedTables, open_: NDArray[np.bool_]) -> PlaceLinks:
             counted.append(persons[joined.inside(link), s])
             if link is size:  # what households with the top code hold beyond it
                 pools.append(np.array([n + len(slack) - 1, n + len(slack)]))
-                room = np.where(size.persons == size.persons.max(), joined.most, size.persons)
+                room = _room(joined)
                 slack.append(_unit(n, dict.fromkeys(persons[:, s], -1) | dict(zip(households[:, s], room))))
                 counted.append(_last_inside(joined, persons[:, s]))
                 changes += [_unit(n, {j: 1}) for each in own for j in each]
@@ -191,11 +189,23 @@ def _of_tables(joined: LinkedTables, open_: NDArray[np.bool_]) -> PlaceLinks:
     )
 
 
+def _room(joined: LinkedTables) -> Integers:
+    """How many persons a household of each kind holds at most."""
+    size = joined.links[0]
+    return np.where((not size.exact) & (size.persons == size.persons.max()), joined.most, size.persons)
+
+
+def impossible(joined: LinkedTables) -> NDArray[np.bool_]:
+    """Which kinds of households would hold more persons of some set than they hold of all."""
+    room = _room(joined)
+    return np.any([link.persons > room for link in joined.links], axis=0)
+
+
 def _demands(joined: LinkedTables) -> tuple[Integers, Integers]:
     """`LinkedTables.demands`, none below zero.
 
-    A top code may ask for more of a set than of the set around it ("2 or more" children in a household of one). Rules allow that,
-    and moves that keep the household's number, or add the persons where that has a top code too.
+    A top code may ask for more of a set than another one does of the set around it. Moves then keep the number of the
+    household, or add the persons where that has a top code too.
     """
     (sets, weights), size = joined.demands, joined.links[0]
     weights = weights.copy()
