@@ -202,7 +202,7 @@ class RunFolder:
     @property
     def counts(self) -> SparseCounts:
         """The tabulated counts of the last stage's parts."""
-        return SparseCounts(self.confidential / "counts", self.cut.stages[-1].bundles, self.database)
+        return SparseCounts(self.confidential / "counts", self.cut.stages[-1].bundles)
 
     @property
     def tabulated(self) -> bool:
@@ -240,6 +240,7 @@ class RunFolder:
 
     def remove(self) -> None:
         """Remove the run: under another name, what is confidential first and the plan last, so that it can be finished."""
+        _database.cache_clear()  # its threads would be missing in a process that is forked later
         gone = self.path.with_name(self.path.name + REMOVED)
         self.path.rename(gone)
         to_disk(gone.parent)
@@ -269,7 +270,7 @@ class RunFolder:
         try:
             digests = json.loads(self._read("confidential/counts.json"))
             if hmac.compare_digest(self._keyed(self.counts.part(number)), digests[number]):
-                return self.counts.read(number)
+                return self.counts.read(number, self.database)
         except (OSError, ValueError, LookupError, TypeError, DataError):
             pass
         raise BundleError(

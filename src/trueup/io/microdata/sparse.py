@@ -42,20 +42,17 @@ class SparseCounts:
         Holds `part-000000.parquet` and so on, with the columns of `Occupied`.
     bundles
         How many parts there are; a bundle without units has a part without rows.
-    connection
-        The DuckDB connection that reads them; by default a fresh one each time.
     """
 
     folder: Path
     bundles: int
-    connection: Any = None
 
     def part(self, bundle: int) -> Path:
         """Path of the part of a bundle."""
         return self.folder / f"part-{bundle:06d}.parquet"
 
-    def read(self, bundle: int) -> Occupied:
-        """Read the occupied cells of a bundle.
+    def read(self, bundle: int, connection: Any = None) -> Occupied:
+        """Read the occupied cells of a bundle, by a DuckDB connection if one is given.
 
         Raises
         ------
@@ -66,5 +63,5 @@ class SparseCounts:
             raise DataError(
                 f"'{self.folder}' lacks the part of bundle {bundle}", remedy="tabulate the data again"
             )
-        rows = select(open_table(self.part(bundle), self.connection), Occupied._fields)
+        rows = select(open_table(self.part(bundle), connection), Occupied._fields)
         return Occupied(**{name: np.asarray(rows[name]) for name in Occupied._fields})
