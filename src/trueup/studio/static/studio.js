@@ -5,18 +5,20 @@ if (form) {
   const rows = Array.from(form.querySelectorAll("tr[data-table], tr[data-key]"));
   const at = (id) => document.getElementById(id);
   const short = (x) => String(Number(x.toPrecision(4)));
-  let running = false, waiting = null, rest = 0;
+  let running = false, waiting = null, rest = 0, latest = null;
 
   const wished = (kind) => Object.fromEntries(rows.filter((r) => r.dataset[kind] && r.querySelector(".wish").checked)
     .map((r) => [r.dataset[kind], Number(r.querySelector(".margin").value)]));
 
   const show = (found, quick) => {
+    latest = [found, quick];
     at("plan-fault").hidden = true;
     at("sum").textContent = found.total;
     at("epsilon").textContent = found.risk.epsilon;
     at("note").textContent = quick ? "within 2 %" : "";
     const by = new Map(found.tables.map((t) => [t.table, t]));
     for (const row of rows) {
+      if (row.hidden) continue;
       const table = by.get(row.dataset.table || row.dataset.of);
       const margin = row.dataset.table ? table.margin : table.sizes[row.dataset.lowest] ?? null;
       row.querySelector(".reached").textContent = margin === null ? "not known" : short(margin);
@@ -72,7 +74,7 @@ if (form) {
   for (const button of form.querySelectorAll(".more")) {
     const sizes = rows.filter((r) => r.dataset.of === button.closest("tr").dataset.table);
     const fold = () => sizes.forEach((r) => { r.hidden = button.getAttribute("aria-expanded") === "false"; });
-    button.addEventListener("click", () => { button.setAttribute("aria-expanded", button.getAttribute("aria-expanded") === "false"); fold(); });
+    button.addEventListener("click", () => { button.setAttribute("aria-expanded", button.getAttribute("aria-expanded") === "false"); fold(); if (latest) show(...latest); });
     button.hidden = false;
     fold();
   }
