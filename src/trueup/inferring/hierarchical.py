@@ -110,7 +110,7 @@ def climb(objective: Objective, theta: Reals, variances: Reals, few: Integers) -
             if fresh >= value + 1e-4 * size * (gradient @ step) or size < 1e-3:
                 break
             size *= 0.3
-        if fresh <= value:
+        if not fresh > value:
             break
         inverse = _updated(inverse, size * step, gradient - slope)
         theta, value, gradient, counts = theta + size * step, fresh, slope, moved

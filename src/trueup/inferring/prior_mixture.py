@@ -17,7 +17,7 @@ from trueup.inferring.hierarchical import Estimate
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.tree_parts import Part
 from trueup.kernel.messages.resolve import solve_above
-from trueup.kernel.messages.solve import Solved
+from trueup.kernel.messages.solve import Solved, marginals
 from trueup.layouts.splits import Splits
 
 Reals = NDArray[np.float64]
@@ -215,7 +215,10 @@ class Spread:
         solutions, log_weights = [], np.empty(count)
         for i, theta in enumerate(thetas):
             announce(progress, f"integrating over the prior, {i + 1} of {count} points")
-            solutions.append(solved := self.at(theta))
+            solved = self.at(theta)
+            if solved and not np.isfinite(marginals(solved)[2]).all():
+                solved = None  # its tilts are so steep that messages end where floating-point numbers do
+            solutions.append(solved)
             evidence = -np.inf if solved is None else solved.evidence
             log_weights[i] = evidence + self.splits.log_hyperprior(theta)[0] - log_density[i]
         alone = PriorMixture([(1.0, self.solved, draws)], np.zeros(1), beyond=True)

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.errors import ConvergenceError
 from trueup.inferring.closed_tree import ClosedTree
 from trueup.inferring.hierarchical import climb, given, start_of
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
@@ -186,6 +187,11 @@ class TreeExact(InferenceMethod):
                 )
                 counts = np.ascontiguousarray(drawn_from(tops, rng)[:, leaves])
                 progress(draws, draws)
+        if not np.isfinite(exact[2]).all():
+            raise ConvergenceError(
+                "some marginals are beyond floating-point numbers",
+                remedy="give the prior's concentrations, or another prior",
+            )
         dropped = min(float(sum(w * top.dropped for w, top, _ in tops)) + rounding, 1.0)
         return Drawn(
             counts[None],

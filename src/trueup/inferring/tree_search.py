@@ -23,6 +23,8 @@ from trueup.run.executor import Executor
 
 Outcome = TypeVar("Outcome", Solved, Top)
 
+FEW_NODES = 1 << 10
+"""Nodes of a tree whose tilts are found anew for every hyperparameter."""
 ROUGH = 1e-6
 """Posterior mass that may be dropped while hyperparameters are sought."""
 
@@ -86,7 +88,17 @@ class SolutionSearch:
         def density(theta: NDArray) -> tuple[float, NDArray, NDArray]:
             announce(progress, "estimating the prior from the noisy values")
             self.splits = splits.parameters(theta)
+            if len(self.depth) <= FEW_NODES:  # where tilts found anew cost next to nothing
+                self.start = None
             evidence, expected = self._evidence(ROUGH)
+            if not (np.isfinite(evidence) and np.isfinite(expected).all()):
+                self.start = None  # the last tilts were those of hyperparameters too far off
+                evidence, expected = self._evidence(ROUGH)
+            if not (np.isfinite(evidence) and np.isfinite(expected).all()):
+                raise ConvergenceError(
+                    "the posterior at some parameters of the prior is beyond floating-point numbers",
+                    remedy="name a prior with given concentrations, or another one",
+                )
             value, gradient = splits.log_hyperprior(theta)
             return evidence + value, gradient + splits.gradient(theta, *expected[:2]), expected[2:]
 

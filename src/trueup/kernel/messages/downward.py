@@ -23,6 +23,8 @@ from trueup.kernel.messages.upward import (
 )
 
 Reals = NDArray[np.float64]
+LACKING = 1e-7
+"""Mass of a marginal that may be where floating-point numbers end."""
 ROUNDED, TERM_BY_TERM = 1e-11, 1 << 30
 """Mass that rounding may move, and windows up to which a convolution is by terms where more would be."""
 
@@ -69,13 +71,21 @@ def _start_down(masses):
 
 @njit(cache=True)
 def products(masses, offset, down, first, last):
-    """Return marginals of the nodes from `first` to before `last` end to end: starts, offsets, masses."""
+    """Return marginals of the nodes from `first` to before `last` end to end: starts, offsets, masses.
+
+    Steep tilts make a message vanish where what is above overflows. Products sum to 1, so what such counts lack is known: they
+    are taken as 0 if that is next to nothing; else the marginal is not-a-number.
+    """
     start = np.zeros(last - first + 1, np.int64)
     for v in range(first, last):
         start[v - first + 1] = start[v - first] + len(masses[v])
     out = np.empty(start[-1])
     for v in range(first, last):
         product = masses[v] * down[v]
+        if not np.isfinite(product.sum()):
+            product = np.where(np.isfinite(product), product, 0.0)
+            if abs(product.sum() - 1.0) > LACKING:
+                product[:] = np.nan
         out[start[v - first] : start[v - first + 1]] = product / product.sum()
     return start, offset[first:last].copy(), out
 
