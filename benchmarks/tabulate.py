@@ -56,7 +56,7 @@ def cases(harness: Harness) -> Iterator[Case]:
 
 def _difference(cells: Cells, counts: SparseCounts, table: np.ndarray) -> float:
     left = table.reshape(cells.shape[0], -1).copy()
-    for bundle in range(counts.bundles):
+    for bundle in range(counts.parts):
         place, cell, count = counts.read(bundle)
         left[place, cell] -= count
     return float(np.abs(left).max())

@@ -1,4 +1,4 @@
-"""No file imports itself by way of others, not even inside functions."""
+"""No file imports itself by way of others, not even inside functions or for its types."""
 
 from __future__ import annotations
 
@@ -24,12 +24,9 @@ def texts() -> Texts:
 
 
 def imported(text: str, modules: Texts) -> set[str]:
-    """The modules that a text imports, wherever in it; what is for type checkers alone is no import."""
-    tree = ast.parse(text)
-    for_types = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)]
-    skipped = {id(inner) for branch in for_types for inner in ast.walk(branch)}
+    """The modules that a text imports, wherever in it and for whatever, types too."""
     named = set()
-    for node in (n for n in ast.walk(tree) if id(n) not in skipped):
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.module in modules:
             whole = (f"{node.module}.{alias.name}" for alias in node.names)
             named |= {full if full in modules else node.module for full in whole}

@@ -136,7 +136,7 @@ BAD = [
     ('"3" draws', lambda: DiscreteLaplace(1).sample("3", words), SpecError, "str"),  # type: ignore[arg-type]
     ("a quantile at 1.5", lambda: DiscreteLaplace(1).quantile(1.5), SpecError, "outside"),
     ("a quantile at NaN", lambda: DiscreteGaussian(1).quantile(float("nan")), SpecError, "outside"),
-    ("an unknown law", lambda: law_named("gausian"), SpecError, "write 'gaussian'"),
+    ("an unknown law", lambda: law_named("gausian"), SpecError, "did you mean 'gaussian'"),
     ("a law in capitals", lambda: law_named("DISCRETE"), SpecError, "one of"),
     ("a law that is no text", lambda: law_named(None), SpecError, "NoneType"),
     ("an unknown parameter", lambda: DiscreteLaplace.from_parameters({"sigma": "1"}), SpecError, "'epsilon'"),

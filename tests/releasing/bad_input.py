@@ -174,7 +174,7 @@ BAD = [
     ("records that may not be read", failing("trueup.measuring.fingerprint._keyed", PermissionError(13, "Permission denied")),
      DataError, "the data cannot be read: Permission denied"),
     ("a record of an unknown block", lambda f: release(f, data="999,r0,old\n"),
-     DataError, "of 'people.csv' names no place"),
+     DataError, "names no place"),
     ("a record of an unknown race", lambda f: release(f, data="000,r9,old\n"),
      DataError, "outside the domain of 'race'"),
     ("a record that cannot exist", lambda f: release(f, data="000,r2,young\n"),

@@ -1,4 +1,4 @@
-"""Cuts: every place in one bundle of each stage that covers its level, within the size that memory allows."""
+"""Cuts: every place in one part of each stage that covers its level, within the size that memory allows."""
 
 from unittest.mock import patch
 
@@ -35,7 +35,7 @@ def trees(draw):
 
 
 @given(trees(), st.integers(2, 80), st.sampled_from([1, 3]))
-def test_every_place_is_in_one_bundle_and_bundles_fit(tree, most, workers):
+def test_every_place_is_in_one_part_and_parts_fit(tree, most, workers):
     try:
         with patch.multiple(
             cut_module, SMALL=6, FEW=2
@@ -59,17 +59,17 @@ def test_every_place_is_in_one_bundle_and_bundles_fit(tree, most, workers):
 
 
 @given(trees(), st.integers(2, 40))
-def test_bundles_know_each_other(tree, most):
+def test_parts_know_each_other(tree, most):
     try:
         cut = cut_tree(tree, most)
     except TrueupError:
         return
-    for bundles in cut.bundles[:-1]:
-        below = [b for bundle in bundles for b in cut.below(bundle)]
-        assert below == cut.bundles[bundles[0].stage + 1]
-        assert all(cut.above(b) == bundle for bundle in bundles for b in cut.below(bundle))
-    assert cut.below(cut.bundles[-1][0]) == []
-    assert np.array_equal(np.unique(cut.bundle_of_leaf()), np.arange(cut.stages[-1].bundles))
+    for parts in cut.parts[:-1]:
+        below = [b for part in parts for b in cut.below(part)]
+        assert below == cut.parts[parts[0].stage + 1]
+        assert all(cut.above(b) == part for part in parts for b in cut.below(part))
+    assert cut.below(cut.parts[-1][0]) == []
+    assert np.array_equal(np.unique(cut.part_of_leaf()), np.arange(cut.stages[-1].parts))
 
 
 def test_a_place_with_too_many_children_is_named():
@@ -77,10 +77,10 @@ def test_a_place_with_too_many_children_is_named():
         cut_tree(tree_of([[2], [3, 9]]), 8)
 
 
-def test_workers_get_several_bundles_each():
+def test_workers_get_several_parts_each():
     tree = tree_of([[40], [50] * 40])
-    assert cut_tree(tree, 10**6).stages[-1].bundles == 1
-    assert cut_tree(tree, 10**6, workers=2).stages[-1].bundles >= 4
+    assert cut_tree(tree, 10**6).stages[-1].parts == 1
+    assert cut_tree(tree, 10**6, workers=2).stages[-1].parts >= 4
     assert str(PlacePart(1, 7)) == "1-00007"
 
 
@@ -88,7 +88,7 @@ def test_the_first_stage_is_short_where_others_wait_for_it():
     tree = tree_of([[4], [250] * 4, [40] * 1000])
     assert [(s.top, s.bottom) for s in cut_tree(tree, 6000).stages] == [(0, 2), (2, 3)]
     cut = cut_tree(tree, 6000, workers=2)
-    assert [(s.top, s.bottom, s.bundles) for s in cut.stages[:2]] == [(0, 1, 1), (1, 2, 4)]
+    assert [(s.top, s.bottom, s.parts) for s in cut.stages[:2]] == [(0, 1, 1), (1, 2, 4)]
 
 
 def test_more_memory_holds_more_places_and_too_little_is_refused():

@@ -66,6 +66,7 @@ def claimed(target: Path) -> Iterator[None]:
 
     Examples
     --------
+    >>> import tempfile
     >>> out = Path(tempfile.mkdtemp()) / "bundle"
     >>> with claimed(out), claimed(out):  # doctest: +ELLIPSIS
     ...     pass
@@ -171,6 +172,7 @@ def holding(folder: Path, lock: Callable[[int], None] = _lock_or_raise) -> Itera
 
     Examples
     --------
+    >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> with holding(folder), holding(folder):
     ...     pass

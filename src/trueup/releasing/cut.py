@@ -16,15 +16,15 @@ from trueup.model.tree import Tree
 BALANCE = 4
 """Bundles for each worker, where there are places enough: the last ones to finish should be short."""
 SMALL = 400
-"""Places of the last stage below which a bundle is not made smaller for balance: each costs a start of its own."""
+"""Places of the last stage below which a part is not made smaller for balance: each costs a start of its own."""
 FEW = 16
 """The same of the stages above, whose tables are fuller: there a place takes some thirty times as long."""
 ALONE = 1000
-"""The first stage is one bundle, which nobody else helps with: it holds one place for so many of the last level."""
+"""The first stage is one part, which nobody else helps with: it holds one place for so many of the last level."""
 
 
 class PlacePart(NamedTuple):
-    """One unit of work: the bundle `number` of the stage `stage`; both from 0, stages from the top."""
+    """One unit of work: the part `number` of the stage `stage`; both from 0, stages from the top."""
 
     stage: int
     number: int
@@ -45,7 +45,7 @@ class Stage:
     top, bottom
         First and last level.
     edges
-        `(bundles + 1,)`: bundle `b` holds the places `edges[b]:edges[b + 1]` of level `top` with all below.
+        `(parts + 1,)`: part `b` holds the places `edges[b]:edges[b + 1]` of level `top` with all below.
     """
 
     top: int
@@ -53,14 +53,14 @@ class Stage:
     edges: tuple[int, ...]
 
     @property
-    def bundles(self) -> int:
-        """Number of bundles."""
+    def parts(self) -> int:
+        """Number of parts."""
         return len(self.edges) - 1
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A tree in stages, from the top down; no bundle of a stage crosses the border of one above it.
+    """A tree in stages, from the top down; no part of a stage crosses the border of one above it.
 
     Examples
     --------
@@ -76,12 +76,12 @@ class Cut:
     stages: tuple[Stage, ...]
     leaves: tuple[
         tuple[int, ...], ...
-    ]  # per stage, (bundles + 1,) edges of the bundles among the places of `bottom`
+    ]  # per stage, (parts + 1,) edges of the parts among the places of `bottom`
 
     @cached_property
-    def bundles(self) -> list[list[PlacePart]]:
-        """The bundles of every stage."""
-        return [[PlacePart(s, b) for b in range(stage.bundles)] for s, stage in enumerate(self.stages)]
+    def parts(self) -> list[list[PlacePart]]:
+        """The parts of every stage."""
+        return [[PlacePart(s, b) for b in range(stage.parts)] for s, stage in enumerate(self.stages)]
 
     def levels(self, stage: int) -> range:
         """Levels that a stage measures: all of its own but a last one that stands atop another stage."""
@@ -93,23 +93,23 @@ class Cut:
         s = self.stages[stage]
         return range(s.top + (stage > 0), s.bottom + 1)
 
-    def below(self, bundle: PlacePart) -> list[PlacePart]:
-        """The bundles whose roots are the leaves of a bundle."""
-        if bundle.stage + 1 == len(self.stages):
+    def below(self, part: PlacePart) -> list[PlacePart]:
+        """The parts whose roots are the leaves of a part."""
+        if part.stage + 1 == len(self.stages):
             return []
-        first, last = self.leaves[bundle.stage][bundle.number : bundle.number + 2]
-        edges = np.array(self.stages[bundle.stage + 1].edges)
+        first, last = self.leaves[part.stage][part.number : part.number + 2]
+        edges = np.array(self.stages[part.stage + 1].edges)
         numbers = range(*np.searchsorted(edges, [first, last]).tolist())
-        return [PlacePart(bundle.stage + 1, number) for number in numbers]
+        return [PlacePart(part.stage + 1, number) for number in numbers]
 
-    def above(self, bundle: PlacePart) -> PlacePart:
-        """The bundle among whose leaves the roots of a bundle are."""
-        first = self.stages[bundle.stage].edges[bundle.number]
-        at = np.searchsorted(self.leaves[bundle.stage - 1], first, side="right") - 1
-        return PlacePart(bundle.stage - 1, int(at))
+    def above(self, part: PlacePart) -> PlacePart:
+        """The part among whose leaves the roots of a part are."""
+        first = self.stages[part.stage].edges[part.number]
+        at = np.searchsorted(self.leaves[part.stage - 1], first, side="right") - 1
+        return PlacePart(part.stage - 1, int(at))
 
-    def bundle_of_leaf(self) -> NDArray[np.int64]:
-        """For every place of the last level, the number of its bundle."""
+    def part_of_leaf(self) -> NDArray[np.int64]:
+        """For every place of the last level, the number of its part."""
         edges = np.array(self.leaves[-1])
         return np.repeat(np.arange(edges.size - 1), np.diff(edges))
 
@@ -126,7 +126,7 @@ class Cut:
 
 
 def cut_tree(tree: Tree, most: int, workers: int = 1) -> Cut:
-    """Cut a tree into stages of bundles that hold no more than `most` places each.
+    """Cut a tree into stages of parts that hold no more than `most` places each.
 
     The boundary levels are those closest to the root that leave subtrees small enough, so that stages are few.
 
@@ -155,7 +155,7 @@ def cut_tree(tree: Tree, most: int, workers: int = 1) -> Cut:
 
 
 def _fair(places: int, workers: int, least: int) -> int | None:
-    """Places of a bundle with which all workers are busy to the end; None for one worker."""
+    """Places of a part with which all workers are busy to the end; None for one worker."""
     return max(least, -(-places // (BALANCE * workers))) if workers > 1 else None
 
 

@@ -1,4 +1,4 @@
-"""The confidential table enters a run: tabulated by bundle, and found in order before anything is charged."""
+"""The confidential table enters a run: tabulated by part, and found in order before anything is charged."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check_data(folder: RunFolder, data: Any, executor: Executor, log: Log) -> No
             _tabulate(folder, data, executor, log)
         folder.keep_counts()
     with _leaving_no_run(folder):
-        for parts in reversed(folder.cut.bundles):
+        for parts in reversed(folder.cut.parts):
             log.map(f"checking {folder.top_of(parts)}", PartTotal(folder.path), folder, parts, executor)
 
 
@@ -109,7 +109,7 @@ def _known(folder: RunFolder, data: Any) -> Iterator[None]:
 def _of_counts(folder: RunFolder) -> str:
     """A keyed digest of all tabulated counts, the same however the places are cut."""
     keyed = hmac.new(folder.key, digestmod="sha256")
-    for number in range(folder.counts.bundles):
+    for number in range(folder.counts.parts):
         keyed.update(np.column_stack(folder.counts.read(number)).astype("<i8").tobytes())
     return keyed.hexdigest()
 
@@ -145,7 +145,7 @@ def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: Log) -> Non
             build_cells(folder.spec, folder.tree()),
             source,
             folder.counts.folder,
-            folder.cut.bundle_of_leaf(),
+            folder.cut.part_of_leaf(),
             memory=f"{memory}MB",
             threads=threads,
             rows=rows,

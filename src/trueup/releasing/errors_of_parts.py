@@ -25,7 +25,7 @@ def errors_of_parts(folder: RunFolder, method: Method) -> ExpectedErrors:
     tree, work = folder.tree(), WORK // method.effort
     places, counts = _settled_counts(folder, work // FEWEST, rng)
     kept, _ = tree.only(len(tree.levels) - 1, places)
-    attributes = folder.cells(folder.branch(folder.cut.bundles[-1][0])).attributes
+    attributes = folder.cells(folder.branch(folder.cut.parts[-1][0])).attributes
     cells, leaves = some_places(Cells(kept, attributes), work, rng)
     said = f"{cells.shape[0]:,} of {tree.sizes[-1]:,} places"
     try:
@@ -42,7 +42,7 @@ def _settled_counts(
     folder: RunFolder, most: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Places of the last level and their released counts (places, n), from parts at random until there are `most` cells."""
-    parts, found, held = folder.cut.bundles[-1], [], 0
+    parts, found, held = folder.cut.parts[-1], [], 0
     for number in rng.permutation(len(parts)):
         first, counts = _counts_of(folder, parts[number])
         found.append((first + np.arange(len(counts)), counts))

@@ -9,12 +9,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from trueup.releasing.cut import PlacePart
     from trueup.releasing.run_folder import RunFolder
-    from trueup.releasing.tasks import Task
     from trueup.run.executor import Executor
 
 Watch = Callable[[str, int, int], None]
@@ -37,6 +36,16 @@ class Work(NamedTuple):
     seconds: float
     core_seconds: float
     peak: int
+
+
+class PartTask(Protocol):
+    """Something that is done with every part of a stage."""
+
+    def done(self, folder: RunFolder, part: PlacePart) -> bool:
+        """Whether it was done before."""
+        ...
+
+    def __call__(self, part: PlacePart) -> Work: ...
 
 
 @dataclass
@@ -92,7 +101,7 @@ class Log:
     def map(
         self,
         what: str,
-        task: Task,
+        task: PartTask,
         folder: RunFolder,
         parts: list[PlacePart],
         executor: Executor,

@@ -170,7 +170,7 @@ class ByParts:
 
     def settle(self, target: Path) -> tuple[Release, Mapping[str, Any]]:
         """Reconcile up and down the tree; link the tables into the bundle, and say what its manifest says of them."""
-        folder, stages = self.folder, self.folder.cut.bundles
+        folder, stages = self.folder, self.folder.cut.parts
         method, plan = divided(folder.spec, folder.headers)
         for parts in stages[:0:-1]:
             self.log.map(f"up to {folder.top_of(parts)}", Up(folder.path, plan), folder, parts, self.executor)
@@ -199,7 +199,7 @@ class ByParts:
             link_part(folder.measured, str(part), public / measured_file(str(part)))
         for level, table in enumerate(manifest["counts"]):
             stage = next(s for s in range(len(folder.cut.stages)) if level in folder.cut.settled(s))
-            for part in folder.cut.bundles[stage]:
+            for part in folder.cut.parts[stage]:
                 link_part(
                     folder.tables,
                     level_part(level, part),

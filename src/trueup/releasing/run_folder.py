@@ -45,14 +45,14 @@ REMOVED = ".removed"
 
 @dataclass(frozen=True)
 class Branch:
-    """The public places of a bundle.
+    """The public places of a part.
 
     Attributes
     ----------
     tree
-        The bundle's levels of the tree: a forest.
+        The part's levels of the tree: a forest.
     starts
-        `(levels,)`: at which position of the whole level the bundle's places start.
+        `(levels,)`: at which position of the whole level the part's places start.
     """
 
     tree: Tree
@@ -202,7 +202,7 @@ class RunFolder:
     @property
     def counts(self) -> SparseCounts:
         """The tabulated counts of the last stage's parts."""
-        return SparseCounts(self.confidential / "counts", self.cut.stages[-1].bundles)
+        return SparseCounts(self.confidential / "counts", self.cut.stages[-1].parts)
 
     @property
     def tabulated(self) -> bool:
@@ -211,7 +211,7 @@ class RunFolder:
 
     def keep_counts(self) -> None:
         """Write down the keyed digests of the tabulated counts: they are whole."""
-        digests = [self._keyed(self.counts.part(n)) for n in range(self.counts.bundles)]
+        digests = [self._keyed(self.counts.part(n)) for n in range(self.counts.parts)]
         replace_whole(self.confidential / "counts.json", json.dumps(digests), private=True)
 
     def _keyed(self, path: Path) -> str:
@@ -221,7 +221,7 @@ class RunFolder:
     @property
     def all_parts(self) -> list[PlacePart]:
         """Every part, from the top stage down."""
-        return [part for parts in self.cut.bundles for part in parts]
+        return [part for parts in self.cut.parts for part in parts]
 
     @cached_property
     def draws(self) -> Draws:
@@ -255,12 +255,12 @@ class RunFolder:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         remove_plan(self.path)
 
-    def top_of(self, bundles: Sequence[PlacePart]) -> str:
-        """The level at the top of a stage's bundles."""
-        return self.spec.levels[self.cut.stages[bundles[0].stage].top].name
+    def top_of(self, parts: Sequence[PlacePart]) -> str:
+        """The level at the top of a stage's parts."""
+        return self.spec.levels[self.cut.stages[parts[0].stage].top].name
 
     def occupied(self, number: int) -> Occupied:
-        """Read the tabulated counts of a bundle of the last stage.
+        """Read the tabulated counts of a part of the last stage.
 
         Raises
         ------
@@ -310,11 +310,11 @@ class RunFolder:
         self.places.commit("all", lambda path: write_places(path, cells), ".parquet")
         return tree
 
-    def branch(self, bundle: PlacePart) -> Branch:
-        """Read the places of a bundle."""
-        stage = self.cut.stages[bundle.stage]
+    def branch(self, part: PlacePart) -> Branch:
+        """Read the places of a part."""
+        stage = self.cut.stages[part.stage]
         levels = [level.name for level in self.spec.levels][stage.top : stage.bottom + 1]
-        held = load_arrays(self.places.path(str(bundle)))
+        held = load_arrays(self.places.path(str(part)))
         keys = tuple(_named(held, f"key {i} ") for i in range(len(levels)))
         names = tuple(held.get(f"name {i}") for i in range(len(levels)))
         limits = tuple(_named(held, f"limit {i} ") for i in range(len(levels)))
@@ -323,29 +323,29 @@ class RunFolder:
 
     def write_branches(self, tree: Tree, cut: Cut) -> None:
         """Write the places of every part that has none."""
-        for stage, bundles in zip(cut.stages, cut.bundles):
-            for bundle in bundles:
-                self.write_branch(tree, stage, bundle)
+        for stage, parts in zip(cut.stages, cut.parts):
+            for part in parts:
+                self.write_branch(tree, stage, part)
 
-    def write_branch(self, tree: Tree, stage: Stage, bundle: PlacePart) -> None:
-        """Write the places of a bundle."""
-        first, last = stage.edges[bundle.number : bundle.number + 2]
-        part = tree.branch(stage.top, first, last, stage.bottom)
+    def write_branch(self, tree: Tree, stage: Stage, part: PlacePart) -> None:
+        """Write the places of a part."""
+        first, last = stage.edges[part.number : part.number + 2]
+        places = tree.branch(stage.top, first, last, stage.bottom)
         starts = [tree.starts(stage.top, level)[first] for level in range(stage.top, stage.bottom + 1)]
-        keys = {f"key {i} {name}": col for i, held in enumerate(part.keys) for name, col in held.items()}
-        names = {f"name {i}": col for i, col in enumerate(part.names) if col is not None}
-        arrays = {"child_ptr": part.child_ptr, "level_ptr": part.level_ptr, "starts": np.array(starts)}
+        keys = {f"key {i} {name}": col for i, held in enumerate(places.keys) for name, col in held.items()}
+        names = {f"name {i}": col for i, col in enumerate(places.names) if col is not None}
+        arrays = {"child_ptr": places.child_ptr, "level_ptr": places.level_ptr, "starts": np.array(starts)}
         limits = {
-            f"limit {i} {name}": col for i, held in enumerate(part.limits) for name, col in held.items()
+            f"limit {i} {name}": col for i, held in enumerate(places.limits) for name, col in held.items()
         }
-        self.places.commit(str(bundle), lambda path: save_arrays(path, arrays | keys | names | limits))
+        self.places.commit(str(part), lambda path: save_arrays(path, arrays | keys | names | limits))
 
     def cells(self, branch: Branch) -> Cells:
-        """The finest cells of a bundle."""
+        """The finest cells of a part."""
         return build_cells(self.spec, branch.tree)
 
     def headers_of(self, stage: int) -> tuple[Measured, ...]:
-        """What the bundles of a stage measure."""
+        """What the parts of a stage measure."""
         levels = {self.spec.levels[level].name for level in self.cut.levels(stage)}
         return tuple(h for h in self.headers if h.margin.level in levels)
 

@@ -48,7 +48,7 @@ class Settings:
     workers
         How many work at once.
     most
-        Places of a bundle at most; by default what the memory allows.
+        Places of a part at most; by default what the memory allows.
     each
         Bytes of each worker, where that is said; then the driver is beside them, and `memory` what tabulation may use.
     driver

@@ -1,4 +1,4 @@
-"""What is done with one bundle: its sums, its measurements, its way up and its way down.
+"""What is done with one part: its sums, its measurements, its way up and its way down.
 
 A task is a frozen dataclass that pickles to a few kilobytes. It finds what it needs in the run folder, commits what it
 makes to a part there, and does nothing where that part stands already: it may be carried out again, or twice at once.
@@ -48,7 +48,7 @@ CHECKS = ("whole numbers", "parts add up", "every constraint", "invariants exact
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """Something that is done with every bundle of a stage.
+    """Something that is done with every part of a stage.
 
     Attributes
     ----------
@@ -58,63 +58,63 @@ class Task(ABC):
 
     path: Path
 
-    def __call__(self, bundle: PlacePart) -> Work:
+    def __call__(self, part: PlacePart) -> Work:
         """Do it, unless it was done before."""
         start, used = time.perf_counter(), time.process_time()
         folder = RunFolder(self.path)
-        if not self.done(folder, bundle):
-            self.work(folder, bundle)
-        return Work(bundle, time.perf_counter() - start, time.process_time() - used, peak_bytes())
+        if not self.done(folder, part):
+            self.work(folder, part)
+        return Work(part, time.perf_counter() - start, time.process_time() - used, peak_bytes())
 
     @abstractmethod
-    def done(self, folder: RunFolder, bundle: PlacePart) -> bool:
+    def done(self, folder: RunFolder, part: PlacePart) -> bool:
         """Whether the last part of the task is committed."""
 
     @abstractmethod
-    def work(self, folder: RunFolder, bundle: PlacePart) -> None:
+    def work(self, folder: RunFolder, part: PlacePart) -> None:
         """Do it."""
 
 
 class PartTotal(Task):
-    """Check a bundle's confidential counts and sum them into the bundle's roots, before anything is drawn."""
+    """Check a part's confidential counts and sum them into the part's roots, before anything is drawn."""
 
-    def done(self, folder: RunFolder, bundle: PlacePart) -> bool:
+    def done(self, folder: RunFolder, part: PlacePart) -> bool:
         """Whether the roots' sums are committed."""
-        return folder.sums.find(str(bundle)) is not None
+        return folder.sums.find(str(part)) is not None
 
-    def work(self, folder: RunFolder, bundle: PlacePart) -> None:
+    def work(self, folder: RunFolder, part: PlacePart) -> None:
         """Commit the roots' sums."""
-        branch = folder.branch(bundle)
-        cells, counts = folder.cells(branch), _exact(folder, bundle, branch)
+        branch = folder.branch(part)
+        cells, counts = folder.cells(branch), _exact(folder, part, branch)
         refuse_overflow(counts.sum(dtype=np.float64))
         refuse_broken(local_constraints(folder.spec, cells), counts)
         attributes = cells.finest.attributes
         sums = cells.sum(counts, Margin(branch.tree.levels[0], attributes))
-        if bundle.stage == 0:
+        if part.stage == 0:
             refuse_inexact(cells.sum(counts, Margin(branch.tree.levels[0])), BEFORE_NOISE)
         occupied = _occupied(sums.reshape(branch.tree.sizes[0], -1), int(branch.starts[0]))
-        folder.sums.commit(str(bundle), lambda path: save_arrays(path, occupied._asdict()))
+        folder.sums.commit(str(part), lambda path: save_arrays(path, occupied._asdict()))
 
 
 class Measure(Task):
-    """Draw the noise of a bundle, once: of any number of draws one is committed, and no other is ever seen."""
+    """Draw the noise of a part, once: of any number of draws one is committed, and no other is ever seen."""
 
-    def done(self, folder: RunFolder, bundle: PlacePart) -> bool:
+    def done(self, folder: RunFolder, part: PlacePart) -> bool:
         """Whether measurements are committed; BundleError if they were, and are lost."""
-        return folder.draws.find(str(bundle)) is not None
+        return folder.draws.find(str(part)) is not None
 
-    def work(self, folder: RunFolder, bundle: PlacePart) -> None:
+    def work(self, folder: RunFolder, part: PlacePart) -> None:
         """Commit the measurements."""
-        branch, headers = folder.branch(bundle), folder.headers_of(bundle.stage)
+        branch, headers = folder.branch(part), folder.headers_of(part.stage)
         cells = folder.cells(branch)
         guarantee = guarantee_in(folder.plan["guarantee"])
-        drawn = draw(cells, _exact(folder, bundle, branch), [h.at(cells) for h in headers], guarantee)
+        drawn = draw(cells, _exact(folder, part, branch), [h.at(cells) for h in headers], guarantee)
         folder.measured.commit(
-            str(bundle),
+            str(part),
             lambda path: write_measured(path, cells, drawn.headers, drawn.values, folder.database),
             ".parquet",
         )
-        folder.draws.find(str(bundle))
+        folder.draws.find(str(part))
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,9 @@ class _Reconciling(Task):
         """The way down: a segment settled below its settled roots."""
         return joined_down if isinstance(self.plan, JoinedPlan) else down
 
-    def given(self, folder: RunFolder, bundle: PlacePart) -> tuple[Branch, Any, Answers, Any]:
+    def given(self, folder: RunFolder, part: PlacePart) -> tuple[Branch, Any, Answers, Any]:
         """What both ways are given: the places, what was measured there, and what is known from below."""
-        branch, stage = folder.branch(bundle), folder.cut.stages[bundle.stage]
+        branch, stage = folder.branch(part), folder.cut.stages[part.stage]
         spine = Spine(branch.tree.child_ptr, branch.tree.sizes[0])
         bounds = self.plan.bounds(local_constraints(folder.spec, folder.cells(branch)))
         firsts = tuple(branch.starts.tolist())
@@ -141,59 +141,59 @@ class _Reconciling(Task):
         summary: Any = Summary
         if isinstance(self.plan, JoinedPlan):
             segment, summary = JoinedSegment.of(self.plan, segment), JoinedSummary
-        estimates = (load_arrays(folder.estimates.path(str(b))) for b in folder.cut.below(bundle))
+        estimates = (load_arrays(folder.estimates.path(str(b))) for b in folder.cut.below(part))
         below = [summary.of_arrays(arrays) for arrays in estimates]
-        return branch, segment, _answers(folder, bundle, branch), summary.join(below) if below else None
+        return branch, segment, _answers(folder, part, branch), summary.join(below) if below else None
 
 
 class Up(_Reconciling):
-    """Say what a bundle's measurements and those below tell about its roots."""
+    """Say what a part's measurements and those below tell about its roots."""
 
-    def done(self, folder: RunFolder, bundle: PlacePart) -> bool:
+    def done(self, folder: RunFolder, part: PlacePart) -> bool:
         """Whether the estimates are committed."""
-        return folder.estimates.find(str(bundle)) is not None
+        return folder.estimates.find(str(part)) is not None
 
-    def work(self, folder: RunFolder, bundle: PlacePart) -> None:
+    def work(self, folder: RunFolder, part: PlacePart) -> None:
         """Commit the estimates."""
-        _, segment, answers, below = self.given(folder, bundle)
+        _, segment, answers, below = self.given(folder, part)
         summary = self.up(segment, answers, below)
-        folder.estimates.commit(str(bundle), lambda path: save_arrays(path, summary.arrays()))
+        folder.estimates.commit(str(part), lambda path: save_arrays(path, summary.arrays()))
 
 
 @dataclass(frozen=True)
 class Down(_Reconciling):
-    """Settle a bundle below its settled roots, check it, and write its tables."""
+    """Settle a part below its settled roots, check it, and write its tables."""
 
     seed: int
 
-    def done(self, folder: RunFolder, bundle: PlacePart) -> bool:
-        """Whether its tables, the leaves for the bundles below and the report on it are committed."""
-        tables = (folder.tables.find(level_part(level, bundle)) for level in folder.cut.settled(bundle.stage))
-        below = bundle.stage == len(folder.cut.stages) - 1 or folder.settled.find(f"leaves-{bundle}")
-        return bool(folder.settled.find(f"report-{bundle}") and below and all(tables))
+    def done(self, folder: RunFolder, part: PlacePart) -> bool:
+        """Whether its tables, the leaves for the parts below and the report on it are committed."""
+        tables = (folder.tables.find(level_part(level, part)) for level in folder.cut.settled(part.stage))
+        below = part.stage == len(folder.cut.stages) - 1 or folder.settled.find(f"leaves-{part}")
+        return bool(folder.settled.find(f"report-{part}") and below and all(tables))
 
-    def work(self, folder: RunFolder, bundle: PlacePart) -> None:
-        """Commit the tables, the leaves for the bundles below, and the report."""
-        branch, segment, answers, below = self.given(folder, bundle)
-        above = _above(folder, bundle, self.plan.cells) if bundle.stage else None
+    def work(self, folder: RunFolder, part: PlacePart) -> None:
+        """Commit the tables, the leaves for the parts below, and the report."""
+        branch, segment, answers, below = self.given(folder, part)
+        above = _above(folder, part, self.plan.cells) if part.stage else None
         settled = self.down(segment, answers, below, above, self.seed)
         if not settled.solved:
             raise unsolved(folder.method, Status.UNSOLVED)
         tables = dict(zip(settled.levels, settled.tables)) | (
             {} if above is None else {settled.levels.start - 1: above}
         )
-        cells, headers = folder.cells(branch), folder.headers_of(bundle.stage)
+        cells, headers = folder.cells(branch), folder.headers_of(part.stage)
         top = min(tables)
         gaps = _gaps(cells, top, tables, headers, answers)
         refuse_broken_rules(folder, cells, top, tables, gaps)
-        self._write(folder, bundle, branch, cells, tables, settled)
+        self._write(folder, part, branch, cells, tables, settled)
         report = {"stats": settled.stats, "misses": [_squares(h, gap) for h, gap in gaps if not h.exact]}
-        folder.settled.commit(f"report-{bundle}", lambda path: path.write_text(json.dumps(report)))
+        folder.settled.commit(f"report-{part}", lambda path: path.write_text(json.dumps(report)))
 
     def _write(
         self,
         folder: RunFolder,
-        bundle: PlacePart,
+        part: PlacePart,
         branch: Branch,
         cells: Cells,
         tables: Mapping[int, NDArray],
@@ -202,13 +202,13 @@ class Down(_Reconciling):
         for level in settled.levels:
             name, held = folder.spec.levels[level].name, _occupied(tables[level])
             folder.tables.commit(
-                level_part(level, bundle),
+                level_part(level, part),
                 lambda path, name=name, held=held: write_counts(path, cells, name, *held, folder.database),
                 ".parquet",
             )
-        if bundle.stage < len(folder.cut.stages) - 1:
+        if part.stage < len(folder.cut.stages) - 1:
             leaves = _occupied(settled.tables[-1], int(branch.starts[-1]))
-            folder.settled.commit(f"leaves-{bundle}", lambda path: save_arrays(path, leaves._asdict()))
+            folder.settled.commit(f"leaves-{part}", lambda path: save_arrays(path, leaves._asdict()))
 
 
 Gaps = Sequence[tuple[Measured, NDArray]]
@@ -217,12 +217,12 @@ Gaps = Sequence[tuple[Measured, NDArray]]
 def refuse_broken_rules(
     folder: RunFolder, cells: Cells, top: int, tables: Mapping[int, NDArray], gaps: Gaps
 ) -> None:
-    """Hold the settled tables of a bundle to every rule, independently of what settled them.
+    """Hold the settled tables of a part to every rule, independently of what settled them.
 
     Parameters
     ----------
     cells
-        The bundle's cells; its first level is level `top` of the whole tree.
+        The part's cells; its first level is level `top` of the whole tree.
     tables
         Per level of the whole tree, `(places, n)` counts.
     gaps
@@ -277,17 +277,17 @@ def _squares(header: Measured, gap: NDArray) -> dict[str, Any]:
     return {"query": header.query, "level": header.margin.level, "counts": gap.size, "squares": squares}
 
 
-def level_part(level: int, bundle: PlacePart) -> str:
+def level_part(level: int, part: PlacePart) -> str:
     """The name of the part that holds the table of a level."""
-    return f"{level:02d}-{bundle}"
+    return f"{level:02d}-{part}"
 
 
-def _exact(folder: RunFolder, bundle: PlacePart, branch: Branch) -> NDArray[np.int64]:
-    """Confidential counts of all cells of a bundle's last level."""
-    if bundle.stage == len(folder.cut.stages) - 1:
-        parts = [folder.occupied(bundle.number)]
+def _exact(folder: RunFolder, part: PlacePart, branch: Branch) -> NDArray[np.int64]:
+    """Confidential counts of all cells of a part's last level."""
+    if part.stage == len(folder.cut.stages) - 1:
+        parts = [folder.occupied(part.number)]
     else:
-        parts = [Occupied(**load_arrays(folder.sums.path(str(b)))) for b in folder.cut.below(bundle)]
+        parts = [Occupied(**load_arrays(folder.sums.path(str(b)))) for b in folder.cut.below(part)]
     return _dense(parts, int(branch.starts[-1]), folder.cells(branch).shape).ravel()
 
 
@@ -304,20 +304,20 @@ def _occupied(table: NDArray, first: int = 0) -> Occupied:
     return Occupied(np.int64(first) + place, cell.astype(np.int32), table[place, cell].astype(np.int64))
 
 
-def _answers(folder: RunFolder, bundle: PlacePart, branch: Branch) -> list[list[NDArray]]:
-    """What a bundle measured, per level and header `(places, groups)`."""
+def _answers(folder: RunFolder, part: PlacePart, branch: Branch) -> list[list[NDArray]]:
+    """What a part measured, per level and header `(places, groups)`."""
     cells = folder.cells(branch)
-    headers = [h.at(cells) for h in folder.headers_of(bundle.stage)]
-    values = read_measured(folder.measured.path(str(bundle)), cells, headers, folder.database)
+    headers = [h.at(cells) for h in folder.headers_of(part.stage)]
+    values = read_measured(folder.measured.path(str(part)), cells, headers, folder.database)
     rows = [v.reshape(cells.margin_shape(h.margin)[0], -1) for h, v in zip(headers, values, strict=True)]
-    levels = (folder.spec.levels[level].name for level in folder.cut.levels(bundle.stage))
+    levels = (folder.spec.levels[level].name for level in folder.cut.levels(part.stage))
     return [[t for h, t in zip(headers, rows, strict=True) if h.margin.level == name] for name in levels]
 
 
-def _above(folder: RunFolder, bundle: PlacePart, cells: int) -> NDArray[np.int64]:
-    """The settled tables of a bundle's roots, from the bundle whose leaves they are."""
-    first, last = folder.cut.stages[bundle.stage].edges[bundle.number : bundle.number + 2]
-    held = Occupied(**load_arrays(folder.settled.path(f"leaves-{folder.cut.above(bundle)}")))
+def _above(folder: RunFolder, part: PlacePart, cells: int) -> NDArray[np.int64]:
+    """The settled tables of a part's roots, from the part whose leaves they are."""
+    first, last = folder.cut.stages[part.stage].edges[part.number : part.number + 2]
+    held = Occupied(**load_arrays(folder.settled.path(f"leaves-{folder.cut.above(part)}")))
     rows = slice(*np.searchsorted(held.place, [first, last]).tolist())
     held = Occupied(held.place[rows], held.cell[rows], held.count[rows])
     return _dense([held], first, (last - first, cells))

@@ -1,7 +1,7 @@
-"""Confidential counts of a whole country, tabulated by DuckDB in bounded memory and kept by bundle of places.
+"""Confidential counts of a whole country, tabulated by DuckDB in bounded memory and kept by part.
 
 Rows are counted once, in one query that spills to disk what does not fit in memory. Only cells that hold
-somebody are ever written: the zero cells of the declared domain appear where noise needs them, bundle by bundle.
+somebody are ever written: the zero cells of the declared domain appear where noise needs them, part by part.
 
 One file: the queries of one pass over the records.
 """
@@ -49,7 +49,7 @@ def tabulate_blocks(
     cells: Cells,
     source: Any,
     out: Path,
-    bundle_of_place: NDArray[np.integer],
+    part_of_place: NDArray[np.integer],
     *,
     memory: str = MEMORY,
     threads: int | None = None,
@@ -73,8 +73,8 @@ def tabulate_blocks(
     out
         A new folder, on a disk with room for spilled rows. It appears whole or not at all, and nobody
         but its owner can read it or what is spilled.
-    bundle_of_place
-        `(places,)`: the bundle of every place of the last level, from 0.
+    part_of_place
+        `(places,)`: the part of every place of the last level, from 0.
     memory, threads
         Limits for DuckDB, such as `"4GB"`; by default as many threads as there are processors.
     rows
@@ -116,7 +116,7 @@ def tabulate_blocks(
     """
     refuse_unlimited(spec, limit)
     with staged(out, mode=0o700) as folder:
-        spill, counts = folder / "spilled", SparseCounts(folder, int(bundle_of_place.max()) + 1)
+        spill, counts = folder / "spilled", SparseCounts(folder, int(part_of_place.max()) + 1)
         spill.mkdir()
         settings = {
             "memory_limit": f"{parse_memory(memory)}B",
@@ -126,10 +126,10 @@ def tabulate_blocks(
         settings = {name: value for name, value in settings.items() if value}
         with connect(files=files_read(source), folders=[folder], **settings) as connection:
             _Tabulation(spec, cells, connection, spill, rows, limit, expected).run(
-                in_utf8(source, spill), bundle_of_place, counts
+                in_utf8(source, spill), part_of_place, counts
             )
         shutil.rmtree(spill)
-    return SparseCounts(out, counts.bundles)
+    return SparseCounts(out, counts.parts)
 
 
 @dataclass(frozen=True)
@@ -144,32 +144,32 @@ class _Tabulation:
     limit: Limit | None
     expected: int | None
 
-    def run(self, source: Any, bundle_of_place: NDArray[np.integer], counts: SparseCounts) -> None:
+    def run(self, source: Any, part_of_place: NDArray[np.integer], counts: SparseCounts) -> None:
         """Count and check every row, then write one part after another."""
         table = open_table(source, self.connection)
         with quiet_duckdb(table.name, getattr(table, "files", ())):
-            self._register_places(bundle_of_place)
+            self._register_places(part_of_place)
             if isinstance(table, Relation) and not self.spec.table.cells:
                 self._count_rows(table if isinstance(source, str | Path) else self._copied(table))
             else:
                 self._take_cells(source, table)
             (total,) = self._first("SELECT CAST(sum(count) AS DOUBLE) FROM counted")
             refuse_overflow(total or 0)
-            for bundle in range(counts.bundles):
-                self._write_part(bundle, counts.part(bundle))
+            for part in range(counts.parts):
+                self._write_part(part, counts.part(part))
 
     def _needed(self) -> list[str]:
         others = (self.spec.table.count, self.limit and self.limit.column, self.rows)
         return list(dict.fromkeys([*row_columns(self.spec), *filter(None, others)]))
 
-    def _register_places(self, bundle_of_place: NDArray[np.integer]) -> None:
+    def _register_places(self, part_of_place: NDArray[np.integer]) -> None:
         places = self.cells.shape[0]
-        if bundle_of_place.shape != (places,):
+        if part_of_place.shape != (places,):
             raise DataError(
-                f"{len(bundle_of_place):,} places have a bundle", needed=f"one for each of {places:,}"
+                f"{len(part_of_place):,} places have a part", needed=f"one for each of {places:,}"
             )
         keys = {f"k{i}": column for i, column in enumerate(self.cells.tree.keys[-1].values())}
-        rows = {**keys, "place": np.arange(places), "bundle": bundle_of_place.astype(np.int64)}
+        rows = {**keys, "place": np.arange(places), "part": part_of_place.astype(np.int64)}
         self.connection.register("public_places", rows)
         self.connection.execute("CREATE TABLE places AS SELECT * FROM public_places")
         self.connection.unregister("public_places")
@@ -195,7 +195,7 @@ class _Tabulation:
             return
         count = f"any_value({whole})" if column else records  # a cell stands in one row of a table of counts
         self._spill(
-            f"SELECT bundle, place, {cell} AS cell, {count} AS count, count(*) AS rows, "
+            f"SELECT part, place, {cell} AS cell, {count} AS count, count(*) AS rows, "
             f"count(*) - count({whole}) AS bad FROM {joined}"
         )
         self._refuse_stray(table, f"{joined} WHERE place IS NULL OR {cell} IS NULL")
@@ -216,7 +216,7 @@ class _Tabulation:
         if self._first("SELECT 1 FROM named WHERE unit IS NULL OR cell IS NULL LIMIT 1"):
             self._name_stray(table, f"{joined} WHERE place IS NULL OR {cell} IS NULL OR {unit} IS NULL")
         self._spill(
-            f"SELECT bundle, place, cell, CAST(sum(count) AS BIGINT) AS count FROM (SELECT cell // {width} AS place, "
+            f"SELECT part, place, cell, CAST(sum(count) AS BIGINT) AS count FROM (SELECT cell // {width} AS place, "
             f"CAST(cell % {width} AS INTEGER) AS cell, count FROM ({kept_sql(limit)})) JOIN places USING (place)"
         )
         (given,), (kept,) = (
@@ -234,12 +234,12 @@ class _Tabulation:
             index, units = cells_named(self.spec, self.cells, table, self.limit, self.expected)
         place, cell = np.divmod(index, _per_place(self.cells))
         self.connection.register("named", {"place": place, "cell": cell.astype(np.int32), "units": units})
-        counted = "SELECT bundle, place, cell, CAST(sum(units) AS BIGINT) AS count"
+        counted = "SELECT part, place, cell, CAST(sum(units) AS BIGINT) AS count"
         self._spill(f"{counted} FROM named JOIN places USING (place)")
 
     def _spill(self, query: str) -> None:
-        """Write the counts of all named cells, sorted by bundle, place and cell, and call them `counted`."""
-        self._write("counted", f"{query} GROUP BY ALL ORDER BY bundle, place, cell")
+        """Write the counts of all named cells, sorted by part, place and cell, and call them `counted`."""
+        self._write("counted", f"{query} GROUP BY ALL ORDER BY part, place, cell")
 
     def _write(self, name: str, query: str) -> None:
         """Write the rows of a query to the disk, and call them by a name."""
@@ -290,8 +290,8 @@ class _Tabulation:
     def _first(self, query: str) -> Any:
         return next(iter(self.connection.execute(query).fetchall()), None)
 
-    def _write_part(self, bundle: int, path: Path) -> None:
-        held = f"SELECT place, cell, count FROM counted WHERE bundle = {bundle} AND count > 0"
+    def _write_part(self, part: int, path: Path) -> None:
+        held = f"SELECT place, cell, count FROM counted WHERE part = {part} AND count > 0"
         file = literal(str(path))
         self.connection.execute(
             f"COPY ({held} ORDER BY place, cell) TO {file} (FORMAT parquet, COMPRESSION zstd)"

@@ -1,4 +1,4 @@
-"""Confidential counts of the occupied cells, on disk by bundle of places."""
+"""Confidential counts of the occupied cells, on disk by part."""
 
 from __future__ import annotations
 
@@ -34,34 +34,34 @@ class Occupied(NamedTuple):
 
 @dataclass(frozen=True)
 class SparseCounts:
-    """Counts in Parquet parts, one for every bundle of places, in a folder that is its owner's alone.
+    """Counts in Parquet files, one for every part, in a folder that is its owner's alone.
 
     Attributes
     ----------
     folder
         Holds `part-000000.parquet` and so on, with the columns of `Occupied`.
-    bundles
-        How many parts there are; a bundle without units has a part without rows.
+    parts
+        How many parts there are; one without units has a file without rows.
     """
 
     folder: Path
-    bundles: int
+    parts: int
 
-    def part(self, bundle: int) -> Path:
-        """Path of the part of a bundle."""
-        return self.folder / f"part-{bundle:06d}.parquet"
+    def part(self, number: int) -> Path:
+        """Path of the file of a part."""
+        return self.folder / f"part-{number:06d}.parquet"
 
-    def read(self, bundle: int, connection: Any = None) -> Occupied:
-        """Read the occupied cells of a bundle, by a DuckDB connection if one is given.
+    def read(self, part: int, connection: Any = None) -> Occupied:
+        """Read the occupied cells of a part, by a DuckDB connection if one is given.
 
         Raises
         ------
         DataError
             If the part is missing, truncated or damaged.
         """
-        if not self.part(bundle).is_file():
+        if not self.part(part).is_file():
             raise DataError(
-                f"'{self.folder}' lacks the part of bundle {bundle}", remedy="tabulate the data again"
+                f"'{self.folder}' lacks the file of part {part}", remedy="tabulate the data again"
             )
-        rows = select(open_table(self.part(bundle), connection), Occupied._fields)
+        rows = select(open_table(self.part(part), connection), Occupied._fields)
         return Occupied(**{name: np.asarray(rows[name]) for name in Occupied._fields})
