@@ -252,6 +252,7 @@ def test_a_broken_rule_is_named_without_its_places(tmp_path):
     assert "02" not in done.stderr.partition("error:")[2]
 
 
+@pytest.mark.thorough
 def test_a_killed_run_leaves_nothing_or_everything(tmp_path):
     spec, table = write_areas(tmp_path)
     for delay in (0.3, 0.6, 0.9, 1.2):

@@ -146,6 +146,7 @@ def test_ptables_are_read(tmp_path):
     assert load_perturbed(spec).published[0].settled_law == law
 
 
+@pytest.mark.thorough
 def test_shipped_examples_have_posteriors():
     read_ = read_perturbed(EXAMPLES / "districts.toml", [EXAMPLES / "totals.csv", EXAMPLES / "by-sex.csv"])
     posterior = tu.infer(read_, draws=50)

@@ -73,6 +73,7 @@ def test_a_mean_is_asked_for_by_name():
     assert mean.targets[0].target.confidence == 90
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("weights", [{"block x sex": 9.0, "area": 0.0}])
 def test_the_least_error_of_a_budget_is_that_of_a_generic_solver(weights):
     import scipy.optimize
