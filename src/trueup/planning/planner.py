@@ -13,7 +13,7 @@ from trueup.planning.meeting import meet
 from trueup.planning.targets import read_targets
 from trueup.planning.task import PlanningTask
 
-LIVE = 2e-2
+LIVE = 5e-2
 """A quick plan may cost more than the least by this share."""
 
 
@@ -78,7 +78,7 @@ class Planner:
         targets, total
             As for `plan`; at least one target.
         quick
-            To be within 2 % of the least budget is enough, and no bound over other mechanisms is sought.
+            To be within 5 % of the least budget is enough, and no bound over other mechanisms is sought.
 
         Raises
         ------

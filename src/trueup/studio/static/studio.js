@@ -15,7 +15,7 @@ if (form) {
     at("plan-fault").hidden = true;
     at("sum").textContent = found.total;
     at("epsilon").textContent = found.risk.epsilon;
-    at("note").textContent = quick ? "within 2 %" : "";
+    at("note").textContent = quick ? "within 5 %" : "";
     const by = new Map(found.tables.map((t) => [t.table, t]));
     for (const row of rows) {
       if (row.hidden) continue;
