@@ -118,11 +118,10 @@ def _nearest(noisy, open_, equal, sums) -> NDArray:
     weight, total = np.concatenate(weights), np.append(np.asarray(sums, float), np.zeros(tables))
     solver = piqp.SparseSolver()
     solver.settings.eps_abs = solver.settings.eps_rel = 1e-9
-    constraints = sparse.hstack([sparse.vstack(rows), joined], format="csc")
+    constraints = sparse.csc_matrix(sparse.hstack([sparse.vstack(rows), joined]))
     least = np.append(np.zeros(size), np.full(tables, -np.inf))
-    solver.setup(
-        sparse.diags_array(weight, format="csc"), -np.concatenate(right), constraints, total, x_l=least
-    )
+    squares = sparse.csc_matrix(sparse.diags_array(weight))
+    solver.setup(squares, -np.concatenate(right), constraints, total, x_l=least)
     status = solver.solve()
     assert status == piqp.PIQP_SOLVED, status
     return np.maximum(solver.result.x[:size], 0)

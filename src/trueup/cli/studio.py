@@ -54,5 +54,14 @@ def register(app: typer.Typer) -> None:
         from trueup.studio.server import serve
 
         given = "" if geography is None else str(geography)
-        paths = {"data": data, "geography": given, "shapes": shapes}
-        serve(bundle, folder, spec=spec, **paths, demo=demo, port=port, browser=browser)
+        serve(
+            bundle,
+            folder,
+            spec=spec,
+            data=data,
+            geography=given,
+            shapes=shapes,
+            demo=demo,
+            port=port,
+            browser=browser,
+        )
