@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import TypeVar
 
 import numpy as np
@@ -85,8 +86,10 @@ class SolutionSearch:
     def objective(self, splits: Splits, progress: Progress) -> Objective:
         """Return the log density of hyperparameters, its gradient, and the posterior of counts, as a function."""
 
+        evaluations = count(1)
+
         def density(theta: NDArray) -> tuple[float, NDArray, NDArray]:
-            announce(progress, "estimating the prior from the noisy values")
+            announce(progress, f"estimating the prior from the noisy values, evaluation {next(evaluations)}")
             self.splits = splits.parameters(theta)
             if len(self.depth) <= FEW_NODES:  # where tilts found anew cost next to nothing
                 self.start = None
