@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 
 from trueup.ledger.terms import Terms
+from trueup.releasing.run_folder import RunFolder
+from trueup.releasing.start import run_path
 
 SPEC = """
 format = 1
@@ -63,3 +66,13 @@ def write_state(folder: Path, *, spec: str = SPEC) -> dict[str, Path]:
     paths["data"].write_text("block,race,age\n" + "".join(f"{','.join(row)}\n" for row in people))
     paths["geography"].write_text("block\n" + "".join(f"{b}\n" for b in BLOCKS))
     return paths
+
+
+def copy_of(run: Path, place: Path) -> Path:
+    """A copy of an interrupted run that goes elsewhere and asks no ledger."""
+    copied = run_path(place / "undisturbed")
+    shutil.copytree(run, copied)
+    folder = RunFolder(copied)
+    changed = {"out": str(place / "undisturbed"), "account": None}
+    folder.write_plan(folder.spec_text, folder.plan | changed)
+    return copied

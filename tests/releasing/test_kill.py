@@ -14,7 +14,7 @@ import pytest
 
 import trueup
 from tests.releasing.killing import KillingPool
-from tests.releasing.state import MOST, TERMS, write_state
+from tests.releasing.state import MOST, TERMS, copy_of, write_state
 from trueup.checking.bundle import check_bundle
 from trueup.io.bundle.manifest import read_manifest
 from trueup.ledger.account import Account
@@ -148,16 +148,6 @@ def test_two_workers_and_their_driver_killed_at_random_draw_once_and_pay_once(
         forget(drivers)
         runs += 1
     print(f"{died} drivers and {len(list(marks.iterdir()))} workers were killed in {runs} runs")
-
-
-def copy_of(run: Path, place: Path) -> Path:
-    """A copy of an interrupted run that goes elsewhere and asks no ledger."""
-    copied = run_path(place / "undisturbed")
-    shutil.copytree(run, copied)
-    folder = RunFolder(copied)
-    changed = {"out": str(place / "undisturbed"), "account": None}
-    folder.write_plan(folder.spec_text, folder.plan | changed)
-    return copied
 
 
 def assert_same_integers(copied: Path, out: Path) -> None:

@@ -15,8 +15,7 @@ import pytest
 import trueup
 from tests.conftest import SPARK
 from tests.releasing.on_spark import Watched, killing, killing_at_random
-from tests.releasing.state import MOST, TERMS, write_state
-from tests.releasing.test_kill import copy_of
+from tests.releasing.state import MOST, TERMS, copy_of, write_state
 from tests.spark_cluster import standalone
 from trueup.checking.bundle import check_bundle
 from trueup.errors import TrueupError
