@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from benchmarks._coverage import LAWS, LEVEL, Held
 from benchmarks.coverage import COLUMNS
 from benchmarks.harness import Case, Harness, Picture
-from trueup.inferring.histogram_walk import HistogramWalk, cores
+from trueup.inferring.chains import cores
+from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints

@@ -385,7 +385,6 @@ def test_the_docs_table_of_methods_is_current():
 
 LONG_WITHOUT_REASON = {
     "inferring/__init__.py",
-    "inferring/histogram_gibbs.py",
     "inferring/tree_parts.py",
     "io/microdata/join.py",
     "model/joined.py",

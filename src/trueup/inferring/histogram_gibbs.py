@@ -12,17 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
+from trueup.inferring.chains import ESS, FEWEST, agree, cores, refuses_settings, scaled, thinned, too_short
 from trueup.inferring.histogram_check import agreement
-from trueup.inferring.histogram_walk import ESS, HistogramWalk, cores
+from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce
 from trueup.layouts.columns import ColumnProblem, refuses_columns
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
-from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior, settle_priors
+from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
 from trueup.model.records.drawn import Drawn
 
-FEWEST = 1000
-"""Draws that the diagnostics rest on, at least."""
 WARM_UP, THIN = 100, 4
 """Sweeps before the first run, and between its draws."""
 USUAL = 12
@@ -38,6 +37,8 @@ SHORTEST = 100
 """Draws of each chain of tier A, at least."""
 CHECKED = 100
 """Places whose posterior tier A is held against chains of tier B."""
+LONGER = "allow more minutes, take the tier 'approximate', or infer a place of its own"
+"""What to do about full chains that are too short."""
 MEMORY = 60, 30
 """Bytes for each cell, and for each cell of a chain, above the draws: about what arrays of 16 cells a place take."""
 
@@ -80,20 +81,12 @@ class HistogramGibbs(InferenceMethod):
     name: ClassVar[str] = "histogram-gibbs"
     title: ClassVar[str] = "histograms on a hierarchy: Markov chains that move a column of all places at once"
     structures: ClassVar[frozenset[str]] = frozenset({"histogram"})
-
-    def __post_init__(self) -> None:
-        settle_priors(self, (Hierarchical,))
+    priors: ClassVar[tuple[type, ...]] = (Hierarchical,)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Nonnegative counts, noise of unbounded laws, measurements of whole levels."""
-        prior = self.prior
-        if prior.shares != "uniform" or prior.covariates or prior.total.name != "flat":
-            return "of the prior's parameters it takes concentrations alone"
-        if len(prior.concentrations) not in (0, 2):
-            return "it takes two concentrations: of totals and of cells"
-        if self.chains < 2:
-            return "it compares chains, so it takes two or more"
-        return refuses_columns(constraints, headers)
+        wrong = refuses_settings(self.prior, self.chains, "cells")
+        return wrong or refuses_columns(constraints, headers)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State:
         """Nothing depends on constraints and laws alone."""
@@ -154,17 +147,17 @@ class HistogramGibbs(InferenceMethod):
         kept, thin = -(-max(draws, FEWEST) // self.chains), THIN
         walk.run(1, WARM_UP, _warming(progress))
         while True:
-            run = walk.run(kept, thin, _scaled(progress, draws))
+            run = walk.run(kept, thin, scaled(progress, draws))
             announce(progress, "comparing the chains")
             found = walk.diagnosed(run, WATCHED, rng)
-            enough = found["smallest_ess"] >= ESS and found["largest_r_hat"] <= found["r_hat_allowed"]
+            enough = agree(found)
             needed = math.ceil(thin * min(max(1.3 * ESS / found["smallest_ess"], 1.5), 8))
             too_long = walk.seconds * kept * needed * max(1, self.chains / cores()) > 60 * self.minutes
             if enough or needed > MOST_THIN or too_long:  # times decide what is refused, never what is drawn
                 break
             thin = needed
             announce(progress, f"chains are too short: {thin} sweeps to a draw")
-        status = "solved" if enough else _too_short(walk.sweeps, found)
+        status = "solved" if enough else too_short(walk.sweeps, found, LONGER)
         stats = {
             "draws": draws,
             "interrupted": False,
@@ -173,10 +166,8 @@ class HistogramGibbs(InferenceMethod):
             **plan.record,
             **found,
         }
-        each = -(-draws // self.chains)
-        chosen = np.linspace(0, kept - 1, min(each, kept)).round().astype(int)
         return Drawn(
-            run[:, chosen],
+            thinned(run, draws),
             independent=False,
             connected=walk.problem.connected,
             status=status,
@@ -190,7 +181,7 @@ class HistogramGibbs(InferenceMethod):
         """Run two chains of a fixed length, say how far they agree, and hold them against tier B."""
         walk.rngs, walk.states = walk.rngs[:SHORT], walk.states[:SHORT]
         walk.run(1, WARM_UP, _warming(progress))
-        run = walk.run(plan.sweeps - WARM_UP, 1, _scaled(progress, draws))
+        run = walk.run(plan.sweeps - WARM_UP, 1, scaled(progress, draws))
         announce(progress, "comparing the chains")
         found = walk.diagnosed(run, SOME, rng)
         announce(progress, f"holding {CHECKED} places against chains of their own")
@@ -280,25 +271,12 @@ def available() -> float:
         return math.inf
 
 
-def _too_short(sweeps: int, found: dict[str, Any]) -> str:
-    """Why full chains are refused."""
-    return (
-        f"after {sweeps:,} sweeps R-hat is {found['largest_r_hat']:.3f} (at most {found['r_hat_allowed']:.3f} is asked for) "
-        f"and the smallest effective size {found['smallest_ess']:.0f} (at least {ESS:.0f}); allow more minutes, take the "
-        "tier 'approximate', or infer a place of its own"
-    )
-
-
 def _time(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
 
 
 def _silent(done: int, of: int) -> None:
     pass
-
-
-def _scaled(progress: Progress, draws: int) -> Progress:
-    return lambda done, of: progress(done * draws // of, draws)
 
 
 def _warming(progress: Progress) -> Progress:

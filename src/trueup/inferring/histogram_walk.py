@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
@@ -13,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
+from trueup.inferring.chains import AWAY, ESS, cores, diagnosed_in_pieces, run_side_by_side
 from trueup.inferring.method import Progress
 from trueup.inferring.walk import start_near
 from trueup.kernel.histogram.marginals import marginalise
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
-from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance
+from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.kernel.table_walks.columns import ChainState, TreeMessages, column_sweeps
 from trueup.kernel.table_walks.compositions import draw_prior
 from trueup.layouts.columns import ColumnProblem
@@ -27,16 +26,8 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.prior import FLAT
 
-ESS = 400.0
-"""Effective size that every watched count needs before draws are called a posterior."""
-AWAY = 1.0
-"""Standard deviations of noise that are added to the noisy values where chains start, so that they start apart."""
 EVERY = 3
 """Sweeps between two draws of the concentrations, which many places inform."""
-CHUNK = 1 << 22
-"""Draws of counts that are diagnosed at a time."""
-LISTENING = 0.2
-"""Seconds between two looks at an interruption."""
 
 
 @dataclass(eq=False)
@@ -90,18 +81,19 @@ class HistogramWalk:
         for _ in range(threads):
             works.put(self.problem.work())
         self.stopped = False
-        with ThreadPoolExecutor(threads) as pool:
-            running = [
-                pool.submit(self._chain, c, out[c], thin, works, done) for c in range(len(self.states))
-            ]
-            try:
-                _listen(running, done, kept * thin * len(running), tell)
-            except BaseException:  # the other chains would run on
-                self.stopped = True
-                raise
+        run_side_by_side(
+            lambda c: self._chain(c, out[c], thin, works, done),
+            done,
+            kept * thin * len(done),
+            tell,
+            self._stop,
+        )
         self.sweeps += kept * thin
         self.seconds = (time.perf_counter() - began) / max(kept * thin * len(self.states) / threads, 1)
         return out
+
+    def _stop(self) -> None:
+        self.stopped = True
 
     def _type(self) -> Any:
         """Counts of a cell stay below the largest total of a place, which noise and time change little."""
@@ -199,26 +191,4 @@ def sizes_of(
         values = marginalise(own, cells.marginal(margin.attributes)).reshape(*run.shape[:2], -1)
     else:
         values = cells.sum(run, margin)
-    step = max(1, CHUNK // (run.shape[0] * run.shape[1]))
-    found = [diagnose(values[:, :, i : i + step]) for i in range(0, values.shape[2], step)]
-    r_hat, ess = (np.concatenate(part) for part in zip(*found))
-    return r_hat, ess
-
-
-def _listen(running: list[Future], done: list[int], of: int, tell: Progress) -> None:
-    """Wait for chains, and say how far they are after every twentieth of the way."""
-    told = 0
-    while True:
-        finished, left = wait(running, timeout=LISTENING)
-        for each in finished:
-            each.result()
-        if not left or sum(done) >= told + of / 20:
-            told = sum(done)
-            tell(told, of)
-        if not left:
-            return
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return diagnosed_in_pieces(values)

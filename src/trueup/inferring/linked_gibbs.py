@@ -4,39 +4,45 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.inferring.histogram_walk import CHUNK, cores
+from trueup.inferring.chains import (
+    AWAY,
+    ESS,
+    FEWEST,
+    agree,
+    diagnosed_in_pieces,
+    refuses_settings,
+    run_side_by_side,
+    scaled,
+    thinned,
+    too_short,
+)
 from trueup.inferring.method import InferenceMethod, Progress, announce
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR, Hyperprior
-from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance
+from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.kernel.table_walks.linked import LinkedState, linked_sweeps
 from trueup.kernel.table_walks.linked_prior import draw_linked_prior
 from trueup.layouts.linked import LinkedProblem, refuses_linked
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
-from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior, settle_priors
-from trueup.model.records.posterior import Drawn
+from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
+from trueup.model.records.drawn import Drawn
 from trueup.model.stacking import COUNTED
 
-ESS = 400.0
-"""Effective size that every watched number needs before draws are called a posterior."""
-FEWEST = 1000
-"""Draws that the diagnostics rest on, at least."""
 WARM_UP, THIN = 60, 2
 """Sweeps before the first run, and between its draws."""
-AWAY = 1.0
-"""Standard deviations of noise that are added to the noisy values where chains start, so that they start apart."""
 STEPS, EACH = (8, 400), 5
 """Least and most steps at a place in a sweep at first, and moves for each of them."""
 MOST_STEPS = 6400
 """Steps at a place in a sweep, at most."""
+LONGER = "allow more `minutes`, or infer a place of its own (`--within`)"
+"""What to do about chains that are too short."""
 POOLED = Hyperprior(kappa=100.0, kappa_spread=2.0)
 """Of pools other than the free one: median and spread of the concentrations of their compositions."""
 
@@ -75,20 +81,12 @@ class LinkedGibbs(InferenceMethod):
     name: ClassVar[str] = "linked-gibbs"
     title: ClassVar[str] = "persons and households jointly: Markov chains under the hierarchical prior"
     structures: ClassVar[frozenset[str]] = frozenset({"joined", "general"})
-
-    def __post_init__(self) -> None:
-        settle_priors(self, (Hierarchical,))
+    priors: ClassVar[tuple[type, ...]] = (Hierarchical,)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Nonnegative counts, pairs of rules alone, noise of unbounded laws."""
-        prior = self.prior
-        if prior.shares != "uniform" or prior.covariates or prior.total.name != "flat":
-            return "of the prior's parameters it takes concentrations alone"
-        if len(prior.concentrations) not in (0, 2):
-            return "it takes two concentrations: of totals and of compositions"
-        if self.chains < 2:
-            return "it compares chains, so it takes two or more"
-        return refuses_linked(constraints, headers)
+        wrong = refuses_settings(self.prior, self.chains, "compositions")
+        return wrong or refuses_linked(constraints, headers)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
         """Nothing depends on constraints and laws alone."""
@@ -106,28 +104,20 @@ class LinkedGibbs(InferenceMethod):
         announce(progress, f"warming up: {WARM_UP} sweeps")
         walk.run(WARM_UP, 1)
         while True:
-            run = walk.run(kept, thin, lambda done, of: progress(done * draws // of, draws))
+            run = walk.run(kept, thin, scaled(progress, draws))
             announce(progress, "comparing the chains")
             found = walk.diagnosed(run)
-            enough = found["smallest_ess"] >= ESS and found["largest_r_hat"] <= found["r_hat_allowed"]
+            enough = agree(found)
             more = walk.prolonged()
             spent = time.perf_counter() - began
             if enough or spent + walk.seconds * kept * thin * more > 60 * self.minutes:
                 break  # times decide what is refused, never what is drawn
             thin *= 2 if more < 1.5 else 1
             announce(progress, f"chains are too short: {more:.1f} times the steps")
-        status = "solved"
-        if not enough:
-            status = (
-                f"after {walk.sweeps:,} sweeps R-hat is {found['largest_r_hat']:.3f} (at most {found['r_hat_allowed']:.3f} is "
-                f"asked for) and the smallest effective size {found['smallest_ess']:.0f} (at least {ESS:.0f}); allow more "
-                "`minutes`, or infer a place of its own (`--within`)"
-            )
-        each = -(-draws // self.chains)
-        chosen = np.linspace(0, kept - 1, min(each, kept)).round().astype(int)
+        status = "solved" if enough else too_short(walk.sweeps, found, LONGER)
         stats = {"draws": draws, "interrupted": False, "chains": self.chains, **found}
         return Drawn(
-            run[:, chosen],
+            thinned(run, draws),
             independent=False,
             connected=problem.connected,
             status=status,
@@ -182,19 +172,18 @@ class LinkedWalk:
         n, began = self.problem.cells.n, time.perf_counter()
         out = np.empty((len(self.states), kept, n), np.int32)
         _ = self.problem.moves, self.problem.known, self.problem.places, self.problem.widest  # before threads
-        with ThreadPoolExecutor(min(len(self.states), cores())) as pool:
-            each = [pool.submit(self._chain, c, out[c], thin, tell) for c in range(len(self.states))]
-            try:
-                for one in each:
-                    one.result()
-            except BaseException:  # the other chains would run on
-                self.stopped = True
-                raise
+        done = [0] * len(self.states)
+        run_side_by_side(
+            lambda c: self._chain(c, out[c], thin, done), done, kept * thin * len(done), tell, self._stop
+        )
         self.sweeps += kept * thin
         self.seconds = (time.perf_counter() - began) / (kept * thin)
         return out
 
-    def _chain(self, chain: int, out: NDArray, thin: int, tell: Progress) -> None:
+    def _stop(self) -> None:
+        self.stopped = True
+
+    def _chain(self, chain: int, out: NDArray, thin: int, done: list[int]) -> None:
         problem, rng, state = self.problem, self.rngs[chain], self.states[chain]
         n = problem.links.slack.shape[1]
         pool_of = problem.links.pool_of
@@ -215,8 +204,7 @@ class LinkedWalk:
                 )
                 self._prior(rng, state)
             out[i] = state.x[:, :n].ravel()
-            if chain == 0 and i % 10 == 9:
-                tell(i, len(out))
+            done[chain] = thin * (i + 1)
 
     def _prior(self, rng: np.random.Generator, state: LinkedState) -> None:
         """Draw compositions and concentrations, pool by pool."""
@@ -230,9 +218,7 @@ class LinkedWalk:
         worst, least, watched = 1.0, np.inf, 0
         self.slowest = np.full(self.problem.cells.shape[0], np.inf)
         for level, values in self._watched(run):
-            step = max(1, CHUNK // (run.shape[0] * run.shape[1]))
-            parts = [diagnose(values[:, :, i : i + step]) for i in range(0, values.shape[2], step)]
-            r_hat, ess = (np.concatenate(part) for part in zip(*parts))
+            r_hat, ess = diagnosed_in_pieces(values)
             worst, least, watched = max(worst, r_hat.max()), min(least, ess.min()), watched + len(ess)
             if level == self.problem.cells.tree.levels[-1]:
                 self.slowest = np.minimum(self.slowest, ess.reshape(len(self.slowest), -1).min(axis=1))

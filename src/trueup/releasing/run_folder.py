@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import BundleError, DataError
 from trueup.files.addresses import source_at
-from trueup.files.source import connect
+from trueup.files.database import connect
 from trueup.files.staging import replace_whole, to_disk
 from trueup.files.text import as_text
 from trueup.io.bundle.manifest import header_in, seal_of
