@@ -20,7 +20,8 @@ from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.linked_gibbs import LinkedGibbs
-from trueup.inferring.method import InferenceMethod, Progress, announce
+from trueup.inferring.method import InferenceMethod, Progress, announce, inference_misfit
+from trueup.inferring.prior_instead import prior_instead
 from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.inferring.same_records import measured_once
 from trueup.inferring.several import read_together, rules_together
@@ -29,7 +30,6 @@ from trueup.inferring.within import within as cut_within
 from trueup.model import registry
 from trueup.model.constraints import Constraints
 from trueup.model.nested import canonical
-from trueup.model.prior import Flat, Hierarchical
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import Ratio
@@ -311,33 +311,3 @@ def inference_method(
     if measured is None or not (asked := type(made).defaults(measured.cells, measured.headers)):
         return made
     return registry.make(METHODS, "inference", name, {**asked, **parameters})
-
-
-def inference_misfit(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> str | None:
-    """Say why a method does not fit; None if it does."""
-    return registry.structural_misfit(method, constraints.structure()) or method.refuses(
-        constraints, measured.headers
-    )
-
-
-def prior_instead(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> str | None:
-    """Say which prior a method has that is not the hierarchical one, and why; None where it is."""
-    prior = getattr(method, "prior", None) or Flat()
-    if isinstance(prior, Hierarchical):
-        return None
-    misfits = {k.name: inference_misfit(k(), constraints, measured) for k in (TreeExact, HistogramGibbs)}
-    if method.released:
-        why = "these methods know noisy values, and released counts alone are known here"
-    elif not all(misfits.values()):
-        fitting = next(name for name, misfit in misfits.items() if not misfit)
-        perturbed = method.name == fitting
-        why = (
-            "published values are perturbed, not noisy"
-            if perturbed
-            else f"method '{method.name}' does not take it"
-        )
-    else:
-        why = "; ".join(f"'{name}' does not fit: {misfit}" for name, misfit in misfits.items())
-    return (
-        f"The prior is '{prior.name}', not the hierarchical one of 'tree-exact' and 'histogram-gibbs': {why}."
-    )

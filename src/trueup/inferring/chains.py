@@ -82,12 +82,12 @@ def diagnosed_in_pieces(values: NDArray) -> tuple[NDArray, NDArray]:
     return r_hat, ess
 
 
-def agree(found: Mapping[str, Any]) -> bool:
+def chains_agree(found: Mapping[str, Any]) -> bool:
     """Whether a run's diagnostics allow to call its draws a posterior."""
     return found["smallest_ess"] >= ESS and found["largest_r_hat"] <= found["r_hat_allowed"]
 
 
-def too_short(sweeps: int, found: Mapping[str, Any], remedy: str) -> str:
+def chains_too_short(sweeps: int, found: Mapping[str, Any], remedy: str) -> str:
     """Say why a run is refused."""
     return (
         f"after {sweeps:,} sweeps R-hat is {found['largest_r_hat']:.3f} (at most {found['r_hat_allowed']:.3f} is asked for) "
@@ -102,7 +102,7 @@ def thinned(run: NDArray, draws: int) -> NDArray:
     return run[:, np.linspace(0, kept - 1, each).round().astype(int)]
 
 
-def scaled(progress: Progress, draws: int) -> Progress:
+def told_in_draws(progress: Progress, draws: int) -> Progress:
     """Tell of sweeps in draws."""
     return lambda done, of: progress(done * draws // of, draws)
 

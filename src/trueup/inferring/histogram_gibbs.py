@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.inferring.chains import ESS, FEWEST, agree, cores, refuses_settings, scaled, thinned, too_short
+from trueup.inferring.chains import (
+    ESS,
+    FEWEST,
+    chains_agree,
+    chains_too_short,
+    cores,
+    refuses_settings,
+    thinned,
+    told_in_draws,
+)
 from trueup.inferring.histogram_check import agreement
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce
@@ -147,17 +156,17 @@ class HistogramGibbs(InferenceMethod):
         kept, thin = -(-max(draws, FEWEST) // self.chains), THIN
         walk.run(1, WARM_UP, _warming(progress))
         while True:
-            run = walk.run(kept, thin, scaled(progress, draws))
+            run = walk.run(kept, thin, told_in_draws(progress, draws))
             announce(progress, "comparing the chains")
             found = walk.diagnosed(run, WATCHED, rng)
-            enough = agree(found)
+            enough = chains_agree(found)
             needed = math.ceil(thin * min(max(1.3 * ESS / found["smallest_ess"], 1.5), 8))
             too_long = walk.seconds * kept * needed * max(1, self.chains / cores()) > 60 * self.minutes
             if enough or needed > MOST_THIN or too_long:  # times decide what is refused, never what is drawn
                 break
             thin = needed
             announce(progress, f"chains are too short: {thin} sweeps to a draw")
-        status = "solved" if enough else too_short(walk.sweeps, found, LONGER)
+        status = "solved" if enough else chains_too_short(walk.sweeps, found, LONGER)
         stats = {
             "draws": draws,
             "interrupted": False,
@@ -181,7 +190,7 @@ class HistogramGibbs(InferenceMethod):
         """Run two chains of a fixed length, say how far they agree, and hold them against tier B."""
         walk.rngs, walk.states = walk.rngs[:SHORT], walk.states[:SHORT]
         walk.run(1, WARM_UP, _warming(progress))
-        run = walk.run(plan.sweeps - WARM_UP, 1, scaled(progress, draws))
+        run = walk.run(plan.sweeps - WARM_UP, 1, told_in_draws(progress, draws))
         announce(progress, "comparing the chains")
         found = walk.diagnosed(run, SOME, rng)
         announce(progress, f"holding {CHECKED} places against chains of their own")

@@ -14,13 +14,13 @@ from trueup.inferring.chains import (
     AWAY,
     ESS,
     FEWEST,
-    agree,
+    chains_agree,
+    chains_too_short,
     diagnosed_in_pieces,
     refuses_settings,
     run_side_by_side,
-    scaled,
     thinned,
-    too_short,
+    told_in_draws,
 )
 from trueup.inferring.method import InferenceMethod, Progress, announce
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR, Hyperprior
@@ -104,17 +104,17 @@ class LinkedGibbs(InferenceMethod):
         announce(progress, f"warming up: {WARM_UP} sweeps")
         walk.run(WARM_UP, 1)
         while True:
-            run = walk.run(kept, thin, scaled(progress, draws))
+            run = walk.run(kept, thin, told_in_draws(progress, draws))
             announce(progress, "comparing the chains")
             found = walk.diagnosed(run)
-            enough = agree(found)
+            enough = chains_agree(found)
             more = walk.prolonged()
             spent = time.perf_counter() - began
             if enough or spent + walk.seconds * kept * thin * more > 60 * self.minutes:
                 break  # times decide what is refused, never what is drawn
             thin *= 2 if more < 1.5 else 1
             announce(progress, f"chains are too short: {more:.1f} times the steps")
-        status = "solved" if enough else too_short(walk.sweeps, found, LONGER)
+        status = "solved" if enough else chains_too_short(walk.sweeps, found, LONGER)
         stats = {"draws": draws, "interrupted": False, "chains": self.chains, **found}
         return Drawn(
             thinned(run, draws),

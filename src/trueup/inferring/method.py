@@ -15,6 +15,8 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.prior import FACTORED, Estimated, Flat, settle_priors
 from trueup.model.records.drawn import Drawn
+from trueup.model.records.measurements import Measurements
+from trueup.model.registry import structural_misfit
 
 Progress = Callable[[int, int], None]
 """`progress(done, all)` after every finished block."""
@@ -106,6 +108,11 @@ class InferenceMethod(ABC):
         SpecError
             If the posterior is improper; it names the count that nothing bounds.
         """
+
+
+def inference_misfit(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> str | None:
+    """Say why a method does not fit; None if it does."""
+    return structural_misfit(method, constraints.structure()) or method.refuses(constraints, measured.headers)
 
 
 def values_of_a_class(cells: Cells, headers: Sequence[Measured]) -> float:

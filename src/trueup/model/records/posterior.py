@@ -303,32 +303,33 @@ class Posterior(Tabled):
         `fieller_low`, `fieller_high`, `denominator_zero` (the probability that the ratio is undefined), and those of `summary`,
         given that it is defined.
         """
-        parts = [
-            self._ratio_columns(ratio, probability_of(self.level if level is None else level))
-            for ratio in self.ratios
-        ]
-        if not parts:
+        if not self.ratios:
             raise SpecError("the spec declares no quantity", remedy="add [[infer.quantity]] to it")
-        return {name: np.concatenate([p[name] for p in parts]) for p in parts[:1] for name in p}
-
-    def _ratio_columns(self, ratio: Ratio, level: float) -> Columns:
-        """Describe a ratio at every place of the levels whose tables are reported, and of the last; the finest first."""
-        reported = {margin.level for margin in self.drawn.tables} | {self.cells.tree.levels[-1]}
-        names = [name for name in reversed(self.cells.tree.levels) if name in reported]
-        parts = [self._ratios_at(name, ratio, level) for name in names]
+        probability = probability_of(self.level if level is None else level)
+        tables = self._tables_of_levels()
+        parts = [
+            self._ratios_at(name, values, ratio, probability)
+            for ratio in self.ratios
+            for name, values in tables.items()
+        ]
         return {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
 
-    def _ratios_at(self, name: str, ratio: Ratio, level: float) -> Columns:
-        above, below, whole = ratio_weights(self.cells, ratio)
-        places = self.cells.tree.sizes[self.cells.tree.level(name)]
-        sums = self.sums(Margin(name, self.cells.finest.attributes))
-        values = sums.reshape(*self.draws.shape[:2], places, -1)
-        draws = quotients(values @ above, values @ below + whole)
+    def _tables_of_levels(self) -> dict[str, NDArray]:
+        """Draws `(chains, draws, places, k)` of the levels whose tables are reported, and of the last; the finest first."""
+        tree, shape = self.cells.tree, self.draws.shape[:2]
+        reported = {margin.level for margin in self.drawn.tables} | {tree.levels[-1]}
+        names = [name for name in reversed(tree.levels) if name in reported]
+        sums = {name: self.sums(Margin(name, self.cells.finest.attributes)) for name in names}
+        return {name: held.reshape(*shape, tree.sizes[tree.level(name)], -1) for name, held in sums.items()}
+
+    def _ratios_at(self, name: str, values: NDArray, ratio: Ratio, level: float) -> Columns:
+        weights = above, below, whole = ratio_weights(self.cells, ratio)
+        draws, places = quotients(values @ above, values @ below + whole), values.shape[2]
         return {
             "place": np.array([self.cells.tree.label(name, p) for p in range(places)]),
             "level": np.full(places, name),
             "quantity": np.full(places, ratio.name),
-            **(noisy_ratio(self.cells, self.noisy, ratio, name, level) if self.noisy else {}),
+            **(noisy_ratio(self.cells, self.noisy, weights, name, level) if self.noisy else {}),
             "denominator_zero": np.isnan(draws).mean(axis=(0, 1)),
             **described_where_defined(draws, lambda known: self.describe(known, level)),
         }

@@ -13,8 +13,11 @@ from trueup.model.linear import parse_sum
 from trueup.model.records.marginals import Columns, Reals
 from trueup.model.records.quantity import Ratio
 
+Weights = tuple[Reals, Reals, float]
+"""Coefficients above and below, and what is added below."""
 
-def ratio_weights(cells: Cells, ratio: Ratio) -> tuple[Reals, Reals, float]:
+
+def ratio_weights(cells: Cells, ratio: Ratio) -> Weights:
     """Return the coefficients `(attribute combinations,)` above and below, and what is added below: 1 without a denominator."""
     above = _weights(cells, parse_sum(ratio.numerator))
     below = _weights(cells, parse_sum(ratio.denominator)) if ratio.denominator else np.zeros(len(above))
@@ -25,7 +28,9 @@ def _weights(cells: Cells, terms: Mapping[str, Fraction]) -> Reals:
     return np.sum([float(c) * name_mask(cells, name).ravel() for name, c in terms.items()], axis=0)
 
 
-def noisy_ratio(cells: Cells, noisy: tuple[Reals, Reals], ratio: Ratio, name: str, level: float) -> Columns:
+def noisy_ratio(
+    cells: Cells, noisy: tuple[Reals, Reals], weights: Weights, name: str, level: float
+) -> Columns:
     """Return the ratio of noisy values, and its Fieller set, at every place of a level: none above the last.
 
     Parameters
@@ -41,7 +46,7 @@ def noisy_ratio(cells: Cells, noisy: tuple[Reals, Reals], ratio: Ratio, name: st
         places = cells.tree.sizes[cells.tree.level(name)]
         none = np.full(places, np.nan)
         return {"noisy": none, "fieller": np.full(places, ""), "fieller_low": none, "fieller_high": none}
-    above, below, whole = ratio_weights(cells, ratio)
+    above, below, whole = weights
     values, variances = (v.reshape(cells.shape[0], -1) for v in noisy)
     num, den = values @ above, values @ below + whole
     spread = variances @ above**2, variances @ below**2
