@@ -83,5 +83,6 @@ def _hand_over(connection: Any, columns: Mapping[str, NDArray]) -> None:
 
 def _held(column: NDArray) -> NDArray:
     """Hold text as objects: of fixed width DuckDB converts it anew each time it looks at it, many times a file."""
-    # Objects show DuckDB their type by their values, so an empty column must keep its own.
+    if not column.size and column.dtype == object:
+        return column.astype(str)  # objects show DuckDB their type by their values
     return column.astype(object) if column.dtype.kind == "U" and column.size else column

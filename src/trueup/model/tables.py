@@ -166,17 +166,19 @@ def one_column_a_value(cells: Cells, margin: Margin, figure: NDArray, attribute:
 
 
 def _of_places(cells: Cells, margin: Margin, columns: Figures) -> dict[str, NDArray]:
-    """Repeat each place for all attribute values of the margin."""
+    """Repeat each place for all attribute values of the margin: rows share one text, which NumPy's own would copy."""
     _, *sizes = cells.margin_shape(margin)
     per_place = int(np.prod(sizes, dtype=np.int64))
-    return {name: np.repeat(column, per_place) for name, column in columns.items()}
+    if per_place == 1:
+        return dict(columns)
+    return {name: np.repeat(column.astype(object), per_place) for name, column in columns.items()}
 
 
 def _attributes(cells: Cells, margin: Margin) -> dict[str, NDArray]:
     places, *sizes = cells.margin_shape(margin)
     grid = np.indices(sizes).reshape(len(sizes), -1) if sizes else []
     return {
-        recode.name: np.tile(np.array(recode.values)[index], places)
+        recode.name: np.tile(np.array(recode.values, dtype=object)[index], places)
         for recode, index in zip(cells.kept(margin), grid)
     }
 

@@ -25,7 +25,7 @@ from trueup.io.bundle.manifest import (
     seal_of,
 )
 from trueup.io.bundle.places import read_places
-from trueup.io.bundle.tables import read_counted, read_header
+from trueup.io.bundle.tables import read_counted, read_values
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
@@ -202,7 +202,7 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
         files = parquet(folder / "public" / measured_file(name) for name in manifest["parts"])
         # One thread keeps the rows in order.
         with connect(folders=[folder / "public"], threads=1) as connection, quiet_duckdb(f"'{folder}'"):
-            values = [read_header(connection, files, cells, header) for header in headers]
+            values = read_values(connection, files, cells, headers)
     else:
         headers, values = zip(*read_headers(folder, manifest))
     from trueup.model.mechanism_on_lattice import with_lattices  # it loads the algebra of lattices

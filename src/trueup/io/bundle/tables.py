@@ -42,9 +42,9 @@ def write_measured(
     sizes = [np.diff(place_edges(cells, h)) for h in headers]
     texts = {h.margin.level: labels(cells.tree, h.margin.level) for h in headers}
     columns = {
-        "level": [np.full(size.size, h.margin.level) for h, size in zip(headers, sizes)],
+        "level": [np.full(size.size, h.margin.level, dtype=object) for h, size in zip(headers, sizes)],
         "place": [texts[h.margin.level] for h in headers],
-        "query": [np.full(size.size, query_label(h)) for h, size in zip(headers, sizes)],
+        "query": [np.full(size.size, query_label(h), dtype=object) for h, size in zip(headers, sizes)],
         "exact": [np.full(size.size, h.exact) for h, size in zip(headers, sizes)],
     }
     if all((size == 1).all() for size in sizes):  # DuckDB makes millions of lists of one faster than Python
@@ -105,23 +105,41 @@ def read_measured(
     return tuple(np.split(flat, np.cumsum(sizes)[:-1]))
 
 
-def read_header(connection: Any, files: str, cells: Cells, header: Measured) -> NDArray[np.int64]:
-    """Read the values of one header from all files of measurements, in the order of the places.
+def read_values(
+    connection: Any, files: str, cells: Cells, headers: Sequence[Measured]
+) -> list[NDArray[np.int64]]:
+    """Read the values of every header from all files of measurements, in the order of the places: one pass a level.
 
     Raises
     ------
     BundleError
         If the files do not list every place once, in order, with its values.
     """
-    rows = f"FROM {files} WHERE level = $1 AND query = $2"
-    given = [header.margin.level, query_label(header)]
-    found = connection.execute(f"SELECT place, len(value) AS size {rows}", given).fetchnumpy()
-    in_order = np.array_equal(found["place"], labels(cells.tree, header.margin.level))
-    if not in_order or not np.array_equal(found["size"], np.diff(place_edges(cells, header))):
-        raise BundleError(
-            f"the measurements do not list the places of level '{header.margin.level}' in order"
-        )
-    return connection.execute(f"SELECT unnest(value)::BIGINT AS value {rows}", given).fetchnumpy()["value"]
+    found: dict[int, NDArray[np.int64]] = {}
+    for level in dict.fromkeys(h.margin.level for h in headers):
+        found |= _values_of_level(connection, files, cells, level, headers)
+    return [found[i] for i in range(len(headers))]
+
+
+def _values_of_level(
+    connection: Any, files: str, cells: Cells, level: str, headers: Sequence[Measured]
+) -> dict[int, NDArray[np.int64]]:
+    """Values of the headers of one level, by their position among all headers."""
+    given = {i: query_label(h) for i, h in enumerate(headers) if h.margin.level == level}
+    asked = [level, [*given.values()]]
+    rows = f"FROM {files} WHERE level = $1 AND list_contains($2, query)"
+    which = f"SELECT list_position($2, query) - 1 AS query, place, len(value) AS size {rows}"
+    listed = connection.execute(which, asked).fetchnumpy()
+    # A part lists header after header, its places in order.
+    order = np.argsort(listed["query"], kind="stable")
+    expected = [np.diff(place_edges(cells, headers[i])) for i in given]
+    in_order = np.array_equal(listed["place"][order], np.tile(labels(cells.tree, level), len(given)))
+    if not in_order or not np.array_equal(listed["size"][order], np.concatenate(expected)):
+        raise BundleError(f"the measurements do not list the places of level '{level}' in order")
+    flat = connection.execute(f"SELECT unnest(value)::BIGINT AS value {rows}", asked).fetchnumpy()["value"]
+    if (np.diff(listed["query"]) < 0).any():
+        flat = flat[np.argsort(np.repeat(listed["query"], listed["size"]), kind="stable")]
+    return dict(zip(given, np.split(flat, np.cumsum([sizes.sum() for sizes in expected])[:-1]), strict=True))
 
 
 def write_counts(
@@ -140,9 +158,11 @@ def write_counts(
     BundleError
         If the disk refuses.
     """
-    keys = {name: column[place] for name, column in place_keys(cells.tree, cells.tree.level(level)).items()}
+    texts = place_keys(cells.tree, cells.tree.level(level))
+    keys = {name: column.astype(object)[place] for name, column in texts.items()}
     attributes = np.unravel_index(cell, cells.shape[1:]) if cells.attributes else ()
-    values = {a.name: np.array(a.values)[at] for a, at in zip(cells.attributes, attributes, strict=True)}
+    indexed = zip(cells.attributes, attributes, strict=True)
+    values = {a.name: np.array(a.values, dtype=object)[at] for a, at in indexed}
     write_parquet(path, keys | values | {"count": count}, connection)
 
 
