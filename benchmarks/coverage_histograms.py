@@ -123,22 +123,27 @@ def replicate(scenario: Histograms, law: str, replicates: int, seed: int = 1) ->
     }
 
 
-def _once(scenario: Histograms, law: str, seed: int) -> Iterator[tuple[str, NDArray]]:
+def measured(scenario: Histograms, law: str, rng: np.random.Generator) -> ColumnProblem:
+    """Every table at every level with noise."""
     cells, levels = scenario.cells, scenario.cells.tree.levels
-    rng = np.random.default_rng(seed)
     kind = "discrete-laplace" if law.startswith("epsilon") else "discrete-gaussian"
     noise = law_named(kind)(LAWS[law](len(levels) * len(TABLES)))
     headers = tuple(Measured("table", Margin(level, table), noise) for level in levels for table in TABLES)
     sums = [cells.sum(scenario.truth, h.margin) for h in headers]
     values = tuple(x + noise.quantile(rng.random(len(x))).astype(np.int64) for x in sums)
-    constraints = Constraints(cells, tuple(h.margin for h in headers))
-    problem = ColumnProblem(constraints, headers, values)
+    return ColumnProblem(Constraints(cells, tuple(h.margin for h in headers)), headers, values)
+
+
+def _once(scenario: Histograms, law: str, seed: int) -> Iterator[tuple[str, NDArray]]:
+    cells, levels = scenario.cells, scenario.cells.tree.levels
+    rng = np.random.default_rng(seed)
+    problem = measured(scenario, law, rng)
     walk = HistogramWalk.of(problem, [rng])
     released = walk.states[0].x.astype(np.int64).ravel()
     walk.run(1, WARM_UP, _silent)
     draws = walk.run(DRAWS, THIN, _silent)[0]
     places = np.sort(rng.choice(cells.shape[0], min(LEAVES, cells.shape[0]), replace=False))
-    for margin in (h.margin for h in headers):
+    for margin in (h.margin for h in problem.headers):
         triple = [cells.sum(x, margin) for x in (draws, scenario.truth, released)]
         if margin.level == levels[-1]:
             triple = [

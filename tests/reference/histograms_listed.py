@@ -1,29 +1,22 @@
-"""The posterior of small histograms on a hierarchy by listing all tables: compositions are integrated out exactly.
+"""The posterior of small histograms of two columns on a hierarchy by listing all tables, compositions integrated by quadrature.
 
-`Gamma(x + kappa t) / Gamma(kappa t)` is a polynomial in t, whose coefficients are Stirling numbers, and means of monomials
-under a Dirichlet law are known; at the root, whose composition is uniform, what is left is integrated by Gauss and
-Legendre's rule.
+A composition's two gamma numbers of one rate are their sum, gamma, and the first's share of it, beta, independent of each
+other: rules of Laguerre and of Jacobi, whose weights are these laws.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise, product
 
 import numpy as np
-from scipy.special import betaln, gammaln
+from scipy.linalg import eigh_tridiagonal
+from scipy.special import gammaln, logsumexp
 
 EVEN = 0.1
-NODES = 40
-
-
-def stirling(most):
-    """Unsigned Stirling numbers of the first kind, `(most + 1, most + 1)`."""
-    s = np.zeros((most + 1, most + 1))
-    s[0, 0] = 1
-    for n in range(most):
-        s[n + 1, 1:] = s[n, :-1]
-        s[n + 1] += n * s[n]
-    return s
+NODES, STEP = 10, 0.25
+SIZES = np.arange(-40.0, 40.0, STEP)
+"""Logs of sizes."""
 
 
 def tables(cells, most):
@@ -46,11 +39,10 @@ def log_prior(x, middles, a, kappa):
     middles
         Leaves of each place between, one after the other; None where leaves lie below the root.
     a, kappa
-        Of each level below the root.
+        Of each level below the root; each kappa one number, or one for each column.
     """
     each = x.sum(axis=2)
-    log = log_rising(each, a[-1]) - log_rising(each, kappa[-1]) - gammaln(x + 1).sum(axis=2)
-    log = log.sum(axis=1)
+    log = (log_rising(each, a[-1]) - gammaln(each + 1)).sum(axis=1)
     total = each.sum(axis=1)
     log += gammaln(total + 1) - log_rising(total, a[0] * (len(middles) if middles else x.shape[1]))
     if middles:
@@ -61,38 +53,86 @@ def log_prior(x, middles, a, kappa):
             log += log_rising(own, a[0]) - log_rising(own, size * a[1])
     else:
         parts = [slice(v, v + 1) for v in range(x.shape[1])]
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    nodes, weights = (nodes + 1) / 2, weights / 2
-    inside = np.zeros((len(x), NODES))
+    theta, weights = _composition(np.ones(2), 2.0)
+    inside = np.zeros((len(x), len(theta)))
     for part in parts:
-        inside += _middle(x[:, part], nodes, kappa) if middles else _leaf(x[:, part], nodes, kappa[-1])
-    return log + np.log(np.exp(inside - inside.max(axis=1, keepdims=True)) @ weights) + inside.max(axis=1)
+        inside += _middle(x[:, part], theta, kappa) if middles else _leaf(x[:, part], theta, kappa[-1])
+    return log + logsumexp(inside, b=weights, axis=1)
+
+
+def _composition(shape, rate):
+    """Nodes `(k, 2)` and weights of two independent gamma numbers of equal rates."""
+    n, whole = np.arange(NODES), sum(shape)
+    sums, second = _rule(2 * n + whole, np.sqrt(n[1:] * (n[1:] + whole - 1)))
+    shares, first = _beta(*shape, NODES)
+    share, size = (part.ravel() for part in np.meshgrid(shares, sums / rate))
+    return np.stack([size * share, size * (1 - share)], axis=1), np.outer(second, first).ravel()
+
+
+def _beta(a, b, nodes):
+    """Nodes and weights of a beta law: Jacobi's polynomials with exponents b - 1 and a - 1, moved from -1..1 to 0..1."""
+    n, whole = np.arange(nodes), a + b
+    k, twice = n[1:], 2 * n[1:] + whole - 2
+    middle = np.append((a - b) / whole, (a - b) * (whole - 2) / (twice * (twice + 2)))
+    side = 4 * k * (k + b - 1) * (k + a - 1) / (twice**2 * (twice + 1))
+    side[1:] *= (k[1:] + whole - 2) / (twice[1:] - 1)
+    side[0] = 4 * a * b / (whole**2 * (whole + 1))  # the factors that may vanish cancel
+    shares, weights = _rule(middle, np.sqrt(side))
+    return (shares + 1) / 2, weights
+
+
+def _rule(middle, side):
+    """Nodes and weights of the law whose polynomials have these recurrences (Golub and Welsch 1969)."""
+    nodes, vectors = eigh_tridiagonal(middle, side)
+    return nodes, vectors[0] ** 2
 
 
 def _leaf(x, theta, kappa):
-    return log_rising(x[:, 0, :1], kappa * theta) + log_rising(x[:, 0, 1:], kappa * (1 - theta))
+    """Log probabilities `(t, k)` of one place's cells given its total."""
+    found, where = np.unique(x[:, 0], axis=0, return_inverse=True)
+    if np.ndim(kappa) == 0:
+        return _alike(found[:, None], theta, kappa)[where.ravel()]
+    return _kept(found.tobytes(), theta.tobytes(), tuple(kappa))[where.ravel()]
 
 
-def _middle(x, theta, kappa):
-    """Log mean over a place's composition, Beta around the root's, of its leaves' factors: `(t, nodes)`."""
-    powers = [_polynomial(x[:, :, j], kappa[1]) for j in range(2)]
-    one, other = kappa[0] * theta + EVEN, kappa[0] * (1 - theta) + EVEN
-    i = np.arange(powers[0].shape[1])
-    means = np.exp(
-        betaln(one[:, None, None] + i[:, None], other[:, None, None] + i) - betaln(one, other)[:, None, None]
-    )
-    return np.log(np.einsum("ti,tk,nik->tn", *powers, means, optimize=True))
+@lru_cache(maxsize=2)
+def _kept(found, theta, kappa):
+    """Places and values of `a` that differ ask for the same."""
+    numbers = np.frombuffer(found, np.int64).reshape(-1, 1, 2)
+    return _unlike(numbers, np.frombuffer(theta).reshape(-1, 2), kappa)
 
 
-def _polynomial(x, kappa):
-    """Coefficients of the product of rising factorials of `kappa t` over leaves, `(t, degree + 1)`."""
-    s = stirling(int(x.max()))
-    scaled = s * kappa ** np.arange(s.shape[1])
-    out = np.ones((len(x), 1))
-    for leaf in range(x.shape[1]):
-        rows = scaled[x[:, leaf]]
-        fresh = np.zeros((len(x), out.shape[1] + rows.shape[1] - 1))
-        for k in range(rows.shape[1]):
-            fresh[:, k : k + out.shape[1]] += out * rows[:, k : k + 1]
-        out = fresh
-    return out
+def _alike(x, theta, kappa):
+    """Dirichlet-multinomial, `kappa` that of both columns."""
+    total, b = x.sum(axis=2), kappa * theta
+    ways = gammaln(total + 1) - gammaln(x + 1).sum(axis=2)
+    return ways + log_rising(x, b).sum(axis=2) - log_rising(total, b.sum(axis=1))
+
+
+def _unlike(x, theta, kappa):
+    """Multinomial around shares of independent gamma numbers of unlike rates: sizes s, by the trapezoidal rule in log s.
+
+    Beyond the last step all factors are powers of s.
+    """
+    kappa, total, b = np.asarray(kappa), x.sum(axis=2), kappa * theta
+    whole, rates = b.sum(axis=1), np.log(kappa[:, None] + np.exp(SIZES))
+    log = np.full((len(x), len(theta)), -np.inf)
+    for spare in np.eye(2):
+        fixed = log_rising(x + spare, b).sum(axis=2) + (b * np.log(kappa)).sum(axis=1)
+        over = (total[:, :, None] + 1) * SIZES - np.einsum("tkj,js->tks", x + spare + b, rates)
+        inside = logsumexp(over, axis=2) + np.log(STEP)
+        beyond = np.log(np.maximum(1 / whole - STEP / 2, 1e-9)) - whole * SIZES[-1]
+        log = np.logaddexp(log, fixed + np.logaddexp(inside, beyond))
+    return log - gammaln(x + 1).sum(axis=2)
+
+
+def _middle(x, above, kappa):
+    """Log mean over a place's composition around each of `above`, of its leaves' probabilities: `(t, k)`."""
+    found, where = np.unique(x.reshape(len(x), -1), axis=0, return_inverse=True)
+    leaves = found.reshape(len(found), -1, 1, 2)
+    out = np.empty((len(found), len(above)))
+    for k, theta in enumerate(above):
+        own, weights = _composition(kappa[0] * theta + EVEN, kappa[0])
+        inside = sum(_leaf(leaves[:, leaf], own, kappa[1]) for leaf in range(leaves.shape[1]))
+        out[:, k] = logsumexp(inside, b=weights, axis=1)
+    return out[where.ravel()]

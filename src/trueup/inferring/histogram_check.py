@@ -115,7 +115,7 @@ def _chains(
     states = []
     for state in walk.states[:2]:
         fresh = problem.state(state.x[leaves].astype(np.int64), 1.0, 1.0)
-        fresh.a[1:], fresh.kappa[1:] = state.a[-1], state.kappa[-1]
+        fresh.a[1:], fresh.common[1:], fresh.kappa[1:] = state.a[-1], state.common[-1], state.kappa[-1]
         states.append(fresh)
     own = HistogramWalk(problem, rng.spawn(2), states, learn=False)
     own.run(1, BURN, _silent)

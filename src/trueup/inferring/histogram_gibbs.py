@@ -127,7 +127,7 @@ class HistogramGibbs(InferenceMethod):
         Parameters
         ----------
         seconds
-            Of one sweep of one chain.
+            Of a processor, of one sweep of one chain.
 
         Raises
         ------

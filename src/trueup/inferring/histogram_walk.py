@@ -19,6 +19,7 @@ from trueup.kernel.settling.posterior_mean import HYPERPRIOR
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.kernel.table_walks.columns import ChainState, TreeMessages, column_sweeps
 from trueup.kernel.table_walks.compositions import draw_prior
+from trueup.kernel.table_walks.sizes import draw_sizes
 from trueup.layouts.columns import ColumnProblem
 from trueup.layouts.linear import LinearProblem
 from trueup.layouts.rows import RowProblem
@@ -27,7 +28,7 @@ from trueup.model.nested import canonical
 from trueup.model.prior import FLAT
 
 EVERY = 3
-"""Sweeps between two draws of the concentrations, which many places inform."""
+"""Sweeps between two draws of compositions and concentrations, which many places inform."""
 
 
 @dataclass(eq=False)
@@ -46,8 +47,10 @@ class HistogramWalk:
         Of each chain so far.
     left_out
         Directions of each chain left out because rounding left no mass.
-    stopped, seconds, concentrations
-        Whether it was interrupted; of a sweep of one chain, at last; those of each draw.
+    stopped, concentrations
+        Whether it was interrupted; those of each draw.
+    spent, seconds
+        Seconds of a processor: of each chain in the last run, and of a sweep of one chain there.
     """
 
     problem: ColumnProblem
@@ -57,6 +60,7 @@ class HistogramWalk:
     sweeps: int = 0
     left_out: list[int] = field(default_factory=list)
     stopped: bool = False
+    spent: list[float] = field(default_factory=list)
     seconds: float = 0.0
     concentrations: list[NDArray] = field(default_factory=list)
 
@@ -75,8 +79,9 @@ class HistogramWalk:
         An interruption ends all chains within a sweep.
         """
         self.left_out = self.left_out or [0] * len(self.states)
-        began, threads = time.perf_counter(), min(len(self.states), cores())
+        threads = min(len(self.states), cores())
         out = np.empty((len(self.states), kept, self.problem.cells.n), self._type())
+        self.spent = [0.0] * len(self.states)
         done, works = [0] * len(self.states), SimpleQueue()
         for _ in range(threads):
             works.put(self.problem.work())
@@ -89,7 +94,7 @@ class HistogramWalk:
             self._stop,
         )
         self.sweeps += kept * thin
-        self.seconds = (time.perf_counter() - began) / max(kept * thin * len(self.states) / threads, 1)
+        self.seconds = sum(self.spent) / max(kept * thin * len(self.states), 1)
         return out
 
     def _stop(self) -> None:
@@ -103,25 +108,28 @@ class HistogramWalk:
 
     def _chain(self, chain: int, out: NDArray, thin: int, works: Any, done: list[int]) -> None:
         work: TreeMessages = works.get()
+        began = time.thread_time()  # what others run beside it does not change what is predicted
         try:
             self._sweeps(chain, out, thin, work, done)
         finally:
+            self.spent[chain] = time.thread_time() - began
             works.put(work)  # others may wait for it, to hear that they are stopped
 
     def _sweeps(self, chain: int, out: NDArray, thin: int, work: TreeMessages, done: list[int]) -> None:
         problem, rng, state = self.problem, self.rngs[chain], self.states[chain]
-        guests = np.zeros(state.theta.shape, np.int64)
+        room = np.zeros((2, *state.theta.shape))
         for sweep in range(thin * len(out)):
             if self.stopped:
                 return
             self.left_out[chain] += column_sweeps(
                 rng, problem.places, problem.tables, problem.moves, state, work, 1
             )
-            learn = self.learn and sweep % EVERY == 0
-            draw_prior(rng, problem.places, state, problem.open, guests, HYPERPRIOR, learn)
+            draw_sizes(rng, problem.places, state)
+            if sweep % EVERY == 0:
+                draw_prior(rng, problem.places, state, problem.open, room, HYPERPRIOR, self.learn)
             if sweep % thin == thin - 1:
                 out[sweep // thin] = state.x.ravel()
-                self.concentrations.append(np.append(state.a[1:], state.kappa[1:]))
+                self.concentrations.append(np.append(state.a[1:], state.common[1:]))
             done[chain] = sweep + 1
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:

@@ -219,13 +219,18 @@ class ColumnProblem:
         theta /= theta.sum(axis=1, keepdims=True)
         each = np.full(levels, 1.0)
         total, gap, top = total.astype(np.int64), gap.astype(float), x.sum(axis=0).astype(float)
-        return ChainState(x.astype(np.int32), total, gap, top, theta, a * each, kappa * each)
+        kappas, sizes = np.full((levels, self.columns), kappa), x.sum(axis=1) + 1.0
+        first = np.full(len(x), np.flatnonzero(self.open)[0])
+        return ChainState(
+            x.astype(np.int32), total, gap, top, theta, a * each, kappa * each, kappas, sizes, first
+        )
 
     def work(self) -> TreeMessages:
         """Room for the messages of one chain."""
         nodes, width = len(self.places.parent), int(max(self.moves.window, self.moves.span.max()))
         own, tail = (np.zeros((nodes, width), np.float32) for _ in range(2))
-        return TreeMessages(own, tail, np.zeros((nodes, 4), np.int32))
+        masses = np.zeros((int(np.diff(self.places.level_ptr).max()), width))
+        return TreeMessages(own, tail, np.zeros((nodes, 4), np.int32), masses)
 
     @property
     def connected(self) -> bool:

@@ -1,10 +1,11 @@
 """Markov chains on histograms of a hierarchy: one step moves a column of all places at once, by messages on the tree.
 
-The density of the lowest places' tables x, with T the totals of places, given concentrations a, kappa and compositions theta:
+The density of the lowest places' tables x, with T the totals of places, given concentrations a, compositions theta, and each
+lowest place's size s and cell of one more, e (`sizes`):
 
     root             Gamma(T + 1) / Gamma(T + C a_1)                    a flat total, C the number of children
     a place between  Gamma(T + a_l) / Gamma(T + C a_(l+1))              its share of the total above, its children's split
-    a lowest place   Gamma(T + a_l) / Gamma(T + kappa) prod_j Gamma(x_j + kappa theta_j) / x_j!
+    a lowest place   Gamma(T + a_l) / T! s^T prod_j Gamma(x_j + e_j + kappa_j theta_j) / (x_j! (kappa_j + s)^x_j)
 
 theta the composition of the place above; and for each measured table one factor of the difference of count and noisy value.
 
@@ -29,6 +30,8 @@ from numpy.typing import NDArray
 from trueup.kernel.compiled import njit
 
 SLACK = 1e-6
+FAR = 300.0
+"""Logs of masses of normal noise that are multiplied up; farther ones are added as logs."""
 SINGLE, PAIR, SQUARE = 1, 2, 4
 """Columns that a direction changes."""
 
@@ -115,8 +118,10 @@ class ChainState(NamedTuple):
         `(n,)` the root's table.
     theta
         `(places above the lowest, n)` compositions.
-    a, kappa
-        `(levels,)` concentrations of totals and of compositions; those of the root are not used.
+    a, common, kappa
+        Concentrations: `(levels,)` of totals, the median of the cells', `(levels, n)` of each cell; of the root unused.
+    size, spare
+        `(leaves,)` the lowest places' sizes, and their cells of one more.
     """
 
     x: NDArray[np.int32]
@@ -125,22 +130,25 @@ class ChainState(NamedTuple):
     top: NDArray[np.float64]
     theta: NDArray[np.float64]
     a: NDArray[np.float64]
+    common: NDArray[np.float64]
     kappa: NDArray[np.float64]
+    size: NDArray[np.float64]
+    spare: NDArray[np.int64]
 
 
 class TreeMessages(NamedTuple):
-    """Room for messages: of nodes `(nodes, window)`, of siblings' sums `(nodes, span)`, their first steps and sizes."""
+    """Room for messages: of nodes `(nodes, window)`, of siblings' sums `(nodes, span)`, first steps and sizes of both; masses."""
 
     own: NDArray[np.float32]
     tail: NDArray[np.float32]
     ends: NDArray[np.int32]
+    masses: NDArray[np.float64]
 
 
 class Room(NamedTuple):
-    """Room for one place: log factors and masses of its window; all steps; what a direction changes of a level's tables."""
+    """Room for one place's log masses; all steps; what a direction changes of a level's tables."""
 
     logs: NDArray[np.float64]
-    masses: NDArray[np.float64]
     steps: NDArray[np.int64]
     which: NDArray[np.int64]
     change: NDArray[np.float64]
@@ -203,18 +211,140 @@ def _draw(rng, weights, size):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _joined(own, low, size, tail, tail_low, tail_size, out, first, steps):
-    """Sums of a place's step and its later siblings', on the steps from `first`; scaled to at most 1."""
-    most = 0.0
-    for i in range(steps):
-        s, mass = first + i, 0.0
-        for t in range(max(low, s - tail_low - tail_size + 1), min(low + size - 1, s - tail_low) + 1):
-            mass += own[t - low] * tail[s - t - tail_low]
-        out[i] = mass
-        most = max(most, mass)
-    if most > 0.0:
-        for i in range(steps):
-            out[i] /= most
+def _windows(rng, places, moves, state, work, columns, stride):
+    """Choose the window of every lowest place: one in which the current table has a uniform place, without negative counts."""
+    first, ends, x = places.level_ptr[-2], work.ends, state.x
+    for row in range(len(x)):
+        low = -int(rng.random() * moves.window)
+        high = low + moves.window - 1
+        for k in range(columns.size):
+            most = x[row, columns[k]] // stride
+            if _sign(k) > 0:
+                low = max(low, -most)
+            else:
+                high = min(high, most)
+        work.ends[first + row, 0], ends[first + row, 1] = low, high - low + 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _leaf_prior(places, state, work, columns, stride):
+    """Set the masses of every lowest place to the prior's ratios to that of the first step."""
+    last, first, single = places.level_ptr.size - 2, places.level_ptr[-2], columns.size == 1
+    x, total, theta, sizes, spare, a = (
+        state.x,
+        state.total,
+        state.theta,
+        state.size,
+        state.spare,
+        state.a[last],
+    )
+    for row in range(len(x)):
+        v, s, both = first + row, sizes[row], 1.0
+        p, low = places.parent[v], stride * work.ends[v, 0]
+        for k in range(columns.size):
+            whole = state.kappa[last, columns[k]] + s
+            both *= 1.0 / whole if _sign(k) > 0 else whole
+        if single:
+            both *= s
+        if stride > 1:
+            both = both**stride
+        work.masses[row, 0] = mass = 1.0
+        for i in range(1, work.ends[v, 1]):
+            t = low + stride * (i - 1.0)
+            mass *= both
+            if single:
+                mass *= _ratio(total[v] + t, a, 1.0, float(stride))
+            for k in range(columns.size):
+                j, sign = columns[k], _sign(k)
+                up = state.kappa[last, j] * theta[p, j] + (j == spare[row])
+                mass *= _ratio(x[row, j] + sign * t, up, 1.0, float(sign * stride))
+            work.masses[row, i] = mass
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _inner_prior(places, state, work, columns, stride, level):
+    """Set the masses of every place of a level above the lowest to its children's times the prior's ratios."""
+    child_ptr, first = places.child_ptr, places.level_ptr[level]
+    up = 1.0 if level == 0 else state.a[level]
+    for v in range(first, places.level_ptr[level + 1]):
+        child, mass = child_ptr[v], 1.0
+        down = (child_ptr[v + 1] - child) * state.a[level + 1]
+        low, size = work.ends[child, 2], work.ends[child, 3]
+        work.ends[v, 0], work.ends[v, 1] = low, size
+        for i in range(size):
+            if columns.size == 1 and i > 0:
+                mass *= _ratio(state.total[v] + stride * (low + i - 1.0), up, down, float(stride))
+            work.masses[v - first, i] = mass * work.tail[child, i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _normal_noise(gap, room, row, many, stride, low, size, masses):
+    """Multiply masses by those of normal noise, whose ratios from step to step are powers; False if they are too far apart."""
+    lean, bend = 0.0, 0.0
+    for k in range(many):
+        far = room.change[k] * stride
+        lean += 2.0 * room.law[k, 1] * far * gap[room.spot[k, 0] + row * room.spot[k, 1]]
+        bend += room.law[k, 1] * far * far
+    start, end = lean + bend * (2.0 * low + 1.0), lean + bend * (2.0 * (low + size) - 1.0)
+    if max(abs(start), abs(end)) * size > FAR:
+        return False
+    mass, ratio, curve = 1.0, math.exp(-start), math.exp(-2.0 * bend)
+    for i in range(1, size):
+        mass *= ratio
+        ratio *= curve
+        masses[row, i] *= mass
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _log_noise(gap, room, row, many, stride, low, size):
+    """Set `room.logs` to the log masses of the noise at a place."""
+    logs = room.logs
+    for i in range(size):
+        logs[i] = 0.0
+    for k in range(many):
+        d, far = gap[room.spot[k, 0] + row * room.spot[k, 1]], room.change[k] * stride
+        slope, curve, reach = room.law[k, 0], room.law[k, 1], room.law[k, 2]
+        for i in range(size):
+            y = d + far * (low + i)
+            away = abs(y)
+            if reach < 0.0:
+                logs[i] = logs[i] if y >= -SLACK else -np.inf
+            else:
+                logs[i] = logs[i] - (slope + curve * away) * away if away <= reach else -np.inf
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _weigh(tables, state, work, room, many, columns, stride, level, level_ptr):
+    """Multiply the masses of every place of a level by the noise's, and set its law; False if rounding left none."""
+    first, normal = level_ptr[level], level > 0 or tables.pull.size == 0
+    for i in range(many):
+        normal = normal and room.law[i, 0] == 0.0 and room.law[i, 2] == np.inf
+    for v in range(first, level_ptr[level + 1]):
+        row, low, size = v - first, work.ends[v, 0], work.ends[v, 1]
+        if not (normal and _normal_noise(state.gap, room, row, many, stride, low, size, work.masses)):
+            _log_noise(state.gap, room, row, many, stride, low, size)
+            if level == 0 and tables.pull.size:
+                _message(tables, state.top, columns, stride, low, size, room.logs)
+            _add_logs(room.logs, work.masses, row, size)
+        most = 0.0
+        for i in range(size):
+            most = max(most, work.masses[row, i])
+        if not most > 0.0:
+            return False
+        for i in range(size):
+            work.own[v, i] = work.masses[row, i] / most
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_logs(logs, masses, row, size):
+    """Multiply masses by exponentials, the largest 1."""
+    top = -np.inf
+    for i in range(size):
+        top = max(top, logs[i])
+    for i in range(size):
+        masses[row, i] *= math.exp(logs[i] - top) if top > -np.inf else 0.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -231,118 +361,57 @@ def _message(tables, top, columns, stride, low, size, logs):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scaled(logs, masses, size, out):
-    """Set `out` to `masses exp(logs)`, scaled to at most 1; False if rounding left none."""
-    top, most = -np.inf, 0.0
-    for i in range(size):
-        top = max(top, logs[i])
-    if top == -np.inf:
-        return False
-    for i in range(size):
-        masses[i] *= math.exp(logs[i] - top)
-        most = max(most, masses[i])
-    for i in range(size):
-        out[i] = masses[i] / most
-    return most > 0.0
+def _join(rng, places, work, level, span):
+    """Sum every place's step and its later siblings' within a window of the sum, scaled to at most 1."""
+    own, tail, ends = work.own, work.tail, work.ends
+    for v in range(places.level_ptr[level + 1] - 1, places.level_ptr[level] - 1, -1):
+        low, size = ends[v, 0], ends[v, 1]
+        if v + 1 == places.child_ptr[places.parent[v] + 1]:
+            for i in range(size):
+                tail[v, i] = own[v, i]
+            ends[v, 2], ends[v, 3] = low, size
+            continue
+        tail_low, tail_size, most = ends[v + 1, 2], ends[v + 1, 3], np.float32(0.0)
+        start = -int(rng.random() * span)
+        stop = min(start + span, low + size - 1 + tail_low + tail_size)
+        start = max(start, low + tail_low)
+        steps = stop - start
+        for i in range(steps):
+            tail[v, i] = 0.0
+        for t in range(size):
+            mass, shift = own[v, t], low + t + tail_low - start
+            for i in range(max(shift, 0), min(shift + tail_size, steps)):
+                tail[v, i] += mass * tail[v + 1, i - shift]
+        for i in range(steps):
+            most = max(most, tail[v, i])
+        if most > 0.0:
+            for i in range(steps):
+                tail[v, i] /= most
+        ends[v, 2], ends[v, 3] = start, steps
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _move(rng, places, tables, moves, state, work, columns, stride, room):
     """Draw all places' steps along a direction; False if rounding left no mass."""
-    child_ptr, level_ptr, parent = places
-    x, total, gap, theta = state.x, state.total, state.gap, state.theta
-    own, tail, ends = work  # ends: first step, steps, first sum, sums
-    logs, masses, which, change, spot, law = (
-        room.logs,
-        room.masses,
-        room.which,
-        room.change,
-        room.spot,
-        room.law,
-    )
-    last, single = level_ptr.size - 2, columns.size == 1
+    last = places.level_ptr.size - 2
     for level in range(last, -1, -1):
-        many, first = _touched(tables, columns, level, which, change), level_ptr[level]
+        many = _touched(tables, columns, level, room.which, room.change)
         for i in range(many):
-            r = which[i, 0]
-            spot[i, 0], spot[i, 1] = tables.start[r] + which[i, 1], tables.groups[r]
-            law[i, 0], law[i, 1] = tables.slope[r], tables.curve[r]
-            law[i, 2] = -1.0 if tables.least[r] else tables.reach[r] + SLACK
-        span, kappa = moves.span[level], state.kappa[level]
-        for v in range(level_ptr[level + 1] - 1, first - 1, -1):
-            row = v - first
-            if level == last:
-                low = -int(rng.random() * moves.window)
-                high = low + moves.window - 1
-                for k in range(columns.size):
-                    most = int(x[row, columns[k]] // stride)
-                    if _sign(k) > 0:
-                        low = max(low, -most)
-                    else:
-                        high = min(high, most)
-            else:
-                low = ends[child_ptr[v], 2]
-                high = low + ends[child_ptr[v], 3] - 1
-            size = high - low + 1
-            for i in range(size):
-                logs[i] = 0.0
-            for k in range(many):
-                d, far = gap[spot[k, 0] + row * spot[k, 1]], change[k] * stride
-                slope, curve, reach = law[k, 0], law[k, 1], law[k, 2]
-                for i in range(size):
-                    y = d + far * (low + i)
-                    away = abs(y)
-                    if reach < 0.0:
-                        logs[i] = logs[i] if y >= -SLACK else -np.inf
-                    else:
-                        logs[i] = logs[i] - (slope + curve * away) * away if away <= reach else -np.inf
-            if level == last:
-                mass, above = 1.0, theta[parent[v]]
-                masses[0] = 1.0
-                for i in range(1, size):
-                    for k in range(columns.size):
-                        j, step = columns[k], _sign(k) * stride
-                        mass *= _ratio(x[row, j] + step * (low + i - 1.0), kappa * above[j], 1.0, float(step))
-                    if single:
-                        mass *= _ratio(
-                            total[v] + stride * (low + i - 1.0), state.a[level], kappa, float(stride)
-                        )
-                    masses[i] = mass
-            else:
-                mass = 1.0
-                up = 1.0 if level == 0 else state.a[level]
-                down = (child_ptr[v + 1] - child_ptr[v]) * state.a[level + 1]
-                for i in range(size):
-                    if single and i > 0:
-                        mass *= _ratio(total[v] + stride * (low + i - 1.0), up, down, float(stride))
-                    masses[i] = mass * tail[child_ptr[v], i]
-                if level == 0 and tables.pull.size:
-                    _message(tables, state.top, columns, stride, low, size, logs)
-            if not _scaled(logs, masses, size, own[v]):
-                return False
-            ends[v, 0], ends[v, 1] = low, size
-            if level > 0 and v + 1 == child_ptr[parent[v] + 1]:
-                for i in range(size):
-                    tail[v, i] = own[v, i]
-                ends[v, 2], ends[v, 3] = low, size
-            elif level > 0:
-                start = -int(rng.random() * span)
-                stop = min(start + span, high + ends[v + 1, 2] + ends[v + 1, 3])
-                start = max(start, low + ends[v + 1, 2])
-                _joined(
-                    own[v],
-                    low,
-                    size,
-                    tail[v + 1],
-                    ends[v + 1, 2],
-                    ends[v + 1, 3],
-                    tail[v],
-                    start,
-                    stop - start,
-                )
-                ends[v, 2], ends[v, 3] = start, stop - start
-    at = _draw(rng, own[0], ends[0, 1])
-    if at < 0 or not _descend(rng, places, work, ends[0, 0] + at, logs, room.steps):
+            r = room.which[i, 0]
+            room.spot[i, 0], room.spot[i, 1] = tables.start[r] + room.which[i, 1], tables.groups[r]
+            room.law[i, 0], room.law[i, 1] = tables.slope[r], tables.curve[r]
+            room.law[i, 2] = -1.0 if tables.least[r] else tables.reach[r] + SLACK
+        if level == last:
+            _windows(rng, places, moves, state, work, columns, stride)
+            _leaf_prior(places, state, work, columns, stride)
+        else:
+            _inner_prior(places, state, work, columns, stride, level)
+        if not _weigh(tables, state, work, room, many, columns, stride, level, places.level_ptr):
+            return False
+        if level > 0:
+            _join(rng, places, work, level, moves.span[level])
+    at = _draw(rng, work.own[0], work.ends[0, 1])
+    if at < 0 or not _descend(rng, places, work, work.ends[0, 0] + at, room.logs, room.steps):
         return False
     _apply(places, tables, state, columns, stride, room)
     return True
@@ -352,7 +421,7 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
 def _descend(rng, places, work, step, logs, steps):
     """Draw every place's step given its parent's."""
     child_ptr, level_ptr, _ = places
-    own, tail, ends = work
+    own, tail, ends, _ = work
     steps[0] = step
     for v in range(level_ptr[-2]):
         left, stop = steps[v], child_ptr[v + 1]
@@ -405,7 +474,6 @@ def column_sweeps(rng, places, tables, moves, state, work, count):
     """
     width, most, failed = work.own.shape[1], 4 * tables.level.size, 0
     room = Room(
-        np.empty(width),
         np.empty(width),
         np.zeros(places.parent.size, np.int64),
         np.empty((most, 2), np.int64),

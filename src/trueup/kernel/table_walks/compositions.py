@@ -1,17 +1,26 @@
 """Compositions and concentrations of the hierarchical prior of histograms, drawn given the tables (Gibbs steps).
 
-    theta_root ~ Dirichlet(1, .., 1),  theta_v ~ Dirichlet(kappa_l theta_parent + EVEN),
-    x_v | T_v, theta_parent ~ Dirichlet-multinomial(kappa theta_parent)  at the lowest places
+    theta_root,j ~ Gamma(1, rate n),  theta_vj ~ Gamma(kappa_lj theta_parent,j + EVEN, rate kappa_lj)
+    g_vj ~ Gamma(kappa_j theta_parent,j, rate kappa_j),  x_v | T_v ~ Multinomial(T_v, g_v / sum_j g_vj)   at the lowest places
 
-`EVEN`, a tenth of a table for each column, keeps shares of columns that are empty above from sinking to 10^-100, where
-chains would stick for long: a composition of 16 columns weighs that less than two of its hundreds of tables.
+Cell j varies around the place above with a concentration kappa_j of its own: some groups live apart, others do not. Were all
+alike, x_v would be Dirichlet-multinomial around theta_parent. `EVEN`, a tenth of a table for each column, keeps shares of
+columns that are empty above from sinking to 10^-100, where chains would stick for long.
 
-Given auxiliary counts m_vj, the number of tables of a Chinese restaurant with x_vj guests and concentration kappa
-theta_j, the composition of the place above is Dirichlet with its own law's parameters plus sum_v m_v, whose guests these are
-in turn (Teh, Jordan, Beal and Blei 2006, "Hierarchical Dirichlet processes", section 5.2, with a finite base). Given a
-level's guests the density of its kappa is Dirichlet-multinomial, that level's own compositions integrated out: given the tables
-as well it would move in steps far shorter than its posterior is wide. The density of a is the splits' own. Both have
-lognormal priors and are drawn by slices of their logs (Neal 2003).
+Given each place's size s_v and cell of one person more (`sizes`), cells are independent: with b_vj = kappa_j theta_parent,j
+the factor of cell j is `kappa_j^b_vj Gamma(x_vj + e_vj + b_vj) / (Gamma(b_vj) x_vj! (kappa_j + s_v)^(x_vj + e_vj + b_vj))`.
+
+*Compositions.* Given auxiliary counts m_vj, the number of tables of a Chinese restaurant with x_vj + e_vj guests and
+concentration b_vj, theta above has its own Gamma law times `theta_j^(m_j) exp(-c_j theta_j)`, with m_j = sum_v m_vj and
+c_j = sum_v kappa_j log(1 + s_v / kappa_j): Gamma again. One level up, m is in the place of x and c in that of s (Teh,
+Jordan, Beal and Blei 2006, "Hierarchical Dirichlet processes", section 5.2; with gamma laws, Zhou and Carin 2015, "Negative
+binomial process count and mixture modeling").
+
+*Concentrations.* Given a level's guests and rates the density of its kappa_j is negative binomial, that level's own
+compositions integrated out: given these as well it would move in steps far shorter than its posterior is wide. For the same
+reason all kappa_j of the lowest level and their sizes are scaled together in a step of its own, which changes the b_j alone.
+The density of a is the splits' own. All have lognormal priors, that of the kappa_j around a median `common`, and are drawn by
+slices of their logs (Neal 2003).
 """
 
 from __future__ import annotations
@@ -29,6 +38,8 @@ WIDTH, OUT = 1.0, 20
 """First width of a slice, and steps out of it at most."""
 FAR = 12.0
 """A concentration's log lies within so much of 0."""
+TOTALS, CELL, SCALE = 0, 1, 2
+"""What a slice draws: a concentration of totals, a cell's, or the common factor of the lowest level's."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -55,19 +66,37 @@ def occupied(rng, guests, alpha):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _seat(rng, places, state, guests, level):
-    """Draw the tables of the places of a level: the guests of those above."""
+def _seated(places, state, room, level, v, j):
+    """Guests and rate of a place's cell."""
     first, last = places.level_ptr[level], places.level_ptr.size - 2
-    even = 0.0 if level == last else EVEN
-    guests[places.level_ptr[level - 1] : first] = 0
-    for v in range(first, places.level_ptr[level + 1]):
+    if level == last:
+        return state.x[v - first, j] + (state.spare[v - first] == j), state.size[v - first]
+    return int(room[0, v, j]), room[1, v, j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rates(places, state, room, level):
+    """Sum the rates of the places of a level for those above."""
+    room[1, places.level_ptr[level - 1] : places.level_ptr[level]] = 0.0
+    for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
+        for j in range(state.theta.shape[1]):
+            _, rate = _seated(places, state, room, level, v, j)
+            room[1, places.parent[v], j] += state.kappa[level, j] * math.log1p(rate / state.kappa[level, j])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _seat(rng, places, state, room, level):
+    """Draw the tables of the places of a level: the guests of those above."""
+    even = 0.0 if level == places.level_ptr.size - 2 else EVEN
+    room[0, places.level_ptr[level - 1] : places.level_ptr[level]] = 0.0
+    for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
         p = places.parent[v]
         for j in range(state.theta.shape[1]):
-            n = state.x[v - first, j] if level == last else guests[v, j]
+            n, _ = _seated(places, state, room, level, v, j)
             if n > 0:
-                around = max(state.kappa[level] * state.theta[p, j], TINY)
+                around = max(state.kappa[level, j] * state.theta[p, j], TINY)
                 for _ in range(occupied(rng, n, around + even)):
-                    guests[p, j] += rng.random() * (around + even) < around
+                    room[0, p, j] += rng.random() * (around + even) < around
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -82,109 +111,146 @@ def _rise(x, b):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _log_kappa(places, state, open_, guests, level, log, median, spread):
-    """Log density of log kappa given the guests of a level, whose own compositions are integrated out."""
-    kappa, total = math.exp(log), 0.0
-    first, last = places.level_ptr[level], places.level_ptr.size - 2
-    even = 0.0 if level == last else EVEN
-    whole = kappa + even * open_.sum()
-    for v in range(first, places.level_ptr[level + 1]):
-        above, all_ = state.theta[places.parent[v]], 0
-        for j in range(above.size):
-            n = state.x[v - first, j] if level == last else guests[v, j]
-            if n > 0:
-                total += _rise(n, max(kappa * above[j], TINY) + even)
-                all_ += n
-        if all_ > 0:
-            total -= _rise(all_, whole)
-    return total - 0.5 * ((log - math.log(median)) / spread) ** 2
+def _log_cell(places, state, room, level, j, kappa):
+    """Log density of a cell's concentration given the guests and rates of a level, whose own compositions are integrated out."""
+    total, even = 0.0, 0.0 if level == places.level_ptr.size - 2 else EVEN
+    for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
+        n, rate = _seated(places, state, room, level, v, j)
+        b = max(kappa * state.theta[places.parent[v], j], TINY) + even
+        total -= (b + n) * math.log1p(rate / kappa)
+        if n > 0:
+            total += _rise(n, b) - n * math.log(kappa)
+    return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _log_a(places, state, level, log, median, spread):
-    """Log density of log a given the totals."""
-    a, total = math.exp(log), 0.0
+def _log_scale(places, state, room, factor):
+    """Log density of a common factor of the lowest level's concentrations and sizes; `room` holds the rates above."""
+    total, last = 0.0, places.level_ptr.size - 2
+    for v in range(places.level_ptr[last - 1], places.level_ptr[last]):
+        total -= factor * (state.theta[v] @ room[1, v])
+    for v in range(places.level_ptr[last], places.level_ptr[last + 1]):
+        p = places.parent[v]
+        for j in range(state.theta.shape[1]):
+            n, _ = _seated(places, state, room, last, v, j)
+            if n > 0:
+                total += _rise(n, max(factor * state.kappa[last, j] * state.theta[p, j], TINY))
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _log_totals(places, state, level, a):
+    """Log density of a given the totals."""
+    total = 0.0
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
         total += _rise(state.total[v], a)
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
         total -= _rise(state.total[p], a * (places.child_ptr[p + 1] - places.child_ptr[p]))
-    return total - 0.5 * ((log - math.log(median)) / spread) ** 2
+    return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _slice(rng, places, state, open_, guests, level, which, median, spread):
-    """A draw of one log concentration by a slice: of totals (`which` 0) or of compositions (1)."""
-    log = math.log(state.a[level] if which == 0 else state.kappa[level])
-    value = _density(places, state, open_, guests, level, which, log, median, spread)
-    floor = value + math.log(1.0 - rng.random())
+def _density(places, state, room, hyper, what, level, which, log):
+    """Log density of a log of `what`, at a level, of a cell or place."""
+    value = math.exp(log)
+    if abs(log) > FAR:
+        return -np.inf
+    if what == TOTALS:
+        apart = (log - math.log(hyper.a)) / hyper.a_spread
+        return _log_totals(places, state, level, value) - 0.5 * apart * apart
+    if what == CELL:
+        apart = (log - math.log(state.common[level])) / hyper.cell_spread
+        return _log_cell(places, state, room, level, which, value) - 0.5 * apart * apart
+    apart = (log + math.log(state.common[level] / hyper.kappa)) / hyper.kappa_spread
+    return _log_scale(places, state, room, value) - 0.5 * apart * apart
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _slice(rng, places, state, room, hyper, what, level, which, value):
+    """Draw one positive number by a slice of its log."""
+    log = math.log(value)
+    floor = _density(places, state, room, hyper, what, level, which, log) + math.log(1.0 - rng.random())
     low = log - WIDTH * rng.random()
     high = low + WIDTH
     for _ in range(OUT):
-        if low <= -FAR or _density(places, state, open_, guests, level, which, low, median, spread) <= floor:
+        if _density(places, state, room, hyper, what, level, which, low) <= floor:
             break
         low -= WIDTH
     for _ in range(OUT):
-        if high >= FAR or _density(places, state, open_, guests, level, which, high, median, spread) <= floor:
+        if _density(places, state, room, hyper, what, level, which, high) <= floor:
             break
         high += WIDTH
     while True:
         fresh = low + (high - low) * rng.random()
-        if _density(places, state, open_, guests, level, which, fresh, median, spread) > floor:
+        if _density(places, state, room, hyper, what, level, which, fresh) > floor:
             return math.exp(fresh)
         low, high = (fresh, high) if fresh < log else (low, fresh)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _density(places, state, open_, guests, level, which, log, median, spread):
-    if abs(log) > FAR:
-        return -np.inf
-    if which == 0:
-        return _log_a(places, state, level, log, median, spread)
-    return _log_kappa(places, state, open_, guests, level, log, median, spread)
+def _learn(rng, places, state, open_, room, hyper, level):
+    """Draw the concentrations of a level, and the median that those of its cells share."""
+    held, apart, wide = 1.0 / hyper.kappa_spread**2, 1.0 / hyper.cell_spread**2, 0.0
+    mean = held * math.log(hyper.kappa)
+    state.a[level] = _slice(rng, places, state, room, hyper, TOTALS, level, 0, state.a[level])
+    for j in range(open_.size):
+        if open_[j] > 0.0:
+            state.kappa[level, j] = _slice(
+                rng, places, state, room, hyper, CELL, level, j, state.kappa[level, j]
+            )
+            mean += apart * math.log(state.kappa[level, j])
+            wide += apart
+    state.common[level] = math.exp(mean / (held + wide) + rng.normal() / math.sqrt(held + wide))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _dirichlet(rng, weights, out):
-    for j in range(weights.size):
-        out[j] = rng.standard_gamma(weights[j]) if weights[j] > 0.0 else 0.0
-    total = out.sum()
-    for j in range(weights.size):
-        if weights[j] > 0.0:
-            out[j] = max(out[j] / total, TINY) if total > 0.0 else TINY
-    if not total > 0.0:  # all weights are tiny: all of the mass on one, in proportion
-        left, at = rng.random() * weights.sum(), 0
-        for j in range(weights.size):
-            left -= weights[j]
-            if left < 0.0:
-                at = j
-                break
-        out[at] = 1.0
+def _scale(rng, places, state, room, hyper):
+    """Scale the lowest level's concentrations and sizes together; the rates above scale with them."""
+    last = places.level_ptr.size - 2
+    factor = _slice(rng, places, state, room, hyper, SCALE, last, 0, 1.0)
+    state.kappa[last] *= factor
+    state.common[last] *= factor
+    state.size[:] *= factor
+    room[1, places.level_ptr[last - 1] : places.level_ptr[last]] *= factor
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def draw_prior(rng, places, state, open_, guests, hyper, learn):
+def draw_prior(rng, places, state, open_, room, hyper, learn):
     """Draw compositions, and concentrations if they are to be learnt, given the tables; `state` is overwritten.
 
     Parameters
     ----------
     open_
         `(n,)` 1 for columns that may be other than zero.
-    guests
-        Room `(places above the lowest, n)`.
+    room
+        Guests and rates `(2, places above the lowest, n)`.
     hyper
         Lognormal hyperprior: medians, and standard deviations of logs.
     learn
         Whether concentrations are drawn as well.
     """
-    for level in range(places.level_ptr.size - 2, 0, -1):
+    last = places.level_ptr.size - 2
+    for level in range(last, 0, -1):
         if learn:
-            state.a[level] = _slice(rng, places, state, open_, guests, level, 0, hyper.a, hyper.a_spread)
-            state.kappa[level] = _slice(
-                rng, places, state, open_, guests, level, 1, hyper.kappa, hyper.kappa_spread
-            )
-        _seat(rng, places, state, guests, level)
-    _dirichlet(rng, open_ * (1.0 + guests[0]), state.theta[0])
-    for level in range(1, places.level_ptr.size - 2):
-        for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
-            above = state.theta[places.parent[v]]
-            _dirichlet(rng, open_ * (state.kappa[level] * above + EVEN) + guests[v], state.theta[v])
+            _learn(rng, places, state, open_, room, hyper, level)
+        _rates(places, state, room, level)
+        if learn and level == last:
+            _scale(rng, places, state, room, hyper)
+        _seat(rng, places, state, room, level)
+    for v in range(places.level_ptr[last]):
+        for j in range(open_.size):
+            rate, shape = open_.sum(), 1.0
+            if v > 0:
+                level = _level_of(places, v)
+                rate = state.kappa[level, j]
+                shape = rate * state.theta[places.parent[v], j] + EVEN
+            fresh = rng.standard_gamma(shape + room[0, v, j]) / (rate + room[1, v, j])
+            state.theta[v, j] = max(fresh, TINY) * open_[j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _level_of(places, v):
+    level = 0
+    while places.level_ptr[level + 1] <= v:
+        level += 1
+    return level
