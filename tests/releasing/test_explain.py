@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas
 import pytest
 from typer.testing import CliRunner
 
 from trueup.cli.app import new_app
 from trueup.cli.explain import register
+from trueup.model.cells import Attribute, Cells
 from trueup.model.spec import parse_spec
+from trueup.model.tree import Tree
 from trueup.releasing.explain import explain
+from trueup.synth.own_places import usual_persons
+from trueup.synth.people import PeopleDomain, populate
+from trueup.synth.places import PlaceBranch
 
 SPEC = """
 format = 1
@@ -77,3 +83,35 @@ def test_the_command_shows_errors_by_size_unless_it_is_to_be_quick(quick, tmp_pa
     found = CliRunner().invoke(app, [*arguments, *(["--quick"] if quick else [])])
     assert found.exit_code == 0, found.output
     assert ("Errors to expect by size" in found.output) != quick
+
+
+@pytest.mark.parametrize(
+    ("levels", "persons"),
+    [
+        (("all", "tract", "block"), 40 * 400),  # blocks are known
+        (("all", "tract", "ward"), 3_900 * 20),  # wards are not: there are 20 tracts
+        (("all", "area", "ward"), 40 * 400),  # nothing is known of either
+    ],
+)
+def test_places_of_a_kind_that_is_not_known_share_the_persons_of_those_above_them(levels, persons):
+    columns = [{}, {"tract": PLACES.tract.to_numpy()}, {"block": PLACES.block.to_numpy()}]
+    assert usual_persons(Tree.from_columns(list(levels), columns)) == persons
+
+
+def test_a_forecast_of_counts_that_err_never_says_that_nine_in_ten_are_right():
+    found = explain(spec(), PLACES).classes
+    noisy = [c for c in found.classes if c.rmse > 0.1]
+    assert noisy and all(margin >= 1 for c in noisy for margin in c.margins[2:])
+    assert any(c.margins[0] == 0 for c in noisy)
+
+
+def test_a_rare_group_has_members_in_more_places_where_shares_are_partly_the_parent_s(rng):
+    cells = Cells(Tree.from_columns(["all"], [{}]), (Attribute("race", tuple("abcdefgh")),))
+    domain = PeopleDomain.of(cells, ())
+    branch = PlaceBranch((np.zeros(500, np.int64),), np.ones(500))
+
+    def places_of_rare_groups(even: float) -> int:
+        parts = populate(domain, branch, 500 * 1000, rng, even=even)
+        return sum(int((part.cell >= 5).sum()) for part in parts)
+
+    assert places_of_rare_groups(0.5) > 1.5 * places_of_rare_groups(0.0)

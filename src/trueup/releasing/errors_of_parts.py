@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import TrueupError
 from trueup.files.database import connect
 from trueup.io.bundle.tables import read_counted
-from trueup.model.cells import Cells
+from trueup.model.cells import Cells, Margin
+from trueup.model.header import Measured
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ExpectedErrors
-from trueup.reconciling import Prepared
-from trueup.reconciling.expected_errors import FEWEST, WORK, some_places
+from trueup.planning.expected import Expected
+from trueup.reconciling import Prepared, published
+from trueup.reconciling.expected_errors import FEWEST, WORK, at_standard_errors, chosen_level, some_places
 from trueup.reconciling.method import Method
 from trueup.releasing.cut import PlacePart
 from trueup.releasing.run_folder import RunFolder
@@ -27,15 +31,39 @@ def errors_of_parts(folder: RunFolder, method: Method) -> ExpectedErrors:
     kept, _ = tree.only(len(tree.levels) - 1, places)
     attributes = folder.cells(folder.branch(folder.cut.parts[-1][0])).attributes
     cells, leaves = some_places(Cells(kept, attributes), work, rng)
+    whole = Cells(tree, attributes)
     said = f"{cells.shape[0]:,} of {tree.sizes[-1]:,} places"
     try:
         local = Problem(folder.spec, cells)
         simulation = Prepared.of(local.constraints, local.headers, method).simulation
-        return simulation.simulate(counts[leaves].ravel(), None, local.headers, rng, said=said)
+        found = simulation.simulate(counts[leaves].ravel(), None, local.headers, rng, said=said)
+        thinned = tree.levels[: chosen_level(whole, work) + 1]
+        tables = [m for m in published(local.constraints) if m.level in thinned]
+        errors = standard_errors(whole, folder.headers, tables, folder.spec.constraints.zeros)
+        return at_standard_errors(found, errors, whole, work)
     except (
         TrueupError
     ) as error:  # rules may name places that were not chosen; the release does not depend on it
         return ExpectedErrors((), f"Errors could not be simulated on {said}: {error}")
+
+
+def standard_errors(
+    cells: Cells,
+    headers: Sequence[Measured],
+    tables: Sequence[Margin],
+    zeros: Sequence[Mapping[str, str]] = (),
+) -> dict[Margin, NDArray[np.float64]]:
+    """Root mean squared errors (1,) of least squares in tables, from the shape of the tree: no level is held in memory.
+
+    Structural zeros that tie many combinations together are left out, which makes the errors somewhat too large.
+    """
+    exact = [h.margin for h in headers if h.exact]
+    free = [table for table in tables if not any(cells.contains(table, margin) for margin in exact)]
+    if not free:
+        return {}
+    precisions = np.array([np.inf if h.exact else 1 / float(h.law.variance) for h in headers])
+    means, _ = Expected.of(cells, [h.margin for h in headers], free, zeros=zeros).errors(precisions, free)
+    return {table: np.sqrt([max(mean, 0.0)]) for table, mean in zip(free, means, strict=True)}
 
 
 def _settled_counts(

@@ -30,7 +30,7 @@ from trueup.reconciling.expected_errors import (
 from trueup.reconciling.method import Method
 from trueup.releasing.division import divided
 from trueup.releasing.engine import MEMORY, default_engine
-from trueup.synth.own_places import made_up_counts
+from trueup.synth.own_places import made_up_counts, usual_persons
 
 WORK = 2**17
 """Cells that are reconciled in all when the errors are simulated: seconds."""
@@ -129,7 +129,8 @@ def explain(
     memory
         Bytes that the release may use: what does not fit is released by parts.
     persons
-        Units of the made-up population; by default as many a place as places of such a level have in the United States.
+        Units of the made-up population; by default as many as there would be if the places of the lowest level whose
+        name is known (state, county, tract, block group, block) had as many as in the United States.
     simulate
         Whether errors are simulated; it takes seconds.
     progress
@@ -206,14 +207,15 @@ def _simulated(
     local = Problem(problem.spec, cells)
     share = cells.shape[0] / problem.cells.shape[0]
     try:
-        population = made_up_counts(local, rng, persons and max(1, round(persons * share)))
+        units = usual_persons(problem.cells.tree) if persons is None else persons
+        population = made_up_counts(local, rng, max(1, round(units * share)))
         sample = Sample(cells, population, local.constraints, local.headers)
     except TrueupError as error:
         return ExpectedErrors((), f"Errors could not be simulated before the release: {error}")
     said = f"a made-up population of {population.sum():,} in {sample.of(problem.cells)}"
     tables = published(problem.constraints)
     found = expected_errors(method, sample, tables, rng, said=said, work=WORK, progress=progress)
-    return at_standard_errors(found, errors, problem.cells, work)
+    return at_standard_errors(found.as_forecast(), errors, problem.cells, work)
 
 
 def _tail(header: Measured) -> NoiseTail:

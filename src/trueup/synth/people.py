@@ -113,12 +113,13 @@ def _shares(name: str, size: int) -> NDArray[np.float64]:
 
 
 def populate(
-    domain: PeopleDomain, branch: PlaceBranch, persons: int, rng: np.random.Generator
+    domain: PeopleDomain, branch: PlaceBranch, persons: int, rng: np.random.Generator, *, even: float = 0.0
 ) -> Iterator[Sparse]:
     """Draw the occupied cells of a region, some thousand places at a time.
 
-    The shares of each attribute at a place are Dirichlet about those of its parent, so that neighbours are alike. A
-    place's units are multinomial, and the total of the region is met exactly.
+    The shares of each attribute at a place are Dirichlet about those of its parent, so that neighbours are alike; in the
+    last level a part of each share, `even`, is the parent's own. A place's units are multinomial, and the total of the
+    region is met exactly.
     """
     units = rng.multinomial(persons, branch.weights / branch.weights.sum())
     shares = [_drifted(domain.shares[a][None], STEADY_REGION, rng) for a in domain.others]
@@ -130,7 +131,9 @@ def populate(
     rows = max(1, ENTRIES // domain.outside.size)
     for start in range(0, lived_in.size, rows):
         leaf = lived_in[start : start + rows]
-        yield _cells_of(domain, leaf, units[leaf], kinds[leaf], [s[parent[leaf]] for s in shares], rng)
+        near = [s[parent[leaf]] for s in shares]
+        own = [even * s + (1 - even) * _drifted(s, STEADY_LAST, rng) for s in near]
+        yield _cells_of(domain, leaf, units[leaf], kinds[leaf], own, rng)
 
 
 def _drifted(shares: NDArray, steady: float, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -163,7 +166,7 @@ def _cells_of(
 ) -> Sparse:
     joint = np.ones((leaf.size, 1))
     for s in shares:
-        joint = (joint[:, :, None] * _drifted(s, STEADY_LAST, rng)[:, None, :]).reshape(leaf.size, -1)
+        joint = (joint[:, :, None] * s[:, None, :]).reshape(leaf.size, -1)
     joint = np.where(domain.outside, joint + 1e-15, 0)  # what is left may all be forbidden
     counts = rng.multinomial(units, joint / joint.sum(axis=1, keepdims=True))
     row, other = np.nonzero(counts)

@@ -18,10 +18,10 @@ from trueup.files.whole import whole_counts
 
 YEARS = (2010, 2020)
 """Censuses whose populations of the 50 states and the District of Columbia come with the package."""
-PERSONS_PER_PLACE = {"county": 105_000, "tract": 3_900, "block group": 1_400}
-"""Persons for each place of a last level of these names, where only one of the two numbers is given, as in 2020."""
-PERSONS_PER_BLOCK = 40
-"""The same for a last level of any other name."""
+PERSONS_PER_PLACE = {"state": 6_500_000, "county": 105_000, "tract": 3_900, "block group": 1_400, "block": 40}
+"""Persons for each place of a level of these names, where only one of the two numbers is given, as in 2020."""
+PERSONS_PER_BLOCK = PERSONS_PER_PLACE["block"]
+"""The same for a level of any other name."""
 
 
 @dataclass(frozen=True)

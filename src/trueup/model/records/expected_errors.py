@@ -25,6 +25,9 @@ FEWEST = 100
 COARSE = 5
 """Margins below are the least whole ones that reach their percentage: one count less would fall far short."""
 
+CERTAIN, UNCERTAIN = 0.1, 90
+"""Root mean squared error (counts) up to which a forecast may say 0, and percentage from which on it may not above that."""
+
 
 @dataclass(frozen=True)
 class ErrorClass:
@@ -84,6 +87,21 @@ class ErrorClass:
         )
         margins = tuple(map(max, self.margins, normal)) if error > self.rmse else self.margins
         return replace(self, rmse=max(self.rmse, error), margins=margins)
+
+    def as_forecast(self) -> ErrorClass:
+        """The same, with no margin of 0 at 90 % or more: how many counts are zero is not known before a release.
+
+        Classes that hardly err (root mean squared error up to `CERTAIN`) stay as they are.
+
+        Examples
+        --------
+        >>> ErrorClass(Margin("county"), 0, 500, 0.0, 0.3, (0, 0, 0, 1, 2)).as_forecast().margins
+        (0, 0, 1, 1, 2)
+        """
+        if self.rmse <= CERTAIN:
+            return self
+        raised = (max(m, int(p >= UNCERTAIN)) for m, p in zip(self.margins, CONFIDENCES, strict=True))
+        return replace(self, margins=tuple(raised))
 
     def margin(self, confidence: float) -> float:
         """The margin of error (counts) at one of `CONFIDENCES`."""
@@ -148,6 +166,10 @@ class ExpectedErrors:
         """The same, with the errors of some tables no smaller than their standard errors (counts)."""
         root = {table: float(np.sqrt(np.square(e).mean())) for table, e in errors.items()}
         return replace(self, classes=tuple(c.at_least(root.get(c.table, 0.0)) for c in self.classes))
+
+    def as_forecast(self) -> ExpectedErrors:
+        """The same for a release that is still to be made; see `ErrorClass.as_forecast`."""
+        return replace(self, classes=tuple(c.as_forecast() for c in self.classes))
 
     def labelled(self) -> list[tuple[ErrorClass, str]]:
         """Every class with the range of its released counts in words.

@@ -1,0 +1,52 @@
+"""Errors to expect of a run by parts: those of levels that a sample of places thins are no smaller than all places allow."""
+
+import numpy as np
+import pytest
+
+import trueup
+from tests.releasing.state import MOST, write_state
+from trueup.io.bundle.manifest import read_manifest
+from trueup.model.build import build_constraints
+from trueup.model.cells import Margin
+from trueup.model.records.expected_errors import ExpectedErrors
+from trueup.reconciling.histogram_tree import HistogramTree
+from trueup.releasing import pipeline
+from trueup.releasing.errors_of_parts import standard_errors
+from trueup.run.local import LocalPool
+
+
+@pytest.fixture(scope="module")
+def thinned(tmp_path_factory):
+    """A release by parts whose errors are simulated on some of its blocks."""
+    folder = tmp_path_factory.mktemp("thinned")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trueup.releasing.errors_of_parts.WORK", 800)
+        pipeline.release(**write_state(folder), out=folder / "out", executor=LocalPool(1), places=MOST)
+    return folder / "out"
+
+
+def _least_squares(release):
+    constraints = build_constraints(release.measurements.by(None), release.cells)
+    method = HistogramTree()
+    return method.errors(method.prepare(constraints, release.measurements.headers))
+
+
+def test_standard_errors_from_the_shape_of_the_tree_are_those_of_least_squares_in_memory(thinned):
+    release = trueup.read_release(thinned)
+    whole = _least_squares(release)
+    zeros = release.measurements.by(None).constraints.zeros
+    found = standard_errors(release.cells, release.measurements.headers, list(whole), zeros)
+    for table, errors in whole.items():
+        can_occur = errors[errors > 0]
+        root = np.sqrt(np.square(can_occur).mean()) if can_occur.size else 0.0
+        assert found.get(table, np.zeros(1))[0] == pytest.approx(root, rel=1e-6), table
+
+
+def test_levels_that_the_sample_thins_err_as_least_squares_on_all_places_does(thinned):
+    expected = ExpectedErrors.read(read_manifest(thinned)["expected errors"])
+    whole = _least_squares(trueup.read_release(thinned))
+    assert " of 34 places" in expected.note
+    for level in ("county", "tract"):
+        table = Margin(level, ("race", "age"))
+        least = np.sqrt(np.square(whole[table]).mean())
+        assert all(c.rmse >= least - 1e-9 for c in expected.tables[table])
