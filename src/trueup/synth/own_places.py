@@ -15,8 +15,8 @@ from trueup.synth.totals import PERSONS_PER_BLOCK, PERSONS_PER_PLACE
 SPARSE = 10
 """Times as many units a place as blocks have, up to which some places are empty, as blocks are."""
 EVEN = 0.5
-"""Part of each attribute's shares that a place has from its parent: with it they vary as in a Dirichlet law of concentration
-35 (three counties of real blocks have 21, 26 and 53), yet a rare group has some members in most places, as it has in real ones."""
+"""Part of each attribute's shares that a place has from its parent: with it they vary as in a Dirichlet law of
+concentration 35 (three counties of real blocks have 21, 26 and 53), yet rare groups live in many places, as real ones do."""
 
 
 def made_up_counts(
