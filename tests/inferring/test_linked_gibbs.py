@@ -10,7 +10,8 @@ from scipy.special import gammaln, logsumexp
 
 from tests.inferring.problems import noisy, states
 from tests.linked_tables import document, gaussian, population, problem
-from trueup.inferring.linked_gibbs import LinkedGibbs, LinkedWalk
+from trueup.inferring.linked_gibbs import LinkedGibbs
+from trueup.inferring.linked_walk import LinkedWalk
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.layouts.linked import LinkedProblem
 from trueup.measuring import read_confidential, simulate
@@ -94,19 +95,39 @@ def small():
     return constraints, measured
 
 
-def drawn(constraints, measured, rng, kept=1000):
+def drawn(constraints, measured, rng, steps=20, draws=1, kept=1000):
+    """Draws of chains: so many single steps, and draws of whole places, in a sweep."""
     problem_ = LinkedProblem(constraints, measured.headers, tuple(measured.values))
     walk = LinkedWalk.of(problem_, rng.spawn(4), (A, KAPPA))
-    walk.steps[:] = 20
+    walk.steps[:], walk.draws[:] = steps, draws
     walk.run(100, 1)
     return walk.run(kept, 1)
 
 
 @pytest.mark.thorough
-def test_chains_draw_what_listing_finds(small, rng):
+@pytest.mark.parametrize("draws", [0, 10])
+def test_chains_draw_what_listing_finds(draws, small, rng):
     """Fifteen probabilities within 6 Monte Carlo errors; 5 would be a false alarm in 10^5 runs."""
     tables, mass = listed(*small, most=16)
-    assert worst_difference(drawn(*small, rng), tables, mass) < 6
+    assert worst_difference(drawn(*small, rng, draws=draws), tables, mass) < 6
+
+
+@pytest.mark.thorough
+def test_places_drawn_whole_and_single_steps_have_one_law(rng):
+    """Of some fifty persons a county, which noise and prior both inform: whole places alone, and single steps alone."""
+    constraints = pairs((3, 1))
+    laws = {Margin("state", ("count",)): law_named("discrete-gaussian")(16)}
+    laws[Margin("county", ("count",))] = law_named("discrete-laplace")("1/5")
+    measured = noisy(constraints.cells, np.array([50, 22, 81, 40, 61, 30, 70, 31]), laws, rng)
+    whole = drawn(constraints, measured, rng, steps=0, draws=2, kept=2000)
+    single = drawn(constraints, measured, rng, steps=40, draws=0, kept=2000)
+    far = []
+    for column in range(8):
+        for limit in np.unique(np.quantile(single[..., column], [0.1, 0.3, 0.5, 0.7, 0.9]).round()):
+            events = [(run[..., column] <= limit).astype(float)[..., None] for run in (whole, single)]
+            spread = sum(e.var() / diagnose(e)[1][0] for e in events)
+            far.append(abs(events[0].mean() - events[1].mean()) / np.sqrt(spread))
+    assert max(far) < 6
 
 
 @pytest.mark.thorough

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.histogram.marginals import cell_groups
 from trueup.kernel.table_walks.linked import LinkedMoves, LinkedPlaces, LinkedState, LinkedValues
+from trueup.kernel.table_walks.linked_normal import LinkedForms, NormalPlaces
 from trueup.layouts.columns import default_tables
 from trueup.layouts.links import Integers, PlaceLinks, distinct, impossible, links_of
 from trueup.model.build import own_constraints
@@ -30,6 +31,8 @@ TYPICAL = (3, 5, 8, 13, 21, 34)
 """Households of a move in which persons have the proportions of all places."""
 WIDEST = 1.0
 """Longest distance of the values of a window (standard deviations of a move's widest noise)."""
+WIDE = 24
+"""Places of more cells are not drawn whole: it takes the cube of their number."""
 VAGUE = 10**8
 """Variance (counts squared) of what stands in, at the start of a chain alone, for finest cells that nobody measured."""
 
@@ -191,6 +194,20 @@ class LinkedProblem:
             yield np.array(found, np.int64).reshape(-1, 3)
 
     @cached_property
+    def forms(self) -> LinkedForms:
+        """Sums of a place's cells that its density depends on."""
+        table = np.hstack([np.eye(self.links.slack.shape[1], dtype=np.int64), self.links.slack.T])
+        pools = np.array([table[:, p].sum(axis=1) for p in self.links.pools])
+        group, level = np.array([t.group for t in self.tables]), np.array([t.level for t in self.tables])
+        return LinkedForms(self.links.slack, pools, group, level)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether places are drawn whole: any change of their cells keeps what must hold, but for signs."""
+        free = self.constraints.joined is None and not self.constraints.zero_combinations.any()
+        return free and self.links.slack.shape[1] <= WIDE
+
+    @cached_property
     def widest(self) -> NDArray[np.float64]:
         """`(k,)` longest distance of the values of a window of each move (counts)."""
         precisions = [t.slope**2 / 2 + 2 * t.curve for t in self.tables]
@@ -289,6 +306,13 @@ class LinkedProblem:
             np.full(levels, a),
             np.full((levels, len(self.links.pools)), kappa),
         )
+
+    def normal(self, state: LinkedState) -> NormalPlaces:
+        """Quadratic laws around a chain's tables, not taken yet."""
+        leaves, n = len(state.x), self.links.slack.shape[1]
+        empty = np.zeros((leaves, n)), np.zeros((leaves, n, n))
+        steps = np.zeros(leaves, np.int64), np.zeros(leaves, np.int64)
+        return NormalPlaces(state.x[:, :n].astype(float), *empty, *steps)
 
     @property
     def connected(self) -> bool:

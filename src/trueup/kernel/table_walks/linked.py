@@ -153,7 +153,7 @@ def log_gamma(z):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _rise(x, by, up, down):
+def rise(x, by, up, down):
     """Log of `Gamma(x + up) / Gamma(x + down)` at x + by over that at x; of large x by the ratio's series, to 1e-8."""
     least = min(x, x + by)
     if least > 50.0 * max(up, down, 1.0):
@@ -183,12 +183,12 @@ def _own(places, moves, pool_of, state, v, m, t):
         g = pool_of[j]
         if g >= 0:
             alpha = max(state.kappa[levels, g] * state.theta[above, j], LEAST)
-            total += _rise(state.x[v, j], t * moves.by[i], alpha, 1.0)
+            total += rise(state.x[v, j], t * moves.by[i], alpha, 1.0)
     for i in range(moves.pool_ptr[m], moves.pool_ptr[m + 1]):
         g = moves.pool[i]
-        total += _rise(state.sums[v, g], t * moves.pool_by[i], 1.0, state.kappa[levels, g])
+        total += rise(state.sums[v, g], t * moves.pool_by[i], 1.0, state.kappa[levels, g])
     if moves.free[m] != 0:
-        total += _rise(state.total[node], t * moves.free[m], state.a[levels], state.kappa[levels, 0])
+        total += rise(state.total[node], t * moves.free[m], state.a[levels], state.kappa[levels, 0])
     return total
 
 
@@ -208,7 +208,7 @@ def _path(places, values, moves, state, v, m, t, stop):
         if moves.free[m] != 0 and level < levels - 1:
             up = 1.0 if level == 0 else state.a[level]
             down = places.children[node] * state.a[level + 1]
-            total += _rise(state.total[node], t * moves.free[m], up, down)
+            total += rise(state.total[node], t * moves.free[m], up, down)
         node = places.parent[node]
     return total
 
@@ -286,7 +286,7 @@ def _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _mass(t, mean, sd):
+def rounded_mass(t, mean, sd):
     """Of the rounded normal law."""
     root = sd * math.sqrt(2.0)
     far = abs(t - mean)
@@ -307,7 +307,7 @@ def _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop):
     gain = _gain(places, values, moves, pool_of, state, v, w, m, t, stop)
     if gain == -np.inf:
         return 0
-    here, there = _mass(0, mean, sd), _mass(t, mean, sd)
+    here, there = rounded_mass(0, mean, sd), rounded_mass(t, mean, sd)
     if not here > 0.0:  # beyond where doubles tell the masses of the normal law apart
         return 0
     return t if rng.random() < math.exp(min(gain, 700.0)) * here / there else 0
@@ -344,7 +344,7 @@ def linked_sweeps(rng, places, values, moves, pool_of, state, widest, steps, cou
                         continue
                     w = places.first[node] + int(rng.random() * apart)
                     w += w >= v
-                    stop = _meet(places, v, w)
+                    stop = meeting_level(places, v, w)
                 if rng.random() < 0.3:
                     t = _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest[m])
                 else:
@@ -356,7 +356,7 @@ def linked_sweeps(rng, places, values, moves, pool_of, state, widest, steps, cou
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _meet(places, v, w):
+def meeting_level(places, v, w):
     """The level below that of the lowest place that holds two leaves."""
     levels = places.level_ptr.size - 1
     one, other, level = places.level_ptr[levels - 1] + v, places.level_ptr[levels - 1] + w, levels - 1

@@ -1,0 +1,225 @@
+"""Chains on linked counts: how places are moved, what is watched, and which places are given more steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.inferring.chains import AWAY, ESS, diagnosed_in_pieces, run_side_by_side
+from trueup.inferring.method import Progress
+from trueup.kernel.settling.posterior_mean import HYPERPRIOR, Hyperprior
+from trueup.kernel.statistics.diagnostics import r_hat_by_chance
+from trueup.kernel.table_walks.linked import LinkedState, linked_sweeps
+from trueup.kernel.table_walks.linked_normal import NormalPlaces, normal_sweep
+from trueup.kernel.table_walks.linked_prior import draw_linked_prior
+from trueup.layouts.linked import LinkedProblem
+from trueup.model.cells import Margin
+from trueup.model.stacking import COUNTED
+
+WARM_UP = 60
+"""Sweeps before the first run."""
+ROUNDS, SEEING, SETTLING = 5, 6, 0.1
+"""How often, and after how many sweeps, places are looked at anew; weight of the last sweep in the centres of their laws."""
+OFTEN = 0.5
+"""A place is drawn whole where so many of its steps are accepted."""
+PILOT, USUAL = 40, 0.45
+"""Sweeps of a run that says which places move slowly: their effective size is a smaller share of its draws."""
+STEPS, EACH = (8, 400), 5
+"""Least and most single steps at a place in a sweep at first, and moves for each of them."""
+MOST_STEPS = 6400
+"""Steps at a place in a sweep, at most."""
+POOLED = Hyperprior(kappa=100.0, kappa_spread=2.0)
+"""Of pools other than the free one: median and spread of the concentrations of their compositions."""
+
+
+@dataclass(eq=False)
+class LinkedWalk:
+    """Chains on one problem.
+
+    Attributes
+    ----------
+    problem
+        Columns, links, moves.
+    rngs, states
+        A generator and a state of each chain.
+    learn
+        Whether concentrations are drawn as well as compositions.
+    laws
+        Of places that are drawn whole, chain by chain.
+    steps
+        `(leaves,)` single steps at each place in a sweep.
+    width, draws
+        `(leaves,)` columns of a place that are drawn at a time, and how often in a sweep, where places are drawn whole.
+    sweeps, stopped, seconds
+        Of each chain so far; whether it was interrupted; of one sweep of all chains, at last.
+    slowest
+        `(leaves,)` smallest effective size of the counts and ratios of each lowest place, at last.
+    """
+
+    problem: LinkedProblem
+    rngs: list[np.random.Generator]
+    states: list[LinkedState]
+    laws: list[NormalPlaces]
+    learn: bool
+    steps: NDArray[np.int64]
+    width: NDArray[np.int64]
+    draws: NDArray[np.int64]
+    sweeps: int = 0
+    stopped: bool = False
+    seconds: float = 0.0
+    slowest: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def of(
+        cls, problem: LinkedProblem, rngs: list[np.random.Generator], given: Sequence[float] = ()
+    ) -> LinkedWalk:
+        """Start chains apart: the first near the values, others near noisier ones."""
+        a, kappa = given or (HYPERPRIOR.a, POOLED.kappa)
+        starts = [problem.start(rng, AWAY * (chain > 0)) for chain, rng in enumerate(rngs)]
+        many = int(np.clip(len(problem.links.changes) // EACH, *STEPS))
+        states = [problem.state(x, a, kappa) for x in starts]
+        laws = [problem.normal(s) for s in states]
+        leaves, *kinds = problem.cells.shape
+        steps, width, draws = (np.full(leaves, k) for k in (many, prod(kinds), 1))
+        return cls(problem, rngs, states, laws, not given, steps, width, draws)
+
+    def warm_up(self) -> None:
+        """Run `WARM_UP` sweeps, in which is seen which places are drawn whole, and a pilot run that says what moves slowly."""
+        if self.problem.whole:
+            self._narrow()
+        self.run(WARM_UP - self.sweeps, 1)
+        if self.problem.whole:
+            pilot = self.run(PILOT, 1)
+            self.diagnosed(pilot)
+            self._prolong(USUAL * len(self.states) * PILOT, 1.0)
+
+    def _narrow(self) -> None:
+        """Draw places a few columns at a time, and by single steps too, where what is drawn whole is often rejected."""
+        n, steps = self.width.copy(), self.steps
+        self.steps = np.zeros_like(steps)
+        for _ in range(ROUNDS):
+            self.run(SEEING, 1)
+            taken = np.min([laws.taken / laws.tried for laws in self.laws], axis=0)
+            for laws in self.laws:
+                laws.tried[:], laws.taken[:] = 0, 0
+            self.width = np.where(taken < OFTEN, -(-self.width // 2), self.width)
+            self.draws = np.rint(n / self.width / np.maximum(taken, OFTEN)).astype(np.int64)
+            self.steps = np.where(self.width < n, steps, 0)
+
+    def run(self, kept: int, thin: int, tell: Progress = lambda done, of: None) -> NDArray:
+        """Move every chain on by `kept * thin` sweeps; return draws `(chains, kept, n)`."""
+        n, began = self.problem.cells.n, time.perf_counter()
+        out = np.empty((len(self.states), kept, n), np.int32)
+        for part in ("forms", "whole", "moves", "known", "places", "widest"):  # before threads
+            getattr(self.problem, part)
+        done = [0] * len(self.states)
+        run_side_by_side(
+            lambda c: self._chain(c, out[c], thin, done), done, kept * thin * len(done), tell, self._stop
+        )
+        self.sweeps += kept * thin
+        self.seconds = (time.perf_counter() - began) / (kept * thin)
+        return out
+
+    def _stop(self) -> None:
+        self.stopped = True
+
+    def _chain(self, chain: int, out: NDArray, thin: int, done: list[int]) -> None:
+        problem, rng, state = self.problem, self.rngs[chain], self.states[chain]
+        n = problem.links.slack.shape[1]
+        pool_of = problem.links.pool_of
+        for i in range(len(out)):
+            if self.stopped:
+                return
+            for _ in range(thin):
+                if problem.whole:
+                    laws = self.laws[chain]
+                    if self.sweeps < WARM_UP:  # later the laws must not follow the chain
+                        laws.centre[:] += SETTLING * (state.x[:, :n] - laws.centre)
+                    normal_sweep(
+                        rng,
+                        problem.places,
+                        problem.known,
+                        problem.forms,
+                        pool_of,
+                        state,
+                        laws,
+                        self.width,
+                        self.draws,
+                    )
+                linked_sweeps(
+                    rng,
+                    problem.places,
+                    problem.known,
+                    problem.moves,
+                    pool_of,
+                    state,
+                    problem.widest,
+                    self.steps,
+                    1,
+                )
+                self._prior(rng, state)
+            out[i] = state.x[:, :n].ravel()
+            done[chain] = thin * (i + 1)
+
+    def _prior(self, rng: np.random.Generator, state: LinkedState) -> None:
+        """Draw compositions and concentrations, pool by pool."""
+        for g, columns in enumerate(self.problem.links.pools):
+            kappa = HYPERPRIOR if g == 0 else POOLED
+            hyper = np.array([HYPERPRIOR.a, HYPERPRIOR.a_spread, kappa.kappa, kappa.kappa_spread])
+            draw_linked_prior(rng, self.problem.places, state, columns, g, hyper, self.learn)
+
+    def diagnosed(self, run: NDArray) -> dict[str, Any]:
+        """What the record says of a run: R-hat and effective sizes of every count of every level, and of ratios."""
+        worst, least, watched = 1.0, np.inf, 0
+        self.slowest = np.full(self.problem.cells.shape[0], np.inf)
+        for level, values in self._watched(run):
+            r_hat, ess = diagnosed_in_pieces(values)
+            worst, least, watched = max(worst, r_hat.max()), min(least, ess.min()), watched + len(ess)
+            if level == self.problem.cells.tree.levels[-1]:
+                self.slowest = np.minimum(self.slowest, ess.reshape(len(self.slowest), -1).min(axis=1))
+        return {
+            "sweeps": self.sweeps,
+            "largest_r_hat": float(worst),
+            "r_hat_allowed": r_hat_by_chance(watched, ESS, 2 * len(run)),
+            "smallest_ess": float(least),
+            "watched": watched,
+            "moves_known_to_connect": self.problem.connected,
+        }
+
+    def prolonged(self) -> float:
+        """Give places whose counts move slowly more steps, and others fewer; how many times the steps of all that is."""
+        return self._prolong(1.5 * ESS, 0.5)
+
+    def _prolong(self, size: float, least: float) -> float:
+        """Multiply the steps of each place by what brings its smallest effective size to `size`, and by `least` at least."""
+        before = self.steps.sum() + self.draws.sum()
+        times = np.clip(size / self.slowest, least, 8.0)
+        self.steps = np.minimum(np.ceil(self.steps * times), MOST_STEPS).astype(np.int64)
+        self.draws = np.minimum(np.rint(self.draws * times).clip(1), MOST_STEPS).astype(np.int64)
+        return float((self.steps.sum() + self.draws.sum()) / before)
+
+    def _watched(self, run: NDArray) -> Iterator[tuple[str, NDArray]]:
+        """Levels with counts of each, and there persons per household of each link."""
+        cells = self.problem.cells
+        for level in cells.tree.levels:
+            values = cells.sum(run, Margin(level, cells.finest.attributes))
+            yield level, values
+            table = values.reshape(*run.shape[:2], -1, run.shape[2] // cells.shape[0])
+            for persons, households in self.problem.links.linked:
+                above, below = table[..., persons].sum(axis=3), table[..., households].sum(axis=3)
+                yield level, above / np.maximum(below, 1)
+
+    @property
+    def margins(self) -> list[Margin]:
+        """Tables that are reported: every level's counts, and of two tables their totals."""
+        cells = self.problem.cells
+        found = [Margin(level, cells.finest.attributes) for level in cells.tree.levels]
+        if self.problem.constraints.joined is not None:
+            found = [m for each in found for m in (Margin(each.level, (COUNTED,)), each)]
+        return found

@@ -1,0 +1,373 @@
+"""Steps of whole places for chains of linked counts: all columns of a place at once, by normal laws near the exact ones.
+
+Steps along one vector after the other are slow where the prior ties columns together: if persons per household are known to a
+hundredth, persons and households move together or hardly at all. Here the log density of the n cells x of a place is replaced
+by a quadratic one around a centre that was settled before, by
+
+    Gamma(x + s) / Gamma(x + t)  ~  (x + (s + t - 1) / 2)^(s - t),
+
+and the law of each value's noise by the normal law of its variance. A step changes one place by a vector t of whole numbers,
+or two places by t and -t, which leaves every sum above both as it is. Under the quadratic laws t is normal with a precision
+Q = L L'. Whole numbers are drawn by way of fractions: each column is given a uniform fraction in [-1/2, 1/2), which changes
+nothing that is counted; columns with their fractions are drawn from the normal law, and t is what they changed by when both are
+rounded. The step is accepted by the ratio of the exact densities times that of the normal ones (Metropolis and Hastings).
+Neither centres nor Q depend on what a step draws anew, and the mean is that of the law given all else: where the quadratic
+law is good, which it is for counts well above zero, what is drawn is nearly independent of what was there, or on purpose
+on the other side of the mean (Adler 1981), since the sum of two places stays. Where few steps are accepted, a few
+columns are drawn at a time.
+
+One file: the quadratic law, the step and its exact density are written in the same terms.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.compiled import njit
+from trueup.kernel.table_walks.linked import LEAST, meeting_level, rise
+
+ALONE, NEAR = 0.5, 0.8
+"""How often a place is drawn alone as well; how often its partner is a place with the same parent."""
+OVER = 0.5
+"""Correlation, negative, of normal deviates with those that were there: steps go beyond the mean more often than not."""
+SMALLEST = 0.5
+"""Counts are at least so large in the quadratic laws."""
+FLATTEST = 0.1
+"""Least variance ratio: a pivot of Q is at least so many times the precision of the noise."""
+
+
+class LinkedForms(NamedTuple):
+    """Sums of the `n` cells of a place that its density depends on.
+
+    Attributes
+    ----------
+    slack, pool
+        `(m, n)` slacks, and `(pools, n)` sums of pools.
+    group, level
+        `(r, n)` the group of each cell in each table of values, -1 for none; `(r,)` the level of the table.
+    """
+
+    slack: NDArray[np.int64]
+    pool: NDArray[np.int64]
+    group: NDArray[np.int64]
+    level: NDArray[np.int64]
+
+
+class NormalPlaces(NamedTuple):
+    """Quadratic laws of the prior of each place, and how its steps went; changed in place.
+
+    Attributes
+    ----------
+    centre
+        `(leaves, n)` where each is taken.
+    pull, precision
+        `(leaves, n)` first and `(leaves, n, n)` negative second derivatives there.
+    tried, taken
+        `(leaves,)` steps.
+    """
+
+    centre: NDArray[np.float64]
+    pull: NDArray[np.float64]
+    precision: NDArray[np.float64]
+    tried: NDArray[np.int64]
+    taken: NDArray[np.int64]
+
+
+class _Scratch(NamedTuple):
+    """Of one step: its columns first; mean, where the fractions were and go less the mean, factor of Q, and the precision
+    of noise alone, of these columns; t; and changes of slacks, sums and groups."""
+
+    columns: NDArray[np.int64]
+    mean: NDArray[np.float64]
+    was: NDArray[np.float64]
+    goes: NDArray[np.float64]
+    factor: NDArray[np.float64]
+    noise: NDArray[np.float64]
+    t: NDArray[np.int64]
+    slack: NDArray[np.int64]
+    pool: NDArray[np.int64]
+    group: NDArray[np.int64]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _dot(row, x):
+    total = row[0] * x[0]
+    for i in range(1, row.size):
+        total += row[i] * x[i]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add(pull, precision, row, at, apart):
+    """Add the quadratic law of `at^apart`, `at` a constant and the sum of cells that a row counts."""
+    first = apart / at
+    for i in range(row.size):
+        if row[i] != 0:
+            pull[i] += first * row[i]
+            for j in range(row.size):
+                precision[i, j] += first / at * row[i] * row[j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def take_quadratic(places, forms, pool_of, state, laws):
+    """Take the quadratic laws of all places at their centres, under the concentrations and compositions of the state."""
+    levels, n = places.level_ptr.size - 2, laws.centre.shape[1]
+    for v in range(laws.centre.shape[0]):
+        above = places.parent[places.level_ptr[levels] + v]
+        centre, pull, precision = laws.centre[v], laws.pull[v], laws.precision[v]
+        pull[:], precision[:] = 0.0, 0.0
+        for j in range(pool_of.size):
+            g = pool_of[j]
+            if g < 0:
+                continue
+            alpha = state.kappa[levels, g] * state.theta[above, j]
+            if j < n:
+                at = max(centre[j] + 0.5 * alpha, SMALLEST)
+                pull[j] += (alpha - 1.0) / at
+                precision[j, j] += (alpha - 1.0) / (at * at)
+            else:
+                row = forms.slack[j - n]
+                _add(pull, precision, row, max(_dot(row, centre) + 0.5 * alpha, SMALLEST), alpha - 1.0)
+        for g in range(forms.pool.shape[0]):
+            row, up, down = forms.pool[g], state.a[levels] if g == 0 else 1.0, state.kappa[levels, g]
+            at = max(_dot(row, centre) + 0.5 * (up + down - 1.0), SMALLEST)
+            _add(pull, precision, row, at, up - down)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _gather(places, values, forms, state, laws, v, sign, stop, scratch, k):
+    """Add slope and precision of t at 0: of the prior at leaf v, and of noise from there up to below the level `stop`."""
+    levels, n, columns = places.level_ptr.size - 1, scratch.t.size, scratch.columns
+    for i in range(k):
+        own, law = laws.pull[v, columns[i]], laws.precision[v, columns[i]]
+        for j in range(n):
+            own -= law[j] * (state.x[v, j] - laws.centre[v, j])
+        for j in range(i + 1):
+            scratch.factor[i, j] += law[columns[j]]
+        scratch.mean[i] += sign * own
+    node = places.level_ptr[levels - 1] + v
+    for level in range(levels - 1, stop - 1, -1):
+        for r in range(forms.level.size):
+            if forms.level[r] != level:
+                continue
+            start = values.start[r] + (node - places.level_ptr[level]) * values.groups[r]
+            for i in range(k):
+                g = forms.group[r, columns[i]]
+                if g < 0:
+                    continue
+                each = 2.0 * values.curve[start + g] + 0.5 * values.slope[start + g] ** 2
+                scratch.mean[i] -= sign * each * state.gap[start + g]
+                scratch.noise[i] += each
+                for j in range(i + 1):
+                    if forms.group[r, columns[j]] == g:
+                        scratch.factor[i, j] += each
+        node = places.parent[node]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve(scratch, n):
+    """Factor Q in its lower half, with pivots kept above zero, and turn slopes into the mean, of n columns."""
+    q, mean = scratch.factor, scratch.mean
+    for j in range(n):
+        for k in range(j):
+            q[j, j] -= q[j, k] * q[j, k]
+        q[j, j] = math.sqrt(max(q[j, j], FLATTEST * scratch.noise[j], 1e-12))
+        for i in range(j + 1, n):
+            for k in range(j):
+                q[i, j] -= q[i, k] * q[j, k]
+            q[i, j] /= q[j, j]
+        for k in range(j):
+            mean[j] -= q[j, k] * mean[k]
+        mean[j] /= q[j, j]
+    for j in range(n - 1, -1, -1):
+        for i in range(j + 1, n):
+            mean[j] -= q[i, j] * mean[i]
+        mean[j] /= q[j, j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _drawn(rng, scratch, n):
+    """Draw t of n columns; return the log of the density of where they were over that of where they go, under the normal law."""
+    q, mean, was, goes, log = scratch.factor, scratch.mean, scratch.was, scratch.goes, 0.0
+    scratch.t[:] = 0
+    for j in range(n - 1, -1, -1):
+        was[j] = rng.random() - 0.5 - mean[j]
+        here, after = q[j, j] * was[j], 0.0
+        for i in range(j + 1, n):
+            here += q[i, j] * was[i]
+            after += q[i, j] * goes[i]
+        there = math.sqrt(1.0 - OVER * OVER) * rng.standard_normal() - OVER * here
+        goes[j] = (there - after) / q[j, j]
+        scratch.t[scratch.columns[j]] = math.floor(mean[j] + goes[j] + 0.5)
+        log += 0.5 * (there * there - here * here)
+    return log
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _sums(forms, scratch):
+    """Changes of slacks and sums of pools by t."""
+    for i in range(scratch.slack.size):
+        scratch.slack[i] = _dot(forms.slack[i], scratch.t)
+    for g in range(scratch.pool.size):
+        scratch.pool[g] = _dot(forms.pool[g], scratch.t)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _groups(forms, r, scratch, count):
+    """Changes of the groups of table r by t."""
+    scratch.group[:count] = 0
+    for i in range(scratch.t.size):
+        g = forms.group[r, i]
+        if g >= 0:
+            scratch.group[g] += scratch.t[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
+    """Change of the log density below the level `stop` where leaf v changes by `sign` t; minus infinity where it must not."""
+    levels, n = places.level_ptr.size - 1, scratch.t.size
+    for j in range(pool_of.size):
+        if state.x[v, j] + sign * (scratch.t[j] if j < n else scratch.slack[j - n]) < 0:
+            return -np.inf
+    node = places.level_ptr[levels - 1] + v
+    above, total = places.parent[node], 0.0
+    for j in range(pool_of.size):
+        g, by = pool_of[j], sign * (scratch.t[j] if j < n else scratch.slack[j - n])
+        if g >= 0 and by != 0:
+            alpha = max(state.kappa[levels - 1, g] * state.theta[above, j], LEAST)
+            total += rise(state.x[v, j], by, alpha, 1.0)
+    for g in range(1, scratch.pool.size):
+        if scratch.pool[g] != 0:
+            total += rise(state.sums[v, g], sign * scratch.pool[g], 1.0, state.kappa[levels - 1, g])
+    free = sign * scratch.pool[0]
+    if free != 0:
+        total += rise(state.total[node], free, state.a[levels - 1], state.kappa[levels - 1, 0])
+    for level in range(levels - 1, stop - 1, -1):
+        for r in range(forms.level.size):
+            if forms.level[r] != level:
+                continue
+            _groups(forms, r, scratch, values.groups[r])
+            start = values.start[r] + (node - places.level_ptr[level]) * values.groups[r]
+            for g in range(values.groups[r]):
+                d = state.gap[start + g]
+                e = d + sign * scratch.group[g]
+                total += values.slope[start + g] * (abs(d) - abs(e))
+                total += values.curve[start + g] * (d * d - e * e)
+        if free != 0 and level < levels - 1:
+            up = 1.0 if level == 0 else state.a[level]
+            total += rise(state.total[node], free, up, places.children[node] * state.a[level + 1])
+        node = places.parent[node]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _change(places, values, forms, state, v, sign, stop, scratch):
+    """Change leaf v by `sign` t; sums above the level `stop` are left alone."""
+    levels, n = places.level_ptr.size - 1, scratch.t.size
+    for j in range(n):
+        state.x[v, j] += sign * scratch.t[j]
+    for i in range(scratch.slack.size):
+        state.x[v, n + i] += sign * scratch.slack[i]
+    for g in range(scratch.pool.size):
+        state.sums[v, g] += sign * scratch.pool[g]
+    node = places.level_ptr[levels - 1] + v
+    for level in range(levels - 1, stop - 1, -1):
+        for r in range(forms.level.size):
+            if forms.level[r] != level:
+                continue
+            _groups(forms, r, scratch, values.groups[r])
+            start = values.start[r] + (node - places.level_ptr[level]) * values.groups[r]
+            for g in range(values.groups[r]):
+                state.gap[start + g] += sign * scratch.group[g]
+        state.total[node] += sign * scratch.pool[0]
+        node = places.parent[node]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _choose(rng, columns, k):
+    """Put k columns first that are drawn at random."""
+    for i in range(k if k < columns.size else 0):
+        j = i + int(rng.random() * (columns.size - i))
+        columns[i], columns[j] = columns[j], columns[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _step(rng, places, values, forms, pool_of, state, laws, v, w, stop, scratch, k):
+    """Draw k columns of leaf v anew given all else, or of v and w given their sum; return whether that was accepted."""
+    scratch.mean[:k], scratch.factor[:k, :k], scratch.noise[:k] = 0.0, 0.0, 0.0
+    _choose(rng, scratch.columns, k)
+    _gather(places, values, forms, state, laws, v, 1, stop, scratch, k)
+    if w >= 0:
+        _gather(places, values, forms, state, laws, w, -1, stop, scratch, k)
+    _solve(scratch, k)
+    log = _drawn(rng, scratch, k)
+    _sums(forms, scratch)
+    log += _gain(places, values, forms, pool_of, state, v, 1, stop, scratch)
+    if w >= 0 and log > -np.inf:
+        log += _gain(places, values, forms, pool_of, state, w, -1, stop, scratch)
+    if log == -np.inf or math.log(1.0 - rng.random()) > log:
+        return False
+    _change(places, values, forms, state, v, 1, stop, scratch)
+    if w >= 0:
+        _change(places, values, forms, state, w, -1, stop, scratch)
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _partner(rng, places, v):
+    """Another leaf below the parent, or below some place further up; -1 where it has none."""
+    levels = places.level_ptr.size - 1
+    node = places.parent[places.level_ptr[levels - 1] + v]
+    if rng.random() > NEAR:
+        for _ in range(int(rng.random() * (levels - 1))):
+            node = places.parent[node]
+    apart = places.last[node] - places.first[node] - 1
+    if apart < 1:
+        return -1
+    w = places.first[node] + int(rng.random() * apart)
+    return w + (w >= v)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def normal_sweep(rng, places, values, forms, pool_of, state, laws, width, steps):
+    """Draw every place with other ones, and half as often alone, from a state, which is overwritten as `laws` is.
+
+    Parameters
+    ----------
+    rng
+        A NumPy generator.
+    pool_of
+        `(n + m,)` the pool of each column, -1 for none; pool 0 is the free one.
+    width, steps
+        `(leaves,)` columns of a place that are drawn at a time, at most, and how often.
+    """
+    n = laws.centre.shape[1]
+    take_quadratic(places, forms, pool_of, state, laws)
+    scratch = _Scratch(
+        np.arange(n),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n),
+        np.empty((n, n)),
+        np.empty(n),
+        np.empty(n, np.int64),
+        np.empty(forms.slack.shape[0], np.int64),
+        np.empty(forms.pool.shape[0], np.int64),
+        np.empty(n, np.int64),
+    )
+    for v in range(laws.centre.shape[0]):
+        for _ in range(steps[v]):
+            w = _partner(rng, places, v)
+            if w >= 0:
+                stop, k = meeting_level(places, v, w), min(width[v], width[w])
+                taken = _step(rng, places, values, forms, pool_of, state, laws, v, w, stop, scratch, k)
+                laws.tried[v] += 1
+                laws.taken[v] += taken
+            if w < 0 or rng.random() < ALONE:
+                taken = _step(rng, places, values, forms, pool_of, state, laws, v, -1, 0, scratch, width[v])
+                laws.tried[v] += 1
+                laws.taken[v] += taken
