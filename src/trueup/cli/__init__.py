@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 import typer
 
@@ -79,14 +80,16 @@ EXAMPLES = {
 """One example for each command, at the end of its help."""
 
 
-def whole_app() -> typer.Typer:
-    """Return the application with all its commands."""
+def whole_app(asked: str | None = None) -> typer.Typer:
+    """Return the application with all its commands, or with the one that is asked for if there is such a one."""
     app = new_app()
     for command in COMMANDS:
         command.register(app)
     for known in app.registered_commands:
-        name = known.name or getattr(known.callback, "__name__", "")
+        name = known.name = known.name or getattr(known.callback, "__name__", "")
         known.epilog = f"Example: {EXAMPLES[name]}" if name in EXAMPLES else None
+    if alone := [known for known in app.registered_commands if known.name == asked]:
+        app.registered_commands, app.registered_groups = alone, []
     return app
 
 
@@ -95,4 +98,5 @@ def main() -> None:
     gc.set_threshold(
         100_000, 50, 50
     )  # by default a tenth of a short command goes to searching modules for garbage
-    run_app(whole_app())
+    # To read the options of all commands takes longer than to run some of them.
+    run_app(whole_app(next(iter(sys.argv[1:]), None)))

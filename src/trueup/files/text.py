@@ -28,7 +28,9 @@ def as_text(values: Iterable[Any]) -> NDArray:
     if isinstance(values, np.ndarray) and values.dtype.kind == "U":
         return values
     held = np.asarray(values, dtype=object) if isinstance(values, np.ndarray) else values
-    texts = ["" if is_missing(value) else str(value) for value in held]
+    texts = list(held)
+    if any(type(value) is not str for value in texts):
+        texts = ["" if is_missing(value) else str(value) for value in texts]
     lengths = list(map(len, texts))
     if 4 * max(lengths, default=0) * len(texts) <= 2 * (OBJECT * len(texts) + sum(lengths)):
         return np.array(texts, dtype=str)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from trueup.errors import SpecError
 from trueup.model.build import build_constraints, cells_of_sizes
 from trueup.model.header import Measured
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.reconciling import choose
-from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.method import Method
-from trueup.reconciling.segments import SegmentPlan
+
+if TYPE_CHECKING:
+    from trueup.reconciling.segments import SegmentPlan
 
 
 def plan_of(problem: Problem) -> tuple[Method, SegmentPlan]:
@@ -44,6 +47,8 @@ def plan_of(problem: Problem) -> tuple[Method, SegmentPlan]:
 
 def divided(spec: Spec, headers: tuple[Measured, ...]) -> tuple[Method, SegmentPlan]:
     """The method, and what all parts share according to it; it knows levels, and no places."""
+    from trueup.reconciling.histogram_tree import HistogramTree  # it loads the kernels of histograms
+
     constraints = build_constraints(spec, cells_of_sizes(spec, [1] * len(spec.levels)))
     method = choose(spec.reconcile, constraints)
     if method.refuses_parts() and not spec.reconcile:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from base64 import b64encode
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemBytecodeCache, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from trueup.files.staging import write_whole
@@ -156,11 +159,20 @@ def templates(package: str) -> Environment:
     """Return the templates of a package: everything is escaped, and what a page does not know is an error."""
     return Environment(
         loader=PackageLoader(package),
+        bytecode_cache=_compiled_beside(package),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _compiled_beside(package: str) -> FileSystemBytecodeCache | None:
+    """Keep compiled templates where the package's compiled modules are, if that folder can be written."""
+    folder = Path(str(files(package))) / "templates" / "__pycache__"
+    with suppress(OSError):
+        folder.mkdir(exist_ok=True)
+    return FileSystemBytecodeCache(str(folder)) if os.access(folder, os.W_OK) else None
 
 
 def _body(table: Table) -> Markup:

@@ -61,8 +61,9 @@ def write_measurements(folder: Path, spec_text: str, measurements: Measurements)
         )
     public, cells = begin_bundle(folder, spec_text), measurements.cells
     file = public / measured_file(WHOLE)
-    write_places(public / "places.parquet", cells)
-    write_measured(file, cells, measurements.headers, measurements.values)
+    with connect(folders=[public]) as connection:
+        write_places(public / "places.parquet", cells, connection)
+        write_measured(file, cells, measurements.headers, measurements.values, connection)
     sizes = dict(zip(cells.tree.levels, cells.tree.sizes))
     described = describe_measured(
         spec_text, sizes, cells.n // cells.shape[0], measurements.headers, measurements.guarantee
