@@ -1,4 +1,7 @@
-"""``python -m benchmarks NAME [--json] [--full] [--previous FOLDER]``; without a name, the list of benchmarks."""
+"""``python -m benchmarks NAME [--json] [--full] [--part PART] [--previous FOLDER]``; without a name, the list of benchmarks.
+
+``python -m benchmarks --join FILE...`` shows what ``--part ... --json`` gave for all parts of a benchmark as one.
+"""
 
 from __future__ import annotations
 
@@ -63,28 +66,55 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="FOLDER",
         help="a checkout of a previous version, or a folder it was installed to",
     )
+    parser.add_argument("--part", help="one of the parts of a long benchmark alone")
+    parser.add_argument(
+        "--join", type=Path, nargs="+", metavar="FILE", help="JSON objects of parts, shown as one"
+    )
     options = parser.parse_args(arguments)
+    if options.join:
+        return report(joined(options.join), options.json)
     if options.name is None:
         for name in names():
             print(f"{name:24} {title(load(name))}")
         return 0
     module = load(options.name)
+    parts = getattr(module, "PARTS", ())
+    if options.part and options.part not in parts:
+        parser.error(f"{options.name} has no part '{options.part}': {', '.join(parts) or 'it is one piece'}")
     progress = Console(stderr=True)
     harness = Harness(
         full=options.full,
         seconds=40.0 if options.full else 10.0,
         progress=lambda line: progress.print(f"  {line}", style="dim"),
         previous=options.previous,
+        part=options.part,
     )
     cases = list(module.cases(harness))
     pictures = list(module.pictures(harness)) if hasattr(module, "pictures") else []
-    if options.json:
-        more = {"pictures": pictures} if pictures else {}
-        print(json.dumps({"name": options.name, "cases": cases, **more}, allow_nan=False))
+    more = {"pictures": pictures} if pictures else {}
+    return report({"name": options.name, "cases": cases, **more}, options.json)
+
+
+def joined(files: list[Path]) -> dict:
+    """One benchmark's JSON objects as one, in the order of the files."""
+    found = [json.loads(file.read_text()) for file in files]
+    if len(names := {part["name"] for part in found}) > 1:
+        raise SystemExit(f"these are parts of several benchmarks: {', '.join(sorted(names))}")
+    return {
+        "name": found[0]["name"],
+        "cases": [case for part in found for case in part["cases"]],
+        "pictures": [picture for part in found for picture in part.get("pictures", [])],
+    }
+
+
+def report(found: dict, as_json: bool) -> int:
+    """Print what a benchmark found."""
+    if as_json:
+        print(json.dumps(found, allow_nan=False))
         return 0
     console = Console(width=None if sys.stdout.isatty() else 200)
-    show(options.name, title(module), cases, console)
-    for picture in pictures:
+    show(found["name"], title(load(found["name"])), found["cases"], console)
+    for picture in found.get("pictures", []):
         draw(picture, console)
     return 0
 

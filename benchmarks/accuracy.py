@@ -28,6 +28,8 @@ from trueup.reconciling.topdown_multipass import TopDownMultipass
 
 SIZES = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, 10**12))
 ADJACENT, RUNS = 10, 300
+MOST_PLACES = 5000
+"""Places up to which `two passes` is run: its quadratic programs of a parent's children take minutes a release above."""
 Release = Callable[[NDArray], NDArray]
 
 
@@ -42,18 +44,39 @@ class Population(NamedTuple):
     replicates: int
 
 
+PARTS = ("bristol", "held out", "redistricting", "many blocks")
+"""Populations that are measured together; with ``--full`` each part ends within minutes on one core."""
+
+
 def populations(harness: Harness) -> Iterator[Population]:
-    """Bristol at three budgets, counties that were not used in choosing, New Mexico, a made-up state and nation."""
-    spec, blocks, many = load_spec(EXAMPLE), read("ri_blocks_2010.csv.gz"), harness.full
+    """Bristol at three budgets, counties that were not used in choosing, New Mexico, made-up states."""
+    kinds = (_bristol, _held_out, _redistricting, _many_blocks)
+    for part, populations_of in zip(PARTS, kinds, strict=True):
+        if harness.part in (None, part):
+            yield from populations_of(harness.full)
+
+
+def _bristol(many: bool) -> Iterator[Population]:
+    spec, blocks = load_spec(EXAMPLE), read("ri_blocks_2010.csv.gz")
     bristol = blocks[blocks.GEOID.str.startswith("44001")]
     for scale in (Fraction(1), Fraction(1, 4), Fraction(4)):
         name = "Bristol county" + ("" if scale == 1 else f", budget x {scale}")
         yield _real(name, scaled(spec, scale), bristol, (40 if scale == 1 else 10) if many else 4)
+
+
+def _held_out(many: bool) -> Iterator[Population]:
+    spec, blocks = load_spec(EXAMPLE), read("ri_blocks_2010.csv.gz")
     for county, name in (("44005", "Newport"), ("44009", "Washington")) if many else (("44005", "Newport"),):
         held_out = blocks[blocks.GEOID.str.startswith(county)]
         yield _real(f"{name} county, held out", spec, held_out, 10 if many else 2)
     yield _real("New Mexico, held out", of_districts(spec), read("nm_vtds_2010.csv.gz"), 10 if many else 2)
+
+
+def _redistricting(many: bool) -> Iterator[Population]:
     yield _made_up("redistricting tables, 800 made-up blocks x 2,016 cells", 800, 63, 5 if many else 1)
+
+
+def _many_blocks(many: bool) -> Iterator[Population]:
     if many:
         yield _made_up("redistricting tables, 6,000 made-up blocks x 128 cells", 6000, 4, 2)
 
@@ -82,14 +105,16 @@ def _made_up(name: str, blocks: int, races: int, replicates: int) -> Population:
 
 def methods(population: Population) -> dict[str, Release]:
     """Each method, prepared."""
-    return {
+    ready = {
         "histogram-posterior": _prepared(population, HistogramPosterior()),
         "histogram-tree": _prepared(population, HistogramTree()),
         "total, cells": _settled(population, [[]]),
         "cells only": _settled(population, []),
         "topdown-multipass": _prepared(population, TopDownMultipass()),
-        "two passes": lambda values: _two_passes.release(population.cells, population.headers, values),
     }
+    if population.cells.shape[0] > MOST_PLACES:
+        return ready
+    return ready | {"two passes": lambda v: _two_passes.release(population.cells, population.headers, v)}
 
 
 def _prepared(population: Population, method: HistogramTree) -> Release:

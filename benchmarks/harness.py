@@ -20,7 +20,8 @@ says why it was not run. ``difference`` is the largest absolute difference betwe
 ``difference(ours, peer)`` given by the benchmark returns; NaN becomes null in JSON.
 
 A benchmark may also define ``pictures(harness) -> Iterator[Picture]``: further tables, printed after the cases and
-under the key ``pictures`` of the JSON object.
+under the key ``pictures`` of the JSON object. One that takes long names its ``PARTS``, and measures ``harness.part`` alone
+where that is given; ``python -m benchmarks --join FILE...`` shows the JSON objects of all parts as one.
 
 How time is taken: one untimed call of ours (it compiles and fills caches), then rounds in which ours and
 every peer run once, one after the other; the medians over the rounds are reported. Rounds stop after
@@ -109,14 +110,15 @@ def _return_free_memory() -> None:
 
 @dataclass
 class Harness:
-    """Measures cases; ``full`` asks for the large sizes and the slow peers as well, ``previous`` is where a version is
-    that benchmarks of whole commands run beside ours."""
+    """Measures cases; ``full`` asks for the large sizes and the slow peers as well, ``part`` for one of a benchmark's `PARTS`
+    alone, ``previous`` is where a version is that benchmarks of whole commands run beside ours."""
 
     full: bool = False
     repeats: int = 5
     seconds: float = 10.0
     progress: Callable[[str], None] = field(default=lambda line: None)
     previous: Path | None = None
+    part: str | None = None
 
     def compare(
         self,

@@ -70,3 +70,18 @@ def test_json_is_one_object(capsys, monkeypatch):
     found = json.loads(capsys.readouterr().out)
     assert found["name"] == "tree-release"
     assert list(found["cases"][0]) == KEYS
+
+
+def test_parts_are_shown_as_one(tmp_path, capsys):
+    rows = [{"title": part, "columns": ["a"], "rows": [["1"]]} for part in ("first", "second")]
+    files = [tmp_path / f"{row['title']}.json" for row in rows]
+    for file, row in zip(files, rows):
+        file.write_text(json.dumps({"name": "startup", "cases": [], "pictures": [row]}))
+    assert main(["--json", "--join", *map(str, files)]) == 0
+    assert json.loads(capsys.readouterr().out) == {"name": "startup", "cases": [], "pictures": rows}
+
+
+def test_a_part_that_a_benchmark_does_not_have_is_named(capsys):
+    with pytest.raises(SystemExit):
+        main(["accuracy", "--part", "everything"])
+    assert "bristol" in capsys.readouterr().err
