@@ -61,12 +61,16 @@ def weighed(cells, measured, middles, a, kappa, most):
     return x, mass / mass.sum(), mass.sum() * np.exp(log.max())
 
 
-def chain(cells, measured, draws, rng, given=None, exact=(), burn=200):
-    """Draws `(draws, n)` of one long chain."""
+def walked(cells, measured, rng, given, exact):
+    """One chain where it starts."""
     constraints = Constraints(cells, tuple(h.margin for h in measured.headers if not h.exact), tuple(exact))
-    problem = ColumnProblem(constraints, measured.headers, measured.values)
-    walk = HistogramWalk.of(problem, [rng], given)
-    walk.run(1, burn, lambda done, of: None)
+    return HistogramWalk.of(ColumnProblem(constraints, measured.headers, measured.values), [rng], given)
+
+
+def chain(cells, measured, draws, rng, given=None, exact=()):
+    """Draws `(draws, n)` of one long chain."""
+    walk = walked(cells, measured, rng, given, exact)
+    walk.run(1, 200, lambda done, of: None)
     return walk.run(draws, 1, lambda done, of: None)[0]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.inferring.histograms import FALSE_ALARM, GAUSSIAN, chain, largest_z, listed, mixed, places, record
 from tests.inferring.problems import noisy
-from trueup.errors import SpecError
+from trueup.errors import ConvergenceError, SpecError
 from trueup.inferring import histogram_gibbs, infer
 from trueup.inferring.areas import infer_areas
 from trueup.inferring.histogram_gibbs import HistogramGibbs
@@ -113,6 +113,18 @@ def test_an_approximate_posterior_says_so_and_is_held_against_chains_of_single_p
     check = posterior.drawn.stats["check"]
     assert check["places"] == 2
     assert check["rms_difference_of_totals_in_sds"] < 0.6
+
+
+def test_chains_that_do_not_pass_in_time_are_approximate_unless_full_ones_were_asked_for(rng, monkeypatch):
+    cells, laws, record = blocks(rng)
+    monkeypatch.setattr(histogram_gibbs, "chains_agree", lambda found: False)
+    monkeypatch.setattr(histogram_gibbs, "MOST_THIN", 1)
+    posterior = infer(record, spec=constraints_of(cells, laws), draws=400)
+    assert posterior.drawn.stats["tier"].startswith("A")
+    assert "4 Markov chains" in posterior.promise
+    assert posterior.draws.reshape(-1, cells.n).shape == (400, cells.n)
+    with pytest.raises(ConvergenceError, match="effective size"):
+        infer(record, HistogramGibbs(tier="full"), spec=constraints_of(cells, laws), draws=400)
 
 
 def test_a_place_alone_conditions_on_what_was_measured_in_it(rng):

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from tests.inferring.calibration import pit_of_draws, uniform_p
-from tests.inferring.histograms import FALSE_ALARM, GAUSSIAN, LAPLACE, chain, largest_z, listed, places
+from tests.inferring.histograms import (
+    FALSE_ALARM,
+    GAUSSIAN,
+    LAPLACE,
+    chain,
+    largest_z,
+    listed,
+    places,
+    walked,
+)
 from tests.inferring.problems import noisy
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
 from trueup.kernel.table_walks.compositions import EVEN
@@ -70,19 +79,23 @@ def test_posteriors_of_crossing_tables_are_calibrated(factor, rng):
     """
     ranks = []
     while len(ranks) < REPLICATES:
-        cells, truth = simulated(rng, factor)
+        cells, truth, concentrations = simulated(rng, factor)
         kinds = ((), ("race",), ("sex",), ("race", "sex"))
         laws = {Margin(level, kind): GAUSSIAN("2") for level in cells.tree.levels for kind in kinds}
         measured = noisy(cells, truth, laws, rng)
         if FLOOR <= measured.values[0][0] <= CEILING:
-            draws = chain(cells, measured, KEPT * EACH, rng, burn=BURN)[EACH - 1 :: EACH]
-            ranks.append([pit_of_draws(f(draws), f(truth[None])[0], rng) for f in figures(cells)])
+            walk = walked(cells, measured, rng, None, ())
+            walk.run(1, BURN, lambda done, of: None)
+            draws = walk.run(KEPT, EACH, lambda done, of: None)[0]
+            pairs = [(f(draws), f(truth[None])[0]) for f in figures(cells)]
+            pairs += zip(np.array(walk.concentrations[-KEPT:]).T, concentrations)
+            ranks.append([pit_of_draws(*pair, rng) for pair in pairs])
     smallest = min(uniform_p(rank) for rank in np.array(ranks).T)
     assert smallest > 1e-7 if factor == 1 else smallest < 1e-7
 
 
 def figures(cells):
-    """What ranks are of: the total, one place's, a cell, how even the places are, how unlike their compositions."""
+    """What ranks are of, beside concentrations: the total, one place's, a cell, how even places and their tables are."""
     first = Margin("tract")
     yield lambda x: cells.sum(x, Margin("all"))[:, 0]
     yield lambda x: cells.sum(x, first)[:, 0]
@@ -105,7 +118,8 @@ def simulated(rng, factor):
     tracts = split(rng, rng.integers(TOP + 1), factor * a[0], 2)
     totals = np.concatenate([split(rng, total, factor * a[1], 3) for total in tracts])
     g = rng.gamma(kappa[1] * np.repeat(theta, 3, axis=0), 1 / kappa[1]) + 1e-300
-    return cells, np.stack([rng.multinomial(t, p / p.sum()) for t, p in zip(totals, g)]).ravel()
+    truth = np.stack([rng.multinomial(t, p / p.sum()) for t, p in zip(totals, g)])
+    return cells, truth.ravel(), [*factor * a, *common]
 
 
 def split(rng, total, a, parts):

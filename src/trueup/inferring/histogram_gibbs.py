@@ -70,8 +70,8 @@ class HistogramGibbs(InferenceMethod):
     prior
         `hierarchical`; with `concentrations` of totals and of cells, two numbers, these are given.
     tier
-        `full`, `approximate`, or `auto`: full where that is predicted to take `minutes` at most. Equal sources give equal
-        draws of one tier; which tier `auto` chooses depends on the machine.
+        `full`, `approximate`, or `auto`: full where that is predicted to take `minutes` at most, and approximate where full
+        chains do not pass in that time. Equal sources give equal draws of one tier; which `auto` chooses depends on the machine.
     chains
         Number of full chains.
     minutes
@@ -166,50 +166,58 @@ class HistogramGibbs(InferenceMethod):
                 break
             thin = needed
             announce(progress, f"chains are too short: {thin} sweeps to a draw")
-        status = "solved" if enough else chains_too_short(walk.sweeps, found, LONGER)
-        stats = {
-            "draws": draws,
-            "interrupted": False,
-            "tier": "C: full chains",
-            "chains": self.chains,
-            **plan.record,
-            **found,
-        }
+        if not enough and self.tier == "auto":
+            return self._judged(walk, run, plan, found, rng, progress)
         return Drawn(
             thinned(run, draws),
             independent=False,
             connected=walk.problem.connected,
-            status=status,
-            stats=stats,
+            status="solved" if enough else chains_too_short(walk.sweeps, found, LONGER),
+            stats=self._stats("C: full chains", plan, len(run), found),
             tables=tuple(walk.margins),
         )
 
     def _approximate(
         self, walk: HistogramWalk, plan: Plan, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Run two chains of a fixed length, say how far they agree, and hold them against tier B."""
+        """Run two chains of a fixed length."""
         walk.rngs, walk.states = walk.rngs[:SHORT], walk.states[:SHORT]
         walk.run(1, WARM_UP, _warming(progress))
         run = walk.run(plan.sweeps - WARM_UP, 1, told_in_draws(progress, draws))
         announce(progress, "comparing the chains")
-        found = walk.diagnosed(run, SOME, rng)
+        return self._judged(walk, run, plan, walk.diagnosed(run, SOME, rng), rng, progress)
+
+    def _judged(
+        self,
+        walk: HistogramWalk,
+        run: NDArray,
+        plan: Plan,
+        found: dict[str, Any],
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Drawn:
+        """Say how far chains agree that are not required to, and hold them against tier B."""
         announce(progress, f"holding {CHECKED} places against chains of their own")
         check = agreement(walk, run, CHECKED, rng, progress)
         text = (
-            f"Tier A, approximate: {SHORT} Markov chains of {run.shape[1]:,} sweeps of all places, not required to have "
+            f"Tier A, approximate: {len(run)} Markov chains of {walk.sweeps:,} sweeps of all places, not required to have "
             f"converged (largest R-hat {found['largest_r_hat']:.2f}, smallest effective size {found['smallest_ess']:.0f} "
             f"of {found['watched']:,} counts watched). {check.text}"
         )
-        stats = {
-            "draws": draws,
+        stats = self._stats("A: approximate", plan, len(run), found) | {"check": check.record}
+        kept = thinned(run, plan.draws)
+        return Drawn(kept, independent=False, approximate=text, stats=stats, tables=tuple(walk.margins))
+
+    @staticmethod
+    def _stats(tier: str, plan: Plan, chains: int, found: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "draws": plan.draws,
             "interrupted": False,
-            "tier": "A: approximate",
-            "chains": SHORT,
+            "tier": tier,
+            "chains": chains,
             **plan.record,
             **found,
         }
-        stats["check"] = check.record
-        return Drawn(run, independent=False, approximate=text, stats=stats, tables=tuple(walk.margins))
 
 
 @dataclass(frozen=True, eq=False)
