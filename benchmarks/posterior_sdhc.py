@@ -18,7 +18,7 @@ from trueup.model.records.quantity import quotients
 from trueup.model.records.ratios import ratio_weights
 
 LEVEL = 0.9
-LARGE, SMALL = (3143, 51, 1.0), (200, 8, 0.002)
+LARGE, SMALL = (3143, 51, 1.0), (60, 4, 0.002)
 """Counties, states, and the group's share of all households."""
 REPLICATES = 20
 """Of small groups, each with a truth of its own."""
@@ -38,7 +38,7 @@ def pictures(harness: Harness) -> Iterator[Picture]:
         harness.progress(table)
     yield Picture(title="3,143 counties", columns=COLUMNS, rows=rows)
     if harness.full:
-        yield Picture(title="small groups in 200 counties", columns=COLUMNS, rows=small(harness))
+        yield Picture(title="small groups in 60 counties", columns=COLUMNS, rows=small(harness))
 
 
 def small(harness: Harness) -> list[list[str]]:

@@ -120,7 +120,7 @@ def test_places_drawn_whole_and_single_steps_have_one_law(rng):
     laws[Margin("county", ("count",))] = law_named("discrete-laplace")("1/5")
     measured = noisy(constraints.cells, np.array([50, 22, 81, 40, 61, 30, 70, 31]), laws, rng)
     whole = drawn(constraints, measured, rng, steps=0, draws=2, kept=2000)
-    single = drawn(constraints, measured, rng, steps=40, draws=0, kept=2000)
+    single = drawn(constraints, measured, rng, steps=8, draws=0, kept=2000)
     far = []
     for column in range(8):
         for limit in np.unique(np.quantile(single[..., column], [0.1, 0.3, 0.5, 0.7, 0.9]).round()):

@@ -16,6 +16,7 @@ from trueup.inferring.method import Progress
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR, Hyperprior
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.kernel.table_walks.linked import LinkedState, linked_sweeps
+from trueup.kernel.table_walks.linked_fresh import fresh_sweep
 from trueup.kernel.table_walks.linked_normal import NormalPlaces, normal_sweep
 from trueup.kernel.table_walks.linked_prior import draw_linked_prior
 from trueup.layouts.linked import LinkedProblem
@@ -32,6 +33,8 @@ PILOT, USUAL = 40, 0.45
 """Sweeps of a run that says which places move slowly: their effective size is a smaller share of its draws."""
 STEPS, EACH = (8, 400), 5
 """Least and most single steps at a place in a sweep at first, and moves for each of them."""
+FRESH = 6
+"""Times that a small place is drawn from its prior for each single step."""
 MOST_STEPS = 6400
 """Steps at a place in a sweep, at most."""
 POOLED = Hyperprior(kappa=100.0, kappa_spread=2.0)
@@ -84,7 +87,7 @@ class LinkedWalk:
         starts = [problem.start(rng, AWAY * (chain > 0)) for chain, rng in enumerate(rngs)]
         many = int(np.clip(len(problem.links.changes) // EACH, *STEPS))
         states = [problem.state(x, a, kappa) for x in starts]
-        laws = [problem.normal(s) for s in states]
+        laws = [problem.normal(s) for s in states if problem.whole]
         leaves, *kinds = problem.cells.shape
         steps, width, draws = (np.full(leaves, k) for k in (many, prod(kinds), 1))
         return cls(problem, rngs, states, laws, not given, steps, width, draws)
@@ -110,13 +113,19 @@ class LinkedWalk:
                 laws.tried[:], laws.taken[:] = 0, 0
             self.width = np.where(taken < OFTEN, -(-self.width // 2), self.width)
             self.draws = np.rint(n / self.width / np.maximum(taken, OFTEN)).astype(np.int64)
-            self.steps = np.where(self.width < n, steps, 0)
+            self.steps = np.where(self.width < n, steps // 2, 0)
 
     def run(self, kept: int, thin: int, tell: Progress = lambda done, of: None) -> NDArray:
         """Move every chain on by `kept * thin` sweeps; return draws `(chains, kept, n)`."""
         n, began = self.problem.cells.n, time.perf_counter()
         out = np.empty((len(self.states), kept, n), np.int32)
-        for part in ("forms", "whole", "moves", "known", "places", "widest"):  # before threads
+        for part in (
+            "moves",
+            "known",
+            "places",
+            "widest",
+            *["forms"][: self.problem.whole],
+        ):  # before threads
             getattr(self.problem, part)
         done = [0] * len(self.states)
         run_side_by_side(
@@ -151,6 +160,9 @@ class LinkedWalk:
                         laws,
                         self.width,
                         self.draws,
+                    )
+                    fresh_sweep(
+                        rng, problem.places, problem.known, problem.forms, pool_of, state, FRESH * self.steps
                     )
                 linked_sweeps(
                     rng,

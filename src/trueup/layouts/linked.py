@@ -199,7 +199,13 @@ class LinkedProblem:
         table = np.hstack([np.eye(self.links.slack.shape[1], dtype=np.int64), self.links.slack.T])
         pools = np.array([table[:, p].sum(axis=1) for p in self.links.pools])
         group, level = np.array([t.group for t in self.tables]), np.array([t.level for t in self.tables])
-        return LinkedForms(self.links.slack, pools, group, level)
+        free, pairs = self.links.pools[0], self.links.linked
+        counted = [[table[each, : len(table)].sum(axis=0) for each in pair] for pair in pairs]
+        persons, households = np.array(counted, np.int64).reshape(-1, 2, len(table)).swapaxes(0, 1)
+        slack = [self.links.slack[2 * i : 2 * i + 2] for i in range(len(pairs))]
+        limits = [[-each[0][h[0]], each[1][h[0]]] for each, (_, h) in zip(slack, pairs)]
+        own = persons, households, np.array(limits, np.int64).reshape(-1, 2)
+        return LinkedForms(self.links.slack, pools, group, level, free, *map(np.ascontiguousarray, own))
 
     @cached_property
     def whole(self) -> bool:

@@ -49,12 +49,20 @@ class LinkedForms(NamedTuple):
         `(m, n)` slacks, and `(pools, n)` sums of pools.
     group, level
         `(r, n)` the group of each cell in each table of values, -1 for none; `(r,)` the level of the table.
+    free
+        Columns of the free pool.
+    persons, households, limits
+        `(pairs, n)` what each pair of rules counts, and `(pairs, 2)` least and most persons per household.
     """
 
     slack: NDArray[np.int64]
     pool: NDArray[np.int64]
     group: NDArray[np.int64]
     level: NDArray[np.int64]
+    free: NDArray[np.int64]
+    persons: NDArray[np.int64]
+    households: NDArray[np.int64]
+    limits: NDArray[np.int64]
 
 
 class NormalPlaces(NamedTuple):
@@ -77,7 +85,7 @@ class NormalPlaces(NamedTuple):
     taken: NDArray[np.int64]
 
 
-class _Scratch(NamedTuple):
+class Scratch(NamedTuple):
     """Of one step: its columns first; mean, where the fractions were and go less the mean, factor of Q, and the precision
     of noise alone, of these columns; t; and changes of slacks, sums and groups."""
 
@@ -208,7 +216,7 @@ def _drawn(rng, scratch, n):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _sums(forms, scratch):
+def take_sums(forms, scratch):
     """Changes of slacks and sums of pools by t."""
     for i in range(scratch.slack.size):
         scratch.slack[i] = _dot(forms.slack[i], scratch.t)
@@ -224,6 +232,29 @@ def _groups(forms, r, scratch, count):
         g = forms.group[r, i]
         if g >= 0:
             scratch.group[g] += scratch.t[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def path_gain(places, values, forms, state, v, sign, stop, scratch):
+    """Change of the log density of noise, and of splits above leaf v, below the level `stop` where it changes by `sign` t."""
+    levels, free, total = places.level_ptr.size - 1, sign * scratch.pool[0], 0.0
+    node = places.level_ptr[levels - 1] + v
+    for level in range(levels - 1, stop - 1, -1):
+        for r in range(forms.level.size):
+            if forms.level[r] != level:
+                continue
+            _groups(forms, r, scratch, values.groups[r])
+            start = values.start[r] + (node - places.level_ptr[level]) * values.groups[r]
+            for g in range(values.groups[r]):
+                d = state.gap[start + g]
+                e = d + sign * scratch.group[g]
+                total += values.slope[start + g] * (abs(d) - abs(e))
+                total += values.curve[start + g] * (d * d - e * e)
+        if free != 0 and level < levels - 1:
+            up = 1.0 if level == 0 else state.a[level]
+            total += rise(state.total[node], free, up, places.children[node] * state.a[level + 1])
+        node = places.parent[node]
+    return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -246,26 +277,11 @@ def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
     free = sign * scratch.pool[0]
     if free != 0:
         total += rise(state.total[node], free, state.a[levels - 1], state.kappa[levels - 1, 0])
-    for level in range(levels - 1, stop - 1, -1):
-        for r in range(forms.level.size):
-            if forms.level[r] != level:
-                continue
-            _groups(forms, r, scratch, values.groups[r])
-            start = values.start[r] + (node - places.level_ptr[level]) * values.groups[r]
-            for g in range(values.groups[r]):
-                d = state.gap[start + g]
-                e = d + sign * scratch.group[g]
-                total += values.slope[start + g] * (abs(d) - abs(e))
-                total += values.curve[start + g] * (d * d - e * e)
-        if free != 0 and level < levels - 1:
-            up = 1.0 if level == 0 else state.a[level]
-            total += rise(state.total[node], free, up, places.children[node] * state.a[level + 1])
-        node = places.parent[node]
-    return total
+    return total + path_gain(places, values, forms, state, v, sign, stop, scratch)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _change(places, values, forms, state, v, sign, stop, scratch):
+def change_place(places, values, forms, state, v, sign, stop, scratch):
     """Change leaf v by `sign` t; sums above the level `stop` are left alone."""
     levels, n = places.level_ptr.size - 1, scratch.t.size
     for j in range(n):
@@ -305,15 +321,15 @@ def _step(rng, places, values, forms, pool_of, state, laws, v, w, stop, scratch,
         _gather(places, values, forms, state, laws, w, -1, stop, scratch, k)
     _solve(scratch, k)
     log = _drawn(rng, scratch, k)
-    _sums(forms, scratch)
+    take_sums(forms, scratch)
     log += _gain(places, values, forms, pool_of, state, v, 1, stop, scratch)
     if w >= 0 and log > -np.inf:
         log += _gain(places, values, forms, pool_of, state, w, -1, stop, scratch)
     if log == -np.inf or math.log(1.0 - rng.random()) > log:
         return False
-    _change(places, values, forms, state, v, 1, stop, scratch)
+    change_place(places, values, forms, state, v, 1, stop, scratch)
     if w >= 0:
-        _change(places, values, forms, state, w, -1, stop, scratch)
+        change_place(places, values, forms, state, w, -1, stop, scratch)
     return True
 
 
@@ -333,6 +349,24 @@ def _partner(rng, places, v):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def empty_scratch(forms):
+    """Room for one step."""
+    n = forms.pool.shape[1]
+    return Scratch(
+        np.arange(n),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n),
+        np.empty((n, n)),
+        np.empty(n),
+        np.empty(n, np.int64),
+        np.empty(forms.slack.shape[0], np.int64),
+        np.empty(forms.pool.shape[0], np.int64),
+        np.empty(n, np.int64),
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def normal_sweep(rng, places, values, forms, pool_of, state, laws, width, steps):
     """Draw every place with other ones, and half as often alone, from a state, which is overwritten as `laws` is.
 
@@ -345,20 +379,8 @@ def normal_sweep(rng, places, values, forms, pool_of, state, laws, width, steps)
     width, steps
         `(leaves,)` columns of a place that are drawn at a time, at most, and how often.
     """
-    n = laws.centre.shape[1]
     take_quadratic(places, forms, pool_of, state, laws)
-    scratch = _Scratch(
-        np.arange(n),
-        np.empty(n),
-        np.empty(n),
-        np.empty(n),
-        np.empty((n, n)),
-        np.empty(n),
-        np.empty(n, np.int64),
-        np.empty(forms.slack.shape[0], np.int64),
-        np.empty(forms.pool.shape[0], np.int64),
-        np.empty(n, np.int64),
-    )
+    scratch = empty_scratch(forms)
     for v in range(laws.centre.shape[0]):
         for _ in range(steps[v]):
             w = _partner(rng, places, v)
