@@ -24,7 +24,7 @@ from trueup.inferring import tree_parts as tree_bundles
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_parts import ByBundles
 from trueup.kernel.messages.partition import Partition, partition_tree
-from trueup.kernel.messages.solve import marginals, solve
+from trueup.kernel.messages.solve import marginals, solve, tilt
 from trueup.model.prior import NegativeBinomial
 from trueup.run.local import LocalPool
 
@@ -62,7 +62,7 @@ def cuts(child_ptr, levels):
 
 def by_bundles(child_ptr, cut, factors, draws=3, seed=0, workers=None):
     bundles = ByBundles(child_ptr, cut, 1e-9, workers or LocalPool())
-    top = bundles.up(factors)
+    top = bundles.up(tilt(child_ptr, factors))
     tops, rng = [(1.0, top.solved, draws)], np.random.default_rng(seed)
     return top, *bundles.down(top.bundles, tops, rng, lambda done, of: None)[:2]
 

@@ -1,8 +1,9 @@
 """Hyperparameters of the hierarchical prior: their mode by exact evidence and gradient, and which are uncertain.
 
 Everything rests on the published noisy values. The log evidence is what messages up the tree come to; its gradient
-costs one pass down (Fisher's identity, `trueup.kernel.messages.splits`). The search is BFGS in the logs of the
-concentrations; each pass starts from the tilts of the last.
+costs one pass down (Fisher's identity, `trueup.kernel.messages.splits`). The search is by quasi-Newton steps in the logs of the
+concentrations; each pass starts from the tilts of the last. On large trees it rests on a sample of their families
+(`trueup.inferring.family_sample`), and begins on a smaller one.
 
 Parameters that few parts inform are uncertain. How much that matters is measured: each is moved by a third of its
 posterior standard deviation, and the posterior means of all counts are compared with those at the mode. To first order a
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +30,6 @@ from trueup.model.prior import Hierarchical
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Objective = Callable[[Reals], tuple[float, Reals, Reals]]
-"""Log posterior density of hyperparameters (up to a constant), its gradient, and under them the posterior means and standard
-deviations `(2, n)` of all counts."""
 
 NOTICED = 0.1
 """Standard deviations of a count by which the uncertainty of all parameters that are held at the mode may move it."""
@@ -39,8 +38,32 @@ FEW = 2000
 STEPS = 30
 SETTLED = 0.05
 """Standard deviations by which the mode may be off."""
+HYPERPRIOR = 0.25
+"""About the curvature of the log hyperprior."""
 MOST = 2.0
 """Longest step in the log of a concentration."""
+
+
+class Density(NamedTuple):
+    """What is known of `k` hyperparameters at one point.
+
+    Attributes
+    ----------
+    value, gradient
+        Log posterior density (up to a constant) and its gradient (k,).
+    counts
+        (2, n) posterior means and standard deviations of all counts under them.
+    information
+        (k, k) scatter of families' scores, about the negative curvature of what informs those that many families inform.
+    """
+
+    value: float
+    gradient: Reals
+    counts: Reals
+    information: Reals
+
+
+Objective = Callable[[Reals], Density]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,43 +114,69 @@ def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
 
 
 def climb(objective: Objective, theta: Reals, variances: Reals, few: Integers) -> Estimate:
-    """Find the mode by BFGS with backtracking, then the curvature of the hyperparameters `few` by differences of gradients.
+    """Find the mode by quasi-Newton steps with backtracking, then the curvature of the hyperparameters `few` by differences of
+    gradients.
 
-    For the others, which many parts inform, the curvature is the one that BFGS has learnt; they move counts next to nothing.
+    For the others, which many parts inform, the curvature is the scatter of families' scores (Berndt et al. 1974), corrected by
+    what the last step has shown; they move counts next to nothing.
     """
-    inverse = np.diag(variances)
-    value, gradient, counts = objective(theta)
-    evaluations, settled = 1, False
+    theta, here, evaluations, settled = ascend(objective, theta, variances, few)
+    inverse = _inverse(here.information, variances, few)
+    covariance = inverse.copy()
+    covariance[np.ix_(few, few)], shifts = _curvature(objective, theta, here, few, np.sqrt(np.diag(inverse)))
+    shift = np.full(len(theta), np.nan)
+    shift[few] = shifts
+    return Estimate(theta, covariance, shift, evaluations + len(few), settled)
+
+
+def ascend(
+    objective: Objective, theta: Reals, variances: Reals, few: Integers
+) -> tuple[Reals, Density, int, bool]:
+    """Return the mode, what is known there, evaluations, and whether the search settled."""
+    here, evaluations, settled = objective(theta), 1, False
+    inverse = _inverse(here.information, variances, few)
     for _ in range(STEPS):
-        step = inverse @ gradient
-        if settled := bool(gradient @ step < SETTLED**2):
+        step = inverse @ here.gradient
+        if settled := bool(here.gradient @ step < SETTLED**2):
             break
         step *= min(1.0, MOST / np.abs(step).max())
         size = 1.0
         while True:
-            fresh, slope, moved = _or_nothing(objective, theta + size * step)
+            fresh = _or_nothing(objective, theta + size * step)
             evaluations += 1
-            if fresh >= value + 1e-4 * size * (gradient @ step) or size < 1e-3:
+            if fresh.value >= here.value + 1e-4 * size * (here.gradient @ step) or size < 1e-3:
                 break
             size *= 0.3
-        if not fresh > value:
+        if not fresh.value > here.value:
             break
-        inverse = _updated(inverse, size * step, gradient - slope)
-        theta, value, gradient, counts = theta + size * step, fresh, slope, moved
-    covariance = np.diag(np.diag(inverse))
-    here = gradient, *counts
-    covariance[np.ix_(few, few)], slopes = _curvature(objective, theta, here, few, np.sqrt(np.diag(inverse)))
-    shift = np.full(len(theta), np.nan)
-    shift[few] = slopes * np.sqrt(np.diag(covariance))[few]
-    return Estimate(theta, covariance, shift, evaluations + len(few), settled)
+        inverse = _updated(
+            _inverse(fresh.information, variances, few, inverse), size * step, here.gradient - fresh.gradient
+        )
+        theta, here = theta + size * step, fresh
+    return theta, here, evaluations, settled
 
 
-def _or_nothing(objective: Objective, theta: Reals) -> tuple[float, Reals, Reals]:
+def _inverse(information: Reals, variances: Reals, few: Integers, known: Reals | None = None) -> Reals:
+    """Guess the inverse of the negative curvature: by the scatter of scores where there are many, else by `variances`.
+
+    `known` is what earlier steps have shown of the few.
+    """
+    many = np.setdiff1d(np.arange(len(variances)), few)
+    inverse = np.diag(variances)
+    if known is not None:
+        inverse[np.ix_(few, few)] = known[np.ix_(few, few)]
+    around = information[np.ix_(many, many)] + HYPERPRIOR * np.eye(len(many))
+    inverse[np.ix_(many, many)] = np.linalg.inv(around)
+    return inverse
+
+
+def _or_nothing(objective: Objective, theta: Reals) -> Density:
     """Return minus infinity where a prior is so far from the measurements that no window of counts holds its posterior."""
     try:
         return objective(theta)
     except ConvergenceError:
-        return -np.inf, np.zeros(len(theta)), np.zeros((2, 0))
+        k = len(theta)
+        return Density(-np.inf, np.zeros(k), np.zeros((2, 0)), np.zeros((k, k)))
 
 
 def _updated(inverse: Reals, moved: Reals, bent: Reals) -> Reals:
@@ -140,27 +189,30 @@ def _updated(inverse: Reals, moved: Reals, bent: Reals) -> Reals:
 
 
 def _curvature(
-    objective: Objective, theta: Reals, here: tuple[Reals, Reals, Reals], few: Integers, scale: Reals
+    objective: Objective, theta: Reals, here: Density, few: Integers, scale: Reals
 ) -> tuple[Reals, Reals]:
     """Invert the negative second derivatives, found by a step of a third of a standard deviation in each direction.
 
-    `here` holds the gradient, the means and the standard deviations of counts at `theta`.
+    `here` is what is known at `theta`.
 
     Returns
     -------
-    covariance, slopes
-        And by how many of its standard deviations a count's mean moves at most for each unit of the parameter.
+    covariance, shifts
+        And by how many of its standard deviations a count's mean moves at most where a parameter does by one of its own,
+        and the others as they go with it.
     """
-    gradient, mean, spread = here
-    second, slopes = np.empty((len(few), len(few))), np.empty(len(few))
+    mean, spread = here.counts
     uncertain = spread > 1e-6
+    second, slopes = np.empty((len(few), len(few))), np.empty((len(few), int(uncertain.sum())))
     for row, i in enumerate(few):
         width = np.clip(scale[i] / 3, 1e-3, 0.3)
-        _, slope, (moved, _) = objective(theta + width * np.eye(len(theta))[i])
-        second[row] = (gradient - slope)[few] / width
-        slopes[row] = (np.abs(moved - mean)[uncertain] / spread[uncertain]).max(initial=0.0) / width
+        moved = objective(theta + width * np.eye(len(theta))[i])
+        second[row] = (here.gradient - moved.gradient)[few] / width
+        slopes[row] = (moved.counts[0] - mean)[uncertain] / spread[uncertain] / width
     values, vectors = np.linalg.eigh((second + second.T) / 2)
-    return (vectors / np.maximum(values, 0.05)) @ vectors.T, slopes
+    covariance = (vectors / np.maximum(values, 0.05)) @ vectors.T
+    shifts = np.abs(covariance @ slopes).max(axis=1, initial=0.0) / np.sqrt(np.diag(covariance))
+    return covariance, shifts
 
 
 def given(prior: Hierarchical, splits: Splits) -> Reals:

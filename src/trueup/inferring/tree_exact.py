@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.inferring.closed_tree import ClosedTree
-from trueup.inferring.hierarchical import climb, given, start_of
+from trueup.inferring.hierarchical import given
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.prior_mixture import Spread, uncertain
 from trueup.inferring.tree_parts import ByBundles, Part, Top, drawn_from
-from trueup.inferring.tree_search import SolutionSearch
+from trueup.inferring.tree_search import SolutionSearch, estimate_from
 from trueup.inferring.tree_state import TreeState
 from trueup.kernel.messages.partition import Partition, partition_tree, spread_messages
 from trueup.kernel.messages.resolve import mixed_marginals
@@ -131,7 +131,7 @@ class TreeExact(InferenceMethod):
     ) -> Drawn:
         """Estimate hyperparameters, integrate over those that are uncertain, and draw."""
         state = search.state
-        estimate = climb(search.objective(splits, progress), *start_of(splits))
+        sample, estimate = estimate_from(search, splits, progress)
         search.splits = splits.parameters(estimate.theta)
         level, free = uncertain(splits, estimate, state.deepest_top)
         cut = state.cut_below(level + 1, BUNDLE) if level and state.cut else state.cut
@@ -149,6 +149,8 @@ class TreeExact(InferenceMethod):
         spread = Spread(solved, first, parents, splits, self.tolerance, deeper)
         mixture = spread.parts(estimate, free, draws, rng, progress)
         record = {"prior": mixture.record(splits, estimate, free)}
+        if sample is not None:
+            record["prior"]["estimated_from"] = sample.record(splits)
         drawn = self._drawn(search, mixture.parts, below, rng, progress, record, (first, parents))
         return replace(drawn, mode=mode(solved)[state.problem.nested.nodes[-1]]) if self.mode else drawn
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +28,14 @@ from trueup.kernel.messages.partition import (
     top_of,
     with_leaves,
 )
-from trueup.kernel.messages.pmf import Factors
 from trueup.kernel.messages.solve import (
+    MOST_PASSES,
     NOTHING_ABOVE,
     Solved,
     joint_draws,
     marginals,
     rounded_marginals,
     settle_tilts,
-    tilt,
     too_short,
 )
 from trueup.kernel.messages.splits import mean_rises
@@ -69,6 +68,8 @@ class SubtreePart:
         Of the posterior mass that may be dropped, the bundle's part.
     leaves
         How many of its nodes, the last ones, are of the tree's last level.
+    passes
+        How often messages may be passed up to widen windows.
     """
 
     child_ptr: Integers
@@ -76,10 +77,13 @@ class SubtreePart:
     surprise: Reals
     tolerance: float
     leaves: int
+    passes: int
 
     def solve(self) -> Solved:
         """Pass messages up to the roots."""
-        return settle_tilts(plan_pairs(self.child_ptr), self.tilted, self.tolerance, self.surprise)
+        return settle_tilts(
+            plan_pairs(self.child_ptr), self.tilted, self.tolerance, self.surprise, self.passes
+        )
 
 
 class FromAbove(NamedTuple):
@@ -213,20 +217,32 @@ class ByBundles:
     tolerance: float
     executor: Executor
 
-    def up(self, factors: Factors, start: Tilted | None = None) -> Top:
-        """Solve the top given what bundles know; once more, should it find their windows too narrow."""
-        tilted = tilt(self.child_ptr, factors, start)
+    def up(self, tilted: Tilted) -> Top:
+        """Solve the top given what bundles know; once more those whose windows it finds too narrow."""
         first, last = self.cut.edges[[0, -1]]
         inner, plan = take(tilted, np.arange(first)), plan_pairs(top_of(self.child_ptr, self.cut))
-        surprise = np.zeros(last - first)
-        for attempt in range(ROUNDS):
-            bundles = self._bundles(tilted, surprise, STRICTER ** (attempt + 1))
-            answers = self._in_order(send_part, bundles)
+        count = len(self.cut.edges) - 1
+        owner, surprise = np.repeat(np.arange(count), np.diff(self.cut.edges)), np.zeros(last - first)
+        bundles: list[Any] = [None] * count
+        answers: list[Any] = [None] * count
+        again = np.arange(count)
+        for attempt in range(ROUNDS + 1):
+            passes = MOST_PASSES if attempt else 1  # once is enough for most
+            fresh = self._bundles(tilted, surprise, STRICTER ** max(attempt, 1), passes)
+            for b, answer in zip(again, self._in_order(send_part, [fresh[b] for b in again])):
+                bundles[b], answers[b] = fresh[b], answer
             roots = _joined_roots([answer[0] for answer in answers])
             solved = settle_tilts(plan, with_leaves(inner, roots), self.tolerance)
-            surprise = above(plan, solved.messages.passed, NOTHING_ABOVE)[first:last]
-            hopeless = roots.lost[:, 0].max() > HOPELESS  # deeper tables below are wanted first
-            if solved.dropped <= self.tolerance or hopeless or not np.isfinite(surprise).all():
+            if solved.dropped <= self.tolerance:
+                break
+            known = above(plan, solved.messages.passed, NOTHING_ABOVE)[first:last]
+            hopeless = roots.lost[:, 0].max() > HOPELESS or not np.isfinite(known).all()
+            if hopeless and attempt:  # deeper tables below are wanted first
+                break
+            surprise = surprise if hopeless else known
+            missing = np.bincount(owner, roots.lost[:, 0] * np.exp(-surprise))
+            again = np.flatnonzero(missing > 0.1 * self.tolerance / count)
+            if not again.size:
                 break
         short = np.zeros(len(tilted.low), bool)
         short[:last] = too_short(top_of(self.child_ptr, self.cut), solved, self.tolerance)
@@ -284,14 +300,16 @@ class ByBundles:
             own = slice(first - self.cut.edges[0], last - self.cut.edges[0])
             yield FromAbove(weights[own], offset[own], counts[first:last], seed)
 
-    def _bundles(self, tilted: Tilted, surprise: Reals, factor: float) -> list[SubtreePart]:
+    def _bundles(self, tilted: Tilted, surprise: Reals, factor: float, passes: int) -> list[SubtreePart]:
         """The bundles of the cut; each may drop the part of the tolerance, times a factor, that its nodes are of all."""
         bundles, leaves = [], np.diff(self.cut.leaves)
         for b, (first, last) in enumerate(pairwise(self.cut.edges)):
             nodes, child_ptr = subtrees(self.child_ptr, first, last)
             known = surprise[first - self.cut.edges[0] : last - self.cut.edges[0]]
             tolerance = factor * self.tolerance * len(nodes) / len(tilted.low)
-            bundles.append(SubtreePart(child_ptr, take(tilted, nodes), known, tolerance, int(leaves[b])))
+            bundles.append(
+                SubtreePart(child_ptr, take(tilted, nodes), known, tolerance, int(leaves[b]), passes)
+            )
         return bundles
 
     def _in_order(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeVar
 
@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.hierarchical import Objective
+from trueup.inferring.family_sample import BEGIN, ENOUGH, FamilySample
+from trueup.inferring.hierarchical import Density, Estimate, Objective, ascend, climb, start_of
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.tree_parts import ByBundles, Top, expected_of
 from trueup.inferring.tree_state import DEPTHS, FINE, ROUGHLY, WIDE, TreeState
+from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.partition import Partition
-from trueup.kernel.messages.pmf import Factors
-from trueup.kernel.messages.solve import Solved, marginals, solve, too_short
+from trueup.kernel.messages.solve import Solved, end_too_soon, marginals, settle_tilts, tilt, too_short
 from trueup.kernel.messages.upward import Tilted
 from trueup.layouts.splits import Splits
 from trueup.run.executor import Executor
@@ -58,7 +59,11 @@ class SolutionSearch:
 
     @property
     def child_ptr(self) -> NDArray:
-        return self.state.problem.child_ptr
+        return self.state.child_ptr
+
+    def of(self, sample: FamilySample) -> SolutionSearch:
+        """A search on a part of the tree."""
+        return SolutionSearch(sample, self.values, self.executor, self.wanted)
 
     @property
     def deepest(self) -> float:
@@ -68,7 +73,7 @@ class SolutionSearch:
     def whole(self, tolerance: float) -> Solved:
         """Solve the whole tree at once."""
         return self._deepened(
-            lambda f: solve(self.child_ptr, f, tolerance, self.start),
+            lambda tilted: settle_tilts(plan_pairs(self.child_ptr), tilted, tolerance),
             lambda s: too_short(self.child_ptr, s, tolerance),
             tolerance,
         )
@@ -76,7 +81,7 @@ class SolutionSearch:
     def by_parts(self, cut: Partition, tolerance: float) -> Top:
         """Solve the top of a cut tree, given the messages of its bundles."""
         parts = ByBundles(self.child_ptr, cut, tolerance, self.executor)
-        return self._deepened(lambda f: parts.up(f, self.start), lambda top: top.short, tolerance)
+        return self._deepened(parts.up, lambda top: top.short, tolerance)
 
     def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
         """Solve the whole tree at some hyperparameters, whose tilts may be far from those of others."""
@@ -88,7 +93,7 @@ class SolutionSearch:
 
         evaluations = count(1)
 
-        def density(theta: NDArray) -> tuple[float, NDArray, NDArray]:
+        def density(theta: NDArray) -> Density:
             announce(progress, f"estimating the prior from the noisy values, evaluation {next(evaluations)}")
             self.splits = splits.parameters(theta)
             if len(self.depth) <= FEW_NODES:  # where tilts found anew cost next to nothing
@@ -103,7 +108,9 @@ class SolutionSearch:
                     remedy="name a prior with given concentrations, or another one",
                 )
             value, gradient = splits.log_hyperprior(theta)
-            return evidence + value, gradient + splits.gradient(theta, *expected[:2]), expected[2:]
+            scores = splits.scores(theta, *expected[:2])
+            slope = gradient + scores.sum(axis=0)
+            return Density(evidence + value, slope, expected[2:], splits.information(scores))
 
         return density
 
@@ -116,7 +123,7 @@ class SolutionSearch:
 
     def _deepened(
         self,
-        solve: Callable[[Factors], Outcome],
+        solve: Callable[[Tilted], Outcome],
         short: Callable[[Outcome], NDArray],
         tolerance: float,
     ) -> Outcome:
@@ -129,7 +136,15 @@ class SolutionSearch:
             self.depth = np.maximum(self.depth, FINE)
         last = len(DEPTHS) - 1
         while (factors := self.state.factors(self.values, DEPTHS[self.depth], self.splits)) is not None:
-            solved = solve(factors)
+            tilted = tilt(self.child_ptr, factors, self.start)
+            ended = (
+                end_too_soon(self.child_ptr, tilted) & (self.depth < last) & (tilted.low <= tilted.high).all()
+            )
+            if ended.any():  # without a pass up the tree, which would find the same
+                self.depth[ended] += 1
+                self.start = tilted
+                continue
+            solved = solve(tilted)
             if solved.dropped <= tolerance:
                 self.start = solved.tilted
                 return solved
@@ -148,3 +163,18 @@ class SolutionSearch:
             f"counts holds all but {self.wanted:g} of the posterior",
             remedy="check that the laws and values belong to these margins; or raise 'tolerance'",
         )
+
+
+def estimate_from(
+    search: SolutionSearch, splits: Splits, progress: Progress
+) -> tuple[FamilySample | None, Estimate]:
+    """Estimate hyperparameters: of a large tree from a sample of its families, begun on a smaller one."""
+    theta, variances, few = start_of(splits)
+    before, sample = 0, None
+    if (first := FamilySample.of(search.state, BEGIN)) is not None:
+        seen, known = search.of(first), first.splits(splits)
+        theta, _, before, _ = ascend(seen.objective(known, progress), theta, variances, few)
+        sample = FamilySample.of(search.state, ENOUGH)
+    seen, known = (search, splits) if sample is None else (search.of(sample), sample.splits(splits))
+    estimate = climb(seen.objective(known, progress), theta, variances, few)
+    return sample, replace(estimate, steps=before + estimate.steps)

@@ -33,6 +33,11 @@ class TreeState:
     prior: Prior | FittedMasses
     cut: Partition | None
 
+    @property
+    def child_ptr(self) -> NDArray[np.int64]:
+        """Children of node `v` are `child_ptr[v]:child_ptr[v + 1]`."""
+        return self.problem.child_ptr
+
     def fitted(self, values: NDArray) -> TreeState:
         """The state with the prior that is estimated from all values."""
         return replace(self, prior=estimated_prior(self.problem, values))
@@ -96,7 +101,7 @@ class TreeState:
         return cut_at(nested.child_ptr, nested.level_ptr, level, size) if 0 < level < last else None
 
     def factors(
-        self, values: NDArray, depth: NDArray, splits: tuple[NDArray, NDArray] | None
+        self, values: NDArray, depth: NDArray, splits: tuple[NDArray, NDArray] | None = None
     ) -> Factors | None:
         """Tables of every node's likelihood and prior, each to its depth; None where they would not fit in memory."""
         problem = self.problem

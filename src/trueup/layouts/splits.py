@@ -98,26 +98,35 @@ class Splits:
         total[inner] = np.add.reduceat(alpha[1:], self._starts)
         return np.where(alpha > 0, alpha, 1.0), np.where(total > 0, total, 1.0)
 
-    def gradient(self, theta: Reals, rises: Reals, total_rises: Reals) -> Reals:
-        """Return the gradient (k,) of the log evidence by the hyperparameters, by Fisher's identity.
+    def scores(self, theta: Reals, rises: Reals, total_rises: Reals) -> Reals:
+        """Return what each family `(families, k)` adds to the gradient of the log evidence, by Fisher's identity.
 
         Parameters
         ----------
         rises, total_rises
             (n,) posterior means of `psi(x + a) - psi(a)` for the parameters `alpha` and `total`.
         """
-        p, alpha = self.concentrations, self.parameters(theta)[0]
+        p, beta, alpha = self.concentrations, self.covariates.shape[1], self.parameters(theta)[0]
         parent = np.concatenate([[0], np.repeat(np.arange(len(alpha)), np.diff(self.child_ptr))])
         part = np.where(self.free, alpha * (rises - total_rises[parent]), 0.0)
         part[0] = 0.0
-        of_level = np.bincount(self.level[1:], part[1:], minlength=p)[:p]
-        share, family = self.shares(theta), self._by_parent(part)
-        less = part - share * family
+        out = np.zeros((len(self._starts), len(theta)))
+        sums = np.add.reduceat(part[1:], self._starts)
+        out[np.arange(len(sums)), self.level[1:][self._starts]] = sums
+        less = part - self.shares(theta) * self._by_parent(part)
+        out[:, p : p + beta] = np.add.reduceat((self.covariates * less[:, None])[1:], self._starts)
         held = self.category >= 0
-        of_category = np.bincount(
-            self.category[held], less[held], minlength=len(theta) - p - self.covariates.shape[1]
-        )
-        return np.concatenate([of_level, self.covariates.T @ less, of_category], dtype=np.float64)
+        family = np.searchsorted(self._starts, np.flatnonzero(held) - 1, side="right") - 1
+        np.add.at(out, (family, p + beta + self.category[held]), less[held])
+        return out
+
+    def information(self, scores: Reals) -> Reals:
+        """Return the scatter `(k, k)` of families' scores about their levels' means: about the curvature of the evidence."""
+        level = self.level[1:][self._starts]
+        spread = scores.copy()
+        for one in np.unique(level):
+            spread[level == one] -= scores[level == one].mean(axis=0)
+        return spread.T @ spread
 
     def log_hyperprior(self, theta: Reals) -> tuple[float, Reals]:
         """Return its log density (up to a constant) and gradient.

@@ -5,9 +5,10 @@ One file: attributes with their recodes, margins and cells, which are defined by
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -358,6 +359,21 @@ class Cells:
         place, *values = (int(i) for i in np.unravel_index(group, shape))
         parts = (f"{r.name}={r.values[v]}" for r, v in zip(self.kept(margin), values))
         return ", ".join((self.tree.label(margin.level, place), *parts)) + str(Margin("", (), margin.where))
+
+    def margin_labels(self, margin: Margin) -> Iterator[str]:
+        """Name all groups of a margin.
+
+        Examples
+        --------
+        >>> cells = Cells(Tree.from_columns(["all"], [{}]), (Attribute("sex", ("f", "m")),))
+        >>> list(cells.margin_labels(Margin("all", ("sex",))))
+        ['all, sex=f', 'all, sex=m']
+        """
+        kept, condition = self.kept(margin), str(Margin("", (), margin.where))
+        named = [[f", {r.name}={value}" for value in r.values] for r in kept]
+        ends = ["".join(values) + condition for values in product(*named)]
+        places = range(self.tree.sizes[self.tree.level(margin.level)])
+        return (self.tree.label(margin.level, place) + end for place in places for end in ends)
 
     def label(self, cell: int) -> str:
         """Name one finest cell."""

@@ -100,7 +100,7 @@ def top_of(child_ptr: Integers, cut: Partition) -> Integers:
 def take(tilted: Tilted, nodes: Integers) -> Tilted:
     """Return the factors of some nodes alone, with the tables that they use."""
     factors, *fields = tilted
-    return Tilted._make((_take_factors(factors, nodes), *(field[nodes] for field in fields)))
+    return Tilted._make((take_factors(factors, nodes), *(field[nodes] for field in fields)))
 
 
 def roots_of(solved: Solved, count: int) -> Roots:
@@ -165,7 +165,7 @@ def _subtrees(child_ptr: Integers, first: int, last: int) -> Integers:
     return np.sum([np.diff(edges) for edges in _levels(child_ptr, np.arange(first, last + 1))], axis=0)
 
 
-def _take_factors(factors: Factors, nodes: Integers) -> Factors:
+def take_factors(factors: Factors, nodes: Integers) -> Factors:
     sizes = np.diff(factors.ptr)[nodes]
     rows = spread_messages(factors.ptr[nodes], sizes)
     used, table = np.unique(factors.table[rows], return_inverse=True)

@@ -82,6 +82,13 @@ def reach_all(factors):
 def log_factor(factors, node, low, size, slope):
     """Return the log factor of a node at `low, ..., low + size - 1`, times `exp(slope count)`."""
     out = np.empty(size)
+    _fill_factor(factors, node, low, slope, out)
+    return out
+
+
+@njit(cache=True, _nrt=False)
+def _fill_factor(factors, node, low, slope, out):
+    size = len(out)
     for i in range(size):
         out[i] = slope * (low + i)
     for k in range(factors.ptr[node], factors.ptr[node + 1]):
@@ -96,7 +103,6 @@ def log_factor(factors, node, low, size, slope):
     for i in range(size):
         if low + i < factors.lower[node] or low + i > factors.upper[node]:
             out[i] = -np.inf
-    return out
 
 
 @njit(cache=True)

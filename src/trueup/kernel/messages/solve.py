@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.messages.downward import downward, products
 from trueup.kernel.messages.joint import draw_below, draw_root
 from trueup.kernel.messages.max_product import best_counts, narrow
@@ -32,12 +33,16 @@ from trueup.kernel.messages.upward import (
     Messages,
     Tilted,
     empty_messages,
+    scaled_factor,
     upward,
 )
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
+FAR_BELOW = 70.0
+"""Nats below the peak of a leaf's tilted factor at which its tables may end."""
 NOTHING_ABOVE = np.zeros(1)
+MOST_PASSES = 5
 WIDENED = (1e-24, 1e-48, 1e-96, 0.0, 0.0)
 """Factors of what nodes below a sum that is too narrow may leave out, from one attempt to the next."""
 
@@ -100,6 +105,7 @@ def settle_tilts(
     tilted: Tilted,
     tolerance: float,
     surprise: Reals = NOTHING_ABOVE,
+    passes: int = MOST_PASSES,
 ) -> Solved:
     """Pass messages up a tree whose tilts are known, or up a row of trees that are parts of one.
 
@@ -111,11 +117,13 @@ def settle_tilts(
         As `solve` has it.
     surprise
         (k,) log evidence of what is above each root.
+    passes
+        How often messages may be passed up, with wider windows each time.
     """
     if np.any(tilted.low > tilted.high):
         return Solved(plan, tilted, empty_messages(len(plan.left)), 1.0)
     share, before = np.full(len(plan.left), 1e-9 * tolerance), np.inf
-    for attempt, direct in enumerate((DIRECT, *[1 << 20] * 4)):
+    for attempt, direct in enumerate((DIRECT, *[1 << 20] * (passes - 1))):
         messages = upward(plan, tilted, share, direct)
         every = above(plan, messages.passed, surprise)
         if not np.isfinite(every).all():
@@ -166,6 +174,18 @@ def _of_parent(child_ptr: Integers, values: Reals) -> Reals:
     """Give each node what its parent holds; zeros to roots."""
     children = np.diff(child_ptr)
     return np.concatenate([np.zeros((child_ptr[0], values.shape[1])), np.repeat(values, children, axis=0)])
+
+
+@njit(cache=True)
+def end_too_soon(child_ptr, tilted):
+    """Mark the leaves whose tables end where their tilted factor is not yet far below its peak."""
+    out = np.zeros(len(tilted.low), np.bool_)
+    for v in range(len(tilted.low)):
+        if child_ptr[v] == child_ptr[v + 1] and not tilted.pointwise[v]:
+            for at, certain in ((tilted.low[v], tilted.floor[v]), (tilted.high[v], tilted.ceiling[v])):
+                if at != certain and scaled_factor(tilted, v, at, 1)[0] > -FAR_BELOW:
+                    out[v] = True
+    return out
 
 
 def too_short(

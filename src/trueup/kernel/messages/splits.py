@@ -26,20 +26,24 @@ import numpy as np
 from trueup.kernel.compiled import njit
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def log_ratio(low, alpha, total):
     """Return the log factor at the count `low` of 0 or more."""
     if low <= 0:
         return 0.0
     if low < 64:  # a running product is exact to rounding; differences of large log-gammas are not
-        value = 0.0
-        for x in range(low):
-            value += math.log((x + alpha) / (x + total))
-        return value
+        value, above, below = math.log(alpha / total), 1.0, 1.0
+        for x in range(1, low):
+            above *= x + alpha
+            below *= x + total
+            if x % 16 == 0:  # parameters up to 1e15 do not overflow
+                value += math.log(above / below)
+                above = below = 1.0
+        return value + math.log(above / below)
     return math.lgamma(low + alpha) - math.lgamma(low + total) - math.lgamma(alpha) + math.lgamma(total)
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def add_split(out, low, alpha, total):
     """Add to `out` the log factor at the counts `low, low + 1, ...`; below 0 there is none."""
     log = log_ratio(low, alpha, total)
@@ -49,7 +53,7 @@ def add_split(out, low, alpha, total):
         log += math.log((x + alpha) / (x + total))
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def digamma(x):
     """Digamma for x > 0: recurrence up to 8, then the asymptotic series (Abramowitz and Stegun 6.3.18)."""
     value = 0.0

@@ -27,15 +27,17 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages.splits import add_split, log_ratio
+from trueup.kernel.messages.splits import log_ratio
 
 PROBES = 7
 """Tilts at which every message's growth is known: none, one near and one far to the right, the others to the left."""
+SMALLEST, STEEPEST, FAR = 1e-290, 39.0, 600.0
+"""Where sums are bounded from above: least mass of a count, steepest step, and nats from end to end for which both serve."""
 REACH = 7.0
 """Standard deviations from the middle of a sum where its nearest bounds touch it."""
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def law_at(factors, v, count):
     """Return the log of a node's tables at a count; beyond its end a log-concave one is extended linearly."""
     value = 0.0
@@ -44,7 +46,7 @@ def law_at(factors, v, count):
     return value
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _table_at(factors, k, count):
     table = factors.table[k]
     first, last = factors.start[table], factors.start[table + 1] - 1
@@ -58,7 +60,15 @@ def _table_at(factors, k, count):
     return factors.log[first] + (first - at) * (factors.log[first] - factors.log[first + 1])
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
+def _largest(values, first, last):
+    most = values[first]
+    for i in range(first + 1, last + 1):
+        most = max(most, values[i])
+    return most
+
+
+@njit(cache=True, _nrt=False)
 def edge(factors, v, at, side):
     """Bound a node's tables beyond the count `at` by the line `base + slope |count - at|`, as far as `end`.
 
@@ -84,15 +94,13 @@ def edge(factors, v, at, side):
         position = first + at + side - factors.base[k]
         if not first <= position <= last:
             return -np.inf, 0.0, at
-        base += (
-            factors.log[position : last + 1].max() if side > 0 else factors.log[first : position + 1].max()
-        )
+        base += _largest(factors.log, position, last) if side > 0 else _largest(factors.log, first, position)
         limit = factors.base[k] + (last - first if side > 0 else 0)
         end = min(end, limit) if side > 0 else max(end, limit)
     return base, slope, end
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _geometric(first, slope, steps):
     """Return the log of `sum_{k < steps} exp(first + slope k)`."""
     if steps <= 1:
@@ -112,7 +120,7 @@ def _geometric(first, slope, steps):
     )
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _run(alpha, total, begin, end, level, slope):
     """Bound the log of the sum of `exp(level + slope t)` times a split's factor over the counts from `begin` to `end`."""
     side = 1 if end >= begin else -1
@@ -132,14 +140,14 @@ def _run(alpha, total, begin, end, level, slope):
     return first if steps == 1 else bound
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def add_logs(a, b):
     """Return the log of `exp(a) + exp(b)`."""
     top = max(a, b)
     return top if not np.isfinite(top) else top + math.log(math.exp(a - top) + math.exp(b - top))
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def beyond(tilted, v, extra):
     """Bound the log of the mass of a leaf's tilted, scaled factor beyond its tables, tilted by `extra` once more."""
     factors, low, high = tilted.factors, tilted.low[v], tilted.high[v]
@@ -158,7 +166,7 @@ def beyond(tilted, v, extra):
     return mass
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def highest_beyond(tilted, v, extra):
     """Bound the log of the largest value of a leaf's tilted, scaled factor outside its window, tilted by `extra` once more;
     the leaf has no tables."""
@@ -168,7 +176,7 @@ def highest_beyond(tilted, v, extra):
     return max(right, left) - tilted.top[v]
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _highest(factors, v, begin, end, side, tilt):
     """Bound the log of a split's factor times `exp(tilt t)` from `begin` to `end`: convex, or below its tangent."""
     if side * (end - begin) < 0:
@@ -184,38 +192,36 @@ def _highest(factors, v, begin, end, side, tilt):
     return first + max(rise, 0.0) * abs(float(end - begin))
 
 
-@njit(cache=True)
-def cut_away(tilted, v, extra, masses, offset, low, high):
-    """Bound the log of the sum of those `masses`, from `offset` on, that lie outside `low..high`, each times its node's
-    tilted, scaled factor there and `exp(extra t)`."""
-    factors, mass = tilted.factors, -np.inf
-    tilt, last = tilted.slope[v] + extra, offset + len(masses) - 1
-    for side, at in ((1, high), (-1, low)):
+@njit(cache=True, _nrt=False)
+def cut_away(tilted, v, asked, masses, offset, low, high, out):
+    """Bound the logs of the sums of those `masses`, from `offset` on, that lie outside `low..high`, each times its node's
+    tilted, scaled factor there and `exp(asked count)`: every count like the largest."""
+    factors, cut = tilted.factors, 0
+    alpha, total, last = factors.alpha[v], factors.total[v], offset + len(masses) - 1
+    for j in range(len(asked)):
+        out[j] = -np.inf
+    for side in (1, -1):
+        at = high if side > 0 else low
         base, slope, end = edge(factors, v, at, side)
         end = min(end, tilted.ceiling[v], last) if side > 0 else max(end, tilted.floor[v], offset)
         begin, stop = (at + 1, end) if side > 0 else (end, at - 1)
         if begin > stop:
             continue
-        log = np.empty(stop - begin + 1)
-        for i in range(len(log)):
-            t = begin + i
-            log[i] = base + slope * side * (t - at) + tilt * t - tilted.top[v]
-        if factors.alpha[v] != factors.total[v]:
-            add_split(log, begin, factors.alpha[v], factors.total[v])
-        for i in range(len(log)):
-            one = masses[begin + i - offset]
-            log[i] += math.log(one) if one > 0.0 else -np.inf
-        mass = add_logs(mass, _log_sum(log))
-    return mass
+        cut += stop + 1 - begin
+        level = base - slope * side * at - tilted.top[v]
+        split = log_ratio(begin, alpha, total) if alpha != total else 0.0
+        for t in range(begin, stop + 1):
+            if masses[t - offset] > 0.0:
+                log = level + (slope * side + tilted.slope[v]) * t + split + math.log(masses[t - offset])
+                for j in range(len(asked)):
+                    out[j] = max(out[j], log + asked[j] * t)
+            if alpha != total and t >= 0:
+                split += math.log((t + alpha) / (t + total))
+    for j in range(len(asked)):
+        out[j] += math.log(max(cut, 1))
 
 
-@njit(cache=True)
-def _log_sum(log):
-    top = log.max()
-    return top + math.log(np.exp(log - top).sum()) if np.isfinite(top) else top
-
-
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def outside(tilted, v, extra, heights, low, high):
     """Bound the log of what a sum lost below outside `low..high`, times its node's tilted, scaled factor and `exp(extra t)`.
 
@@ -228,7 +234,7 @@ def outside(tilted, v, extra, heights, low, high):
     return add_logs(mass, _one_side(tilted, v, extra, heights, low, -1))
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _one_side(tilted, v, extra, heights, at, side):
     """Bound it beyond `at`: by one line, or by one up to where the laws are largest and another from there."""
     factors, probes = tilted.factors, tilted.probes[v]
@@ -248,7 +254,7 @@ def _one_side(tilted, v, extra, heights, at, side):
         at = stop
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _under_lines(factors, v, begin, end, level, slope, heights, probes):
     """Bound the log of a sum from `begin` to `end`: of what lies under all lines `height - probe t`, times a split's factor.
 
@@ -277,7 +283,7 @@ def _under_lines(factors, v, begin, end, level, slope, heights, probes):
     return mass
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _peak(factors, v, at, end):
     """Return where a node's tables, log-concave and rising from `at` towards `end`, are largest, or `end`."""
     side = 1 if end > at else -1
@@ -296,7 +302,7 @@ def _peak(factors, v, at, end):
     return outer
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def share_of(lost, whole):
     """Return which fraction `exp(lost)` is of `exp(whole)`, 1 where both are infinite."""
     return 1.0 if lost == np.inf else math.exp(min(lost - whole, 0.0))
@@ -332,14 +338,11 @@ def landed(log, low, heights, probes, asked):
         for j in range(len(probes)):
             height = min(height, heights[j] - probes[j] * (low + i))
         most[i] += height
-    for k in range(len(asked)):
-        top = -np.inf
-        for i in range(len(log)):
-            top = max(top, most[i] + asked[k] * (low + i))
-        total = 0.0
-        for i in range(len(log)):
-            total += math.exp(most[i] + asked[k] * (low + i) - top) if np.isfinite(top) else 0.0
-        out[k] = top + math.log(total) if total > 0.0 else top
+    top = most.max()
+    if top > -np.inf:
+        masses = np.exp(most - top)
+        for k in range(len(asked)):
+            out[k] = top + log_growth(masses, low, asked[k])
     return out
 
 
@@ -347,27 +350,30 @@ def landed(log, low, heights, probes, asked):
 def cut_off(masses, offset, begin, end, asked, growth):
     """Return which fraction of a message's growth at each tilt is outside its entries `begin:end`."""
     out = np.zeros(len(asked))
-    for i in range(len(masses)):
-        if begin <= i < end or masses[i] <= 0.0:
-            continue
-        log = math.log(masses[i])
-        for j in range(len(asked)):
-            out[j] += math.exp(min(log + asked[j] * (offset + i) - growth[j], 0.0))
+    for j in range(len(asked)):
+        if begin > 0:
+            left = log_growth(masses[:begin], offset, asked[j])
+            out[j] += math.exp(min(left - growth[j], 0.0))
+        if end < len(masses):
+            right = log_growth(masses[end:], offset + end, asked[j])
+            out[j] += math.exp(min(right - growth[j], 0.0))
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def log_growth(masses, offset, theta):
     """Return the log of `sum masses exp(theta count)`, from above."""
-    ratio = math.exp(-abs(theta))
-    total = 0.0
-    n = len(masses)
-    for i in range(n):  # Horner's rule: what underflows is far below what is kept
-        total = total * ratio + masses[i if theta > 0 else n - 1 - i]
-    return math.log(total + 1e-300) + theta * (offset + (n - 1 if theta > 0 else 0))
+    n, total = len(masses), 0.0
+    # Steps and masses are kept where floating-point numbers lose no digits, and processors no speed.
+    ratio = math.exp(max(-abs(theta), -STEEPEST))
+    if abs(theta) * n < FAR:
+        for i in range(n):  # Horner's rule
+            total = total * ratio + max(masses[i if theta > 0 else n - 1 - i], SMALLEST)
+        return math.log(total) + theta * (offset + (n - 1 if theta > 0 else 0))
+    return log_largest(masses, offset, theta) + math.log(n)
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def log_largest(masses, offset, theta):
     """Return the log of the largest `masses exp(theta count)`."""
     most = -np.inf

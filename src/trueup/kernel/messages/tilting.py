@@ -113,7 +113,7 @@ def has_factor(child_ptr, factors):
     return inner & (measured | split | (factors.lower > -wide) | (factors.upper < wide))
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def steepest(factors, v, low, high, floor, ceiling):
     """Return the least and the largest slope at which a node's tilted tables still fall beyond its window.
 
@@ -176,7 +176,7 @@ def _leaves(first_node, end, child_ptr, factors, low, high, above, state):
             )
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _log_at(factors, v, slope, count, mean, variance):
     """Return the log of a node's tilted factor times a normal law of the sum of its parts."""
     log = max(law_at(factors, v, count), -1e9) + slope * count
@@ -218,14 +218,14 @@ def _middle(factors, v, slope, mean, variance, least, most):
     return 0.5 * (ends[0] + ends[1]), max(((ends[1] - ends[0]) / 4) ** 2, 1e-3)
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _rises(factors, v, slope, count, mean, variance):
     return _log_at(factors, v, slope, count + 1, mean, variance) - _log_at(
         factors, v, slope, count, mean, variance
     )
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _where_it_falls(factors, v, slope, peak, side, mean, variance, least, most, level):
     """Return where, to one side of its peak, the log falls below a level, or its end."""
     inner, move = peak, np.int64(1)
@@ -299,14 +299,13 @@ def _moved(child_ptr, informs, least, most, state, below, last_step):
             change = (wanted - below[v, 0]) / spread
             # A tilt by more than one standard deviation of a part leaves the range where the moments hold.
             reach = min(1.0 / math.sqrt(max(below[v, 2], 1e-9)), LONGEST)
-            if change * last_step[v] < 0.0:  # it would go back and forth
-                reach = min(reach, 0.5 * abs(last_step[v]))
+            if last_step[v] != 0.0:  # lest it go back and forth
+                reach = min(reach, (0.5 if change * last_step[v] < 0.0 else 1.5) * abs(last_step[v]))
             fresh = state.tau[v] + min(max(change, -reach), reach)
             for c in range(first, last):
                 if child_ptr[c] == child_ptr[c + 1]:
                     fresh = min(max(fresh, least[c]), most[c])
             off = abs(fresh - state.tau[v]) * math.sqrt(spread)
-            last_step[v] = 0.0
             if off > RESTING:
                 tau[v], last_step[v] = fresh, fresh - state.tau[v]
                 furthest = max(furthest, off)

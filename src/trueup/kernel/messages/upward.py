@@ -183,10 +183,10 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
         asked = tilted.asked[v]
         messages.asked[v] = asked
         landing = landed(log, low, heights, probes, asked) - scale
-        gone = np.zeros(PROBES)
+        gone, cuts = np.zeros(PROBES), np.empty(PROBES)
+        cut_away(tilted, v, asked, masses, offset, low, high, cuts)
         for j in range(PROBES):
-            cut = cut_away(tilted, v, asked[j], masses, offset, low, high)
-            cut = add_logs(cut, outside(tilted, v, asked[j], heights, low, high)) - scale
+            cut = add_logs(cuts[j], outside(tilted, v, asked[j], heights, low, high)) - scale
             if j == 0:
                 messages.short[v] = np.exp(min(cut, 700.0))
             lost = add_logs(landing[j], cut)

@@ -29,7 +29,7 @@ class Labels:
         """Label the counts of some cells; where two have one label, that of the coarser margin is meant."""
         levels = (Margin(level, cells.coarsest.attributes) for level in cells.tree.levels)
         every = (cells.finest, *margins, *levels)
-        return cls({cells.margin_label(m, g): (m, g) for m in every for g in range(cells.size(m))})
+        return cls({label: (m, g) for m in every for g, label in enumerate(cells.margin_labels(m))})
 
     def find(self, label: str) -> tuple[Margin, int]:
         """Return margin and group of a label.

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -209,7 +210,7 @@ class Posterior(Tabled):
         margin = self.cells.margin(margin or self.cells.finest)
         level = probability_of(self.level if level is None else level)
         size = self.cells.size(margin) if rows is None else min(rows, self.cells.size(margin))
-        labels = np.array([self.cells.margin_label(margin, g) for g in range(size)])
+        labels = np.array(list(islice(self.cells.margin_labels(margin), size)))
         if (exact := self.drawn.marginals.get(margin)) is not None:
             return {"label": labels, **{k: v[:size] for k, v in exact.describe(level).items()}}
         pieces, done = [], 0

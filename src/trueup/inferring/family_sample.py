@@ -1,0 +1,96 @@
+"""A sample of a large tree's families, from which hyperparameters of its prior are estimated.
+
+Where a count's parts are left out, so are all measurements below it, and it is a leaf. The splits left out sum to 1, so
+the evidence of what remains is exact: that of the remaining values, which is a part of what was published. Which families
+remain follows from the order of the public list of places alone: the i-th of a level where the fractional part of i times the
+golden ratio is below a share. Such positions are spread evenly and keep step with nothing, as every tenth would with ten
+kinds of people.
+
+A concentration that n parts inform has a standard error of about sqrt(2 / n) or more, so some thousands tell it as well
+as all do for any use: `trueup.inferring.hierarchical` takes such parameters as known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.inferring.tree_state import DEPTHS, TreeState
+from trueup.kernel.messages.partition import take_factors
+from trueup.kernel.messages.pmf import Factors
+from trueup.kernel.messages.tilting import bounds
+from trueup.layouts.splits import Splits
+
+Integers = NDArray[np.int64]
+BEGIN, ENOUGH = 1000, 5000
+"""Parts of a level, where it has more, from which the search begins, and from which hyperparameters are estimated."""
+GOLDEN = (5**0.5 - 1) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class FamilySample(TreeState):
+    """A tree problem without what is below some of its nodes.
+
+    Attributes
+    ----------
+    nodes, kept_children
+        Which nodes remain, in order, and their children among themselves.
+    """
+
+    nodes: Integers
+    kept_children: Integers
+
+    @property
+    def child_ptr(self) -> Integers:
+        """Children of node `v` are `child_ptr[v]:child_ptr[v + 1]`."""
+        return self.kept_children
+
+    @classmethod
+    def of(cls, state: TreeState, enough: int) -> FamilySample | None:
+        """Leave out families of levels with more than `enough` counts; None where no level has as many."""
+        nested = state.problem.nested
+        if np.diff(nested.level_ptr).max() <= enough:
+            return None
+        sizes, levels, children = np.diff(nested.child_ptr), [np.zeros(1, np.int64)], []
+        for _ in nested.margins[1:]:
+            parents = levels[-1]
+            share = min(enough / max(sizes[parents].sum(), 1), 1.0)
+            kept = np.where((np.arange(len(parents)) * GOLDEN) % 1.0 < share, sizes[parents], 0)
+            children.append(kept)
+            within = np.arange(kept.sum()) - np.repeat(np.cumsum(kept) - kept, kept)
+            levels.append(np.repeat(nested.child_ptr[parents], kept) + within)
+        children.append(np.zeros(len(levels[-1]), np.int64))
+        child_ptr = 1 + np.concatenate([[0], np.cumsum(np.concatenate(children))])
+        return cls(state.problem, state.prior, None, np.concatenate(levels), child_ptr)
+
+    def splits(self, whole: Splits) -> Splits:
+        """The prior of what remains."""
+        each = ("free", "level", "log_share", "covariates", "category")
+        return replace(
+            whole, child_ptr=self.child_ptr, **{name: getattr(whole, name)[self.nodes] for name in each}
+        )
+
+    def factors(
+        self, values: NDArray, depth: NDArray, splits: tuple[NDArray, NDArray] | None = None
+    ) -> Factors | None:
+        """As `TreeState.factors`; of what is left out, bounds and invariants remain."""
+        every = np.full(len(self.problem.child_ptr) - 1, DEPTHS[0])
+        every[self.nodes] = depth
+        if (found := super().factors(values, every)) is None:
+            return None
+        low, high = bounds(self.problem.child_ptr, found.lower, found.upper)
+        own = take_factors(found, self.nodes)._replace(lower=low[self.nodes], upper=high[self.nodes])
+        return own if splits is None else own._replace(alpha=splits[0], total=splits[1])
+
+    def refuse_contradiction(self, values: NDArray, factors: Factors) -> None:
+        """What contradicts itself is named when the whole tree is solved."""
+
+    def record(self, splits: Splits) -> dict[str, list[int]]:
+        """Of each concentration, how many parts with siblings it was estimated from, and how many there are."""
+        used, every = self.splits(splits).families(), splits.families()
+        return {
+            str(margin): [int(some), int(all_)]
+            for margin, some, all_ in zip(self.problem.nested.margins[1:], used, every)
+        }
