@@ -18,8 +18,10 @@ from trueup.inferring.areas import infer_areas
 from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.io.bundle.posterior import margins
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
+from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Bound, Constraints
+from trueup.model.header import Measured
 from trueup.model.records.quantity import equal_tails
 from trueup.model.tree import Tree
 from trueup.noise import law_named
@@ -139,6 +141,25 @@ def test_a_place_alone_conditions_on_what_was_measured_in_it(rng):
         infer(record, spec=constraints_of(cells, laws), within="tract=t9")
     with pytest.raises(SpecError, match="holds others"):
         infer(record, spec=constraints_of(cells, laws), within="block=00")
+
+
+def test_two_chains_take_at_most_100_bytes_a_cell():
+    keys = [
+        {},
+        {"tract": [f"{k // 30:03d}" for k in range(3000)]},
+        {"block": [f"{k:04d}" for k in range(3000)]},
+    ]
+    attributes = (Attribute("race", tuple("abcdefgh")), Attribute("sex", ("f", "m")))
+    cells = Cells(Tree.from_columns(["all", "tract", "block"], keys), attributes)
+    kinds = ((), ("race",), ("sex",), ("race", "sex"))
+    headers = tuple(
+        Measured("table", Margin(level, kind), GAUSSIAN("4")) for level in cells.tree.levels for kind in kinds
+    )
+    values = tuple(np.zeros(cells.size(h.margin), np.int64) for h in headers)
+    problem = ColumnProblem(Constraints(cells, tuple(h.margin for h in headers)), headers, values)
+    arrays = (*problem.state(np.zeros((3000, 16), np.int64), 1.0, 1.0), *problem.work())
+    taken = 2 * sum(part.nbytes for part in arrays) + sum(v.nbytes for v in values)
+    assert taken <= 100 * cells.n
 
 
 def test_what_takes_too_long_is_refused_with_what_would_fit(rng, monkeypatch):
