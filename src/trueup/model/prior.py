@@ -1,4 +1,7 @@
-"""Priors on true counts: on each of the finest cells, or on their total."""
+"""Priors on true counts: on each of the finest cells, or on their total.
+
+One file: the hierarchical prior holds a prior of one count, which is read from a spec by the list of all.
+"""
 
 from __future__ import annotations
 

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
-import shutil
-import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from trueup.errors import DataError, SpecError, TrueupError
 from trueup.files.paths import files_of, is_address, is_parquet
-from trueup.run.executor import WORKER_ENVIRONMENT, Item, Result, told
+from trueup.run.executor import Item, Result, told
+from trueup.run.spark_session import quoting_nothing, refuse_missing_package, session_of, without_remarks
 from trueup.version import __version__
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-ATTEMPTS = 4
-"""How often Spark tries an item whose executor is lost, unless the cluster's own settings say otherwise."""
 TABLE = "table:"
 """Begins the name of a table in Spark's catalogue."""
 POLL = 0.2
 """Seconds between two checks for answers of a running job."""
 _GROUP = "trueup"
-_SETTINGS = {
-    "spark.app.name": "trueup",
-    "spark.task.maxFailures": str(ATTEMPTS),
-    "spark.ui.showConsoleProgress": "false",
-    "spark.io.encryption.enabled": "true",  # what Spark spills while it counts rows is confidential
-    **{f"spark.executorEnv.{name}": value for name, value in WORKER_ENVIRONMENT.items()},
-}
 
 
 class SparkCluster:
@@ -82,7 +69,7 @@ class SparkCluster:
         from pyspark.sql import SparkSession
 
         self._borrowed = SparkSession.getActiveSession() is not None
-        self._session = _session(master, settings or {})
+        self._session = session_of(master, settings or {})
         self._context = self._session.sparkContext
         self.worker_memory = worker_memory
         if workers is None or worker_memory is None:
@@ -117,12 +104,12 @@ class SparkCluster:
         """Positions and answers as tasks finish: the rows of a job would come at its end, all at once."""
         answers = self._context.accumulator([], _Collected())
         positions = self._session.range(0, items, 1, numPartitions=items)
-        with _quiet():
+        with without_remarks():
             job = positions.mapInArrow(_carrying_out(sent, answers), "at long")
 
         def run() -> None:
             self._context.setJobGroup(_GROUP, "tasks of trueup", interruptOnCancel=True)
-            with _told("a job of the Spark cluster"):
+            with quoting_nothing("a job of the Spark cluster"):
                 job.collect()
 
         yield from _while_running(run, lambda: answers.value)
@@ -133,7 +120,7 @@ class SparkCluster:
             return False  # text is read by the driver, which holds it to the header's dialect
         name = str(source) if is_address(source) else _address(_plain(Path(source)))
         read = self._session.read
-        with _told("reading the table by Spark"):
+        with quoting_nothing("reading the table by Spark"):
             table = (
                 read.table(name.removeprefix(TABLE))
                 if name.startswith(TABLE)
@@ -143,7 +130,7 @@ class SparkCluster:
             raise DataError(
                 f"the table has no column '{missing[0]}'", needed=f"columns: {', '.join(columns)}"
             )
-        with _told("tabulating by Spark"):
+        with quoting_nothing("tabulating by Spark"):
             rows = table.groupBy(*columns).count().withColumnRenamed("count", count)
             rows.write.parquet(_address(folder))
         return True
@@ -186,55 +173,6 @@ def _is_parquet(path: Path) -> bool:
 def release_of_worker(_: Any) -> str:
     """Return which release of this package an executor has."""
     return __version__
-
-
-def refuse_missing_package() -> None:
-    """Raise SpecError if PySpark or Java is not installed."""
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        raise SpecError(
-            "the engine 'spark' needs PySpark, which is not installed",
-            remedy="pip install 'trueup[spark]'",
-        ) from None
-    home = os.environ.get("JAVA_HOME")
-    if not (shutil.which("java") or (home and (Path(home) / "bin" / "java").is_file())):
-        raise SpecError(
-            "the engine 'spark' needs Java, and neither JAVA_HOME nor the path leads to it",
-            needed="a Java runtime that this release of Spark supports, such as Java 17",
-            remedy="install one, or set JAVA_HOME",
-        )
-
-
-def _session(master: str | None, settings: dict[str, str]) -> Any:
-    from pyspark.sql import SparkSession
-
-    # Executors on this machine find the driver's interpreter; a cluster's own setting goes first.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with _quiet(), _told(f"the Spark master '{master or 'of the environment'}'"):
-        builder = SparkSession.builder
-        for name, value in (_unset(settings) | settings).items():
-            builder = builder.config(name, value)
-        session = (builder.master(master) if master else builder).getOrCreate()
-        session.sparkContext.setLogLevel("OFF")
-    return session
-
-
-def _unset(settings: dict[str, str]) -> dict[str, str]:
-    """Our own settings, as far as neither `settings` nor `spark-defaults.conf` nor `spark-submit` have them.
-
-    Spark reads those when its Java process starts, before any session.
-    """
-    from pyspark import SparkConf, SparkContext
-
-    SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
-    told = SparkConf()
-    return {
-        name: value
-        for name, value in _SETTINGS.items()
-        if not told.contains(name)
-        or told.get(name) == "pyspark-shell"  # the name that PySpark gives any program
-    }
 
 
 class _Collected:
@@ -292,27 +230,3 @@ def _answer(sent: list[bytes], at: int) -> Any:
         return pickle.loads(sent[0])(pickle.loads(sent[at + 1]))
     except Exception as error:
         return told(error, label)
-
-
-@contextmanager
-def _told(what: str) -> Iterator[None]:
-    """Turn an error of Spark into one that quotes nothing: its text may hold anything."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (Py4JError, PySparkException, RuntimeError, OSError) as error:
-        raise TrueupError(
-            f"{what} failed ({type(error).__name__})",
-            needed="a master that can be reached, and executors with memory enough and this package installed",
-            remedy="look into the logs of the cluster; then continue with --resume",
-        ) from None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep PySpark's remarks on other libraries' versions from users, who cannot act on them."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
