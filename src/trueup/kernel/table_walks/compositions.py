@@ -161,6 +161,8 @@ def _density(places, state, room, hyper, what, level, which, log):
     if what == CELL:
         apart = (log - math.log(state.common[level])) / hyper.cell_spread
         return _log_cell(places, state, room, level, which, value) - 0.5 * apart * apart
+    if math.log(state.kappa[level].max()) + log > FAR or math.log(state.kappa[level].min()) + log < -FAR:
+        return -np.inf
     apart = (log + math.log(state.common[level] / hyper.kappa)) / hyper.kappa_spread
     return _log_scale(places, state, room, value) - 0.5 * apart * apart
 
@@ -204,11 +206,11 @@ def _learn(rng, places, state, open_, room, hyper, level):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scale(rng, places, state, room, hyper):
+def _scale(rng, places, state, open_, room, hyper):
     """Scale the lowest level's concentrations and sizes together; the rates above scale with them."""
     last = places.level_ptr.size - 2
     factor = _slice(rng, places, state, room, hyper, SCALE, last, 0, 1.0)
-    state.kappa[last] *= factor
+    state.kappa[last] *= np.where(open_ > 0.0, factor, 1.0)
     state.common[last] *= factor
     state.size[:] *= factor
     room[1, places.level_ptr[last - 1] : places.level_ptr[last]] *= factor
@@ -235,7 +237,7 @@ def draw_prior(rng, places, state, open_, room, hyper, learn):
             _learn(rng, places, state, open_, room, hyper, level)
         _rates(places, state, room, level)
         if learn and level == last:
-            _scale(rng, places, state, room, hyper)
+            _scale(rng, places, state, open_, room, hyper)
         _seat(rng, places, state, room, level)
     for v in range(places.level_ptr[last]):
         for j in range(open_.size):
