@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
-from trueup.inferring import family_sample, hierarchical, tree_search
+from trueup.inferring import family_sample, hierarchical, infer, tree_search
 from trueup.inferring.family_sample import FamilySample
 from trueup.inferring.hierarchical import climb, start_of
 from trueup.inferring.tree_exact import TreeExact
@@ -71,6 +71,11 @@ def test_estimates_from_a_sample_agree_with_those_from_all_within_their_standard
     off = (found.theta - every.theta) / found.sd
     assert np.abs(off).max() < 5
     assert abs(off[1] + np.log(1.5) / found.sd[1]) > 5
+    record = infer(measured, TreeExact(), spec=tree_constraints(cells), draws=8).drawn.stats["prior"]
+    assert record["estimated_from"] == used
+    estimates = record["estimates"].values()
+    assert [row["mode"] for row in estimates] == found.theta.tolist()
+    assert [row["sd"] is None for row in estimates] == [False, True]
 
 
 def test_a_sample_keeps_step_with_no_order(rng):

@@ -6,8 +6,8 @@ remain follows from the order of the public list of places alone: the i-th of a 
 golden ratio is below a share. Such positions are spread evenly and keep step with nothing, as every tenth would with ten
 kinds of people.
 
-A concentration that n parts inform has a standard error of about sqrt(2 / n) or more, so some thousands tell it as well
-as all do for any use: `trueup.inferring.hierarchical` takes such parameters as known.
+A concentration that n parts inform has a standard error of sqrt(2 / n) at best, and a larger one where counts are
+noisy or places differ more than the prior says.
 """
 
 from __future__ import annotations

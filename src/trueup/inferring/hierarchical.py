@@ -93,7 +93,11 @@ class Estimate:
 
     @property
     def sd(self) -> Reals:
-        """Posterior standard deviations (k,), by the curvature at the mode."""
+        """Posterior standard deviations (k,), by the curvature at the mode.
+
+        Of those that more than `FEW` parts inform, by the scatter of scores: too small where the prior describes counts badly,
+        so that no record says them.
+        """
         return np.sqrt(np.diag(self.covariance))
 
     @property

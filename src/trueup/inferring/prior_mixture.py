@@ -108,7 +108,7 @@ class PriorMixture:
             "estimates": {
                 name: {
                     "mode": float(mode),
-                    "sd": float(sd),
+                    "sd": None if np.isnan(shift) else float(sd),
                     "shift": None if np.isnan(shift) else float(shift),
                 }
                 for name, mode, sd, shift in rows
