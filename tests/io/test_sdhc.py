@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,15 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "sdhc"
 TABLES = [f"PH{k}" for k in range(1, 9)]
 
 
-def made_up(folder, table, rng, law="Discrete Gaussian", variance="144"):
-    """Write files for two states and two iterations in the published layout."""
-    spec = load_spec(EXAMPLES / f"{table.lower()}.toml")
+COUNTIES = ("01001", "01003", "44001", "44003", "44005")
+
+
+def made_up(folder, table, rng, law="Discrete Gaussian", variance="144", counties=()):
+    """Write files in the published layout: two states, or counties with the states that they add up to; two iterations."""
+    spec = load_spec(EXAMPLES / ("substate" if counties else "") / f"{table.lower()}.toml")
     iterated = any(level.column == "ITERATION_CODE" for level in spec.levels)
+    places = [(state, "STATE", sum(c.startswith(state) for c in counties) or 1) for state in ("01", "44")]
+    places += [(county, "COUNTY", 1) for county in counties]
     files = {}
     for cell in spec.table.cells:
         prefix, code = cell.count.split("_")
@@ -27,15 +33,12 @@ def made_up(folder, table, rng, law="Discrete Gaussian", variance="144"):
         head = f"REGION_ID|REGION_TYPE|{'ITERATION_CODE|' if iterated else ''}{table}{middle}_DATA_CELL"
         lines = files.setdefault(middle.lower(), [f"{head}|COUNT|NOISE_DISTRIBUTION|VARIANCE"])
         base = 60 if prefix == "DENOM" else 130
-        for state in ("01", "44"):
-            for iteration in ("*", "H") if iterated else ("",):
-                key = f"{state}|STATE|{iteration}{'|' if iterated else ''}{code}"
-                lines.append(f"{key}|{base + int(rng.normal(0, 12))}|{law}|{variance}")
-    paths = []
+        for (place, kind, many), iteration in product(places, ("*|", "H|") if iterated else ("",)):
+            noisy = base * many + int(rng.normal(0, 12))
+            lines.append(f"{place}|{kind}|{iteration}{code}|{noisy}|{law}|{variance}")
     for middle, lines in files.items():
-        paths.append(folder / f"{table.lower()}{middle}.csv")
-        paths[-1].write_text("\n".join(lines) + "\n")
-    return spec, paths
+        (folder / f"{table.lower()}{middle}.csv").write_text("\n".join(lines) + "\n")
+    return spec, [folder / f"{table.lower()}{middle}.csv" for middle in files]
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -99,34 +102,9 @@ def test_damaged_files_are_refused(change, says, tmp_path, rng):
         read_sdhc(spec, [path])
 
 
-def substate(folder, table, rng, counties=("01001", "01003", "44001", "44003", "44005")):
-    """Files of two states and their counties, each with noise of its own."""
-    spec = load_spec(EXAMPLES / "substate" / f"{table.lower()}.toml")
-    iterated = any(level.column == "ITERATION_CODE" for level in spec.levels)
-    files = {}
-    for cell in spec.table.cells:
-        prefix, code = cell.count.split("_")
-        middle = "" if prefix == "CELL" else f"_{prefix}"
-        head = f"REGION_ID|REGION_TYPE|{'ITERATION_CODE|' if iterated else ''}{table}{middle}_DATA_CELL"
-        lines = files.setdefault(middle.lower(), [f"{head}|COUNT|NOISE_DISTRIBUTION|VARIANCE"])
-        base = 60 if prefix == "DENOM" else 130
-        for iteration in ("*", "H") if iterated else ("",):
-            more = f"{iteration}|" if iterated else ""
-            for state in ("01", "44"):
-                own = base * sum(county.startswith(state) for county in counties) + int(rng.normal(0, 6))
-                lines.append(f"{state}|STATE|{more}{code}|{own}|Discrete Gaussian|36")
-            for county in counties:
-                lines.append(
-                    f"{county}|COUNTY|{more}{code}|{base + int(rng.normal(0, 12))}|Discrete Gaussian|144"
-                )
-    for middle, lines in files.items():
-        (folder / f"{table.lower()}{middle}.csv").write_text("\n".join(lines) + "\n")
-    return spec, [folder / f"{table.lower()}{middle}.csv" for middle in files]
-
-
 @pytest.mark.parametrize("table", TABLES)
 def test_states_and_counties_are_read_as_one_tree(table, tmp_path, rng):
-    spec, paths = substate(tmp_path, table, rng)
+    spec, paths = made_up(tmp_path, table, rng, counties=COUNTIES)
     read = read_sdhc(spec, paths)
     assert {header.margin.level for header in read.headers} == {"state", "county"}
     (tmp_path / "again").mkdir()
@@ -137,7 +115,7 @@ def test_states_and_counties_are_read_as_one_tree(table, tmp_path, rng):
 @pytest.mark.thorough
 def test_states_are_the_sums_of_their_counties_in_every_draw(tmp_path, rng):
     """And ratios have intervals at every level, in the columns that users of these tables know."""
-    spec, paths = substate(tmp_path, "PH5", rng)
+    spec, paths = made_up(tmp_path, "PH5", rng, counties=COUNTIES)
     read = read_sdhc(spec, paths)
     posterior = infer(read, spec=spec, draws=200)
     ratios = posterior.ratio_summary()
@@ -152,7 +130,7 @@ def test_states_are_the_sums_of_their_counties_in_every_draw(tmp_path, rng):
 
 
 def test_a_state_without_counties_is_refused(tmp_path, rng):
-    spec, paths = substate(tmp_path, "PH4", rng)
+    spec, paths = made_up(tmp_path, "PH4", rng, counties=COUNTIES)
     text = paths[0].read_text() + "72|STATE|*|2|50|Discrete Gaussian|36\n"
     paths[0].write_text(text)
     with pytest.raises(DataError, match="72"):
