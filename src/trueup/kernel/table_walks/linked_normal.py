@@ -86,8 +86,8 @@ class NormalPlaces(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Of one step: its columns first; mean, where the fractions were and go less the mean, factor of Q, and the precision
-    of noise alone, of these columns; t; and changes of slacks, sums and groups."""
+    """Of one step: its columns first; mean, where the fractions were and go less the mean, factor of Q, the precision of
+    noise alone, and how far the place is from its centre, of these columns; t; and changes of slacks, sums and groups."""
 
     columns: NDArray[np.int64]
     mean: NDArray[np.float64]
@@ -95,6 +95,7 @@ class Scratch(NamedTuple):
     goes: NDArray[np.float64]
     factor: NDArray[np.float64]
     noise: NDArray[np.float64]
+    away: NDArray[np.float64]
     t: NDArray[np.int64]
     slack: NDArray[np.int64]
     pool: NDArray[np.int64]
@@ -151,6 +152,8 @@ def _gather(places, values, forms, state, laws, v, sign, stop, scratch, k):
     """Add slope and precision of t at 0: of the prior at leaf v, and of noise from there up to below the level `stop`."""
     levels, n, columns = places.level_ptr.size - 1, scratch.t.size, scratch.columns
     for i in range(k):
+        if sign > 0:
+            scratch.away[i] = state.x[v, columns[i]] - laws.centre[v, columns[i]]
         own, law = laws.pull[v, columns[i]], laws.precision[v, columns[i]]
         for j in range(n):
             own -= law[j] * (state.x[v, j] - laws.centre[v, j])
@@ -183,7 +186,9 @@ def _solve(scratch, n):
     for j in range(n):
         for k in range(j):
             q[j, j] -= q[j, k] * q[j, k]
-        q[j, j] = math.sqrt(max(q[j, j], FLATTEST * scratch.noise[j], 1e-12))
+        kept = max(q[j, j], FLATTEST * scratch.noise[j], 1e-12)
+        mean[j] -= (kept - q[j, j]) * scratch.away[j]  # so that the law is the same wherever the place is
+        q[j, j] = math.sqrt(kept)
         for i in range(j + 1, n):
             for k in range(j):
                 q[i, j] -= q[i, k] * q[j, k]
@@ -358,6 +363,7 @@ def empty_scratch(forms):
         np.empty(n),
         np.empty(n),
         np.empty((n, n)),
+        np.empty(n),
         np.empty(n),
         np.empty(n, np.int64),
         np.empty(forms.slack.shape[0], np.int64),
