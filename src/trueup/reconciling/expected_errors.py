@@ -174,8 +174,23 @@ def at_standard_errors(
     Places of the level that it chooses from, and of those above, stand for more places than the sample has of them: the
     few that are below say more of their sums than all do. Their counts are large, so that least squares is what they get.
     """
-    thinned = cells.tree.levels[: chosen_level(cells, work) + 1]
+    thinned = thinned_levels(cells, work)
     return found.at_least({margin: e for margin, e in errors.items() if margin.level in thinned})
+
+
+def thinned_levels(cells: Cells, work: int) -> tuple[str, ...]:
+    """The level that `some_places` chooses from and those above; never the last, below which nothing is left out.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> columns = [{}, {"area": np.repeat(np.arange(50), 20)}, {"block": np.arange(1000)}]
+    >>> cells = Cells(Tree.from_columns(["all", "area", "block"], columns))
+    >>> [thinned_levels(cells, work) for work in (8000, 2400, 80)]
+    [(), ('all', 'area'), ('all', 'area')]
+    """
+    levels = cells.tree.levels
+    return levels[: min(chosen_level(cells, work) + 1, len(levels) - 1)]
 
 
 def expected_errors(

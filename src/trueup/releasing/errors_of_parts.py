@@ -16,7 +16,7 @@ from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.planning.expected import Expected
 from trueup.reconciling import Prepared, published
-from trueup.reconciling.expected_errors import FEWEST, WORK, at_standard_errors, chosen_level, some_places
+from trueup.reconciling.expected_errors import FEWEST, WORK, at_standard_errors, some_places, thinned_levels
 from trueup.reconciling.method import Method
 from trueup.releasing.cut import PlacePart
 from trueup.releasing.run_folder import RunFolder
@@ -37,7 +37,7 @@ def errors_of_parts(folder: RunFolder, method: Method) -> ExpectedErrors:
         local = Problem(folder.spec, cells)
         simulation = Prepared.of(local.constraints, local.headers, method).simulation
         found = simulation.simulate(counts[leaves].ravel(), None, local.headers, rng, said=said)
-        thinned = tree.levels[: chosen_level(whole, work) + 1]
+        thinned = thinned_levels(whole, work)
         tables = [m for m in published(local.constraints) if m.level in thinned]
         errors = standard_errors(whole, folder.headers, tables, folder.spec.constraints.zeros)
         return at_standard_errors(found, errors, whole, work)
