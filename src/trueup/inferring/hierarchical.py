@@ -210,7 +210,10 @@ def _curvature(
     second, slopes = np.empty((len(few), len(few))), np.empty((len(few), int(uncertain.sum())))
     for row, i in enumerate(few):
         width = np.clip(scale[i] / 3, 1e-3, 0.3)
-        moved = objective(theta + width * np.eye(len(theta))[i])
+        moved = _or_nothing(objective, theta + width * np.eye(len(theta))[i])
+        if not np.isfinite(moved.value):  # beyond floating-point numbers on this side
+            width = -width
+            moved = objective(theta + width * np.eye(len(theta))[i])
         second[row] = (here.gradient - moved.gradient)[few] / width
         slopes[row] = (moved.counts[0] - mean)[uncertain] / spread[uncertain] / width
     values, vectors = np.linalg.eigh((second + second.T) / 2)

@@ -140,7 +140,7 @@ class SolutionSearch:
             ended = (
                 end_too_soon(self.child_ptr, tilted) & (self.depth < last) & (tilted.low <= tilted.high).all()
             )
-            if ended.any():  # without a pass up the tree, which would find the same
+            if len(ended) > FEW_NODES and ended.any():  # a pass up would find the same
                 self.depth[ended] += 1
                 self.start = tilted
                 continue
