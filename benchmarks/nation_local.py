@@ -87,11 +87,11 @@ def _released(made: Path, out: Path, environment: Mapping[str, str]) -> tuple[fl
 
 def _picture(blocks: int, cpu: float, log: dict) -> Picture:
     rows = [
-        [s["what"], str(s["bundles"]), f"{s['seconds']:.1f}", f"{1000 * s['core seconds'] / blocks:.2f}"]
+        [s["what"], str(s["parts"]), f"{s['seconds']:.1f}", f"{1000 * s['core seconds'] / blocks:.2f}"]
         for s in log["stages"]
     ]
     title = f"{blocks:,} blocks: {1000 * cpu / blocks:.2f} core-ms a block"
-    return Picture(title=title, columns=["what", "bundles", "wall s", "core-ms a block"], rows=rows)
+    return Picture(title=title, columns=["what", "parts", "wall s", "core-ms a block"], rows=rows)
 
 
 def _children_seconds() -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -151,6 +152,13 @@ def test_a_run_that_is_told_to_end_says_so(name):
     )
     assert done.returncode == TERMINATED
     assert f"ended by {name}" in done.stderr
+
+
+def test_a_process_that_goes_on_after_a_command_ends_by_signals_as_before():
+    numbers = signal.SIGTERM, signal.SIGHUP
+    before = [signal.getsignal(number) for number in numbers]
+    assert run("schema").returncode == 0
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
 def test_a_log_has_a_line_now_and_then_with_the_time_left(capsys, monkeypatch):

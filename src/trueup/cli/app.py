@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -59,9 +60,9 @@ def _show_version(wanted: bool) -> None:
 def run_app(app: Callable[[], Any]) -> None:
     """Run the application; turn errors into one message and an exit code."""
     ended_by: list[int] = []
-    _end_as_interrupted(ended_by)
     try:
-        app()
+        with _ended_as_interrupted(ended_by):
+            app()
     except TrueupError as error:
         _leave(str(error), error.exit_code, error)
     except KeyboardInterrupt:
@@ -87,16 +88,23 @@ def run_app(app: Callable[[], Any]) -> None:
         _leave(f"internal error {type(error).__name__} at {place_of(error)}; please report it", FAILURE)
 
 
-def _end_as_interrupted(ended_by: list[int]) -> None:
+@contextmanager
+def _ended_as_interrupted(ended_by: list[int]) -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the run as Ctrl-C does: what is staged goes, what was promised stays."""
 
     def end(number: int, frame: Any) -> NoReturn:
         ended_by.append(number)
         raise KeyboardInterrupt
 
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, end)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:  # a process that goes on, and those that it forks, end as they did before
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def _leave_interrupted(ended_by: list[int]) -> NoReturn:

@@ -5,17 +5,23 @@ A method is a frozen dataclass in a file of its own, listed once in `METHODS`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
+from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring.conflict import conflicts
 from trueup.inferring.contradictions import contradicting_values
+from trueup.inferring.given import (
+    finest_values,
+    read_given,
+    read_quantity,
+    refuse_draws,
+    refuse_fractions,
+    refuse_workers,
+    values_for,
+)
 from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.lattice_moves import LatticeMoves
@@ -24,15 +30,12 @@ from trueup.inferring.method import InferenceMethod, Progress, announce, inferen
 from trueup.inferring.prior_instead import prior_instead
 from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.inferring.same_records import measured_once
-from trueup.inferring.several import read_together, rules_together
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.within import within as cut_within
 from trueup.model import registry
 from trueup.model.constraints import Constraints
-from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
-from trueup.model.records.quantity import Ratio
 from trueup.model.records.release import Release
 from trueup.model.registry import describe
 from trueup.model.spec import Spec
@@ -118,21 +121,21 @@ def infer(
     ((1, 1000, 2), True)
     """
     level = probability_of(level)
-    measured, constraints, entry = _given(source, spec)
-    _refuse_draws(draws)
-    _refuse_fractions(measured)
+    measured, constraints, entry = read_given(source, spec)
+    refuse_draws(draws)
+    refuse_fractions(measured)
     released = source.counts if isinstance(source, Release) else None
     if within is not None:
         measured, constraints, kept = cut_within(measured, constraints, within)
         released = None if released is None else released[kept]
-    ratios = tuple(_quantity(part) for part in entry.pop("quantity", ()))
+    ratios = tuple(read_quantity(part) for part in entry.pop("quantity", ()))
     chosen = (
         inference_method(method, {}, measured)
         if isinstance(method, str)
         else method or choose_inference(entry, constraints, measured)
     )
     registry.refuse_method(chosen, inference_misfit(chosen, constraints, measured))
-    _refuse_workers(chosen, workers, executor)
+    refuse_workers(chosen, workers, executor)
     asked = isinstance(method, InferenceMethod) or "prior" in entry
     instead = None if asked else prior_instead(chosen, constraints, measured)
     tell = progress or _silent
@@ -140,7 +143,7 @@ def infer(
         announce(tell, instead)
     used, repeated = measured_once(measured)
     state = chosen.prepare(constraints, used.headers)
-    values = _values(chosen, source, used)
+    values = values_for(chosen, source, used)
     with nullcontext(executor) if executor else LocalPool(workers) as engine:
         more = {"executor": engine} if chosen.parallel else {}
         try:
@@ -152,7 +155,7 @@ def infer(
     drawn = replace(drawn, stats={**drawn.stats, **{name: said for name, said in more.items() if said}})
     if drawn.status != "solved":
         raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.status}")
-    noisy = None if chosen.released else _finest_values(measured)
+    noisy = None if chosen.released else finest_values(measured)
     checked = None if chosen.released else conflicts(measured, drawn)
     return Posterior(
         measured.cells,
@@ -174,96 +177,6 @@ def _named(error: InfeasibleError, measured: Measurements, constraints: Constrai
     if not all(header.law.additive for header in measured.headers):
         return contradicting_values(measured, constraints) or error
     return error
-
-
-def _refuse_fractions(measured: Measurements) -> None:
-    """Refuse a fraction where counts or whole noise alone cannot give one; nothing is rounded in silence."""
-    for header, values in zip(measured.headers, measured.values):
-        whole = np.asarray(values, float) == np.rint(values)
-        if (header.exact or header.law.discrete) and not whole.all():
-            at = int(np.argmin(whole))
-            label = measured.cells.margin_label(
-                header.margin, at if header.groups is None else int(header.groups[at])
-            )
-            needs = "an invariant is" if header.exact else f"counts with noise of law '{header.law.name}' are"
-            raise DataError(
-                f"the published value {float(values[at]):g} of '{label}' is no whole number, and {needs} whole",
-                remedy="give the values as they were published, or the law that made them ('laplace', 'gaussian')",
-            )
-
-
-def _refuse_draws(draws: int) -> None:
-    if not isinstance(draws, int | np.integer) or draws < 1:
-        raise SpecError(f"{draws!r} draws are asked for", needed="a whole number, at least 1")
-
-
-def _refuse_workers(method: InferenceMethod, workers: int, executor: Executor | None) -> None:
-    if workers < 1:
-        raise SpecError(f"{workers} workers are asked for", needed="at least 1")
-    if (workers > 1 or executor) and not method.parallel:
-        raise SpecError(
-            f"method '{method.name}' runs in one process",
-            needed="one worker",
-            remedy="leave out the workers or the executor",
-        )
-
-
-def _given(
-    source: Measurements | Release | Sequence[Measurements], spec: Spec | Constraints | None
-) -> tuple[Measurements, Constraints, dict[str, Any]]:
-    """All measurements as one record, what binds the true counts, and the spec's entry `[infer]`."""
-    if isinstance(source, Release):
-        source = source.measurements
-    several = (source,) if isinstance(source, Measurements) else tuple(source)
-    measured = read_together(several)
-    if isinstance(spec, Constraints):
-        return measured, spec, {}
-    specs = [spec] if spec else _distinct(each.by(None) for each in several)
-    return measured, rules_together(specs, measured), dict(specs[0].infer)
-
-
-def _distinct(specs: Iterable[Spec]) -> list[Spec]:
-    found: list[Spec] = []
-    for spec in specs:
-        if spec not in found:
-            found.append(spec)
-    return found
-
-
-def _values(
-    method: InferenceMethod, source: Measurements | Release | Sequence[Measurements], measured: Measurements
-) -> NDArray:
-    """The values that a method works on: measured ones, or released counts alone."""
-    if not method.released:
-        return measured.flat
-    if not isinstance(source, Release):
-        raise SpecError(f"method '{method.name}' is given measurements", needed="a release: its counts")
-    if why := method.refuses_release(source.method):
-        raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="correct its parameters")
-    return source.counts
-
-
-def _finest_values(measured: Measurements) -> tuple[NDArray, NDArray]:
-    """Noisy value and variance of each finest cell; NaN where it was not measured."""
-    cells = measured.cells
-    values, variances = np.full(cells.n, np.nan), np.full(cells.n, np.nan)
-    for header, part in zip(measured.headers, measured.values):
-        if canonical(cells, header.margin) == cells.finest:
-            at = slice(None) if header.groups is None else header.groups
-            better = ~(variances[at] <= header.law.variance)  # what was measured twice keeps its best value
-            values[at] = np.where(better, part, values[at])
-            variances[at] = np.where(better, header.law.variance, variances[at])
-    return values, variances
-
-
-def _quantity(part: Mapping[str, Any]) -> Ratio:
-    known = [field.name for field in fields(Ratio)]
-    if not {"name", "numerator"} <= set(part) <= set(known):
-        raise SpecError(
-            "a [[infer.quantity]] has wrong keys",
-            needed=f"name, numerator and perhaps denominator, not {sorted(part)}",
-        )
-    return Ratio(**part)
 
 
 def _silent(done: int, of: int) -> None:

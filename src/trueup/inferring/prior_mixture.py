@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError
 from trueup.inferring.hierarchical import Estimate
 from trueup.inferring.method import Progress, announce
-from trueup.inferring.tree_parts import Part
+from trueup.inferring.tree_parts import Weighted
 from trueup.kernel.messages.resolve import solve_above
 from trueup.kernel.messages.solve import Solved, marginals
 from trueup.layouts.splits import Splits
@@ -94,7 +94,7 @@ class PriorMixture:
         Whether points could not be solved within the tolerance, so that the mode alone is used.
     """
 
-    parts: list[Part]
+    parts: list[Weighted]
     log_weights: Reals
     beyond: bool = False
 

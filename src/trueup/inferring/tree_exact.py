@@ -15,7 +15,7 @@ from trueup.inferring.closed_tree import ClosedTree
 from trueup.inferring.hierarchical import given
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.prior_mixture import Spread, uncertain
-from trueup.inferring.tree_parts import ByBundles, Part, Top, drawn_from
+from trueup.inferring.tree_parts import CutTree, Top, Weighted, drawn_from
 from trueup.inferring.tree_search import SolutionSearch, estimate_from
 from trueup.inferring.tree_state import TreeState
 from trueup.kernel.messages.partition import Partition, partition_tree, spread_messages
@@ -45,8 +45,8 @@ from trueup.run.local import LocalPool
 BLOCK = 1000
 LARGE = 1 << 14
 """Nodes of the largest tree that is worked on whole."""
-BUNDLE = 1 << 12
-"""Nodes of a bundle of a larger one."""
+PART = 1 << 12
+"""Nodes of a part of a larger one."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,7 @@ class TreeExact(InferenceMethod):
         problem = tree_problem(constraints, headers)
         nested = problem.nested
         cut = (
-            partition_tree(nested.child_ptr, nested.level_ptr, BUNDLE)
-            if nested.level_ptr[-1] > LARGE
-            else None
+            partition_tree(nested.child_ptr, nested.level_ptr, PART) if nested.level_ptr[-1] > LARGE else None
         )
         return TreeState(problem, self.prior, cut)
 
@@ -134,7 +132,7 @@ class TreeExact(InferenceMethod):
         sample, estimate = estimate_from(search, splits, progress)
         search.splits = splits.parameters(estimate.theta)
         level, free = uncertain(splits, estimate, state.deepest_top)
-        cut = state.cut_below(level + 1, BUNDLE) if level and state.cut else state.cut
+        cut = state.cut_below(level + 1, PART) if level and state.cut else state.cut
         cut = None if self.mode else cut
         if cut is None:
             solved, below, deeper = (
@@ -157,7 +155,7 @@ class TreeExact(InferenceMethod):
     def _drawn(
         self,
         search: SolutionSearch,
-        tops: Sequence[Part],
+        tops: Sequence[Weighted],
         below: tuple[Partition, Top] | None,
         rng: np.random.Generator,
         progress: Progress,
@@ -171,8 +169,8 @@ class TreeExact(InferenceMethod):
         nested, draws = search.state.problem.nested, sum(count for _, _, count in tops)
         leaves, whole = nested.nodes[-1], True
         if below is not None:
-            parts = ByBundles(search.child_ptr, below[0], self.tolerance, search.executor)
-            exact, counts, rounding = parts.down(below[1].bundles, tops, rng, progress)
+            parts = CutTree(search.child_ptr, below[0], self.tolerance, search.executor)
+            exact, counts, rounding = parts.down(below[1].parts, tops, rng, progress)
             counts = counts[:, leaves - nested.level_ptr[-2]]
         else:
             if len(tops) == 1:

@@ -14,7 +14,8 @@ from trueup.errors import ConvergenceError
 from trueup.inferring.family_sample import BEGIN, ENOUGH, FamilySample
 from trueup.inferring.hierarchical import Density, Estimate, Objective, ascend, climb, start_of
 from trueup.inferring.method import Progress, announce
-from trueup.inferring.tree_parts import ByBundles, Top, expected_of
+from trueup.inferring.subtree_part import expected_of
+from trueup.inferring.tree_parts import CutTree, Top
 from trueup.inferring.tree_state import DEPTHS, FINE, ROUGHLY, WIDE, TreeState
 from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.partition import Partition
@@ -79,8 +80,8 @@ class SolutionSearch:
         )
 
     def by_parts(self, cut: Partition, tolerance: float) -> Top:
-        """Solve the top of a cut tree, given the messages of its bundles."""
-        parts = ByBundles(self.child_ptr, cut, tolerance, self.executor)
+        """Solve the top of a cut tree, given the messages of its parts."""
+        parts = CutTree(self.child_ptr, cut, tolerance, self.executor)
         return self._deepened(parts.up, lambda top: top.short, tolerance)
 
     def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
@@ -117,7 +118,7 @@ class SolutionSearch:
     def _evidence(self, tolerance: float) -> tuple[float, NDArray]:
         if (cut := self.state.cut) is not None:
             top = self.by_parts(cut, tolerance)
-            return top.evidence, ByBundles(self.child_ptr, cut, tolerance, self.executor).expected(top)
+            return top.evidence, CutTree(self.child_ptr, cut, tolerance, self.executor).expected(top)
         solved = self.whole(tolerance)
         return solved.evidence, expected_of(solved, marginals(solved))
 

@@ -95,7 +95,7 @@ class TreeState:
         return int(np.searchsorted(nested.level_ptr, self.cut.edges[0]) - 1)
 
     def cut_below(self, level: int, size: int) -> Partition | None:
-        """Cut below a top that holds the levels up to `level`, into bundles of `size` nodes; None at the last."""
+        """Cut below a top that holds the levels up to `level`, into parts of `size` nodes; None at the last."""
         nested = self.problem.nested
         last = len(nested.margins) - 1
         return cut_at(nested.child_ptr, nested.level_ptr, level, size) if 0 < level < last else None

@@ -129,7 +129,7 @@ class Log:
                 "what": what,
                 "attempt": self.attempt,
                 "ended": datetime.now().astimezone().isoformat(timespec="seconds"),
-                "bundles": len(done),
+                "parts": len(done),
                 "seconds": round(time.perf_counter() - start, 4),
                 "worker seconds": sum(w.seconds for w in done),
                 "core seconds": sum(w.core_seconds for w in done),

@@ -1,6 +1,6 @@
-"""A tree cut at one level: the top, whose leaves are that level's nodes, and bundles of the subtrees below.
+"""A tree cut at one level: the top, whose leaves are that level's nodes, and parts of the subtrees below.
 
-What a bundle tells the top is one message for each of its roots, and what the top tells a bundle is one for each
+What a part tells the top is one message for each of its roots, and what the top tells a part is one for each
 root from above: given a root's count, what is below it and what is not are independent. Tilts and windows are those of
 the whole tree, so messages are the same numbers however it is cut.
 """
@@ -30,9 +30,9 @@ class Partition(NamedTuple):
     top
         Nodes of the top tree.
     edges
-        (bundles + 1,) bundle `b` holds the nodes `edges[b]:edges[b + 1]` with all below them.
+        (parts + 1,) part `b` holds the nodes `edges[b]:edges[b + 1]` with all below them.
     leaves
-        (bundles + 1,) of the last level these are the nodes `leaves[b]:leaves[b + 1]`.
+        (parts + 1,) of the last level these are the nodes `leaves[b]:leaves[b + 1]`.
     """
 
     top: int
@@ -41,7 +41,7 @@ class Partition(NamedTuple):
 
 
 class Roots(NamedTuple):
-    """Messages of the roots of a bundle: normalised masses, and the counts they start at; see `Messages` for the others."""
+    """Messages of the roots of a part: normalised masses, and the counts they start at; see `Messages` for the others."""
 
     masses: list[Reals]
     offset: Integers
@@ -60,7 +60,7 @@ def partition_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Parti
     level_ptr
         (levels + 1,) nodes of each level.
     most
-        Nodes of a bundle; it holds more only for the sake of its last subtree.
+        Nodes of a part; it holds more only for the sake of its last subtree.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A cut tree: the same posterior as the whole one, whoever works on the bundles."""
+"""A cut tree: the same posterior as the whole one, whoever works on the parts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.kernel.message_trees import LAWS, build, leaves_of, logs, p_value
 from tests.reference.posterior import enumerate_tree
 from trueup.errors import SpecError
 from trueup.inferring import infer, tree_exact
-from trueup.inferring import tree_parts as tree_bundles
+from trueup.inferring import tree_parts as tree_parts
 from trueup.inferring.tree_exact import TreeExact
-from trueup.inferring.tree_parts import ByBundles
+from trueup.inferring.tree_parts import CutTree
 from trueup.kernel.messages.partition import Partition, partition_tree
 from trueup.kernel.messages.solve import marginals, solve, tilt
 from trueup.model.prior import NegativeBinomial
@@ -49,7 +49,7 @@ def uneven(rng, depth=200.0):
 
 
 def cuts(child_ptr, levels):
-    """Every cut at every inner level, into bundles of 1, 2 or all roots."""
+    """Every cut at every inner level, into parts of 1, 2 or all roots."""
     for level in range(1, len(levels) - 2):
         for step in (1, 2, 99):
             first, last = levels[level : level + 2]
@@ -60,11 +60,11 @@ def cuts(child_ptr, levels):
             yield Partition(int(last), edges, below)
 
 
-def by_bundles(child_ptr, cut, factors, draws=3, seed=0, workers=None):
-    bundles = ByBundles(child_ptr, cut, 1e-9, workers or LocalPool())
-    top = bundles.up(tilt(child_ptr, factors))
+def by_parts(child_ptr, cut, factors, draws=3, seed=0, workers=None):
+    parts = CutTree(child_ptr, cut, 1e-9, workers or LocalPool())
+    top = parts.up(tilt(child_ptr, factors))
     tops, rng = [(1.0, top.solved, draws)], np.random.default_rng(seed)
-    return top, *bundles.down(top.bundles, tops, rng, lambda done, of: None)[:2]
+    return top, *parts.down(top.parts, tops, rng, lambda done, of: None)[:2]
 
 
 def same(child_ptr, levels, factors):
@@ -74,7 +74,7 @@ def same(child_ptr, levels, factors):
     assert whole.dropped <= 1e-9
     agree = []
     for cut in cuts(child_ptr, levels):
-        top, (begin, first, own), _ = by_bundles(child_ptr, cut, factors)
+        top, (begin, first, own), _ = by_parts(child_ptr, cut, factors)
         apart = [
             np.abs(dense(begin, first, own, v) - dense(start, offset, masses, v)).max()
             for v in range(len(offset))
@@ -99,24 +99,24 @@ def test_any_cut_gives_the_marginals_of_the_whole(rng):
 def test_truncation_stays_within_the_tolerance_however_it_is_cut(rng):
     child_ptr, levels, factors = uneven(rng)
     for cut in cuts(child_ptr, levels):
-        assert 0 < by_bundles(child_ptr, cut, factors)[0].dropped <= 1e-9
+        assert 0 < by_parts(child_ptr, cut, factors)[0].dropped <= 1e-9
 
 
 def mutant_root_dropped(item):
     """The root's message from above is left out."""
-    bundle, known = item
-    return tree_bundles.draw_part((bundle, known._replace(weights=[np.ones_like(w) for w in known.weights])))
+    part, known = item
+    return tree_parts.draw_part((part, known._replace(weights=[np.ones_like(w) for w in known.weights])))
 
 
-def mutant_up_dropped(bundle):
+def mutant_up_dropped(part):
     """The message to the top is left out: every count on its window is as likely."""
-    roots, *rest = tree_bundles.send_part(bundle)
+    roots, *rest = tree_parts.send_part(part)
     return roots._replace(masses=[np.full(len(m), 1 / len(m)) for m in roots.masses]), *rest
 
 
-def mutant_loss_dropped(bundle):
-    """What a bundle left out is not reported."""
-    roots, *rest = tree_bundles.send_part(bundle)
+def mutant_loss_dropped(part):
+    """What a part left out is not reported."""
+    roots, *rest = tree_parts.send_part(part)
     return roots._replace(lost=np.zeros_like(roots.lost)), *rest
 
 
@@ -133,11 +133,11 @@ class Wrong(LocalPool):
 
 @pytest.mark.parametrize(
     ("task", "mutant"),
-    [(tree_bundles.draw_part, mutant_root_dropped), (tree_bundles.send_part, mutant_up_dropped)],
+    [(tree_parts.draw_part, mutant_root_dropped), (tree_parts.send_part, mutant_up_dropped)],
 )
 def test_messages_left_out_are_seen(rng, monkeypatch, task, mutant):
     problem = uneven(rng)
-    monkeypatch.setitem(by_bundles.__globals__, "LocalPool", lambda: Wrong(task, mutant))
+    monkeypatch.setitem(by_parts.__globals__, "LocalPool", lambda: Wrong(task, mutant))
     assert not any(same(*problem))
 
 
@@ -145,7 +145,7 @@ def test_losses_left_out_are_seen(rng):
     child_ptr, levels, factors = uneven(rng, depth=20.0)
     whole = solve(child_ptr, factors).dropped
     cut = next(cuts(child_ptr, levels))
-    top = by_bundles(child_ptr, cut, factors, workers=Wrong(tree_bundles.send_part, mutant_loss_dropped))[0]
+    top = by_parts(child_ptr, cut, factors, workers=Wrong(tree_parts.send_part, mutant_loss_dropped))[0]
     assert top.dropped < 0.9 * whole
 
 
@@ -157,7 +157,7 @@ def test_joint_draws_are_those_of_enumeration(law, rng):
     factors = build(DEEP, measured, upper=np.append([20, 10, 10], upper[3:]))
     nodes, mass = enumerate_tree(DEEP, logs(measured), [range(6)] * 4)
     for cut in cuts(DEEP, np.array([0, 1, 3, 7])):
-        _, _, draws = by_bundles(DEEP, cut, factors, 40_000, rng.integers(99))
+        _, _, draws = by_parts(DEEP, cut, factors, 40_000, rng.integers(99))
         assert p_value(draws, nodes[:, leaves_of(DEEP)], mass) > 1e-7
 
 
@@ -167,14 +167,14 @@ def test_draws_that_forget_the_root_are_seen(rng):
     nodes, mass = enumerate_tree(DEEP, logs(measured), [range(6)] * 4)
 
     def shuffled(item):
-        bundle, known = item
-        return tree_bundles.draw_part((bundle, known._replace(counts=known.counts[:, ::-1].copy())))
+        part, known = item
+        return tree_parts.draw_part((part, known._replace(counts=known.counts[:, ::-1].copy())))
 
     cut, seed = (
         next(cuts(DEEP, np.array([0, 1, 3, 7]))),
         rng.integers(99),
     )  # each part's draws against other draws of the other part
-    kept = by_bundles(DEEP, cut, factors, 40_000, seed)[2]
+    kept = by_parts(DEEP, cut, factors, 40_000, seed)[2]
 
     class Half(Wrong):
         def map(self, task, items):
@@ -183,7 +183,7 @@ def test_draws_that_forget_the_root_are_seen(rng):
             for at, answer in LocalPool().map(task, rest):
                 yield at + 1, answer
 
-    wrong = by_bundles(DEEP, cut, factors, 40_000, seed, Half(tree_bundles.draw_part, shuffled))[2]
+    wrong = by_parts(DEEP, cut, factors, 40_000, seed, Half(tree_parts.draw_part, shuffled))[2]
     assert not np.array_equal(kept, wrong)
     assert p_value(wrong, nodes[:, leaves_of(DEEP)], mass) < 1e-7
 
@@ -201,7 +201,7 @@ class Backwards(LocalPool):
 def large(monkeypatch, rng):
     """Measurements of three levels, of a size that counts as large."""
     monkeypatch.setattr(tree_exact, "LARGE", 20)
-    monkeypatch.setattr(tree_exact, "BUNDLE", 8)
+    monkeypatch.setattr(tree_exact, "PART", 8)
     cells = states([3, 2, 4, 6, 1, 5, 4])
     return cells, noisy(cells, rng.poisson(9, cells.n), laplace_tree(cells, "1/2"), rng)
 

@@ -1,0 +1,114 @@
+"""What `infer` is given: completed where something is left out, refused where it does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError, SpecError
+from trueup.inferring.method import InferenceMethod
+from trueup.inferring.several import read_together, rules_together
+from trueup.model.constraints import Constraints
+from trueup.model.nested import canonical
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.quantity import Ratio
+from trueup.model.records.release import Release
+from trueup.model.spec import Spec
+from trueup.run.executor import Executor
+
+
+def refuse_fractions(measured: Measurements) -> None:
+    """Refuse a fraction where counts or whole noise alone cannot give one; nothing is rounded in silence."""
+    for header, values in zip(measured.headers, measured.values):
+        whole = np.asarray(values, float) == np.rint(values)
+        if (header.exact or header.law.discrete) and not whole.all():
+            at = int(np.argmin(whole))
+            label = measured.cells.margin_label(
+                header.margin, at if header.groups is None else int(header.groups[at])
+            )
+            needs = "an invariant is" if header.exact else f"counts with noise of law '{header.law.name}' are"
+            raise DataError(
+                f"the published value {float(values[at]):g} of '{label}' is no whole number, and {needs} whole",
+                remedy="give the values as they were published, or the law that made them ('laplace', 'gaussian')",
+            )
+
+
+def refuse_draws(draws: int) -> None:
+    """Refuse a number of draws that is none."""
+    if not isinstance(draws, int | np.integer) or draws < 1:
+        raise SpecError(f"{draws!r} draws are asked for", needed="a whole number, at least 1")
+
+
+def refuse_workers(method: InferenceMethod, workers: int, executor: Executor | None) -> None:
+    """Refuse workers that the method has nothing to do for."""
+    if workers < 1:
+        raise SpecError(f"{workers} workers are asked for", needed="at least 1")
+    if (workers > 1 or executor) and not method.parallel:
+        raise SpecError(
+            f"method '{method.name}' runs in one process",
+            needed="one worker",
+            remedy="leave out the workers or the executor",
+        )
+
+
+def read_given(
+    source: Measurements | Release | Sequence[Measurements], spec: Spec | Constraints | None
+) -> tuple[Measurements, Constraints, dict[str, Any]]:
+    """All measurements as one record, what binds the true counts, and the spec's entry `[infer]`."""
+    if isinstance(source, Release):
+        source = source.measurements
+    several = (source,) if isinstance(source, Measurements) else tuple(source)
+    measured = read_together(several)
+    if isinstance(spec, Constraints):
+        return measured, spec, {}
+    specs = [spec] if spec else _distinct(each.by(None) for each in several)
+    return measured, rules_together(specs, measured), dict(specs[0].infer)
+
+
+def _distinct(specs: Iterable[Spec]) -> list[Spec]:
+    found: list[Spec] = []
+    for spec in specs:
+        if spec not in found:
+            found.append(spec)
+    return found
+
+
+def values_for(
+    method: InferenceMethod, source: Measurements | Release | Sequence[Measurements], measured: Measurements
+) -> NDArray:
+    """The values that a method works on: measured ones, or released counts alone."""
+    if not method.released:
+        return measured.flat
+    if not isinstance(source, Release):
+        raise SpecError(f"method '{method.name}' is given measurements", needed="a release: its counts")
+    if why := method.refuses_release(source.method):
+        raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="correct its parameters")
+    return source.counts
+
+
+def finest_values(measured: Measurements) -> tuple[NDArray, NDArray]:
+    """Noisy value and variance of each finest cell; NaN where it was not measured."""
+    cells = measured.cells
+    values, variances = np.full(cells.n, np.nan), np.full(cells.n, np.nan)
+    for header, part in zip(measured.headers, measured.values):
+        if canonical(cells, header.margin) == cells.finest:
+            at = slice(None) if header.groups is None else header.groups
+            better = ~(variances[at] <= header.law.variance)  # what was measured twice keeps its best value
+            values[at] = np.where(better, part, values[at])
+            variances[at] = np.where(better, header.law.variance, variances[at])
+    return values, variances
+
+
+def read_quantity(part: Mapping[str, Any]) -> Ratio:
+    """Read an entry `[[infer.quantity]]`."""
+    known = [field.name for field in fields(Ratio)]
+    if not {"name", "numerator"} <= set(part) <= set(known):
+        raise SpecError(
+            "a [[infer.quantity]] has wrong keys",
+            needed=f"name, numerator and perhaps denominator, not {sorted(part)}",
+        )
+    return Ratio(**part)
