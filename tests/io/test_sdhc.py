@@ -34,8 +34,9 @@ def made_up(folder, table, rng, law="Discrete Gaussian", variance="144", countie
         lines = files.setdefault(middle.lower(), [f"{head}|COUNT|NOISE_DISTRIBUTION|VARIANCE"])
         base = 60 if prefix == "DENOM" else 130
         for (place, kind, many), iteration in product(places, ("*|", "H|") if iterated else ("",)):
-            noisy = base * many + int(rng.normal(0, 12))
-            lines.append(f"{place}|{kind}|{iteration}{code}|{noisy}|{law}|{variance}")
+            sd, told = (6, "36") if counties and kind == "STATE" else (12, variance)
+            noisy = base * many + int(rng.normal(0, sd))
+            lines.append(f"{place}|{kind}|{iteration}{code}|{noisy}|{law}|{told}")
     for middle, lines in files.items():
         (folder / f"{table.lower()}{middle}.csv").write_text("\n".join(lines) + "\n")
     return spec, [folder / f"{table.lower()}{middle}.csv" for middle in files]

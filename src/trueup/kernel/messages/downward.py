@@ -15,6 +15,7 @@ from trueup.kernel.messages.pmf import correlate
 from trueup.kernel.messages.upward import (
     DIRECT,
     MASSES,
+    OVERFLOWING,
     PIECE,
     Messages,
     Tilted,
@@ -125,6 +126,7 @@ def downward(
     return (down, moved) if moved <= ROUNDED else downward(plan, tilted, messages, roots, TERM_BY_TERM)
 
 
+@OVERFLOWING
 def _correlate_fast(weights: Reals, other: Reals, shift: int, size: int) -> Reals:
     """Do as `correlate` does, by FFT."""
     full = fftconvolve(weights, other[::-1])  # entry i + shift + len(other) - 1 is out[i]

@@ -275,12 +275,18 @@ def upward(
     return messages
 
 
+OVERFLOWING = np.errstate(over="ignore", invalid="ignore")
+"""Messages of parameters far off may overflow; what is not finite is looked for where the parameters were chosen."""
+
+
+@OVERFLOWING
 def _convolve_fast(a: Reals, b: Reals) -> tuple[Reals, float]:
     """Convolve by FFT; also bound each entry's rounding error."""
     masses = np.maximum(fftconvolve(a, b), 0.0)
     return masses, rounding_error(a, b)
 
 
+@OVERFLOWING
 def rounding_error(a: Reals, b: Reals) -> float:
     """Bound the error of each entry of a convolution by FFT (Higham 2002, section 24.1)."""
     depth = np.log2(2.0 * (len(a) + len(b)))
