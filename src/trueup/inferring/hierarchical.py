@@ -38,7 +38,7 @@ FEW = 2000
 STEPS = 30
 SETTLED = 0.05
 """Standard deviations by which the mode may be off."""
-HYPERPRIOR = 0.25
+HYPERPRIOR_CURVATURE = 0.25
 """About the curvature of the log hyperprior."""
 MOST = 2.0
 """Longest step in the log of a concentration."""
@@ -169,7 +169,7 @@ def _inverse(information: Reals, variances: Reals, few: Integers, known: Reals |
     inverse = np.diag(variances)
     if known is not None:
         inverse[np.ix_(few, few)] = known[np.ix_(few, few)]
-    around = information[np.ix_(many, many)] + HYPERPRIOR * np.eye(len(many))
+    around = information[np.ix_(many, many)] + HYPERPRIOR_CURVATURE * np.eye(len(many))
     inverse[np.ix_(many, many)] = np.linalg.inv(around)
     return inverse
 
