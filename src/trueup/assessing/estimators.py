@@ -102,8 +102,8 @@ class Inferrer:
 
     def _draw(self, row: NDArray, rng: np.random.Generator) -> Drawn:
         drawn = self.method.apply(self.state, row, self.draws, rng, lambda done, of: None)
-        if drawn.status != "solved":
-            raise ConvergenceError(f"method '{self.method.name}' did not converge: {drawn.status}")
+        if drawn.refused:
+            raise ConvergenceError(f"method '{self.method.name}' did not converge: {drawn.refused}")
         return drawn
 
     def _describe(self, cells: Cells, drawn: Drawn, margin: Margin) -> tuple[NDArray, NDArray, NDArray]:

@@ -153,8 +153,8 @@ def infer(
     doubt = chosen.doubt(used.cells, used.headers)
     more = {"repeated_values": repeated, "doubt": doubt, "prior_instead": instead}
     drawn = replace(drawn, stats={**drawn.stats, **{name: said for name, said in more.items() if said}})
-    if drawn.status != "solved":
-        raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.status}")
+    if drawn.refused:
+        raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.refused}")
     noisy = None if chosen.released else finest_values(measured)
     checked = None if chosen.released else conflicts(measured, drawn)
     return Posterior(

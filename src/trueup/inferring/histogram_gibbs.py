@@ -172,7 +172,7 @@ class HistogramGibbs(InferenceMethod):
             thinned(run, draws),
             independent=False,
             connected=walk.problem.connected,
-            status="solved" if enough else chains_too_short(walk.sweeps, found, LONGER),
+            refused="" if enough else chains_too_short(walk.sweeps, found, LONGER),
             stats=self._stats("C: full chains", plan, len(run), found),
             tables=tuple(walk.margins),
         )

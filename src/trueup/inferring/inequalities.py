@@ -136,16 +136,16 @@ class LinearInequalities(InferenceMethod):
             chains[place] = found[:, chosen]
             worst, least = max(worst, r_hat), min(least, ess)
         stats |= {"chains": self.chains, "largest_r_hat": worst, "smallest_ess": least}
-        status = "solved"
+        refused = ""
         if worst > R_HAT or least < ESS:
             names = ", ".join(stats["places_by_chain"][:3])
-            status = (
+            refused = (
                 f"the chains at {names} have R-hat {worst:.3f} and {least:.0f} effective draws; relax a rule"
             )
         joined = np.stack([state.join(chains[:, c]) for c in range(self.chains)])
         # Real counts under linear inequalities are a convex set, whose inside steps along single coordinates connect; whole
         # ones need not be.
-        return Drawn(joined, independent=False, connected=not state.discrete, status=status, stats=stats)
+        return Drawn(joined, independent=False, connected=not state.discrete, refused=refused, stats=stats)
 
     def _until_they_agree(self, state, problem, point, place, length, rng) -> tuple[NDArray, float, float]:
         """Run chains from opposite ends of one place, thinning more until they mix or the limit is reached."""

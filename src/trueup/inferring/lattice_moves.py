@@ -122,13 +122,13 @@ class LatticeMoves(InferenceMethod):
             )
             found, short = walk.diagnosed(run, thin)
             longest = self.sweeps // kept
-            if found["status"] == "solved" or not whole or thin >= longest:
+            if not found["refused"] or not whole or thin >= longest:
                 break
             thin = min(thin * min(max(math.ceil(MARGIN * short), 2), LEAP), longest)
             walk.tune(run)
-        status = found.pop("status")
-        if status != "solved":
-            status += (
+        refused = found.pop("refused")
+        if refused:
+            refused += (
                 "; allow more sweeps, or measure more"
                 if whole
                 else f"; it was interrupted after {run.shape[1]:,} of {kept:,} draws in each of {self.chains} chains: "
@@ -137,7 +137,9 @@ class LatticeMoves(InferenceMethod):
         stats = {"draws": draws, "interrupted": not whole, "chains": self.chains, **found}
         each = -(-draws // self.chains)
         chosen = np.linspace(0, run.shape[1] - 1, min(each, run.shape[1])).round().astype(int)
-        return Drawn(run[:, chosen], independent=False, connected=walk.connected, status=status, stats=stats)
+        return Drawn(
+            run[:, chosen], independent=False, connected=walk.connected, refused=refused, stats=stats
+        )
 
 
 def _with_listed(found: Drawn, listed: Sequence[Weighed], rng: np.random.Generator) -> Drawn:

@@ -100,13 +100,13 @@ class LinkedGibbs(InferenceMethod):
                 break  # times decide what is refused, never what is drawn
             thin *= 2 if more < 1.5 else 1
             announce(progress, f"chains are too short: {more:.1f} times the steps")
-        status = "solved" if enough else chains_too_short(walk.sweeps, found, LONGER)
+        refused = "" if enough else chains_too_short(walk.sweeps, found, LONGER)
         stats = {"draws": draws, "interrupted": False, "chains": self.chains, **found}
         return Drawn(
             thinned(run, draws),
             independent=False,
             connected=problem.connected,
-            status=status,
+            refused=refused,
             stats=stats,
             tables=tuple(walk.margins),
         )

@@ -204,10 +204,8 @@ class ReleasedMultinomial(InferenceMethod):
         r_hat, ess = diagnose(watched)
         allowed = r_hat_by_chance(watched.shape[2], LEAST_ESS)
         good = r_hat.max() <= allowed and ess.min() >= LEAST_ESS
-        status = (
-            "solved"
-            if good
-            else f"R-hat {r_hat.max():.3f}, effective draws {ess.min():.0f}; ask for more draws"
+        refused = (
+            "" if good else f"R-hat {r_hat.max():.3f}, effective draws {ess.min():.0f}; ask for more draws"
         )
         chosen = np.linspace(0, counts.shape[1] - 1, each).round().astype(int)
         stats = {
@@ -223,7 +221,7 @@ class ReleasedMultinomial(InferenceMethod):
             connected=True,
             r_hat=r_hat[:-1],
             ess=ess[:-1],
-            status=status,
+            refused=refused,
             stats=stats,
         )
 

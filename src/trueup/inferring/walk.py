@@ -149,7 +149,7 @@ class Walk:
             "watched": watched.shape[2],
         }
         good = r_hat.max() <= limit and ess.min() >= ESS and tails.min() >= ESS / 4
-        found["status"] = "solved" if good else (
+        found["refused"] = "" if good else (
             f"after {self.sweeps:,} sweeps R-hat is {r_hat.max():.3f} (at most {limit:.3f} is asked for) and the "
             f"smallest effective size {ess.min():.0f} (at least {ESS:.0f})"
         )  # fmt: skip

@@ -230,13 +230,13 @@ def draw_tree(
             progress(draws * (i + 1) // CHAINS, draws)
         r_hat, ess = diagnose(run)
         allowed = r_hat_by_chance(tree.counts.size, ESS)
-        solved = r_hat.max() <= allowed and ess.min() >= ESS
-        if solved or 2 * thin * kept > sweeps:
+        agree = r_hat.max() <= allowed and ess.min() >= ESS
+        if agree or 2 * thin * kept > sweeps:
             break
         thin *= 2
-    status = (
-        "solved"
-        if solved
+    refused = (
+        ""
+        if agree
         else f"R-hat {r_hat.max():.3f} (at most {allowed:.3f} is asked for), effective draws {ess.min():.0f} (at "
         f"least {ESS:.0f}) after {sweeps:,} sweeps; allow more sweeps"
     )
@@ -245,7 +245,7 @@ def draw_tree(
     stats = {"chains": CHAINS, "thinned_by": thin, "largest_r_hat": float(r_hat.max()),
              "r_hat_allowed": allowed, "smallest_ess": float(ess.min())}  # fmt: skip
     counts = np.ascontiguousarray(run[:, each][:, :, leaves])
-    found = {"r_hat": r_hat[leaves], "ess": ess[leaves], "status": status, "stats": stats}
+    found = {"r_hat": r_hat[leaves], "ess": ess[leaves], "refused": refused, "stats": stats}
     return Drawn(counts, independent=False, connected=_connected(tree), **found)
 
 

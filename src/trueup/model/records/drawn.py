@@ -31,8 +31,8 @@ class Drawn:
         `(n,)` a most probable vector of counts, where the method has one.
     r_hat, ess
         `(n,)` diagnostics of chains; None for independent draws.
-    status
-        `solved`, or the sentence that says what went wrong.
+    refused
+        Why the draws are no answer; empty where they passed every test.
     stats
         Dropped mass, acceptance rates, chains: what a reader must know of how it was computed.
     tables
@@ -47,7 +47,7 @@ class Drawn:
     mode: NDArray | None = None
     r_hat: Reals | None = None
     ess: Reals | None = None
-    status: str = "solved"
+    refused: str = ""
     stats: Mapping[str, Any] = field(default_factory=dict)
     connected: bool = False
     tables: tuple[Margin, ...] = ()
