@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import duckdb
 import pytest
 
 from tests.areas import write_areas
 from tests.command import run
+
+PERTURBED = Path(__file__).parents[2] / "examples" / "perturbed"
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +33,16 @@ def test_it_prints_every_level_and_writes_a_folder(bundle, tmp_path):
     draws = duckdb.sql(f"SELECT count(*), min(count) FROM '{tmp_path}/posterior/draws.parquet'").fetchall()[0]
     assert draws[0] == 50 * 3
     assert draws[1] >= 0
+
+
+def test_perturbed_tables_are_described_in_a_folder_with_a_report(tmp_path):
+    tables = ("--table", PERTURBED / "totals.csv", "--table", PERTURBED / "by-sex.csv")
+    done = run(
+        "infer", "--perturbed", PERTURBED / "districts.toml", *tables, "--draws", 5, "--out", tmp_path / "out"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Another producer rounded" in (tmp_path / "out" / "report.html").read_text()
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["kind"] == "posterior"
 
 
 def test_the_level_may_be_a_percentage(bundle):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import SpecError
+from trueup.model.perturbed import PerturbedSpec
 from trueup.model.records.assessment import Assessment
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
@@ -45,7 +46,7 @@ PAGES: dict[type, LayOut] = {
 @takes_records
 def report(
     record: Any,
-    spec: Spec | None = None,
+    spec: Spec | PerturbedSpec | None = None,
     *,
     ledger: Ledger = None,
     level: float | str = "90%",
