@@ -17,6 +17,7 @@ from trueup.model.spec import parse_spec
 from trueup.noise import law_named
 from trueup.planning.allocation import exact_amounts, scaled
 from trueup.planning.margins import margin_ratio, normal_ratio
+from trueup.planning.optimum import Hyperbolic, epsilon_at
 from trueup.planning.plan import plan
 from trueup.planning.planned_spec import planned_spec
 from trueup.planning.targets import Target
@@ -183,6 +184,22 @@ def test_a_laplace_plan_is_as_good_as_a_grid():
         task.expected.weighted(task.prices.precision(np.array(g) / 20)[0], task.weights)[0][0] for g in grid
     )
     assert planned.stats["value"] <= best * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("targets", [[], ["block=10"]], ids=["a division", "targets"])
+def test_a_laplace_total_beyond_floating_point_is_refused(targets):
+    spec = spec_of("epsilon", {"s": {"block": "1/3"}, "adult": {"block": "1/3"}, "d": {"block": "1/3"}})
+    for total in (10**6, 10**400):
+        with pytest.raises(SpecError, match=r"practically no noise.*at most"):
+            plan(spec, places(2), targets=targets or None, total=Fraction(total))
+
+
+def test_small_laplace_budgets_keep_their_digits():
+    """`cosh(epsilon) - 1` and `arccosh(1 + precision)` would lose them all below 1e-8."""
+    for epsilon in (1e-12, 1e-6, 1e-3):
+        precision = Hyperbolic(np.ones(1)).precision(np.array([epsilon]))[0][0]
+        assert precision == pytest.approx(epsilon**2 / 2 + epsilon**4 / 24, rel=1e-12)
+        assert epsilon_at(precision) == pytest.approx(epsilon, rel=1e-12)
 
 
 def test_the_planned_spec_runs_and_holds_the_plan(tmp_path):

@@ -28,6 +28,7 @@ def divide(task: PlanningTask, total: Fraction) -> Allocation:
         return value, slopes[:, task.priced]
 
     if isinstance(task.prices, Hyperbolic):
+        task.prices.refuse(total)
         found = [local_error(float(total), task.prices, evaluate, start) for start in task.starts()]
         costs, value = min(found, key=lambda one: one[1])
         agree = sum(other < value * 1.001 for _, other in found)

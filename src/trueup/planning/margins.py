@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from trueup.kernel.histogram.error_variances import ErrorVariances, Swept
 from trueup.kernel.histogram.marginals import marginalise
 from trueup.planning.expected import Expected
+from trueup.planning.optimum import epsilon_at
 from trueup.planning.targets import Target
 
 Reals = NDArray[np.float64]
@@ -135,7 +136,7 @@ def _along(model: ErrorVariances, swept: Swept, i: int, c: int, shapes: list[int
 
 def _of_one(precision: float, confidence: float) -> float:
     """Smallest whole margin of one discrete Laplace noise: `P(|X| > m) = 2 q^(m+1) / (1 + q)`, q = exp(-epsilon)."""
-    epsilon = np.arccosh(1 + precision)
+    epsilon = epsilon_at(precision)
     beyond = (1 - confidence / 100) * (1 + np.exp(-epsilon)) / 2
     return float(max(np.ceil(-np.log(beyond) / epsilon - 1 - 1e-9), 0.0))
 

@@ -33,6 +33,7 @@ def meet(task: PlanningTask, total: Fraction | None, gap: float | None = None) -
     per_deviation = np.array([normal_ratio(t.confidence) for t in task.targets])
     if isinstance(task.prices, Hyperbolic):
         _refuse_areas(task)
+        task.prices.refuse(total or 0)
         return _meet_pure(task, total, per_deviation, quick=gap is not None)
     found = task.limits(per_deviation).least(task.prices.price, task.found.precisions, gap or GAP)
     task.found.precisions = found.precisions

@@ -24,11 +24,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError
+from trueup.errors import ConvergenceError, SpecError
 
 Reals = NDArray[np.float64]
 Evaluate = Callable[[Reals], tuple[Reals, Reals]]
@@ -40,6 +42,8 @@ ROUNDS, IDLE = 200, 8
 """Rounds of a solve, and those after which it stops if its bounds no longer approach each other."""
 CYCLE, SLOWEST = 8, 0.03
 """Steps of a Chebyshev cycle, and the slowest rate of convergence that it is made for."""
+MOST_EPSILON = 300.0
+"""Epsilon of one query, for each unit of its sensitivity, beyond which a variance is no floating-point number."""
 TRUSTED = 1e-6
 """Slopes whose product with the precisions misses the variance by more (relative) are no bound."""
 
@@ -65,23 +69,37 @@ class Hyperbolic:
 
     sensitivity: Reals
 
+    def refuse(self, total: Fraction | int) -> None:
+        """Refuse a budget under which noise is almost surely zero: its variance has no floating-point number."""
+        most = MOST_EPSILON * float(self.sensitivity.min())
+        if total > most:
+            raise SpecError(
+                "so large a total of epsilon makes practically no noise",
+                needed=f"at most {most:,.6g} epsilon",
+            )
+
     def cost(self, precisions: Reals) -> Reals:
         """Cost of each precision."""
-        return self.sensitivity * np.arccosh(1 + precisions)
+        return self.sensitivity * epsilon_at(precisions)
 
     def precision(self, costs: Reals) -> tuple[Reals, Reals]:
         """Precisions that costs buy, and their derivatives."""
         epsilon = costs / self.sensitivity
-        return np.cosh(epsilon) - 1, np.sinh(epsilon) / self.sensitivity
+        return 2 * np.sinh(epsilon / 2) ** 2, np.sinh(epsilon) / self.sensitivity
 
     def least(self, total: float) -> float:
         """The least that precisions of a given sum cost: `cosh(a) - 1 + cosh(b) - 1 <= cosh(a + b) - 1`."""
-        return float(self.sensitivity.min() * np.arccosh(1 + total))
+        return float(self.sensitivity.min() * epsilon_at(total))
 
     def slope(self, precisions: Reals) -> Reals:
         """Price of a little more of each precision; bounded where there is none yet."""
         p = np.maximum(precisions, 1e-4 * precisions.sum())
         return self.sensitivity / np.sqrt(p * (p + 2))
+
+
+def epsilon_at(precisions: Any) -> Any:
+    """The epsilon at which discrete Laplace noise of sensitivity 1 has such precisions: `arccosh(1 + p)`, to small ones too."""
+    return 2 * np.arcsinh(np.sqrt(precisions / 2))
 
 
 Prices = LinearPrices | Hyperbolic
