@@ -45,6 +45,16 @@ def test_perturbed_tables_are_described_in_a_folder_with_a_report(tmp_path):
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["kind"] == "posterior"
 
 
+def test_perturbed_tables_may_be_in_another_encoding(tmp_path):
+    spec = PERTURBED / "clients.toml"
+    (tmp_path / "clients.csv").write_text(
+        (PERTURBED / "clients.csv").read_text().replace("Ash", "\xc4sch"), encoding="latin-1"
+    )
+    given = ("infer", "--perturbed", spec, "--table", tmp_path / "clients.csv", "--draws", 5)
+    assert "--encoding latin-1" in run(*given).stderr
+    assert "\xc4sch" in run(*given, "--encoding", "latin-1").stdout
+
+
 def test_the_level_may_be_a_percentage(bundle):
     done = [run("infer", bundle, "--draws", 5, "--json", "--level", level) for level in ("80%", ".8", "95%")]
     low = [json.loads(one.stdout)["summary"]["county"]["low"] for one in done]

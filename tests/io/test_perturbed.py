@@ -146,6 +146,30 @@ def test_ptables_are_read(tmp_path):
     assert load_perturbed(spec).published[0].settled_law == law
 
 
+@pytest.mark.parametrize(
+    ("rest", "word"),
+    [
+        ("9999999999,9999999999,1", "i = 9999999999"),
+        ("1,9999999999,1", "j = 9999999999"),
+        ("-1,0,1", "i = -1"),
+        ("2,2,1", "no row for the count 1"),
+        ("0,0,1", "twice"),
+        ("1,one,1", "than numbers"),
+        ('1,1,"' + "1" * 140_000 + '"', "no CSV"),
+    ],
+)
+def test_tables_of_transitions_that_cannot_be_are_named(tmp_path, rest, word):
+    path = tmp_path / "p.csv"
+    path.write_text(f"\ufeffi,j,p\n0,0,1\n{rest}\n")
+    with pytest.raises(SpecError, match=word):
+        read_transitions(path)
+
+
+def test_the_spec_of_published_tables_measures_nothing_and_says_so():
+    with pytest.raises(SpecError, match="bound no privacy loss"):
+        parse_spec((EXAMPLES / "districts.toml").read_text())
+
+
 @pytest.mark.thorough
 def test_shipped_examples_have_posteriors():
     read_ = read_perturbed(EXAMPLES / "districts.toml", [EXAMPLES / "totals.csv", EXAMPLES / "by-sex.csv"])
@@ -214,6 +238,11 @@ BAD = [
     ("an unknown prior", SpecError, "prior's name", "[infer]\nprior = 'bayes'\n" + LONG, [rows(3, 3, 3, 3)]),
     ("more repeated rows than there are", SpecError, "repeat", _law('{ name = "cell-key", transitions = [{ "0" = 1 }], repeat = 9 }'), [GOOD]),
     ("digits of another script", DataError, "text", LONG, [rows("\u0663", 3, 3, 3)]),
+    ("a sheet of what is no workbook", DataError, "no workbook", LONG + 'sheet = "A"', [rows(3, 3, 3, 3)]),
+    ("rows to skip in what is no workbook", DataError, "no workbook", LONG + "skip = 2", [rows(3, 3, 3, 3)]),
+    ("a law that reads no value", SpecError, "reads no value", _law('{ name = "interval", low = 1, high = 3 }'), [GOOD]),
+    ("invariants, which no table shows", SpecError, "law 'exact'", LONG + '[constraints]\ninvariants = [{ level = "district" }]', [rows(3, 3, 3, 3)]),
+    ("a table of transitions that is not there", SpecError, "p.csv': No such file", _law('{ name = "cell-key", file = "p.csv" }'), [GOOD]),
     ("an unknown level", SpecError, "unknown level", LONG.replace('"district"\natt', '"town"\natt'), [rows(3, 3, 3, 3)]),
 ]  # fmt: skip
 

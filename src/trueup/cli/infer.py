@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.options import AsJson, MemoryLimit, memory_limit
+from trueup.cli.options import AsJson, Encoding, MemoryLimit, memory_limit, with_encoding
 from trueup.cli.posterior_printed import posterior_as_json, print_areas, print_missed, print_posterior
 from trueup.cli.printing import print_json
 from trueup.cli.progress import Tell, progress
@@ -99,6 +99,7 @@ def register(app: typer.Typer) -> None:
         perturbed: Perturbed = None,
         table: Tables = None,
         geography: Geography = None,
+        encoding: Encoding = None,
         out: Out = None,
         draws: Draws = 1000,
         level: Level = "90%",
@@ -127,7 +128,9 @@ def register(app: typer.Typer) -> None:
             refuse_beyond(source, memory_limit(memory), each=CELL + 8 * draws)
         if perturbed is not None:
             refuse_two_sources(source, sdhc, nmf)
-            spec, measurements = read_published_tables(perturbed, table or [], geography)
+            given = [with_encoding(path, encoding) for path in table or []]
+            places = with_encoding(geography, encoding)
+            spec, measurements = read_published_tables(perturbed, given, places)
         else:
             spec, measurements = read_source(named_source(source, table or []), sdhc or [], nmf)
         if estimates is not None:

@@ -26,7 +26,7 @@ def refuse_two_sources(source: Path | None, sdhc: list[Path] | None, nmf: Path |
         raise SpecError("--perturbed is given beside another source", needed="one of them")
 
 
-def read_published_tables(path: Path, tables: list[Path], geography: Path | None) -> Any:
+def read_published_tables(path: Path, tables: list[Any], geography: Any) -> Any:
     """Return the spec of published tables, and what they say."""
     from trueup.io.published.perturbed import read_perturbed
     from trueup.model.perturbed import load_perturbed

@@ -32,6 +32,11 @@ def is_parquet(path: Path) -> bool:
     return path.name.lower().endswith(PARQUET)
 
 
+def is_workbook(path: Path) -> bool:
+    """Whether a file's name says that it is a workbook."""
+    return path.name.lower().endswith(WORKBOOK)
+
+
 def is_csv(path: Path) -> bool:
     """Whether a file's name says that it is CSV."""
     return path.name.lower().endswith(CSV)

@@ -13,7 +13,17 @@ from trueup.errors import DataError
 from trueup.files.csv_files import Encoded, open_csv, open_encoded
 from trueup.files.database import Relation, connect, parquet, quiet_duckdb
 from trueup.files.frames import open_frame
-from trueup.files.paths import CSV, PARQUET, WORKBOOK, files_of, is_address, is_csv, is_parquet, named_folder
+from trueup.files.paths import (
+    CSV,
+    PARQUET,
+    WORKBOOK,
+    files_of,
+    is_address,
+    is_csv,
+    is_parquet,
+    is_workbook,
+    named_folder,
+)
 from trueup.files.table import JoinedTables, Source
 
 
@@ -71,7 +81,7 @@ def files_read(source: Any) -> list[Path]:
 
 def _open_file(path: Path, connection: Any) -> Source:
     files, name = files_of(path), f"'{path.name}'"
-    if files == [path] and path.name.lower().endswith(WORKBOOK):
+    if files == [path] and is_workbook(path):
         from trueup.files.workbook import open_workbook
 
         return open_workbook(path)

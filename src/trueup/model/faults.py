@@ -67,7 +67,8 @@ def fault_text(fault: Fault, document: Any = None, keys: Collection[str] = ()) -
     loc = [part for part in fault["loc"] if part not in _KINDS]
     where = _where(loc, document) or "spec"
     if fault["type"] == "extra_forbidden":
-        return "; ".join(filter(None, (f"{where} is not a key of the spec", did_you_mean(loc[-1], keys))))
+        near = did_you_mean(loc[-1], set(keys) - {loc[-1]})
+        return "; ".join(filter(None, (f"{where} is not a key of the spec", near)))
     if fault["type"] == "missing":
         return f"{where} is missing" + _CHOICES.get(where, "")
     if fault["type"] in _EMPTY:

@@ -27,6 +27,8 @@ from trueup.model.toml import read_toml
 from trueup.noise import law_named
 from trueup.noise.laws.exact import Exact
 from trueup.noise.perturbed import CellKey, CountInterval
+from trueup.noise.perturbed.base import WIDEST
+from trueup.noise.perturbed.cell_key import LARGEST_CHANGE
 
 
 class PublishedName(SpecPart):
@@ -172,6 +174,8 @@ class PerturbedSpec(SpecPart):
             raise ValueError(f"level '{bare[0]}' has no column")
         if columned := [b for b in self.constraints.bounds if b.columns]:
             raise ValueError(f"a bound on '{columned[0].level}' names a column; give numbers")
+        if self.constraints.invariants:
+            raise ValueError("invariants are tables of law 'exact' here")
         for part in self.published:
             where = f"table '{part.name}'"
             refuse_unknown_name(part.level, levels, "level", where)
@@ -214,6 +218,8 @@ def read_law(entry: Mapping[str, Any], table: str) -> Any:
             f"the law of table '{table}' has no name", needed='such as { name = "random-rounding", base = 3 }'
         )
     kind: Any = law_named(given.pop("name"))
+    if kind is CountInterval:
+        raise SpecError(f"table '{table}' has the law '{kind.name}', which reads no value", needed="a code")
     try:
         return kind() if kind is Exact and not given else kind(**given)
     except TypeError:
@@ -248,6 +254,9 @@ def load_perturbed(path: str | Path) -> PerturbedSpec:
     return parse_perturbed(read_spec_text(path), Path(path).parent)
 
 
+_TRANSITIONS = "a CSV file beside the spec, with a row for each count i and value j"
+
+
 def read_transitions(path: Path) -> list[dict[int, float]]:
     """Read a table of transition probabilities with columns `i` (count), `j` (published) and `p`, as R's ptable writes it.
 
@@ -256,22 +265,28 @@ def read_transitions(path: Path) -> list[dict[int, float]]:
     Raises
     ------
     SpecError
-        If the file is missing, lacks a column, or leaves out a count.
+        If the file is missing, lacks a column, leaves out a count, or has one that is too large.
     """
-    text = read_spec_text(path)
-    lines = [line for line in text.splitlines() if line.strip()]
-    delimiter = max(",;\t", key=(lines or [""])[0].count)
-    rows = list(csv.DictReader(lines, delimiter=delimiter))
+    try:
+        lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+        delimiter = max(",;\t", key=(lines or [""])[0].count)
+        rows = list(csv.DictReader(lines, delimiter=delimiter))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        cause = getattr(error, "strerror", None) or "it is no CSV in UTF-8"
+        raise SpecError(f"cannot read the transitions from '{path}': {cause}", needed=_TRANSITIONS) from None
     if not rows or not {"i", "j", "p"} <= set(rows[0]):
-        raise SpecError(
-            f"'{path.name}' has not the columns i, j and p", needed="a row for each count i and value j"
-        )
+        raise SpecError(f"'{path.name}' has not the columns i, j and p", needed=_TRANSITIONS)
     try:
         entries = [(int(row["i"]), int(row["j"]), float(str(row["p"]).replace(",", "."))) for row in rows]
     except (TypeError, ValueError):
         raise SpecError(
             f"'{path.name}' holds something else than numbers", needed="whole i and j, and p"
         ) from None
+    if wide := [(i, j) for i, j, _ in entries if not 0 <= i <= WIDEST or abs(j - i) > LARGEST_CHANGE]:
+        raise SpecError(
+            f"'{path.name}' lists i = {wide[0][0]}, j = {wide[0][1]}",
+            needed=f"counts i from 0 to {WIDEST:,}, and values j within {LARGEST_CHANGE} of them",
+        )
     table: list[dict[int, float]] = [{} for _ in range(max(i for i, _, _ in entries) + 1)]
     for i, j, p in entries:
         if j - i in table[i]:

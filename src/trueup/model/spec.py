@@ -236,6 +236,12 @@ def parse_spec(text: str) -> Spec:
     trueup.errors.SpecError: the spec has mistakes: ...
     """
     document = read_toml(text)
+    if "published" in document and "query" not in document:
+        raise SpecError(
+            "this is the spec of tables that others published, whose laws bound no privacy loss",
+            needed="a spec with [[query]], to measure and release",
+            remedy="read them with `trueup infer --perturbed SPEC --table FILE`",
+        )
     try:
         return Spec.model_validate(document, by_name=False)
     except ValidationError as error:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
+from trueup.files.paths import is_workbook
 from trueup.files.source import open_table
 from trueup.files.table import Columns, select
 from trueup.files.whole import is_missing
@@ -28,7 +29,12 @@ def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Colu
     names = [level.column for level in levels if level.column]
     names += [attribute_column(spec, name) for name in part.attributes]
     names += [part.count] if part.count else [cell.count for cell in part.cells]
-    sheet = isinstance(source, str | Path) and Path(source).suffix.lower() in (".xlsx", ".xlsm")
+    sheet = isinstance(source, str | Path) and is_workbook(Path(source))
+    if not sheet and (part.sheet or part.skip):
+        raise DataError(
+            f"table '{part.name}' has a sheet, or rows to skip, and what is given for it is no workbook",
+            needed="an xlsx file, or an entry without `sheet` and `skip`",
+        )
     table = open_workbook(Path(source), part.sheet, part.skip) if sheet else open_table(source)
     rows = select(table, list(dict.fromkeys(names)))
     if not len(next(iter(rows.values()))):
