@@ -55,6 +55,33 @@ def test_perturbed_tables_may_be_in_another_encoding(tmp_path):
     assert "\xc4sch" in run(*given, "--encoding", "latin-1").stdout
 
 
+def test_memory_that_is_too_little_or_no_size_is_refused_whatever_is_read(bundle):
+    clients = ("--perturbed", PERTURBED / "clients.toml", "--table", PERTURBED / "clients.csv")
+    for given in ((bundle,), clients):
+        for memory, said in (("1KB", "may use 1000 bytes"), ("lots", "is not a size")):
+            done = run("infer", *given, "--draws", 5, "--memory", memory)
+            assert done.returncode == 2
+            assert said in " ".join(done.stderr.split())
+
+
+def test_perturbed_tables_may_have_a_list_of_places(tmp_path):
+    (tmp_path / "places.csv").write_text("county\nAsh\nBirch\nCedar\nElm\n")
+    given = (
+        "infer",
+        "--perturbed",
+        PERTURBED / "clients.toml",
+        "--table",
+        PERTURBED / "clients.csv",
+        "--draws",
+        5,
+    )
+    assert run(*given, "--geography", tmp_path / "places.csv").returncode == 0
+    (tmp_path / "places.csv").write_text("county\nAsh\nBirch\n")
+    assert "names the place 'Cedar'" in run(*given, "--geography", tmp_path / "places.csv").stderr
+    (tmp_path / "places.csv").write_text("county\nAsh\nAsh\n")
+    assert "'Ash'" in run(*given, "--geography", tmp_path / "places.csv").stderr
+
+
 def test_the_level_may_be_a_percentage(bundle):
     done = [run("infer", bundle, "--draws", 5, "--json", "--level", level) for level in ("80%", ".8", "95%")]
     low = [json.loads(one.stdout)["summary"]["county"]["low"] for one in done]

@@ -117,15 +117,19 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Draw the posterior of the true counts from a bundle, published measurements or perturbed tables."""
-        from trueup.files.memory import CELL
+        from trueup.files.memory import CELL, PROCESS, refuse_needed
+        from trueup.files.target import refuse_occupied
         from trueup.inferring import infer as run
         from trueup.inferring import inference_method
         from trueup.io.bundle.posterior import write_posterior
         from trueup.io.bundle.read import refuse_beyond
         from trueup.reporting import report
 
-        if source is not None and source.is_dir() and within is None:
-            refuse_beyond(source, memory_limit(memory), each=CELL + 8 * draws)
+        if out is not None:
+            refuse_occupied(out)
+        limit, each = memory_limit(memory), CELL + (8 * draws if within is None else 0)
+        if source is not None and source.is_dir():
+            refuse_beyond(source, limit, each=each)
         if perturbed is not None:
             refuse_two_sources(source, sdhc, nmf)
             given = [with_encoding(path, encoding) for path in table or []]
@@ -133,6 +137,7 @@ def register(app: typer.Typer) -> None:
             spec, measurements = read_published_tables(perturbed, given, places)
         else:
             spec, measurements = read_source(named_source(source, table or []), sdhc or [], nmf)
+        refuse_needed(f"'{perturbed or source}'", PROCESS + each * measurements.cells.n, limit)
         if estimates is not None:
             _refuse_estimates(spec, sdhc, estimates)
         with progress(quiet=False) as tell:  # on standard error, whatever goes to standard output

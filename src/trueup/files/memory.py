@@ -6,7 +6,7 @@ import re
 import resource
 import sys
 
-from trueup.errors import SpecError
+from trueup.errors import SpecError, TrueupError
 
 PROCESS = 350_000_000
 """Bytes of a process that has loaded everything and holds nothing."""
@@ -49,6 +49,21 @@ def memory_text(size: float) -> str:
         if size >= many:
             return f"{size / many:.3g} {unit}"
     return f"{size:.0f} bytes"
+
+
+def refuse_needed(what: str, needed: float, memory: int | None) -> None:
+    """Refuse what needs more memory than it is given (bytes; None if no limit is).
+
+    Raises
+    ------
+    TrueupError
+        Saying about how much it needs.
+    """
+    if memory is not None and needed > memory:
+        raise TrueupError(
+            f"{what} needs about {memory_text(needed)} of memory, and may use {memory_text(memory)}",
+            remedy="raise --memory",
+        )
 
 
 def peak_bytes() -> int:

@@ -6,7 +6,6 @@ It has the names by which post-processing reads a spec (`levels`, `attributes`, 
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping
 from dataclasses import fields
@@ -24,11 +23,10 @@ from trueup.model.spec import mistakes, read_spec_text
 from trueup.model.spec_queries import ConstraintsPart
 from trueup.model.spec_table import AttributePart, CellColumn, Level, Name, SpecPart
 from trueup.model.toml import read_toml
+from trueup.model.transitions import read_transitions
 from trueup.noise import law_named
 from trueup.noise.laws.exact import Exact
 from trueup.noise.perturbed import CellKey, CountInterval
-from trueup.noise.perturbed.base import WIDEST
-from trueup.noise.perturbed.cell_key import LARGEST_CHANGE
 
 
 class PublishedName(SpecPart):
@@ -37,6 +35,7 @@ class PublishedName(SpecPart):
     name: Name = Field(description="the dataset's name")
     counts: Name = Field(description="what one count stands for: person, household, ...")
     cells: ClassVar[tuple[CellColumn, ...]] = ()
+    keys: ClassVar[None] = None
 
 
 class PublishedTable(SpecPart):
@@ -252,49 +251,3 @@ def parse_perturbed(text: str, folder: Path | None = None) -> PerturbedSpec:
 def load_perturbed(path: str | Path) -> PerturbedSpec:
     """Read the spec of published tables from a TOML file; see `parse_perturbed`."""
     return parse_perturbed(read_spec_text(path), Path(path).parent)
-
-
-_TRANSITIONS = "a CSV file beside the spec, with a row for each count i and value j"
-
-
-def read_transitions(path: Path) -> list[dict[int, float]]:
-    """Read a table of transition probabilities with columns `i` (count), `j` (published) and `p`, as R's ptable writes it.
-
-    The last count's row holds for all larger ones.
-
-    Raises
-    ------
-    SpecError
-        If the file is missing, lacks a column, leaves out a count, or has one that is too large.
-    """
-    try:
-        lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
-        delimiter = max(",;\t", key=(lines or [""])[0].count)
-        rows = list(csv.DictReader(lines, delimiter=delimiter))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        cause = getattr(error, "strerror", None) or "it is no CSV in UTF-8"
-        raise SpecError(f"cannot read the transitions from '{path}': {cause}", needed=_TRANSITIONS) from None
-    if not rows or not {"i", "j", "p"} <= set(rows[0]):
-        raise SpecError(f"'{path.name}' has not the columns i, j and p", needed=_TRANSITIONS)
-    try:
-        entries = [(int(row["i"]), int(row["j"]), float(str(row["p"]).replace(",", "."))) for row in rows]
-    except (TypeError, ValueError):
-        raise SpecError(
-            f"'{path.name}' holds something else than numbers", needed="whole i and j, and p"
-        ) from None
-    if wide := [(i, j) for i, j, _ in entries if not 0 <= i <= WIDEST or abs(j - i) > LARGEST_CHANGE]:
-        raise SpecError(
-            f"'{path.name}' lists i = {wide[0][0]}, j = {wide[0][1]}",
-            needed=f"counts i from 0 to {WIDEST:,}, and values j within {LARGEST_CHANGE} of them",
-        )
-    table: list[dict[int, float]] = [{} for _ in range(max(i for i, _, _ in entries) + 1)]
-    for i, j, p in entries:
-        if j - i in table[i]:
-            raise SpecError(f"'{path.name}' lists i = {i}, j = {j} twice", needed="each once")
-        table[i][j - i] = p
-    table[0] = table[0] or {0: 1.0}
-    if lost := [i for i, row in enumerate(table) if not row]:
-        raise SpecError(
-            f"'{path.name}' has no row for the count {lost[0]}", needed="every count up to the last"
-        )
-    return table

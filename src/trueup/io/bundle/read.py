@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import BundleError
 from trueup.files.database import connect, parquet, quiet_duckdb
-from trueup.files.memory import CELL, PROCESS, memory_text
+from trueup.files.memory import CELL, PROCESS, refuse_needed
 from trueup.io.bundle.format_1 import read_headers
 from trueup.io.bundle.manifest import (
     guarantee_in,
@@ -245,18 +245,14 @@ def refuse_beyond(folder: Path, memory: int | None, *, each: int = CELL) -> None
 
     Raises
     ------
-    BundleError
+    TrueupError
         Saying about how much it needs.
     """
     if memory is None:
         return
     (_, spec), places = read_spec(folder), read_manifest(folder)["levels"][-1]["places"]
     needed = PROCESS + each * places * prod(len(a.values) for a in spec.attributes)
-    if needed > memory:
-        raise BundleError(
-            f"'{folder}' needs about {memory_text(needed)} of memory, and may use {memory_text(memory)}",
-            remedy="raise --memory",
-        )
+    refuse_needed(f"'{folder}'", needed, memory)
 
 
 def refuse_large(folder: Path, cells: Cells) -> None:
