@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -260,6 +261,20 @@ def test_a_malformed_row_is_named_by_its_line_and_never_quoted(tmp_path, row):
     assert not {"001", "003", "udcff"} & set(str(refused.value).replace("'", " ").split())
 
 
+def test_csv_packed_by_zstd_that_ends_too_early_is_refused_wherever_it_does(tmp_path):
+    """DuckDB reads what there is, and would release the first half of a nation's records as all of them."""
+    whole, cut = tmp_path / "people.csv.zst", tmp_path / "cut.csv.zst"
+    duckdb.sql(f"COPY (SELECT hash(range) AS n FROM range(30000)) TO '{whole}' (HEADER, COMPRESSION zstd)")
+    packed = whole.read_bytes()
+    assert len(open_table(whole).select(["n"])["n"]) == 30_000
+    for size in range(1, len(packed), len(packed) // 20):
+        cut.write_bytes(packed[:size])
+        with pytest.raises(DataError, match="truncated"):
+            open_table(cut)
+    cut.write_bytes(packed + packed)  # as `cat` joins them
+    assert len(open_table(cut).select(["n"])["n"]) == 60_001
+
+
 def test_csv_packed_by_zstd(tmp_path):
     import duckdb
 
@@ -340,6 +355,11 @@ def test_simulated_measurements_are_never_written(tmp_path, rng):
     with pytest.raises(PrivacyError, match="simulated"):
         write_measurements(tmp_path, SPEC, simulated)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_list_of_places_at_an_address_is_refused_as_what_it_is():
+    with pytest.raises(DataError, match=r"'s3:/places\.csv' is an address"):
+        open_table(Path("s3://places.csv"))
 
 
 @pytest.mark.parametrize("address", ["s3a://census/people", "table:census.people", "file:///people"])

@@ -17,6 +17,7 @@ from trueup.files.database import Relation, by_letter, damaged, literal
 from trueup.files.held import Held
 from trueup.files.paths import files_of, is_csv, is_zst
 from trueup.files.table import Source
+from trueup.files.zst import is_whole_zst
 
 _UTF_8 = "utf-8-sig"
 
@@ -50,6 +51,8 @@ def open_csv(path: Path, connection: Any) -> Source:
     Every column is read as text: a FIPS code keeps its leading zeros, and a count is checked digit
     by digit. The dialect is taken from the header row alone, so that no row of data can change it.
     """
+    if is_zst(path) and not is_whole_zst(path):
+        raise damaged(f"'{path.name}'")
     delimiter, names = _header(path, connection)
     relation = connection.read_csv(
         by_letter(path),

@@ -54,6 +54,11 @@ def files_of(path: Path) -> list[Path]:
         files = _found(path)
     except (OSError, ValueError, NotImplementedError):  # a name too long, or a pattern that is none
         files = []
+    if not files and _ADDRESS.match(str(path)):
+        raise DataError(
+            f"'{path}' is an address",
+            needed="a file; records alone are read where they live, by --engine spark",
+        )
     if not files:
         what = f"no Parquet file in the folder '{path}'" if _is_folder(path) else f"no file '{path}'"
         raise DataError(f"there is {what}", remedy="check the path")
