@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import Case, Harness
-from trueup.io.microdata.by_parts import tabulate_blocks
+from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.io.microdata.sparse import SparseCounts
 from trueup.io.microdata.tabulate import read_counts
 from trueup.model.cells import Cells
@@ -41,7 +41,7 @@ def cases(harness: Harness) -> Iterator[Case]:
             def ours(cells=cells, made=made, out=Path(scratch) / "counts") -> SparseCounts:
                 shutil.rmtree(out, ignore_errors=True)
                 bundles = np.arange(cells.shape[0]) // BUNDLE
-                return tabulate_blocks(spec, cells, made / "records", out, bundles)
+                return tabulate_by_parts(spec, cells, made / "records", out, bundles)
 
             def dense(cells=cells, made=made) -> np.ndarray:
                 return read_counts(spec, cells, made / "records")

@@ -14,7 +14,7 @@ from tests.ledger.bad_input import BAD
 from tests.ledger.helpers import ledger_at, release
 from tests.model.bad_input import BAD as BAD_SPECS
 from tests.reconciling.bad_input import BAD as BAD_RULES
-from tests.releasing.bad_input import BAD as BAD_BY_BLOCKS
+from tests.releasing.bad_input import BAD as BAD_BY_PARTS
 from trueup.errors import TrueupError
 
 
@@ -61,16 +61,16 @@ def infer_rows() -> list[str]:
     return [row(what, call) for what, _, _, call in BAD_INFER]
 
 
-def rows_by_blocks() -> list[str]:
+def rows_by_parts() -> list[str]:
     """All lines of the table of releases by blocks; its folders are written as `.`."""
-    return [row_by_blocks(what, call) for what, call, *_ in BAD_BY_BLOCKS]
+    return [row_by_parts(what, call) for what, call, *_ in BAD_BY_PARTS]
 
 
-def row_by_blocks(what, call) -> str:
+def row_by_parts(what, call) -> str:
     """One line of that table."""
     with tempfile.TemporaryDirectory() as folder:
         return row(what, call, Path(folder)).replace(folder, ".")
 
 
 if __name__ == "__main__":
-    print("\n".join([*spec_rows(), *rule_rows(), *rows(), *assess_rows(), *infer_rows(), *rows_by_blocks()]))
+    print("\n".join([*spec_rows(), *rule_rows(), *rows(), *assess_rows(), *infer_rows(), *rows_by_parts()]))

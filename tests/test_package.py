@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import json
 import os
+import pkgutil
 import re
 import shutil
 import statistics
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,7 @@ def test_parts_of_scipy_load_only_when_a_method_needs_them():
 
 LIGHT_RELEASE = """
 import sys
+import tomllib
 from trueup.cli import main
 try:
     main()
@@ -402,3 +405,35 @@ def test_every_public_name_has_one_definition():
                 homes.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     twice = {name: at for name, at in homes.items() if len(at) > 1 and name not in ("main", "register")}
     assert not twice
+
+
+QUOTED = re.compile(r"`((?:trueup|papers|benchmarks)(?:\.[A-Za-z_]\w*)+)[`(]")
+
+
+def _is_found(name: str) -> bool:
+    """Whether a module, or what it holds, has that dotted name."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def test_names_quoted_in_docstrings_and_pages_exist():
+    """What moved is named where it is now."""
+    files = [*(p for d in ("src", "tests", "papers", "benchmarks") for p in (ROOT / d).rglob("*.py"))]
+    quoted = {
+        (name, p.name) for p in [*files, *ROOT.glob("docs/**/*.md")] for name in QUOTED.findall(p.read_text())
+    }
+    assert len({name for name, _ in quoted}) > 50
+    assert not sorted((name, file) for name, file in quoted if not _is_found(name))
+
+
+def test_the_layers_in_contributing_are_those_of_the_contract():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    held = [
+        {part.strip().removeprefix("trueup.") for part in layer.split("|")}
+        for layer in contracts[0]["layers"]
+    ]
+    [text] = re.findall(r"`(cli > [^`]+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert [{part.strip() for part in layer.split("|")} for layer in text.split(">")] == held

@@ -18,7 +18,7 @@ import pytest
 from trueup.errors import DataError, PrivacyError, SpecError
 from trueup.files.database import connect
 from trueup.io.microdata import truncate
-from trueup.io.microdata.by_parts import tabulate_blocks
+from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.io.microdata.tabulate import read_counts
 from trueup.io.microdata.truncate import Limit, kept_sql, truncated
 from trueup.ledger.questions import questions
@@ -263,7 +263,7 @@ def test_memory_parts_and_grouped_rows_keep_the_same_records_as_the_twin(tmp_pat
         assert limit.dropped == 600 - counts.sum()
     for i, (source, rows) in enumerate([(people, None), (files, None), (counted, "n")]):
         limit = Limit("patient", records, "5e")
-        out = tabulate_blocks(
+        out = tabulate_by_parts(
             spec,
             CELLS,
             source,
@@ -306,7 +306,7 @@ def test_an_empty_identifier_is_refused_by_its_row(tmp_path, empty, by_parts):
 
 
 def _tabulated(spec, cells, source, limit):
-    return tabulate_blocks(spec, cells, source, source.parent / "out", np.array([0, 1]), limit=limit)
+    return tabulate_by_parts(spec, cells, source, source.parent / "out", np.array([0, 1]), limit=limit)
 
 
 def test_nothing_is_tabulated_without_the_limit(tmp_path):
@@ -314,7 +314,7 @@ def test_nothing_is_tabulated_without_the_limit(tmp_path):
     with pytest.raises(PrivacyError, match="without the limit"):
         read_counts(LIMITED, CELLS, people)
     with pytest.raises(PrivacyError, match="without the limit"):
-        tabulate_blocks(LIMITED, CELLS, people, tmp_path / "out", np.array([0, 1]))
+        tabulate_by_parts(LIMITED, CELLS, people, tmp_path / "out", np.array([0, 1]))
 
 
 TEXT = SPEC.format(relation="replace", records=2)

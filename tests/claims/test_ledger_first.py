@@ -76,7 +76,10 @@ def test_by_parts_too(tmp_path, monkeypatch):
     ledger = Ledger.create(str(tmp_path / "ledger.db"))
     ledger.init("small", {"rho": "1"}, terms=Terms("person", "add-remove", {"state": ""}))
     account, order = Account(ledger, "ana"), []
-    for module, name in ((by_parts_data, "tabulate_blocks"), (sys.modules["trueup.releasing.tasks"], "draw")):
+    for module, name in (
+        (by_parts_data, "tabulate_by_parts"),
+        (sys.modules["trueup.releasing.tasks"], "draw"),
+    ):
         plain = getattr(module, name)
 
         def watched(*given, plain=plain, name=name, **more):
@@ -85,7 +88,7 @@ def test_by_parts_too(tmp_path, monkeypatch):
 
         monkeypatch.setattr(module, name, watched)
     pipeline.release(**write_state(tmp_path), out=tmp_path / "out", executor=LocalPool(1), account=account)
-    assert order[0] == ("tabulate_blocks", "reserve")
+    assert order[0] == ("tabulate_by_parts", "reserve")
     assert set(order[1:]) == {("draw", "draw")}
 
 
@@ -224,7 +227,7 @@ def test_a_run_by_parts_that_was_returned_goes_on_and_is_charged_once(tmp_path, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(by_parts_data, "tabulate_blocks", dies)
+        patch.setattr(by_parts_data, "tabulate_by_parts", dies)
         with pytest.raises(KeyboardInterrupt):
             pipeline.release(
                 **write_state(tmp_path), out=tmp_path / "out", executor=LocalPool(1), account=account

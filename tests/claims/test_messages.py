@@ -12,7 +12,7 @@ import pytest
 
 from trueup.errors import DataError, InfeasibleError, TrueupError
 from trueup.files.source import open_table
-from trueup.io.microdata.by_parts import tabulate_blocks
+from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.measuring import read_confidential
 from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec
@@ -93,7 +93,7 @@ def _in_memory(spec, cells, data, folder):
 
 
 def _by_parts(spec, cells, data, folder):
-    return tabulate_blocks(spec, cells, data, folder / "counts", np.zeros(3, int))
+    return tabulate_by_parts(spec, cells, data, folder / "counts", np.zeros(3, int))
 
 
 def _refused(text, rows, source, read, folder) -> str:

@@ -17,7 +17,7 @@ from trueup.files.columns import write_parquet
 from trueup.files.database import connect, literal
 from trueup.files.paths import files_of
 from trueup.files.source import open_table
-from trueup.io.microdata.by_parts import tabulate_blocks
+from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.measuring import read_confidential
 from trueup.measuring.fingerprint import fingerprinting
 from trueup.model.problem import public_cells
@@ -97,7 +97,7 @@ def test_a_release_reads_the_file_that_is_named(tmp_path, engine):
     if engine == "memory":
         assert tuple(read_confidential(spec, cells, tmp_path / "d[1].csv")) == TRUTH
         return
-    counts = tabulate_blocks(spec, cells, tmp_path / "d[1].csv", tmp_path / "out[1]", np.zeros(3, int))
+    counts = tabulate_by_parts(spec, cells, tmp_path / "d[1].csv", tmp_path / "out[1]", np.zeros(3, int))
     assert counts.read(0).count.tolist() == [c for c in TRUTH if c]
 
 

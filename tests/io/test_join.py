@@ -10,7 +10,7 @@ import pytest
 from tests.linked_tables import counted, document, joined, population, problem
 from trueup.errors import DataError, SpecError
 from trueup.files.table import JoinedTables
-from trueup.io.microdata.by_parts import tabulate_blocks
+from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.io.microdata.join import linked_records
 from trueup.io.microdata.tabulate import read_counts
 from trueup.io.microdata.truncate import Limit
@@ -51,7 +51,7 @@ def test_by_parts_the_same_is_counted(rng, tmp_path):
     spill = tmp_path / "spill"
     spill.mkdir()
     with linked_records(SMALL.spec, paths, limit, spill=spill, memory="200MB", threads=1) as records:
-        parts = tabulate_blocks(
+        parts = tabulate_by_parts(
             SMALL.spec, SMALL.cells, records, tmp_path / "counts", np.array([0, 0, 1, 1, 1]), memory="200MB"
         )
     found = np.zeros(SMALL.cells.shape, np.int64).reshape(5, -1)

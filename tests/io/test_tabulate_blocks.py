@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from trueup.errors import BundleError, DataError, SpecError, TrueupError
 from trueup.files.csv_files import Encoded
-from trueup.io.microdata.by_parts import tabulate_blocks
+from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.io.microdata.sparse import SparseCounts
 from trueup.io.microdata.tabulate import read_counts
 from trueup.model.problem import public_cells
@@ -129,7 +129,7 @@ def test_every_source_gives_the_counts_of_the_ordinary_reading(kind, text, tmp_p
     def agree(rows):
         folder = tmp_path_factory.mktemp("random")
         source = SOURCES[kind](_frame(rows), folder)
-        ours = _outcome(lambda: _dense(tabulate_blocks(spec, cells, source, folder / "out", PARTS), cells))
+        ours = _outcome(lambda: _dense(tabulate_by_parts(spec, cells, source, folder / "out", PARTS), cells))
         assert ours == _outcome(lambda: read_counts(spec, cells, source))
         assert (folder / "out").exists() == isinstance(ours, list)
 
@@ -146,7 +146,7 @@ def test_what_is_refused_and_how_is_the_same(column, value, kind, tmp_path):
     frame = pandas.DataFrame({"code": ["11", "12"], "sex": ["f", "f"], "years": ["1", "2"], "n": ["3", "4"]})
     frame.loc[1, column] = value
     source = SOURCES[kind](frame, tmp_path)
-    ours = _outcome(lambda: _dense(tabulate_blocks(spec, cells, source, tmp_path / "out", PARTS), cells))
+    ours = _outcome(lambda: _dense(tabulate_by_parts(spec, cells, source, tmp_path / "out", PARTS), cells))
     assert ours == _outcome(lambda: read_counts(spec, cells, source))
 
 
@@ -170,7 +170,7 @@ def test_more_rows_than_memory_holds_are_counted(tmp_path, rng):
     pyarrow.parquet.write_table(pyarrow.table(people), tmp_path / "people.parquet")
     parts = np.arange(200_000) // 50_000
     out = tmp_path / "out"
-    counts = tabulate_blocks(spec, cells, tmp_path / "people.parquet", out, parts, memory="100MB")
+    counts = tabulate_by_parts(spec, cells, tmp_path / "people.parquet", out, parts, memory="100MB")
     dense = np.zeros((200_000, 6), np.int64)
     for place, cell, count in map(counts.read, range(4)):
         dense[place, cell] = count
@@ -179,7 +179,7 @@ def test_more_rows_than_memory_holds_are_counted(tmp_path, rng):
 
 def test_only_the_owner_can_read_the_counts_and_nothing_else_is_left(tmp_path):
     spec, cells = _cells()
-    tabulate_blocks(spec, cells, _frame([("11", "f", "1", 5)]), tmp_path / "out", PARTS)
+    tabulate_by_parts(spec, cells, _frame([("11", "f", "1", 5)]), tmp_path / "out", PARTS)
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
     assert sorted(p.name for p in tmp_path.rglob("*")) == [
         "out",
@@ -189,7 +189,7 @@ def test_only_the_owner_can_read_the_counts_and_nothing_else_is_left(tmp_path):
 
 def test_a_lost_or_truncated_part_is_refused(tmp_path):
     spec, cells = _cells()
-    counts = tabulate_blocks(spec, cells, _frame([("11", "f", "1", 5)]), tmp_path / "out", PARTS)
+    counts = tabulate_by_parts(spec, cells, _frame([("11", "f", "1", 5)]), tmp_path / "out", PARTS)
     counts.part(0).unlink()
     counts.part(1).write_bytes(counts.part(1).read_bytes()[:-9])
     with pytest.raises(DataError, match="lacks the file of part 0"):
@@ -206,7 +206,7 @@ def test_a_wide_table_is_taken_cell_by_cell(tmp_path):
     spec, cells = _cells(COUNTS.replace('count = "n"', f"cell = [{cell}]"))
     table = PLACES.assign(**{f"c{i}": np.arange(5) * (i % 3) for i in range(6)})
     _parquet(table, tmp_path)
-    counts = tabulate_blocks(spec, cells, tmp_path / "rows.parquet", tmp_path / "out", PARTS)
+    counts = tabulate_by_parts(spec, cells, tmp_path / "rows.parquet", tmp_path / "out", PARTS)
     assert np.array_equal(_dense(counts, cells), read_counts(spec, cells, table))
 
 
@@ -216,7 +216,7 @@ def test_a_country_without_levels_below_is_one_place(tmp_path):
     spec = parse_spec(text)
     cells = public_cells(spec)
     _parquet(_frame([("", "f", "2", 0)] * 3), tmp_path)
-    counts = tabulate_blocks(spec, cells, tmp_path / "rows.parquet", tmp_path / "out", np.array([0]))
+    counts = tabulate_by_parts(spec, cells, tmp_path / "rows.parquet", tmp_path / "out", np.array([0]))
     assert [column.tolist() for column in counts.read(0)] == [[0], [1], [3]]
 
 
@@ -231,7 +231,7 @@ def test_an_empty_table_and_another_number_of_rows_are_refused(text, expected, r
     people.to_csv(tmp_path / "rows.csv", index=False)
     for read in (
         lambda source: read_counts(spec, cells, source, rows=expected),
-        lambda source: tabulate_blocks(spec, cells, source, tmp_path / "out", PARTS, expected=expected),
+        lambda source: tabulate_by_parts(spec, cells, source, tmp_path / "out", PARTS, expected=expected),
     ):
         if rows == expected or (expected is None and rows):
             read(tmp_path / "rows.csv")
@@ -247,27 +247,27 @@ def test_sums_that_would_wrap_around_are_refused(tmp_path):
     spec, cells = _cells()
     rows = _frame([(code, "f", "1", 2**62) for code in PLACES["code"]])
     with pytest.raises(DataError, match=r"sum of all counts is beyond 2\^62"):
-        tabulate_blocks(spec, cells, _parquet(rows, tmp_path), tmp_path / "out", PARTS)
+        tabulate_by_parts(spec, cells, _parquet(rows, tmp_path), tmp_path / "out", PARTS)
 
 
 def test_types_that_are_neither_text_nor_whole_are_refused(tmp_path):
     spec, cells = _cells()
     rows = _frame([("11", "f", "1", 5)]).astype({"years": float})
     with pytest.raises(DataError, match=r"'years' of 'rows\.parquet' is of the type DOUBLE"):
-        tabulate_blocks(spec, cells, _parquet(rows, tmp_path), tmp_path / "out", PARTS)
+        tabulate_by_parts(spec, cells, _parquet(rows, tmp_path), tmp_path / "out", PARTS)
 
 
 def test_a_folder_without_tables_an_occupied_target_and_misplaced_parts(tmp_path):
     spec, cells = _cells()
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no Parquet file in the folder"):
-        tabulate_blocks(spec, cells, tmp_path / "empty", tmp_path / "out", PARTS)
+        tabulate_by_parts(spec, cells, tmp_path / "empty", tmp_path / "out", PARTS)
     with pytest.raises(DataError, match="4 places have a part"):
-        tabulate_blocks(spec, cells, _frame([]), tmp_path / "out", PARTS[:4])
+        tabulate_by_parts(spec, cells, _frame([]), tmp_path / "out", PARTS[:4])
     with pytest.raises(BundleError, match="already holds something"):
-        tabulate_blocks(spec, cells, _frame([]), tmp_path, PARTS)
+        tabulate_by_parts(spec, cells, _frame([]), tmp_path, PARTS)
     with pytest.raises(TrueupError, match="needs more memory"):
-        tabulate_blocks(spec, cells, _frame([("11", "f", "1", 5)]), tmp_path / "out", PARTS, memory="100KB")
+        tabulate_by_parts(spec, cells, _frame([("11", "f", "1", 5)]), tmp_path / "out", PARTS, memory="100KB")
     with pytest.raises(SpecError, match="'lots' is not a size"):
-        tabulate_blocks(spec, cells, _frame([]), tmp_path / "out", PARTS, memory="lots")
+        tabulate_by_parts(spec, cells, _frame([]), tmp_path / "out", PARTS, memory="lots")
     assert [p.name for p in tmp_path.iterdir()] == ["empty"]

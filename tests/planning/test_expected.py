@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.reference import planning as dense
+from tests.reference.sums import matrix
 from trueup.errors import SpecError
 from trueup.layouts.histogram import histogram_problem
 from trueup.layouts.histogram_errors import histogram_standard_errors
@@ -130,7 +131,7 @@ def test_errors_of_areas_and_their_slopes_are_those_of_dense_least_squares(count
 def _of_areas(cells, precisions, members, margin):
     """Error variances (areas, groups) by dense algebra."""
     covariance = dense.covariance(cells, MARGINS, precisions)
-    rows = dense.matrix(cells, Margin("county", margin.attributes)).reshape(cells.tree.sizes[-1], -1, cells.n)
+    rows = matrix(cells, Margin("county", margin.attributes)).reshape(cells.tree.sizes[-1], -1, cells.n)
     sums = np.stack([rows[places].sum(axis=0) for places in members])
     return np.einsum("agi,ij,agj->ag", sums, covariance, sums)
 
@@ -141,12 +142,12 @@ def test_structural_zeros_are_held_as_in_dense_least_squares(counts, rng):
     expected = Expected.of(cells, MARGINS, zeros=zeros)
     p = rng.uniform(0.1, 2, len(MARGINS))
     never = np.any([np.broadcast_to(cells.where(zero), cells.shape).ravel() for zero in zeros], axis=0)
-    information = sum(q * dense.matrix(cells, m).T @ dense.matrix(cells, m) for q, m in zip(p, MARGINS))
+    information = sum(q * matrix(cells, m).T @ matrix(cells, m) for q, m in zip(p, MARGINS))
     covariance = np.zeros((cells.n, cells.n))
     covariance[np.ix_(~never, ~never)] = np.linalg.inv(information[np.ix_(~never, ~never)])
     mean, largest = expected.errors(p, MARGINS)
     for margin, average, most in zip(MARGINS, mean, largest):
-        rows = dense.matrix(cells, margin)
+        rows = matrix(cells, margin)
         known = np.einsum("ij,jk,ik->i", rows, covariance, rows)[rows @ ~never > 0]
         assert average == pytest.approx(known.mean(), rel=1e-6)
         assert most == pytest.approx(known.max(), rel=1e-6)

@@ -12,6 +12,7 @@ from scipy.stats import binom
 
 from tests.planning.wishes import BUDGETS, NOISE, WISHES, coverage, places, spec_of
 from tests.reference import planning as dense
+from tests.reference.sums import matrix
 from trueup.errors import SpecError, TrueupError
 from trueup.model.spec import parse_spec
 from trueup.noise import law_named
@@ -130,8 +131,7 @@ def test_the_bound_over_mechanisms_is_below_the_best_known():
     planned = plan(spec, places(1, 4, 2), targets=wishes)
     task = PlanningTask.of(spec, places(1, 4, 2), wishes, None, "equal")
     rows = [
-        dense.matrix(task.expected.cells, t.margin) * normal_ratio(t.confidence) / t.counts
-        for t in task.targets
+        matrix(task.expected.cells, t.margin) * normal_ratio(t.confidence) / t.counts for t in task.targets
     ]
     best = dense.least_mechanism(np.vstack(rows))
     assert float(planned.total) / planned.certificate.mechanisms <= best * (1 + 1e-4)

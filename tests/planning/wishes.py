@@ -6,6 +6,7 @@ import numpy as np
 import pandas
 
 from tests.reference import planning as dense
+from tests.reference.sums import matrix
 from trueup.model.spec import parse_spec
 from trueup.planning.allocation import scaled
 from trueup.planning.task import PlanningTask
@@ -73,11 +74,11 @@ def coverage(spec, geography, planned, rng, draws):
     precisions = np.array([1 / law.variance for law in laws.values()])
     covariance = dense.covariance(cells, tables, precisions)
     for reached in planned.targets:
-        rows = dense.matrix(cells, reached.target.margin)
+        rows = matrix(cells, reached.target.margin)
         worst = rows[int(np.argmax(np.einsum("ij,jk,ik->i", rows, covariance, rows)))]
         error = np.zeros(draws)
         for (margin, law), p in zip(laws.items(), precisions):
-            for weight in p * dense.matrix(cells, margin) @ covariance @ worst:
+            for weight in p * matrix(cells, margin) @ covariance @ worst:
                 error += weight * draw(law, draws, rng)
         yield reached.target, int((np.abs(error) <= reached.target.counts).sum())
 

@@ -1,26 +1,8 @@
-"""Slow obvious twin of `trueup.assess`: hold every replicate of every count, then describe them."""
+"""Slow obvious twin of the figures of an assessment: hold every replicate of every count, then describe them."""
 
 from __future__ import annotations
 
 import numpy as np
-
-
-def every_replicate(simulation, blocks, budget=0, number=0):
-    """All estimated counts `(replicates, groups)` of one method, by margin."""
-    headers, estimators = simulation.scenarios[budget]
-    found = {strata.margin: [] for strata in simulation.strata}
-    from trueup.assessing.replicate import simulate_many
-
-    for block in blocks:
-        values = simulate_many(
-            simulation.cells, simulation.counts, headers, simulation._rng(block, 0), block.size
-        )
-        estimate = estimators[number].estimate(
-            simulation.cells, list(found), values, simulation._rng(block, 1)
-        )
-        for margin, rows in found.items():
-            rows.append(estimate.tables[margin])
-    return {margin: np.concatenate(rows) for margin, rows in found.items()}
 
 
 def describe(counts, truth, members):

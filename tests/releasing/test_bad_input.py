@@ -6,7 +6,7 @@ from unittest.mock import patch
 import duckdb
 import pytest
 
-from tests.bad_inputs import rows_by_blocks
+from tests.bad_inputs import rows_by_parts
 from tests.releasing.bad_input import (
     BAD,
     Interrupted,
@@ -41,7 +41,7 @@ def test_bad_input_is_refused_by_name_and_publishes_nothing(call, error, message
 @pytest.mark.thorough
 def test_the_table_is_documented_word_for_word():
     page = PAGE.read_text()
-    assert not [line for line in rows_by_blocks() if line not in page]
+    assert not [line for line in rows_by_parts() if line not in page]
 
 
 @pytest.mark.thorough
@@ -75,7 +75,7 @@ def found_at_once(folder, rows):
 
 def found_by_going_on(folder, rows):
     """The same, found after a kill by the run that goes on."""
-    with patch("trueup.releasing.data.tabulate_blocks", side_effect=Interrupted):
+    with patch("trueup.releasing.data.tabulate_by_parts", side_effect=Interrupted):
         run = interrupted(folder, data=rows, account=account(folder))
     return resume(run, executor=LocalPool(1), account=account(folder))
 

@@ -26,7 +26,7 @@ def options(folder):
     ]
 
 
-def test_a_release_by_blocks_and_its_check(tmp_path):
+def test_a_release_by_parts_and_its_check(tmp_path):
     said = json.loads(trueup("release", *options(tmp_path), "--engine", "local", "--json").stdout)
     assert said["method"]["method"] == "histogram-posterior"
     assert said["tables"][-1] == "block x race x age"

@@ -44,7 +44,7 @@ def spec(rules: str = ""):
     return parse_spec(SPEC.format(rules=rules))
 
 
-def test_errors_by_size_are_given_for_every_table_in_memory_and_by_blocks():
+def test_errors_by_size_are_given_for_every_table_in_memory_and_by_parts():
     whole = explain(spec(), PLACES)
     parts = explain(spec(), PLACES, memory=10_000)
     assert (whole.engine, parts.engine) == ("memory", "local")

@@ -65,7 +65,7 @@ def places_and_people(folder, keys):
     return folder / "spec.toml", folder / "people.csv", folder / "out"
 
 
-def by_blocks(folder, keys):
+def by_parts(folder, keys):
     """Release by blocks."""
     given = places_and_people(folder, keys)
     pipeline.release(*given, geography=folder / "places.csv", executor=LocalPool(1), places=6)
@@ -88,12 +88,12 @@ def assert_as_enumerated(out, keys):
 @pytest.mark.thorough
 @pytest.mark.parametrize("keys", AWKWARD.values(), ids=AWKWARD)
 def test_awkward_keys_are_released_checked_and_read(tmp_path, keys):
-    by_blocks(tmp_path, keys)
+    by_parts(tmp_path, keys)
     assert_as_enumerated(tmp_path / "out", keys)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("release", [by_blocks, in_memory])
+@pytest.mark.parametrize("release", [by_parts, in_memory])
 @pytest.mark.parametrize(
     "name",
     [

@@ -1,4 +1,4 @@
-"""The page of a posterior: its hills are the masses, its tables the summary, its sentences true."""
+"""The page of a posterior: its ridgelines are the masses, its tables the summary, its sentences true."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def page(record, spec) -> str:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 400), st.integers(0, 99))
-def test_hills_are_masses_gathered_in_steps_of_equal_width(low, size, seed):
+def test_ridgelines_are_masses_gathered_in_steps_of_equal_width(low, size, seed):
     values = np.arange(low, low + size)
     masses = np.random.default_rng(seed).random(size) + 1e-3
     edges, heights = steps(values, masses / masses.sum(), True)
@@ -38,7 +38,7 @@ def test_hills_are_masses_gathered_in_steps_of_equal_width(low, size, seed):
     assert heights == pytest.approx(np.array(inside) / max(inside))
 
 
-def test_draws_that_are_no_whole_numbers_make_hills_too():
+def test_draws_that_are_no_whole_numbers_make_ridgelines_too():
     edges, heights = steps(np.linspace(0.0, 1.0, 500), np.ones(500), False)
     assert len(heights) <= MOST_BINS
     assert min(heights) > 0.5
@@ -56,12 +56,12 @@ def test_every_count_is_in_a_table_with_what_was_published(of_release):
     assert "Posterior counts: nation" in text
 
 
-def test_hills_stand_at_their_differences(of_release):
+def test_ridgelines_stand_at_their_differences(of_release):
     record, spec = of_release
-    hills = re.findall(r'<polygon class="ridge" points="([^"]+)"', report(record, spec))
-    assert len(hills) == record.cells.n
-    tops = [min(float(p.split(",")[1]) for p in hill.split()) for hill in hills]
-    assert tops == [8.0] * len(hills)
+    curves = re.findall(r'<polygon class="ridge" points="([^"]+)"', report(record, spec))
+    assert len(curves) == record.cells.n
+    tops = [min(float(p.split(",")[1]) for p in curve.split()) for curve in curves]
+    assert tops == [8.0] * len(curves)
 
 
 def test_chosen_counts_are_drawn_beside_the_extremes():
@@ -78,7 +78,7 @@ def test_counts_outside_their_interval_are_counted(of_release):
     assert "1 of 6 released counts lie outside" in page(replace(record, released=moved), spec)
 
 
-def test_without_released_or_noisy_counts_hills_stand_around_their_medians(of_release):
+def test_without_released_or_noisy_counts_ridgelines_stand_around_their_medians(of_release):
     record, spec = of_release
     bare = page(replace(record, released=None, noisy=None), spec)
     assert "difference from the median" in bare

@@ -18,11 +18,11 @@ from trueup.kernel.announce import telling_of_compilation
 from trueup.version import __version__
 
 Watch = Callable[[str, int, int], None]
-"""Hears what is being done, how many parts of it are done, and how many there are."""
+"""Called with what is being done, how many parts of it are done, and how many there are."""
 
 
 class Tell(Protocol):
-    """A `Watch` that also hears the name of a stage alone."""
+    """A `Watch` that is also called with the name of a stage alone."""
 
     def __call__(self, what: str, done: int = 0, of: int = 0) -> None: ...
 

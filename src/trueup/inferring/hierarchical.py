@@ -1,7 +1,7 @@
 """Hyperparameters of the hierarchical prior: their mode by exact evidence and gradient, and which are uncertain.
 
 Everything rests on the published noisy values. The log evidence is what messages up the tree come to; its gradient
-costs one pass down (Fisher's identity, `trueup.kernel.messages.splits`). The search is by quasi-Newton steps in the logs of the
+costs one pass down (Fisher's identity, `trueup.layouts.splits`). The search is by quasi-Newton steps in the logs of the
 concentrations; each pass starts from the tilts of the last. On large trees it rests on a sample of their families
 (`trueup.inferring.family_sample`), and begins on a smaller one.
 

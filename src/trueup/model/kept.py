@@ -5,7 +5,7 @@ share the invariants differ by a change that leaves, at every place of an invari
 invariant over the combinations; a structural zero never changes. `B` does not depend on the place: that is what the
 proof uses.
 
-**A place and its company.** Let `u` be a place of level l, and t the highest level at which the place above u holds no
+**A place among others.** Let `u` be a place of level l, and t the highest level at which the place above u holds no
 other place of level l. What a change can do to the counts `d` of u, as far as those counts alone are seen, is: every
 integer d that leaves all `B` of levels t and below.
 *No more:* the place above u at a level k >= t (or u itself, or places inside u, for k >= l) holds u alone, so its

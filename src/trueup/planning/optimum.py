@@ -133,7 +133,7 @@ class Limits:
     rows
         Inequalities that are known before, (r, k) each.
     learn
-        Hears of every new inequality: the positions (r,) of the limits that it is about, and its rows (r, k).
+        Called with every new inequality: the positions (r,) of the limits that it is about, and its rows (r, k).
 
     Examples
     --------

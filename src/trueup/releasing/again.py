@@ -120,7 +120,7 @@ def assess_table(
     out
         A new folder: `internal/` holds a confidential assessment, `public/` one whose truth is public.
     watch
-        Hears what is being done, how many parts of it are done, and how many there are.
+        Called with what is being done, how many parts of it are done, and how many there are.
     options
         Further arguments of `trueup.assess`.
     """

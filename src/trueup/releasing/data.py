@@ -16,7 +16,7 @@ import numpy as np
 from trueup.errors import DataError, InfeasibleError, SpecError
 from trueup.files.staging import replace_whole
 from trueup.files.table import COUNT
-from trueup.io.microdata.by_parts import tabulate_blocks
+from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.io.microdata.join import linked_records
 from trueup.io.microdata.tabulate import row_columns
 from trueup.io.microdata.truncate import Limit
@@ -140,7 +140,7 @@ def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: Log) -> Non
                 folder.spec, data, limit, spill=spill, memory=f"{memory}MB", threads=threads
             )
             source = stack.enter_context(linking)
-        tabulate_blocks(
+        tabulate_by_parts(
             folder.spec,
             build_cells(folder.spec, folder.tree()),
             source,

@@ -19,12 +19,12 @@ class Draws:
     """The draws of a run.
 
     A part's draw is committed by the link of its record. The witness is a file of the same name elsewhere in the run
-    folder, written right after by who drew it; the journal is one file, to which the driver adds a line when it hears of a
+    folder, written right after by who drew it; the journal is one file, to which the driver adds a line when it is told of a
     draw, or finds it. Where a witness or a line stands and the record does not, the draw was lost, and is not made again.
     Once every part is drawn the seal holds all their digests: from then on nothing is drawn.
 
     Nothing within the folder can tell a worker that was killed before it committed from one whose draw was taken away with
-    all its traces before the driver heard of it. So that, and a folder taken back whole to a moment from before, is left to
+    all its traces before the driver was told of it. So that, and a folder taken back whole to a moment from before, is left to
     the ledger, which knows that drawing began and what was sealed.
 
     Attributes

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from trueup.run.executor import Executor
 
 Watch = Callable[[str, int, int], None]
-"""Hears what is being done, how many parts of it are done, and how many there are."""
+"""Called with what is being done, how many parts of it are done, and how many there are."""
 
 
 def quiet(what: str, done: int, of: int) -> None:
-    """Hear nothing."""
+    """Show nothing."""
 
 
 def stages(tell: Callable[[str], None]) -> Watch:
-    """Hear the name of each stage as it begins."""
+    """Pass on the name of each stage as it begins."""
     return lambda what, done, of: None if done else tell(what)
 
 
@@ -55,7 +55,7 @@ class Log:
     Attributes
     ----------
     watch
-        Hears what is being done.
+        Called with what is being done.
     before
         Called before each stage; what it raises ends the run.
     entries, notes
@@ -105,15 +105,15 @@ class Log:
         folder: RunFolder,
         parts: list[PlacePart],
         executor: Executor,
-        heard: Callable[[PlacePart], None] = lambda part: None,
+        told: Callable[[PlacePart], None] = lambda part: None,
     ) -> None:
-        """Carry out a task on the parts for which it was not done before, and take note; `heard` is told of each."""
+        """Carry out a task on the parts for which it was not done before, and take note; `told` is called with each."""
         self.before()
         left = [p for p in parts if not task.done(folder, p)]
         start, done, before = time.perf_counter(), [], len(parts) - len(left)
         self.watch(what, before, len(parts))
         for at, work in executor.map(task, left):
-            heard(left[at])
+            told(left[at])
             done.append(work)
             self.watch(what, before + len(done), len(parts))
         self._note(what, start, done)

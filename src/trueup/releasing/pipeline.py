@@ -110,9 +110,9 @@ def release(
     take_over
         Says that a process of another machine which began a run to the same target, and gives no sign of life, is dead.
     watch
-        Hears what is being done, how many parts of it are done, and how many there are.
+        Called with what is being done, how many parts of it are done, and how many there are.
     tell
-        Hears the name of each stage as it begins.
+        Called with the name of each stage as it begins.
 
     Returns
     -------

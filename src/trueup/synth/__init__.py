@@ -64,7 +64,7 @@ def synthesize(
     workers
         Processes; each works on one region at a time.
     tell
-        Hears how far it is.
+        Called with how many regions are done, in words.
 
     Returns
     -------

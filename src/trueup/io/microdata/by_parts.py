@@ -44,7 +44,7 @@ MEMORY = "4GB"
 """What DuckDB may hold in memory, unless told otherwise."""
 
 
-def tabulate_blocks(
+def tabulate_by_parts(
     spec: Spec,
     cells: Cells,
     source: Any,
@@ -111,7 +111,7 @@ def tabulate_blocks(
     >>> cells = public_cells(spec, geography=pandas.DataFrame({"area": ["a", "b", "c"]}))
     >>> people = pandas.DataFrame({"area": ["c", "a", "c"]})
     >>> out = Path(tempfile.mkdtemp()) / "counts"
-    >>> tabulate_blocks(spec, cells, people, out, np.array([0, 0, 1])).read(1)
+    >>> tabulate_by_parts(spec, cells, people, out, np.array([0, 0, 1])).read(1)
     Occupied(place=array([2]), cell=array([0], dtype=int32), count=array([2]))
     """
     refuse_unlimited(spec, limit)

@@ -77,7 +77,7 @@ def read_nmf(spec: Spec, root: str | Path) -> Measurements:
 
     Examples
     --------
-    See `trueup.io.nmf_writer.write_nmf`.
+    See `trueup.io.published.nmf_writer.write_nmf`.
     """
     root = Path(root)
     last = spec.levels[-1].name

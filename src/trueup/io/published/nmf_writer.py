@@ -1,4 +1,4 @@
-"""Measurements written in the layout of the 2020 Census noisy-measurement files; see `trueup.io.nmf`."""
+"""Measurements written in the layout of the 2020 Census noisy-measurement files; see `trueup.io.published.nmf`."""
 
 from __future__ import annotations
 

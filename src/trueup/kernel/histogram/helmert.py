@@ -4,8 +4,8 @@ Helmert contrasts of a sequence need only its running sums: with `p_j = x_0 + ..
 `(p_j - j x_j) / sqrt(j (j + 1))`, and backwards what the contrasts above j add to `x_j` is a running sum too. The mean of
 an atom (times the root of its size) is left at the atom's first code, its j-th contrast at its j-th code.
 
-Every histogram is transformed by itself, in a fixed order of operations: the same histogram gives the same bits, in
-whatever company it comes.
+Every histogram is transformed by itself, in a fixed order of operations: the same histogram gives the same bits,
+whatever other histograms come with it.
 """
 
 from __future__ import annotations

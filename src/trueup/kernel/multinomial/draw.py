@@ -39,7 +39,7 @@ def multinomial_draw_tree(
     Parameters
     ----------
     child_ptr, weights, total
-        As in `trueup.kernel.multinomial.multinomial_mode_tree`.
+        As in `trueup.kernel.multinomial.mode.multinomial_mode_tree`.
     rng
         Source of randomness; post-processing only.
     exact

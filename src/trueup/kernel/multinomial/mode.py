@@ -1,6 +1,6 @@
 """Modes of multinomial distributions: one vector, many groups, a whole tree from the top.
 
-The rule and its derivation are in `trueup.kernel.apportion`.
+The rule and its derivation are in `trueup.kernel.multinomial.apportion`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Enter events of a released multinomial mode, with bounds on their posterior mass.
 
-The derivation is in `trueup.kernel.released_mode`.
+The derivation is in `trueup.kernel.released.mode`.
 """
 
 # pyright: reportCallIssue=false

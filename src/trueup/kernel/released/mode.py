@@ -7,7 +7,7 @@ Multinomial(m, a / sum a) and the only thing published (Wang & Reiter 2021, sect
 smallest such c of a vector `a` is `max k_s / a_s`: the last part to *enter*. So the vectors split
 by their enter event (s, a_s), and given the event the others lie in intervals, independently:
 one term per event, all positive, nothing counted twice. Ties are broken as Finucan's algorithm
-does (see `trueup.kernel.apportion`) by moving equal multipliers apart in the order of the index,
+does (see `trueup.kernel.multinomial.apportion`) by moving equal multipliers apart in the order of the index,
 upwards where trials are added (order 0), downwards where they are removed (order 1). A vector
 without ties is an event of both orders and is kept in order 0; a tied one in the order of its phase.
 Where a random order of the parts settled ties, of d parts that tie those e that have entered are a

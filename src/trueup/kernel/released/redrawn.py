@@ -31,7 +31,7 @@ def tabulate_redrawn(
     Parameters
     ----------
     pmfs, kind, tilt, prior, largest
-        As in `trueup.kernel.released_tables.tabulate`.
+        As in `trueup.kernel.released.tables.tabulate`.
     lean
         (tilts,) tilt on the difference of true and noisy counts that goes with each tilt on noisy ones.
     """

@@ -36,7 +36,7 @@ class Tables(NamedTuple):
     kind
         (n,) kind of each part.
     noise, middle, lean
-        Where noisy counts n stay in play beside a (`trueup.kernel.released_redrawn`): (kinds, 2 w + 1) masses of
+        Where noisy counts n stay in play beside a (`trueup.kernel.released.redrawn`): (kinds, 2 w + 1) masses of
         noise; (tilts, kinds, H) of n = -w, ..., over the mass of draws from its posterior; (tilts,) the tilt on
         N - n. Else empty.
     """

@@ -6,11 +6,11 @@ a split of its parent's released count among the weights a_c of the parent's chi
 true counts the splits are independent, and given the noisy counts the true ones follow the
 posterior of noisy counts on a tree. The chains alternate the two.
 
-**Behind a mode**: of one split given N, the enter events of `trueup.kernel.released_mode` have masses that
+**Behind a mode**: of one split given N, the enter events of `trueup.kernel.released.mode` have masses that
 are products of P(a_c in its interval | N_c): a draw of an event, of the others in their
 intervals, and the rule for ties give an exact draw of all a_c. Then N given a has one factor per node.
 
-**Behind a draw**: with `u_v ~ Gamma(k_v, sum a_c)` as in `trueup.kernel.released_draw` a node has the factor
+**Behind a draw**: with `u_v ~ Gamma(k_v, sum a_c)` as in `trueup.kernel.released.draw` a node has the factor
 `sum_a p(a | N) a^k e^{-u a}`, so the a_c are summed out: N given u, then a given both, then u.
 """
 

@@ -55,7 +55,7 @@ def integer_optimum(
     values
         Measured counts y, (n,); finite.
     lower, upper
-        Integer bounds of every node, (n,) float64, attainable (`trueup.kernel.bounds.propagate`), finite
+        Integer bounds of every node, (n,) float64, attainable (`trueup.kernel.tree.bounds.propagate`), finite
         below at the leaves. An exact node has lower = upper.
     start
         Where to look first, (n,), e.g. the continuous optimum; it decides the time taken, not the result.

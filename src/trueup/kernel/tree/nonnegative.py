@@ -40,8 +40,8 @@ def nonnegative(
         Noise variances q, (n,), counts squared; 0 exact, inf not measured.
     values
         Measured counts y, (n,) or (b, n). Exact values must be attainable
-        (`trueup.kernel.topdown.attainable`), and the variances must determine every count
-        (`trueup.kernel.tree.unidentified`).
+        (`trueup.kernel.tree.topdown.attainable`), and the variances must determine every count
+        (`trueup.kernel.tree.least_squares.unidentified`).
     passes
         After that many passes the breakpoints take over; 0 starts with them.
 

@@ -20,7 +20,7 @@ def project(
     lower, upper
         Bounds, (n,), counts; -inf and inf allowed.
     total
-        The sum the parts must have. It must be attainable (the caller checks: `trueup.kernel.bounds`).
+        The sum the parts must have. It must be attainable (the caller checks: `trueup.kernel.tree.bounds`).
     values
         The parts z, (n,) or (b, n); where V = inf, they count as 0.
 

@@ -1,4 +1,4 @@
-"""Ridgelines: the probability of every value, one hill per row over a common axis."""
+"""Ridgelines: the probability of every value, one curve per row over a common axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trueup.reporting.drawing.pictures import Mark, PictureAxis, Shape
 
 MOST_BINS = 60
-"""Steps of a hill; values are gathered until no more are left."""
+"""Steps of a curve; values are gathered until no more are left."""
 BINS_OF_DRAWS = 24
 """The same where probabilities are shares of draws: more steps would show chance."""
 
@@ -26,7 +26,7 @@ class Ridge:
     name, note
         Whose values they are, and a smaller line below.
     edges, heights
-        Steps of the hill, from 0 to 1: one edge more than heights.
+        Steps of the curve, from 0 to 1: one edge more than heights.
     marks
         What is drawn below it.
     """
@@ -40,7 +40,7 @@ class Ridge:
 
 @dataclass(frozen=True)
 class Ridges:
-    """A picture of hills.
+    """A picture of ridgelines.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Ridges:
     legend: tuple[tuple[Shape, str], ...]
 
     def outline(self, row: Ridge) -> str:
-        """Corners of a hill, in percent of its field."""
+        """Corners of a curve, in percent of its field."""
         steps = zip(row.edges[:-1], row.edges[1:], row.heights, strict=True)
         corners = [(x, 100 - 92 * h) for low, high, h in steps for x in (low, high)]
         closed = [(row.edges[0], 100), *corners, (row.edges[-1], 100)]

@@ -1,4 +1,4 @@
-"""Pictures of a posterior: hills of probability, and intervals against what was published."""
+"""Pictures of a posterior: ridgelines of probabilities, and intervals against what was published."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trueup.reporting.drawing.words import number, percent
 from trueup.reporting.sections.counts import names_with_parents
 
 EACH = 5
-"""Smallest counts, and largest ones, that are drawn as hills."""
+"""Smallest counts, and largest ones, that have a ridgeline."""
 
 MOST_ROWS = 30
 """Rows of the picture of intervals."""
@@ -82,10 +82,10 @@ def shapes(view: PosteriorView) -> Section:
     legend = _legend(view, noisy)
     widest = max(rows, key=lambda row: row.edges[-1] - row.edges[0])
     picture = Ridges(
-        f"Picture of hills: the probability of each possible true count of {len(rows)} counts; the widest hill is "
+        f"Ridgelines: the probability of each possible true count of {len(rows)} counts; the widest is "
         f"that of {widest.name}.",
-        f"Each hill shows how probable every true count is, as its difference from the {origin} (dashed line). All "
-        "hills are drawn to the same height. "
+        f"Each curve shows how probable every true count is, as its difference from the {origin} (dashed line). All "
+        "curves are drawn to the same height. "
         + ("A noisy count beyond the picture is not drawn." if noisy else ""),
         axis,
         rows,
@@ -113,7 +113,7 @@ def _legend(view: PosteriorView, noisy: bool) -> tuple[tuple[Shape, str], ...]:
 
 
 def _shown(view: PosteriorView) -> list[int]:
-    """Cells drawn as hills, from the smallest to the largest."""
+    """Cells that have a ridgeline, from the smallest to the largest."""
     order = view.by_size
     if len(order) <= 2 * EACH + 2:
         return order.tolist()
