@@ -5,17 +5,21 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas
 
 from trueup.files.table import JoinedTables
 from trueup.io.microdata.truncate import Limit
+from trueup.ledger.terms import Terms
 from trueup.model.joined import LinkedTables
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 
 PLACES = pandas.DataFrame({"block": ["11", "12", "21", "22", "23"]})
+TERMS = Terms("household", "add-remove")
+"""What an account of such tables is kept under."""
 
 
 def document(**changes) -> dict:
@@ -79,6 +83,27 @@ def population(rng: np.random.Generator, households: int, places: pandas.DataFra
     second["age"] = rng.choice(["child", "adult", "old"], len(second), p=[0.3, 0.5, 0.2])
     second["sex"] = rng.choice(["f", "m"], len(second))
     return JoinedTables(second.sample(frac=1, random_state=int(rng.integers(2**31))), first)
+
+
+def write_tables(
+    folder: Path, rng: np.random.Generator, households: int, places: pandas.DataFrame = PLACES
+) -> dict[str, Path]:
+    """Write spec, both tables and places, with a household of nobody; return their paths."""
+    table = document()["table"]
+    table["join"]["apart"] = ["households without persons"]
+    paths = {
+        "spec": folder / "spec.toml",
+        "data": folder / "persons.parquet",
+        "households": folder / "households.csv",
+        "geography": folder / "places.csv",
+    }
+    paths["spec"].write_text(Spec.model_validate(document(table=table)).text())
+    tables = population(rng, households, places)
+    tables.households.loc[households] = ["vacant", places["block"].iloc[0], "own"]
+    tables.persons.to_parquet(paths["data"])
+    tables.households.to_csv(paths["households"], index=False)
+    places.to_csv(paths["geography"], index=False)
+    return paths
 
 
 def _skewed(places: int) -> np.ndarray:

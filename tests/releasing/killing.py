@@ -20,7 +20,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.releasing.state import MOST, write_state
 from tests.run.tasks import executor
 from trueup.run import local, parts
 from trueup.run.local import LocalPool
@@ -152,11 +151,15 @@ class DyingDriver(LocalPool):
 
 def drive(order: dict[str, Any]) -> None:
     """Release, or go on with a release, in this process."""
+    from trueup.files.table import JoinedTables
     from trueup.ledger.account import Account
     from trueup.releasing import pipeline
     from trueup.releasing.pipeline import resume
 
-    account = Account.open(order.pop("ledger"), "ana", None)
+    ledger = order.pop("ledger", None)
+    account = Account.open(ledger, "ana", None) if ledger else None
+    if households := order.pop("households", None):
+        order["data"] = JoinedTables(order["data"], households)
     workers, share, marks = (order.pop(name, None) for name in ("workers", "share", "marks"))
     kill = order.pop("kill", None)
     executor = RandomPool(workers, share, Path(marks), kill) if workers else DyingDriver(kill)
@@ -173,13 +176,10 @@ def drive(order: dict[str, Any]) -> None:
 
 
 def serve() -> None:
-    """Fork a driver for every line; load once what all of them need, compiled code as well."""
-    from trueup.releasing import pipeline
-
+    """Fork a driver for every line; the first is carried out here, to another target, and loads what the others need."""
+    order = json.loads(sys.stdin.readline())
     with tempfile.TemporaryDirectory() as place:
-        pipeline.release(
-            **write_state(Path(place)), out=Path(place) / "out", executor=LocalPool(1), places=MOST
-        )
+        drive(order | {"out": str(Path(place) / "out")})
     for line in sys.stdin:
         if (child := os.fork()) == 0:
             status = 1

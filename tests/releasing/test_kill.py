@@ -6,19 +6,23 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 
 import trueup
+from tests import linked_tables
 from tests.releasing.killing import KillingPool
 from tests.releasing.state import MOST, TERMS, copy_of, write_state
 from trueup.checking.bundle import check_bundle
 from trueup.io.bundle.manifest import read_manifest
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
+from trueup.ledger.terms import Terms
 from trueup.ledger.verify import verify_ledger
 from trueup.releasing import pipeline
 from trueup.releasing.again import reconcile_bundle
@@ -33,10 +37,11 @@ pytestmark = pytest.mark.thorough
 class Drivers:
     """Releases in processes of their own, and what the place looks like between them."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, paths: Mapping[str, Path], most: int, table: str, terms: Terms) -> None:
         self.place, self.out, self.url = place, place / "out", str(place / "ledger.db")
-        Ledger.create(self.url).init("small", {"rho": "10"}, terms=TERMS)
-        self.paths = {name: str(path) for name, path in write_state(place).items()}
+        self.paths = {name: str(path) for name, path in paths.items()}
+        self.most, self.table, self.terms = most, table, terms
+        self.open_account()
         self.server = subprocess.Popen(
             [sys.executable, "-m", "tests.releasing.killing"],
             stdin=subprocess.PIPE,
@@ -48,6 +53,15 @@ class Drivers:
                 "PYTHONPATH": f"{Path(__file__).parents[2]}{os.pathsep}{Path(__file__).parents[2] / 'src'}",
             },
         )
+        self._order({**self.paths, "places": most})
+
+    def open_account(self) -> None:
+        """Begin a ledger."""
+        Ledger.create(self.url).init(self.table, {"rho": "100"}, terms=self.terms)
+
+    def _order(self, order: dict) -> None:
+        self.server.stdin.write(json.dumps(order) + "\n")
+        self.server.stdin.flush()
 
     def run(self, **order) -> int:
         """Begin a release, or go on with one that has begun; return the exit code."""
@@ -56,10 +70,9 @@ class Drivers:
         what = (
             {"resume": str(run_path(self.out))}
             if begun
-            else {**self.paths, "out": str(self.out), "places": MOST}
+            else {**self.paths, "out": str(self.out), "places": self.most}
         )
-        self.server.stdin.write(json.dumps({**what, "ledger": self.url, **order}) + "\n")
-        self.server.stdin.flush()
+        self._order({**what, "ledger": self.url, **order})
         return int(self.server.stdout.readline())
 
     def committed(self) -> dict[str, str]:
@@ -71,7 +84,7 @@ class Drivers:
 
     def spent(self) -> Fraction:
         """What the ledger was charged so far."""
-        loss = Ledger.open(self.url).state().spent.get(("small", None))
+        loss = Ledger.open(self.url).state().spent.get((self.table, None))
         return loss.rho if loss else Fraction(0)
 
     def check_between(self, before: dict[str, str]) -> dict[str, str]:
@@ -79,7 +92,7 @@ class Drivers:
         after = self.committed()
         assert before.items() <= after.items(), "a draw that was committed was replaced"
         state = Ledger.open(self.url).state()
-        assert len(state.drawn) <= 1 >= len(state.unfinished("small"))
+        assert len(state.drawn) <= 1 >= len(state.unfinished(self.table))
         assert not after or self.spent(), "noise was committed that the ledger does not know"
         return after
 
@@ -93,7 +106,7 @@ class Drivers:
         assert len(state.reserved) == len(state.commits) == 1
         assert not verify_ledger(Ledger.open(self.url), self.place).findings
         left = {p.name for p in self.place.iterdir()} - {"out", "ledger.db"}
-        assert left == {"spec.toml", "people.csv", "blocks.csv"}
+        assert left == {Path(path).name for path in self.paths.values()}
 
     def close(self) -> None:
         """End the server."""
@@ -102,27 +115,51 @@ class Drivers:
 
 @pytest.fixture
 def drivers(tmp_path):
-    drivers = Drivers(tmp_path)
+    drivers = Drivers(tmp_path, write_state(tmp_path), MOST, "small", TERMS)
+    yield drivers
+    drivers.close()
+
+
+@pytest.fixture
+def linked_drivers(tmp_path, rng):
+    """Of persons and households in two stages."""
+    blocks = pandas.DataFrame({"block": [f"{c}{b}" for c in "1234" for b in "1234"]})
+    paths = linked_tables.write_tables(tmp_path, rng, 90, blocks)
+    drivers = Drivers(tmp_path, paths, 6, "t", linked_tables.TERMS)
     yield drivers
     drivers.close()
 
 
 @pytest.mark.parametrize("runs", [1, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_driver_killed_again_and_again_draws_once_and_pays_once(drivers, runs, rng, tmp_path_factory):
+    kill_again_and_again(drivers, runs, 40, rng, tmp_path_factory)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_driver_that_links_two_tables_killed_again_and_again(linked_drivers, rng, tmp_path_factory):
+    kill_again_and_again(linked_drivers, 10, 16, rng, tmp_path_factory)
+
+
+def kill_again_and_again(drivers: Drivers, runs: int, latest: int, rng, tmp_path_factory) -> None:
+    """Kill drivers of runs at moments up to the latest, and hold what they leave to what must hold, between and at the end."""
     kills = 0
     for _ in range(runs):
         before, copied = {}, None
-        while (status := drivers.run(kill=int(rng.integers(2, 40)))) == -signal.SIGKILL:
+        while (status := drivers.run(kill=int(rng.integers(2, latest)))) == -signal.SIGKILL:
             kills += 1
             before = drivers.check_between(before)
-            if copied is None and len(before) == 13:
-                copied = copy_of(run_path(drivers.out), tmp_path_factory.mktemp("undisturbed"))
+            folder = RunFolder(run_path(drivers.out))
+            if copied is None and len(before) == len(folder.all_parts):
+                copied = copy_of(folder.path, tmp_path_factory.mktemp("undisturbed"))
         assert status == 0
         drivers.check_end(before)
         assert copied, "no kill came after the last draw: the comparison has no power"
         assert_same_integers(copied, drivers.out)
+        assert_replayed(drivers.out, tmp_path_factory.mktemp("replay") / "out")
         forget(drivers)
     assert kills > 2 * runs, "too few kills: the test has no power"
+    print(f"{kills} drivers were killed in {runs} runs")
 
 
 PIECES = [
@@ -167,7 +204,7 @@ def forget(drivers: Drivers) -> None:
     shutil.rmtree(drivers.out)
     for path in drivers.place.glob("ledger.db*"):
         path.unlink()
-    Ledger.create(drivers.url).init("small", {"rho": "10"}, terms=TERMS)
+    drivers.open_account()
 
 
 @pytest.mark.parametrize(

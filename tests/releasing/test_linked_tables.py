@@ -9,40 +9,32 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from tests.linked_tables import PLACES, document, joined, population
+from tests.linked_tables import TERMS, joined, write_tables
 from tests.releasing.bad_input import Interrupted, Stopping
 from trueup.checking.bundle import check_bundle
 from trueup.errors import DataError
 from trueup.files.table import JoinedTables
+from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import read_release
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.terms import Terms
 from trueup.model.problem import Problem
-from trueup.model.spec import Spec
+from trueup.releasing.again import reconcile_bundle
 from trueup.releasing.pipeline import measure_only, release, resume
+from trueup.releasing.run_folder import RunFolder
 from trueup.run.local import LocalPool
 
 
 @pytest.fixture
 def given(rng, tmp_path):
     """Spec, data and places as files, and an account."""
-    table = document()["table"]
-    table["join"]["apart"] = ["households without persons"]
-    spec = tmp_path / "spec.toml"
-    spec.write_text(Spec.model_validate(document(table=table)).text())
-    tables = population(rng, 120)
-    tables.households.loc[120] = ["vacant", "11", "own"]
-    paths = JoinedTables(tmp_path / "persons.parquet", tmp_path / "households.csv")
-    tables.persons.to_parquet(paths.persons)
-    tables.households.to_csv(paths.households, index=False)
-    PLACES.to_csv(tmp_path / "places.csv", index=False)
+    paths = write_tables(tmp_path, rng, 120)
     url = str(tmp_path / "ledger.db")
-    Ledger.create(url).init("t", {"rho": "100"}, terms=Terms("household", "add-remove"))
+    Ledger.create(url).init("t", {"rho": "100"}, terms=TERMS)
     return {
-        "spec": spec,
-        "data": paths,
-        "geography": tmp_path / "places.csv",
+        "spec": paths["spec"],
+        "data": JoinedTables(paths["data"], paths["households"]),
+        "geography": paths["geography"],
         "account": Account.open(url, "ana", None),
     }
 
@@ -76,16 +68,25 @@ def test_in_memory_both_tables_are_one_release_and_one_charge(given, tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_run_by_parts_that_is_interrupted_goes_on(given, tmp_path):
-    out = tmp_path / "out"
+def test_a_run_by_parts_that_is_interrupted_again_and_again_goes_on(given, tmp_path):
+    """While it tabulates, draws, goes up and down; what is drawn stays, and the release follows from it."""
+    out, run, drawn, told = tmp_path / "out", tmp_path / "out.run", {}, 0
     with pytest.raises(Interrupted):
-        release(out=out, executor=Stopping(5), places=4, **given)
-    assert not out.exists()
-    drawn = sorted((tmp_path / "out.run" / "measured").glob("*"))
-    resume(tmp_path / "out.run", executor=LocalPool(1), account=given["account"])
-    assert drawn
-    assert not (tmp_path / "out.run").exists()
+        release(out=out, executor=Stopping(1), places=4, **given)
+    for after in (4, 2, 2):
+        assert not out.exists()
+        before, parts = drawn, RunFolder(run).measured
+        drawn = {name: parts.part(name).digest for name in parts.names()}
+        assert before.items() <= drawn.items()
+        told += len(drawn) > len(before)
+        with pytest.raises(Interrupted):
+            resume(run, executor=Stopping(after), account=given["account"])
+    assert told, "no interruption came between two draws"
+    resume(run, executor=LocalPool(1), account=given["account"])
+    assert drawn.items() <= read_manifest(out)["parts"].items()
+    assert not list(tmp_path.glob("out.run*"))
     assert holds(out)
+    np.testing.assert_array_equal(reconcile_bundle(out, tmp_path / "replay").counts, read_release(out).counts)
     assert len(list((out / "public" / "measurements").glob("*"))) > 1
     assert spent(given) == Problem.of(given["spec"], given["geography"]).guarantee.amount
 
@@ -121,6 +122,14 @@ def test_data_that_do_not_link_up_give_the_loss_back(given, tmp_path):
         assert not (tmp_path / "out").exists()
         assert not (tmp_path / "out.run").exists()
         assert not spent(given)
+
+
+@pytest.mark.parametrize("options", [{}, {"executor": LocalPool(1), "places": 4}])
+def test_tables_at_addresses_are_refused_before_anything_is_charged(given, tmp_path, options):
+    given["data"] = JoinedTables(given["data"].persons, "s3a://bucket/households")
+    with pytest.raises(DataError, match=r"--households is an address \(s3a:...\).* linked by the driver"):
+        release(out=tmp_path / "out", **given, **options)
+    assert not given["account"].ledger.state().reserved
 
 
 @pytest.mark.thorough

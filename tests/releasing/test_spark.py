@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import trueup
+from tests import linked_tables
 from tests.conftest import SPARK
 from tests.releasing.on_spark import Watched, killing, killing_at_random
 from tests.releasing.state import MOST, TERMS, copy_of, write_state
@@ -24,6 +25,7 @@ from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
 from trueup.model.cells import Margin
 from trueup.releasing import pipeline
+from trueup.releasing.again import reconcile_bundle
 from trueup.releasing.pipeline import resume
 from trueup.releasing.start import run_path
 from trueup.run.local import LocalPool
@@ -97,6 +99,16 @@ def test_records_are_counted_by_spark_where_they_live(cluster, tmp_path):
     assert all(check.holds for check in check_bundle(tmp_path / "out"))
     (state,) = trueup.read_release(released.folder).sums(Margin("state"))
     assert state == len(people), "the invariant is the number of records"
+
+
+@pytest.mark.slow
+def test_two_tables_are_linked_by_the_driver_and_the_rest_is_shared(cluster, tmp_path, rng):
+    paths = linked_tables.write_tables(tmp_path, rng, 40)
+    tables = trueup.JoinedTables(paths.pop("data"), paths.pop("households"))
+    pipeline.release(**paths, data=tables, out=tmp_path / "out", executor=cluster, places=4)
+    assert all(check.holds for check in check_bundle(tmp_path / "out"))
+    again = reconcile_bundle(tmp_path / "out", tmp_path / "again")
+    assert np.array_equal(again.counts, trueup.read_release(tmp_path / "out").counts)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from trueup.errors import DataError
 from trueup.files.csv_files import Encoded
 from trueup.files.paths import files_of, is_address
 from trueup.files.table import JoinedTables
@@ -46,3 +47,21 @@ def source_at(address: Any) -> Any:
     if "encoding" in address:
         return Encoded(**address)
     return JoinedTables(**{name: source_at(part) for name, part in address.items()})
+
+
+def refuse_addresses(source: Any) -> None:
+    """Refuse two tables of which one is given by an address: they are linked where the driver runs, on any engine.
+
+    Raises
+    ------
+    DataError
+        Naming the table.
+    """
+    if isinstance(source, JoinedTables):
+        for name, table in (("--data", source.persons), ("--households", source.households)):
+            if is_address(table):
+                raise DataError(
+                    f"{name} is an address ({table.partition(':')[0]}:...), and two tables are linked by the driver",
+                    needed="two files that the driver's machine reads; on a cluster too, whose workers share the rest",
+                    remedy="copy the table to a Parquet file of that machine",
+                )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trueup import reporting
 from trueup.errors import BundleError
-from trueup.files.addresses import source_at
+from trueup.files.addresses import refuse_addresses, source_at
 from trueup.files.owner import owning
 from trueup.files.staging import staged
 from trueup.files.target import claimed
@@ -237,6 +237,7 @@ def _removed(gone: RunFolder) -> StoredRelease:
 
 
 def _settled(spec: Any, geography: Any, data: Any, log: Log, rows: int | None) -> Problem:
+    refuse_addresses(data)
     with log.stage("reading the spec and the places"):
         return Problem.of(spec, geography, data=data, rows=rows)
 
