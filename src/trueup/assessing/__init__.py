@@ -14,7 +14,7 @@ import numpy as np
 
 from trueup.assessing.comparators import comparators as make_comparators
 from trueup.assessing.flags import find_flags
-from trueup.assessing.replicate import Done, ReplicateBlock, Simulation
+from trueup.assessing.replicate import Done, ReplicateBlock, Simulation, ratio_of
 from trueup.assessing.scenarios import Compared, compare
 from trueup.assessing.strata import Strata, stratify
 from trueup.assessing.summary import rows, single_counts
@@ -163,6 +163,7 @@ def assess(
         {s.margin: _kept(replicates, len(s.truth)) for s in strata},
         [min(1.0, infer_replicates / replicates) if m.verb == "infer" else 1.0 for m in compared.methods],
         additivity=bool(others),
+        linked=ratio_of(constraints),
     )
     done = _carry_out(simulation, _blocks(replicates, known.cells.n), workers, progress or _silent)
     return _record(spec, known, constraints, compared, simulation, done, replicates)
@@ -262,6 +263,7 @@ def _record(
             "replicates behind quantiles of single counts": {str(m): kept[m] for m in kept},
             "quantiles of classes": f"cut towards zero by at most 1/{STEPS} of their size",
             "ranks": f"compared in tables of at most {RANKED:,} counts",
+            **known.truncation,
         },
         spec=spec,
     )

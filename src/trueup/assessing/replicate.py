@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from trueup.assessing.comparators import Comparator
 from trueup.assessing.estimators import Estimator
 from trueup.assessing.strata import Strata
-from trueup.assessing.tally import ERROR, MISSED, SQUARE, Key, Tally, tally
+from trueup.assessing.tally import ERROR, MISSED, RATIO, SQUARE, Key, Tally, tally
 from trueup.kernel.statistics.streaming import Scatter
 from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, simulate_many
+from trueup.model.stacking import COUNTED
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Simulation:
         What share of every block each method sees.
     additivity
         Whether it is told how far the published parts of every count miss it.
+    linked
+        Of two linked tables what their ratio is called, such as `person per household`.
     """
 
     cells: Cells
@@ -88,6 +92,7 @@ class Simulation:
     kept: Mapping[Margin, int]
     shares: Sequence[float]
     additivity: bool = False
+    linked: str = ""
 
     def __call__(self, block: ReplicateBlock) -> Done:
         """Carry out a block; equal blocks give equal sums."""
@@ -122,10 +127,17 @@ class Simulation:
                 {rule: b for (rule, margin), b in found.intervals.items() if margin == strata.margin},
                 self.thresholds.get(strata.margin, {}),
                 keep=block.start < self.kept[strata.margin],
-                more=_missed(self.cells, strata.margin, found.tables) if self.additivity else {},
+                more=self._more(strata, found.tables),
             )
             for strata in self.strata
         }
+
+    def _more(self, strata: Strata, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:
+        """Statistics `(b, groups)` beside those of every count's error."""
+        found = _missed(self.cells, strata.margin, tables) if self.additivity else {}
+        if self.linked and strata.margin.attributes == (COUNTED,):
+            found |= _of_ratios(strata.truth, tables[strata.margin], self.linked)
+        return found
 
 
 def _compare(means: Mapping[Key, NDArray], first: Mapping[Key, NDArray]) -> dict[Key, Scatter]:
@@ -143,3 +155,17 @@ def _missed(cells: Cells, margin: Margin, tables: Mapping[Margin, NDArray]) -> d
     group, counts = cells.groups(parts, margin), tables[margin]
     sums = np.stack([np.bincount(group, row, cells.size(margin)) for row in tables[parts]])
     return {(MISSED, str(parts)): np.abs(sums - counts)}
+
+
+def ratio_of(constraints: Constraints) -> str:
+    """What the ratio of two linked tables is called; empty where there is one table."""
+    joined = constraints.joined
+    return "" if joined is None else " per ".join(table.counts for table in joined.tables)
+
+
+def _of_ratios(truth: NDArray, counts: NDArray, name: str) -> dict[Key, NDArray]:
+    """Errors of each place's ratio of two tables `(b, 2 a place)`, at the denominator; NaN where that is truly none."""
+    true, made = (t[..., ::2] / np.maximum(t[..., 1::2], 1) for t in (truth, counts))
+    errors = np.full(counts.shape, np.nan)
+    errors[:, 1::2] = np.where(truth[1::2] > 0, made - true, np.nan)
+    return {(f"bias{RATIO}", name): errors, (f"mean absolute error{RATIO}", name): np.abs(errors)}

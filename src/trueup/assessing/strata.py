@@ -89,8 +89,13 @@ class Strata:
         return scipy.sparse.vstack([_means(c) for c in self.classings], format="csr")
 
     def average(self, values: NDArray) -> NDArray:
-        """Average values `(b, groups)` over the groups of each class, `(b, classes)`."""
-        return (self.means @ values.T.astype(np.float64)).T
+        """Average values `(b, groups)` over the groups of each class that have one (not NaN), `(b, classes)`."""
+        there = ~np.isnan(values[0])
+        if there.all():
+            return (self.means @ values.T.astype(np.float64)).T
+        share = self.means @ there.astype(np.float64)
+        found = (self.means @ np.where(there, values, 0.0).T).T
+        return np.divide(found, share, out=np.full_like(found, np.nan), where=share > 0)
 
     @property
     def size(self) -> Classing:

@@ -19,6 +19,8 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 ERROR, SQUARE, ABSOLUTE = ("error", ""), ("square", ""), ("absolute", "")
 COVERAGE, LENGTH, SIDE, RANK = "coverage", "length", "wrong side", "wrong rank"
 MISSED = "missed by parts"
+RATIO = " of the ratio"
+"""Ends the names of statistics of the ratio of two linked tables."""
 RANKED = 5000
 """Ranks are compared in tables of at most so many counts."""
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.measuring import read_confidential
+from trueup.io.microdata.truncate import Limit
+from trueup.measuring import limit_of, read_confidential
 from trueup.model.build import build_cells, build_constraints
 from trueup.model.cells import Cells
 from trueup.model.constraints import refuse_violations, violations
@@ -33,12 +34,22 @@ class Truth:
         Whether they are public.
     sentence
         What they are.
+    limit
+        How many records a unit kept, and how many were dropped, where the spec sets a limit on records that were read.
     """
 
     cells: Cells
     counts: NDArray[np.int64]
     public: bool
     sentence: str
+    limit: Limit | None = None
+
+    @property
+    def truncation(self) -> dict[str, int]:
+        """How many records a unit kept at most, and how many were dropped for it; empty where no limit was applied."""
+        if self.limit is None:
+            return {}
+        return {"records of a unit, at most": self.limit.records, "records dropped": self.limit.dropped}
 
 
 def read_truth(spec: Spec, source: Any, geography: Any, *, public: bool) -> Truth:
@@ -54,9 +65,10 @@ def read_truth(spec: Spec, source: Any, geography: Any, *, public: bool) -> Trut
     if isinstance(source, Release):
         return _of_release(spec, source, public=public)
     cells = public_cells(spec, source, geography)
-    counts = read_confidential(spec, cells, source)
+    limit = limit_of(spec)
+    counts = read_confidential(spec, cells, source, limit)
     said = "a table that was declared public" if public else "a confidential table"
-    return Truth(cells, counts, public, said)
+    return Truth(cells, counts, public, said, limit)
 
 
 def _of_release(spec: Spec, source: Release, *, public: bool) -> Truth:

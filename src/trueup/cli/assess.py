@@ -8,7 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.options import AsJson, Encoding, GeographyPath, OutPath, SpecPath, with_encoding
+from trueup.cli.options import (
+    AsJson,
+    Encoding,
+    GeographyPath,
+    HouseholdsPath,
+    OutPath,
+    SpecPath,
+    given_tables,
+    with_encoding,
+)
 from trueup.cli.printing import print_json, print_table
 from trueup.cli.progress import progress
 from trueup.errors import SpecError
@@ -85,6 +94,7 @@ def register(app: typer.Typer) -> None:
         spec: SpecPath,
         out: OutPath,
         data: Truth = None,
+        households: HouseholdsPath = None,
         truth_bundle: TruthBundle = None,
         geography: GeographyPath = None,
         encoding: Encoding = None,
@@ -106,7 +116,8 @@ def register(app: typer.Typer) -> None:
         """Simulate releases of known counts: bias, error, coverage and fairness of methods and budgets."""
         from trueup.releasing.again import assess_table
 
-        truth = _truth(with_encoding(data, encoding), truth_bundle)
+        tables = data and given_tables(with_encoding(data, encoding), with_encoding(households, encoding))
+        truth = _truth(tables, truth_bundle)
         with progress(quiet=as_json) as tell:
             record = assess_table(
                 spec,

@@ -7,7 +7,14 @@ from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Column, Facts, Notice, Page, Section, Table, Text
 from trueup.reporting.drawing.charts import SERIES
 from trueup.reporting.drawing.words import number, plain, said
-from trueup.reporting.sections.assessed_claims import additivity, coverage, decisions, differences, fairness
+from trueup.reporting.sections.assessed_claims import (
+    additivity,
+    coverage,
+    decisions,
+    differences,
+    errors_of_ratios,
+    fairness,
+)
 from trueup.reporting.sections.assessed_error import budgets, by_level, by_size, residuals
 from trueup.reporting.sections.assessed_view import AssessmentView, three_digits
 from trueup.reporting.sections.origin import Ledger
@@ -35,6 +42,7 @@ def assessment_page(record: Assessment, spec: Spec, ledger: Ledger) -> Page:
                 fairness(view),
                 decisions(view),
                 additivity(view),
+                errors_of_ratios(view),
                 differences(view),
                 _making(record),
             )
@@ -56,10 +64,24 @@ def _summary(record: Assessment) -> tuple[tuple[str, str], ...]:
     made = f"{record.replicates:,}"
     return (
         ("Truth", record.truth),
+        *_truncation(record),
         ("Replicates", f"{made} of {record.asked:,} (interrupted)" if record.interrupted else made),
         ("Methods", f"{len(record.methods)}"),
         ("Budgets", "; ".join(b.label for b in record.budgets)),
         ("Contradicted claims", f"{len(record.flags)}" if record.flags else "none"),
+    )
+
+
+def _truncation(record: Assessment) -> tuple[tuple[str, str], ...]:
+    """What the limit on the records of a unit takes off the totals, before any noise; nothing where no limit was applied."""
+    if "records dropped" not in record.stats:
+        return ()
+    most, dropped = record.stats["records of a unit, at most"], record.stats["records dropped"]
+    return (
+        (
+            "Truncation",
+            f"{dropped:,} records dropped, none beyond {most:,} of a unit is kept; errors below are of those kept",
+        ),
     )
 
 

@@ -194,6 +194,26 @@ def additivity(view: AssessmentView) -> Section | None:
     return Section("additivity", "Do parts add up?", (text, table))
 
 
+def errors_of_ratios(view: AssessmentView) -> Section | None:
+    """Show errors of the ratio of two linked tables; None where the spec has one table."""
+    bias = view.record.rows(statistic="bias of the ratio", by="level")
+    if not len(bias["value"]):
+        return None
+    distance = view.record.rows(statistic="mean absolute error of the ratio", by="level")
+    (name,) = set(bias["about"])
+    table = Table(
+        f"Errors of {name}, averaged over the places that have any, ± their Monte Carlo errors",
+        (
+            Column("Table", [plain(str(level)) for level in bias["level"]]),
+            Column("Method", [str(m) for m in bias["method"]]),
+            Column("Budget", [str(b) for b in bias["budget"]]),
+            Column("Bias", with_error(bias), numeric=True),
+            Column("Mean absolute error", with_error(distance), numeric=True),
+        ),
+    )
+    return Section("ratios", "Ratios of the two tables", (table,))
+
+
 def differences(view: AssessmentView) -> Section | None:
     """Compare every method with the first on the same noise; None where there is one."""
     if len(view.names) < 2:
