@@ -113,12 +113,19 @@ def test_chains_draw_what_listing_finds(steps, draws, kept, small, rng):
 
 
 @pytest.mark.thorough
-def test_places_drawn_whole_and_single_steps_have_one_law(rng):
-    """Of some fifty persons a county, which noise and prior both inform: whole places alone, and single steps alone."""
-    constraints = pairs((3, 1))
+@pytest.mark.parametrize(
+    ("rules", "counts"),
+    [
+        (("persons >= homes", "persons <= 3 * homes"), [150, 66, 243, 120, 183, 90, 210, 93]),
+        ((), [8, 1, 3, 12, 6, 0, 20, 2]),  # each down to zero
+    ],
+)
+def test_places_drawn_whole_and_single_steps_have_one_law(rules, counts, rng):
+    """Of counts which noise and prior both inform: whole places alone, and single steps alone."""
+    constraints = pairs((3, 1), rules)
     laws = {Margin("state", ("count",)): law_named("discrete-gaussian")(16)}
     laws[Margin("county", ("count",))] = law_named("discrete-laplace")("1/5")
-    measured = noisy(constraints.cells, np.array([50, 22, 81, 40, 61, 30, 70, 31]), laws, rng)
+    measured = noisy(constraints.cells, np.array(counts), laws, rng)
     whole = drawn(constraints, measured, rng, steps=0, draws=2, kept=2000)
     single = drawn(constraints, measured, rng, steps=8, draws=0, kept=2000)
     far = []

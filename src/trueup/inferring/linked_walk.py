@@ -37,6 +37,8 @@ FRESH = 6
 """Times that a small place is drawn from its prior for each single step."""
 MOST_STEPS = 6400
 """Steps at a place in a sweep, at most."""
+PRIOR = 2
+"""Sweeps for each draw of compositions and concentrations, which takes as long as a sweep does."""
 POOLED = Hyperprior(kappa=100.0, kappa_spread=2.0)
 """Of pools other than the free one: median and spread of the concentrations of their compositions."""
 
@@ -108,7 +110,7 @@ class LinkedWalk:
         self.steps = np.zeros_like(steps)
         for _ in range(ROUNDS):
             self.run(SEEING, 1)
-            taken = np.min([laws.taken / laws.tried for laws in self.laws], axis=0)
+            taken = sum(laws.taken for laws in self.laws) / sum(laws.tried for laws in self.laws)
             for laws in self.laws:
                 laws.tried[:], laws.taken[:] = 0, 0
             self.width = np.where(taken < OFTEN, -(-self.width // 2), self.width)
@@ -145,7 +147,7 @@ class LinkedWalk:
         for i in range(len(out)):
             if self.stopped:
                 return
-            for _ in range(thin):
+            for sweep in range(i * thin, (i + 1) * thin):
                 if problem.whole:
                     laws = self.laws[chain]
                     if self.sweeps < WARM_UP:  # later the laws must not follow the chain
@@ -175,7 +177,8 @@ class LinkedWalk:
                     self.steps,
                     1,
                 )
-                self._prior(rng, state)
+                if sweep % PRIOR == 0:
+                    self._prior(rng, state)
             out[i] = state.x[:, :n].ravel()
             done[chain] = thin * (i + 1)
 

@@ -20,6 +20,9 @@ A *move* is a whole vector u that keeps what links the columns. A step adds t u 
 - *normal*: t is proposed from the normal law, rounded, that the values' noise alone gives along u, with Laplace noise at its
   variance, and accepted by the ratio of masses (Metropolis and Hastings). It is the better the less the prior says.
 
+Functions that make no array are compiled with `_nrt=False`: they borrow the arrays of their callers. Else each call and each
+look at a part of a named tuple counts references to arrays, which took two thirds of a step's time.
+
 One file: the density, its two kinds of steps, and what a step changes are written in the same terms.
 """
 
@@ -148,11 +151,11 @@ def log_gamma(z):
         - z
         + 0.9189385332046727
         + w * (0.08333333333333333 - s * (0.002777777777777778 - s * (0.0007936507936507937 - s * 0.0005952380952380953)))
-        - math.log(below)
+        - (math.log(below) if below != 1.0 else 0.0)
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def rise(x, by, up, down):
     """Log of `Gamma(x + up) / Gamma(x + down)` at x + by over that at x; of large x by the ratio's series, to 1e-8."""
     least = min(x, x + by)
@@ -163,7 +166,7 @@ def rise(x, by, up, down):
     return log_gamma(x + by + up) - log_gamma(x + up) - log_gamma(x + by + down) + log_gamma(x + down)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _inside(moves, state, v, m, t):
     """Whether no column of row v falls below zero along move m by t."""
     least = 0
@@ -172,7 +175,7 @@ def _inside(moves, state, v, m, t):
     return least >= 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _own(places, moves, pool_of, state, v, m, t):
     """Change of the log prior of a lowest place's table (row v) along move m by t, whose columns stay at least zero."""
     levels = places.level_ptr.size - 2
@@ -192,7 +195,7 @@ def _own(places, moves, pool_of, state, v, m, t):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _path(places, values, moves, state, v, m, t, stop):
     """Change of the log density of noise and splits from leaf v up to below the level `stop`."""
     levels = places.level_ptr.size - 1
@@ -213,7 +216,7 @@ def _path(places, values, moves, state, v, m, t, stop):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _normal(places, values, moves, state, v, m, sign, stop):
     """Add up precision and pull of t by the noise alone, from leaf v up to below the level `stop`."""
     levels = places.level_ptr.size - 1
@@ -230,7 +233,7 @@ def _normal(places, values, moves, state, v, m, sign, stop):
     return precision, pull
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _change(places, values, moves, state, v, m, t, stop):
     """Move leaf v by t along m; sums above the level `stop` are left alone."""
     levels = places.level_ptr.size - 1
@@ -248,7 +251,7 @@ def _change(places, values, moves, state, v, m, t, stop):
         node = places.parent[node]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _gain(places, values, moves, pool_of, state, v, w, m, t, stop):
     """Change of the log density where v moves by t along m, and w, if there is one, by -t."""
     if t == 0:
@@ -285,7 +288,7 @@ def _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest):
     return 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def rounded_mass(t, mean, sd):
     """Of the rounded normal law."""
     root = sd * math.sqrt(2.0)
@@ -293,7 +296,7 @@ def rounded_mass(t, mean, sd):
     return 0.5 * (math.erfc((far - 0.5) / root) - math.erfc((far + 0.5) / root))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop):
     """Propose t from the rounded normal law of the noise; 0 where it is rejected."""
     precision, pull = _normal(places, values, moves, state, v, m, 1, stop)
@@ -355,7 +358,7 @@ def linked_sweeps(rng, places, values, moves, pool_of, state, widest, steps, cou
                         _change(places, values, moves, state, w, m, -t, stop)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def meeting_level(places, v, w):
     """The level below that of the lowest place that holds two leaves."""
     levels = places.level_ptr.size - 1

@@ -22,7 +22,7 @@ FARTHEST = 25.0
 """Longest distance of two totals."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _urn(rng, count, columns, kappa, theta, out):
     """Add a Dirichlet-multinomial draw of so many to columns that are empty."""
     whole = 0.0

@@ -13,8 +13,9 @@ nothing that is counted; columns with their fractions are drawn from the normal 
 rounded. The step is accepted by the ratio of the exact densities times that of the normal ones (Metropolis and Hastings).
 Neither centres nor Q depend on what a step draws anew, and the mean is that of the law given all else: where the quadratic
 law is good, which it is for counts well above zero, what is drawn is nearly independent of what was there, or on purpose
-on the other side of the mean (Adler 1981), since the sum of two places stays. Where few steps are accepted, a few
-columns are drawn at a time.
+on the other side of the mean (Adler 1981), since the sum of two places stays. A column whose count may come down to zero is
+drawn from the part of its normal law, given the columns drawn before, that is above zero. Where few steps are accepted, a
+few columns are drawn at a time.
 
 One file: the quadratic law, the step and its exact density are written in the same terms.
 """
@@ -34,6 +35,8 @@ ALONE, NEAR = 0.5, 0.8
 """How often a place is drawn alone as well; how often its partner is a place with the same parent."""
 OVER = 0.5
 """Correlation, negative, of normal deviates with those that were there: steps go beyond the mean more often than not."""
+NEGLIGIBLE, FARTHEST_END = -5.0, 30.0
+"""Deviates below which an end is left to rejection, and above which nothing is drawn beyond it."""
 SMALLEST = 0.5
 """Counts are at least so large in the quadratic laws."""
 FLATTEST = 0.1
@@ -102,7 +105,7 @@ class Scratch(NamedTuple):
     group: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _dot(row, x):
     total = row[0] * x[0]
     for i in range(1, row.size):
@@ -110,7 +113,7 @@ def _dot(row, x):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _add(pull, precision, row, at, apart):
     """Add the quadratic law of `at^apart`, `at` a constant and the sum of cells that a row counts."""
     first = apart / at
@@ -121,7 +124,7 @@ def _add(pull, precision, row, at, apart):
                 precision[i, j] += first / at * row[i] * row[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def take_quadratic(places, forms, pool_of, state, laws):
     """Take the quadratic laws of all places at their centres, under the concentrations and compositions of the state."""
     levels, n = places.level_ptr.size - 2, laws.centre.shape[1]
@@ -147,7 +150,7 @@ def take_quadratic(places, forms, pool_of, state, laws):
             _add(pull, precision, row, at, up - down)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _gather(places, values, forms, state, laws, v, sign, stop, scratch, k):
     """Add slope and precision of t at 0: of the prior at leaf v, and of noise from there up to below the level `stop`."""
     levels, n, columns = places.level_ptr.size - 1, scratch.t.size, scratch.columns
@@ -179,7 +182,7 @@ def _gather(places, values, forms, state, laws, v, sign, stop, scratch, k):
         node = places.parent[node]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _solve(scratch, n):
     """Factor Q in its lower half, with pivots kept above zero, and turn slopes into the mean, of n columns."""
     q, mean = scratch.factor, scratch.mean
@@ -202,25 +205,61 @@ def _solve(scratch, n):
         mean[j] /= q[j, j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _drawn(rng, scratch, n):
-    """Draw t of n columns; return the log of the density of where they were over that of where they go, under the normal law."""
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def _beyond(rng, low):
+    """Draw a standard normal deviate above `low` (Robert 1995, "Simulation of truncated normal variables")."""
+    while low < 0.4:
+        z = rng.standard_normal()
+        if z > low:
+            return z
+    rate = 0.5 * (low + math.sqrt(low * low + 4.0))
+    while True:
+        z = low - math.log(1.0 - rng.random()) / rate
+        if math.log(1.0 - rng.random()) < -0.5 * (z - rate) ** 2:
+            return z
+
+
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def _log_deviate(z, other, low, high):
+    """Log density of drawing z from `other` between two ends, but for what all share."""
+    if max(low, -high) < NEGLIGIBLE:
+        return -0.5 * (z + OVER * other) ** 2 / (1.0 - OVER * OVER) - 0.5 * math.log(1.0 - OVER * OVER)
+    return -0.5 * z * z - math.log(0.5 * math.erfc(max(low, -high) / math.sqrt(2.0)))
+
+
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def _deviate(rng, other, low, high):
+    """Draw a deviate: on the other side of `other` more often than not, or, where an end is near, beyond the nearer one."""
+    if max(low, -high) < NEGLIGIBLE:
+        return math.sqrt(1.0 - OVER * OVER) * rng.standard_normal() - OVER * other
+    return _beyond(rng, low) if low > -high else -_beyond(rng, -high)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def _drawn(rng, state, v, w, scratch, n):
+    """Draw t of n columns, each within its counts; return the log density of the way back less that of the way there."""
     q, mean, was, goes, log = scratch.factor, scratch.mean, scratch.was, scratch.goes, 0.0
     scratch.t[:] = 0
     for j in range(n - 1, -1, -1):
         was[j] = rng.random() - 0.5 - mean[j]
-        here, after = q[j, j] * was[j], 0.0
+        before, after = 0.0, 0.0
         for i in range(j + 1, n):
-            here += q[i, j] * was[i]
+            before += q[i, j] * was[i]
             after += q[i, j] * goes[i]
-        there = math.sqrt(1.0 - OVER * OVER) * rng.standard_normal() - OVER * here
+        column, here = scratch.columns[j], q[j, j] * was[j] + before
+        low = -q[j, j] * (state.x[v, column] + 0.5 + mean[j])
+        high = q[j, j] * (state.x[w, column] + 0.5 - mean[j]) if w >= 0 else np.inf
+        if max(low + after, -high - after) > FARTHEST_END:
+            return -np.inf
+        there = _deviate(rng, here, low + after, high + after)
         goes[j] = (there - after) / q[j, j]
-        scratch.t[scratch.columns[j]] = math.floor(mean[j] + goes[j] + 0.5)
-        log += 0.5 * (there * there - here * here)
+        scratch.t[column] = math.floor(mean[j] + goes[j] + 0.5)
+        log += _log_deviate(here, there, low + before, high + before)
+        log -= _log_deviate(there, here, low + after, high + after)
     return log
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def take_sums(forms, scratch):
     """Changes of slacks and sums of pools by t."""
     for i in range(scratch.slack.size):
@@ -229,7 +268,7 @@ def take_sums(forms, scratch):
         scratch.pool[g] = _dot(forms.pool[g], scratch.t)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _groups(forms, r, scratch, count):
     """Changes of the groups of table r by t."""
     scratch.group[:count] = 0
@@ -239,7 +278,7 @@ def _groups(forms, r, scratch, count):
             scratch.group[g] += scratch.t[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def path_gain(places, values, forms, state, v, sign, stop, scratch):
     """Change of the log density of noise, and of splits above leaf v, below the level `stop` where it changes by `sign` t."""
     levels, free, total = places.level_ptr.size - 1, sign * scratch.pool[0], 0.0
@@ -262,7 +301,7 @@ def path_gain(places, values, forms, state, v, sign, stop, scratch):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
     """Change of the log density below the level `stop` where leaf v changes by `sign` t; minus infinity where it must not."""
     levels, n = places.level_ptr.size - 1, scratch.t.size
@@ -285,7 +324,7 @@ def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
     return total + path_gain(places, values, forms, state, v, sign, stop, scratch)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def change_place(places, values, forms, state, v, sign, stop, scratch):
     """Change leaf v by `sign` t; sums above the level `stop` are left alone."""
     levels, n = places.level_ptr.size - 1, scratch.t.size
@@ -308,7 +347,7 @@ def change_place(places, values, forms, state, v, sign, stop, scratch):
         node = places.parent[node]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _choose(rng, columns, k):
     """Put k columns first that are drawn at random."""
     for i in range(k if k < columns.size else 0):
@@ -316,7 +355,7 @@ def _choose(rng, columns, k):
         columns[i], columns[j] = columns[j], columns[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _step(rng, places, values, forms, pool_of, state, laws, v, w, stop, scratch, k):
     """Draw k columns of leaf v anew given all else, or of v and w given their sum; return whether that was accepted."""
     scratch.mean[:k], scratch.factor[:k, :k], scratch.noise[:k] = 0.0, 0.0, 0.0
@@ -325,7 +364,9 @@ def _step(rng, places, values, forms, pool_of, state, laws, v, w, stop, scratch,
     if w >= 0:
         _gather(places, values, forms, state, laws, w, -1, stop, scratch, k)
     _solve(scratch, k)
-    log = _drawn(rng, scratch, k)
+    log = _drawn(rng, state, v, w, scratch, k)
+    if log == -np.inf:
+        return False
     take_sums(forms, scratch)
     log += _gain(places, values, forms, pool_of, state, v, 1, stop, scratch)
     if w >= 0 and log > -np.inf:
@@ -338,7 +379,7 @@ def _step(rng, places, values, forms, pool_of, state, laws, v, w, stop, scratch,
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _partner(rng, places, v):
     """Another leaf below the parent, or below some place further up; -1 where it has none."""
     levels = places.level_ptr.size - 1

@@ -18,68 +18,71 @@ from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.compositions import EVEN, FAR, OUT, TINY, WIDTH
 from trueup.kernel.table_walks.linked import log_gamma
 
+NARROWEST = 0.1
+"""First width of a slice of a concentration that many places tell of, at least."""
 TOTALS, KAPPA, SHARES = 0, 1, 2
 """What a slice draws: a concentration of totals, one of compositions, or two shares."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _climb(x, b):
-    """Log of `Gamma(x + b) / Gamma(b)`."""
-    return log_gamma(x + b) - log_gamma(b) if x > 0 else 0.0
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def _climbs(counts, b):
+    """Sum of the logs of `Gamma(x + b) / Gamma(b)` over counts x."""
+    total, base = 0.0, log_gamma(b)
+    for x in counts:
+        if x > 0:
+            total += log_gamma(x + b) - base
+    return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _log_totals(places, state, level, log, hyper):
     """Log density of the log concentration of the totals of a level."""
-    a, total = math.exp(log), 0.0
-    for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
-        total += _climb(state.total[v], a)
+    a = math.exp(log)
+    total = _climbs(state.total[places.level_ptr[level] : places.level_ptr[level + 1]], a)
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
-        total -= _climb(state.total[p], a * places.children[p])
+        total -= _climbs(state.total[p : p + 1], a * places.children[p])
     return total - 0.5 * ((log - math.log(hyper[0])) / hyper[1]) ** 2
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def _log_children(places, state, level, v, c, around):
+    """Log density of what the children of v at a level have in column c, given their concentration, but for what all share."""
+    first, last = places.below[v], places.below[v] + places.children[v]
+    if level + 1 == places.level_ptr.size - 2:
+        first, last = first - places.level_ptr[level + 1], last - places.level_ptr[level + 1]
+        return _climbs(state.x[first:last, c], around)
+    total = -(last - first) * log_gamma(around + EVEN)
+    for u in range(first, last):
+        total += (around + EVEN - 1.0) * math.log(state.theta[u, c])
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _log_kappa(places, state, columns, g, level, log, hyper):
     """Log density of the log concentration of a pool's compositions or tables at a level."""
-    kappa, total = math.exp(log), 0.0
-    first, leaf = places.level_ptr[level], level == places.level_ptr.size - 2
-    for v in range(first, places.level_ptr[level + 1]):
-        above = places.parent[v]
-        if leaf and g > 0 and state.sums[v - first, g] == 0:
-            continue
-        whole = 0.0
-        for j in columns:
-            alpha = max(kappa * state.theta[above, j], TINY)
-            if leaf:
-                total += _climb(state.x[v - first, j], alpha)
-                whole += state.x[v - first, j]
-            else:
-                total += (alpha + EVEN - 1.0) * math.log(state.theta[v, j]) - log_gamma(alpha + EVEN)
-        total += -_climb(whole, kappa) if leaf else log_gamma(kappa + EVEN * columns.size)
-    return total - 0.5 * ((log - math.log(hyper[2])) / hyper[3]) ** 2
+    kappa, total = math.exp(log), -0.5 * ((log - math.log(hyper[2])) / hyper[3]) ** 2
+    for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
+        for c in columns:
+            total += _log_children(places, state, level - 1, p, c, max(kappa * state.theta[p, c], TINY))
+    first, last = places.level_ptr[level], places.level_ptr[level + 1]
+    if level < places.level_ptr.size - 2:
+        return total + (last - first) * log_gamma(kappa + EVEN * columns.size)
+    return total - _climbs(state.total[first:last] if g == 0 else state.sums[:, g], kappa)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _log_shares(places, state, g, level, v, i, j, whole, log):
     """Log density of the log ratio of two shares of place v, of a given sum."""
-    share = whole / (1.0 + math.exp(-log))
-    total, first = 0.0, places.level_ptr[level + 1]
-    leaf = level + 1 == places.level_ptr.size - 2
+    share, total = whole / (1.0 + math.exp(-log)), 0.0
     kappa = state.kappa[level + 1, g]
     for c, theta in ((i, max(share, TINY)), (j, max(whole - share, TINY))):
         alpha = 1.0 if level == 0 else state.kappa[level, g] * state.theta[places.parent[v], c] + EVEN
         total += alpha * math.log(theta)
-        around = max(kappa * theta, TINY)
-        for u in range(places.below[v], places.below[v] + places.children[v]):
-            if leaf:
-                total += _climb(state.x[u - first, c], around)
-            else:
-                total += (around + EVEN - 1.0) * math.log(state.theta[u, c]) - log_gamma(around + EVEN)
+        total += _log_children(places, state, level, v, c, max(kappa * theta, TINY))
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _density(places, state, columns, hyper, which, g, level, v, i, j, whole, log):
     if abs(log) > (FAR if which != SHARES else 200.0):
         return -np.inf
@@ -90,7 +93,7 @@ def _density(places, state, columns, hyper, which, g, level, v, i, j, whole, log
     return _log_shares(places, state, g, level, v, i, j, whole, log)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _slice(rng, places, state, columns, hyper, which, g, level, v, i, j, whole, log, width):
     """A draw of a log by a slice, from where it is."""
     given = (places, state, columns, hyper, which, g, level, v, i, j, whole)
@@ -129,15 +132,17 @@ def draw_linked_prior(rng, places, state, columns, g, hyper, learn):
     levels = places.level_ptr.size - 1
     for level in range(levels - 1, 0, -1):
         none = (0, 0, 0, 0.0)
+        own = (places.level_ptr[level + 1] - places.level_ptr[level]) * max(columns.size - 1, 1)
+        width = min(max(6.0 / math.sqrt(own), NARROWEST), WIDTH)
         if learn and g == 0:
             log = math.log(state.a[level])
             state.a[level] = math.exp(
-                _slice(rng, places, state, columns, hyper, TOTALS, g, level, *none, log, WIDTH)
+                _slice(rng, places, state, columns, hyper, TOTALS, g, level, *none, log, width)
             )
         if learn and columns.size > 1:
             log = math.log(state.kappa[level, g])
             state.kappa[level, g] = math.exp(
-                _slice(rng, places, state, columns, hyper, KAPPA, g, level, *none, log, WIDTH)
+                _slice(rng, places, state, columns, hyper, KAPPA, g, level, *none, log, width)
             )
     for level in range(levels - 2, -1, -1):
         for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
@@ -151,7 +156,7 @@ def draw_linked_prior(rng, places, state, columns, g, hyper, learn):
                     continue
                 whole = state.theta[v, i] + state.theta[v, j]
                 log = math.log(state.theta[v, i] / state.theta[v, j])
-                width = 4.0 / math.sqrt(state.kappa[level + 1, g] * places.children[v] + 4.0)
+                width = 4.0 / math.sqrt(whole * (state.kappa[level + 1, g] * places.children[v] + 4.0))
                 log = _slice(rng, places, state, columns, hyper, SHARES, g, level, v, i, j, whole, log, width)
                 state.theta[v, i] = max(whole / (1.0 + math.exp(-log)), TINY)
                 state.theta[v, j] = max(whole / (1.0 + math.exp(log)), TINY)
