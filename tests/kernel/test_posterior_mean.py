@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from tests.reference import posterior_mean as twin
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.marginals import identity
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
-from trueup.kernel.settling.posterior_mean import Hyperprior, posterior_means, ratio_moments
+from trueup.kernel.settling.posterior_mean import Hyperprior, _weights, posterior_means, ratio_moments
 from trueup.kernel.settling.two_way import nearest_two_way
 
 LAWS = [
@@ -125,6 +127,25 @@ def test_a_child_far_above_its_siblings_keeps_its_estimate(rng):
     assert abs(moved["nothing"][0]) < 1.6, moved
     assert moved["far"][0] < -2.1, moved
     assert moved["far and drift"][0] < moved["far"][0] - 0.3, moved
+
+
+@pytest.mark.parametrize("size", [3, 1_000, 10**6, 10**9])
+def test_the_variance_of_a_totals_estimate_is_exact_at_any_size(size):
+    """Against fractions. A ridge of 1e-6 of the mean spread, or the inverse of the difference, fails at a million."""
+    n, base = 3, [[4, 1, 0], [1, 2, 0], [0, 0, 9]]
+    shares, kappa = [Fraction(5, 10), Fraction(4, 10), Fraction(1, 10)], [2, 30, 7]
+    d = [size * p * (size + k) / (1 + k) for p, k in zip(shares, kappa)]
+    rows = [
+        [base[i][j] + (d[i] if i == j else 0) - d[i] * d[j] / sum(d) for j in range(n)] + [shares[i]]
+        for i in range(n)
+    ]
+    for k in range(n):  # Gauss and Jordan: the last column becomes the solution
+        rows[k] = [x / rows[k][k] for x in rows[k]]
+        rows = [r if i == k else [x - r[k] * y for x, y in zip(r, rows[k])] for i, r in enumerate(rows)]
+    exact = sum(p * r[n] for p, r in zip(shares, rows))
+    weights, precision = _weights(np.array(base, float), np.array(shares, float), np.array(d, float))
+    np.testing.assert_allclose(precision, float(exact), rtol=1e-6)
+    np.testing.assert_allclose(weights, [float(r[n] / exact) for r in rows], rtol=1e-6)
 
 
 def test_a_parents_children_do_not_depend_on_other_parents(rng):

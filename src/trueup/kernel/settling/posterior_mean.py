@@ -56,7 +56,7 @@ KEPT = 20_000_000  # entries of a parent's children's covariances up to which th
 EXACT = 1e-8  # variance of what is known, as a share of the largest
 TOTALS = 8  # Newton's steps for the multiplier of the totals
 SMALLEST = 0.02  # total of a child that its cells' laws are taken at, at least
-RIDGE = 1e-6  # variance added to every cell, as a share of the mean, where a total is estimated
+KNOWN = 1e-3  # least variance of a total's estimate (counts squared): its law's ratios stay floating-point numbers
 LEAST = 1e-5  # variance of a law beside that of the normal law in it: what rounding leaves of larger ratios is no precision
 REACH = 7.0  # standard deviations on either side over which a law is summed
 MOST_STEPS = 600  # of a sum; no window takes more where all is finite
@@ -79,7 +79,7 @@ class Hyperprior(NamedTuple):
     kappa_spread: float = 1.0
     cell_spread: float = 1.0
     drift: float = 0.3
-    far: float = 8.0
+    far: float = 2.0
 
 
 HYPERPRIOR = Hyperprior()
@@ -257,20 +257,18 @@ def _propagate(s, m, tau, nu, shares, size, kappa, evidence):
 
 @njit(cache=True, error_model="numpy")
 def _weights(base, shares, spread):
-    """Weights `u` and precision of a total's estimate `u'y` from cells y = T p + N(0, base + diag d - d d' / sum d)."""
-    wide = base.copy()
-    whole = spread.sum()
+    """Weights `u` and precision of a total's estimate `u'y` from cells y = T p + N(0, base + diag d - d d' / sum d).
+
+    With `W = (base + diag d)^-1` the inverse of y's covariance is `W + W d d'W / s`, `s = sum d - d'W d`. That difference of
+    numbers as large as the total's square is `d'W base 1`, which no cancellation spoils.
+    """
+    inverse = base.copy()
     for i in range(shares.size):
-        wide[i, i] += spread[i]
-        for j in range(shares.size):
-            wide[i, j] -= spread[i] * spread[j] / whole
-    ridge = (
-        RIDGE * np.trace(wide) / shares.size
-    )  # where the total is known, rounding may leave it a negative variance
-    for i in range(shares.size):
-        wide[i, i] += ridge
-    _invert(wide)
-    weights = wide @ shares
+        inverse[i, i] += spread[i]
+    _invert(inverse)
+    along = inverse @ spread
+    own = max(along @ base.sum(axis=1), KNOWN)
+    weights = inverse @ shares + along * ((along @ shares) / own)
     precision = max(weights @ shares, 1e-9)
     return weights / precision, precision
 
