@@ -86,6 +86,12 @@ class BusyError(BundleError):
     exit_code = 4
 
 
+class ResourceError(BundleError):
+    """The system refused space, memory, a permission or a worker: nothing is wrong with what was given."""
+
+    exit_code = 1
+
+
 class ConvergenceError(TrueupError):
     """A solver or a chain stopped before its answer could be called an answer."""
 

@@ -1,18 +1,20 @@
 """Staging: what dead processes left is swept, what living ones hold is not."""
 
+import errno
+import os
 import subprocess
 import sys
 
 import pytest
 
-from trueup.errors import BundleError
-from trueup.files.staging import staged
+from trueup.errors import BundleError, ResourceError
+from trueup.files.staging import staged, writing
 from trueup.files.target import holding, remove_unheld
 
 STAGING = """
 import os, signal, sys
 from pathlib import Path
-from trueup.files.staging import staged
+from trueup.files.staging import staged, writing
 with staged(Path(sys.argv[1])) as folder:
     (folder / "half.txt").write_text("half")
     print(folder, flush=True)
@@ -64,3 +66,13 @@ def test_a_target_that_is_occupied_is_refused_before_anything_is_swept(tmp_path)
     with pytest.raises(BundleError, match="already holds something"), staged(tmp_path / "out"):
         pass
     assert (tmp_path / ".out.staging-1").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.ENOSPC, ResourceError), (errno.EACCES, ResourceError), (errno.ENOENT, BundleError)],
+)
+def test_what_the_disk_refuses_is_told_from_a_path_that_cannot_be(tmp_path, number, kind):
+    with pytest.raises(BundleError, match=os.strerror(number)) as caught, writing(tmp_path / "out"):
+        raise OSError(number, os.strerror(number))
+    assert type(caught.value) is kind

@@ -10,7 +10,15 @@ from pathlib import Path
 from unittest.mock import patch
 
 from tests.releasing.state import MOST, SPEC, TERMS, write_state
-from trueup.errors import BudgetError, BundleError, DataError, InfeasibleError, SpecError, TrueupError
+from trueup.errors import (
+    BudgetError,
+    BundleError,
+    DataError,
+    InfeasibleError,
+    ResourceError,
+    SpecError,
+    TrueupError,
+)
 from trueup.files.memory import parse_memory
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
@@ -239,7 +247,7 @@ BAD = [
     ("a truncated part of the measurements", lambda f: going_on(f, truncated("measured/2-*.parquet")),
      BundleError, "truncated or altered"),
     ("a disk that is full", failing("trueup.releasing.tasks.write_measured", OSError(28, "No space left on device")),
-     BundleError, "No space left on device"),
+     ResourceError, "No space left on device"),
     ("a task that runs out of memory", failing("trueup.releasing.tasks.draw", MemoryError()),
-     TrueupError, "more memory than there is"),
+     ResourceError, "more memory than there is"),
 ]  # fmt: skip

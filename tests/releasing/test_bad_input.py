@@ -17,7 +17,15 @@ from tests.releasing.bad_input import (
     taken_meanwhile,
 )
 from trueup.checking.bundle import check_bundle
-from trueup.errors import BudgetError, BundleError, DataError, InfeasibleError, SpecError, TrueupError
+from trueup.errors import (
+    BudgetError,
+    BundleError,
+    DataError,
+    InfeasibleError,
+    ResourceError,
+    SpecError,
+    TrueupError,
+)
 from trueup.io.bundle.manifest import read_manifest
 from trueup.measuring import draw
 from trueup.releasing.pipeline import resume
@@ -57,8 +65,9 @@ def test_the_table_is_documented_word_for_word():
     ],
 )
 def test_a_run_that_a_resource_stopped_goes_on(name, error, tmp_path):
-    with pytest.raises(TrueupError):
+    with pytest.raises(ResourceError) as caught:
         failing(name, error)(tmp_path)
+    assert caught.value.exit_code == 1  # what was given is not at fault
     assert not (tmp_path / "out").exists()
     resume(tmp_path / "out.run", executor=LocalPool(1))
     assert all(check.holds for check in check_bundle(tmp_path / "out"))

@@ -11,6 +11,7 @@ from tests.releasing.bad_input import Interrupted, account, interrupted, release
 from tests.releasing.state import write_state
 from trueup.checking.bundle import check_bundle
 from trueup.errors import BudgetError, BundleError, BusyError
+from trueup.files.owner import owning
 from trueup.io.bundle.read import read_release
 from trueup.model.problem import Problem
 from trueup.releasing import pipeline
@@ -60,6 +61,14 @@ def test_two_cannot_begin_at_one_place(tmp_path):
         _new(tmp_path / "out.run", False),
     ):
         pass
+
+
+def test_a_run_at_work_is_busy_and_was_not_interrupted(tmp_path):
+    run = interrupted(tmp_path)
+    with owning(run), pytest.raises(BusyError, match="works on"):
+        release(tmp_path)
+    with pytest.raises(BundleError, match="was interrupted"):
+        release(tmp_path)
 
 
 @pytest.mark.thorough

@@ -20,7 +20,8 @@ FAILURE, FAILED_CHECK, INTERRUPTED, TERMINATED = 1, 6, 130, 143
 
 EXIT_CODES = {
     0: "done",
-    FAILURE: "the system refused (a full disk, a missing permission) or an internal error; nothing is half-written",
+    FAILURE: "the system refused (space, memory, a permission, a worker: try again when there is more) or an internal error; "
+    "nothing is half-written",
     TrueupError.exit_code: "bad input: the message says what was given, what is needed, what to do",
     BudgetError.exit_code: "the ledger refused the privacy loss",
     BusyError.exit_code: "another process works on the same folder: try again later",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import DataError, TrueupError
+from trueup.errors import DataError, ResourceError
 from trueup.files.csv_faults import csv_fault, delimiter_of, line_of_row
 from trueup.files.paths import is_csv, is_zst
 from trueup.files.table import COUNT, Columns
@@ -123,8 +123,8 @@ def damaged(name: str, files: Sequence[Path] = (), line: str = "") -> DataError:
     )
 
 
-def _too_large(name: str) -> TrueupError:
-    return TrueupError(
+def _too_large(name: str) -> ResourceError:
+    return ResourceError(
         f"{name} needs more memory, or more disk for what does not fit in memory, than there is",
         remedy="allow more memory, or free space beside the output",
     )

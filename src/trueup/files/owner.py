@@ -114,11 +114,25 @@ def _records(folder: Path) -> Path:
     return folder / "owner"
 
 
+def refuse_owned(folder: Path, *, take_over: bool = False) -> int:
+    """Refuse a folder that another process owns, or may own; else return the number of its last record, 0 if it has none.
+
+    Raises
+    ------
+    BusyError
+        Naming the process.
+    """
+    with suppress(FileNotFoundError):
+        last = max((int(p.name) for p in _records(folder).iterdir() if p.name.isdigit()), default=0)
+        if last:
+            _refuse_living(Owner(folder, last), take_over)
+        return last
+    return 0
+
+
 def _next_owner(folder: Path, take_over: bool) -> Owner:
     _records(folder).mkdir(mode=0o700, exist_ok=True)
-    last = max((int(p.name) for p in _records(folder).iterdir() if p.name.isdigit()), default=0)
-    if last:
-        _refuse_living(Owner(folder, last), take_over)
+    last = refuse_owned(folder, take_over=take_over)
     owner = Owner(folder, last + 1)
     handle, hidden = tempfile.mkstemp(prefix=".", dir=_records(folder))
     try:

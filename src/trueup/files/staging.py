@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -10,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
 
-from trueup.errors import BundleError
+from trueup.errors import BundleError, ResourceError
 from trueup.files.target import holding, lock_if_possible, refuse_occupied, remove_unheld
 
 
@@ -57,7 +58,7 @@ def _stage(target: Path, stack: ExitStack) -> Path:
                 stack.enter_context(holding(folder, lock_if_possible))
                 return folder
     except OSError as error:
-        raise BundleError(
+        raise ResourceError(
             f"cannot write beside '{target}': {error.strerror}", remedy="check permissions"
         ) from None
 
@@ -68,13 +69,17 @@ def sweep(target: Path) -> None:
         remove_unheld(folder)
 
 
+_NO_SUCH = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
+"""What is wrong with a path, whatever space and permissions there are."""
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what a disk refuses into a BundleError that names the path."""
+    """Turn what a disk refuses into a ResourceError that names the path, or a path that cannot be into a BundleError."""
     try:
         yield
     except OSError as error:
-        raise BundleError(
+        raise (BundleError if error.errno in _NO_SUCH else ResourceError)(
             f"cannot write '{path}': {error.strerror or 'the disk refuses'}",
             remedy="check space and permissions",
         ) from None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from trueup.errors import BundleError, BusyError
+from trueup.errors import BundleError, BusyError, ResourceError
 
 
 def refuse_occupied(target: Path) -> None:
@@ -78,7 +78,7 @@ def claimed(target: Path) -> Iterator[None]:
     try:
         handle = _locked(path, time.monotonic() + PATIENCE)
     except OSError as error:
-        raise BundleError(
+        raise ResourceError(
             f"cannot write beside '{target}': {error.strerror}", remedy="check permissions"
         ) from None
     if handle is None:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from trueup.errors import BudgetError, BundleError
+from trueup.errors import BudgetError, BundleError, ResourceError
 from trueup.files.owner import owning
 from trueup.files.target import refuse_occupied
 from trueup.io.bundle.manifest import MANIFEST, guarantee_in, margin_out, measured_file, read_manifest, slug
@@ -261,7 +261,7 @@ def link_part(parts: Parts, name: str, target: Path) -> None:
         os.link(source, target)
         target.chmod(0o644)
     except OSError as error:
-        raise BundleError(
+        raise ResourceError(
             f"cannot link '{target.name}': {error.strerror}", remedy="check space and permissions"
         ) from None
 

@@ -14,7 +14,7 @@ from typing import Any
 from trueup.errors import BundleError, SpecError
 from trueup.files.addresses import address_of
 from trueup.files.memory import PROCESS, memory_text
-from trueup.files.owner import owning
+from trueup.files.owner import owning, refuse_owned
 from trueup.files.staging import writing
 from trueup.files.target import refuse_occupied
 from trueup.io.bundle.manifest import guarantee_out, header_out
@@ -219,6 +219,8 @@ def _new(path: Path, take_over: bool) -> Iterator[RunFolder]:
         refuse_occupied(path)
     with writing(path):
         path.mkdir(mode=0o700, exist_ok=True)
+        if (path / PLAN).exists():
+            refuse_owned(path)  # a run at work, which an orchestrator waits for, was not interrupted
         _refuse_begun(path)
         with owning(path, take_over=take_over):
             _refuse_begun(path)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
-from trueup.errors import TrueupError, place_of
+from trueup.errors import ResourceError, TrueupError, place_of
 
 WORKER_ENVIRONMENT = {
     # The workers share their machine's cores: one thread each for linear algebra.
@@ -106,15 +106,15 @@ def told(error: BaseException, label: str) -> TrueupError:
         return error
     if isinstance(error, MemoryError):
         return out_of_memory(f"{label} needs more memory than there is")
-    return TrueupError(
+    return ResourceError(
         f"{label} failed with {type(error).__name__} at {place_of(error)}",
         remedy="report it; then continue with --resume",
     )
 
 
-def out_of_memory(what: str) -> TrueupError:
+def out_of_memory(what: str) -> ResourceError:
     """Say what to do about memory."""
-    return TrueupError(
+    return ResourceError(
         what,
         remedy="free memory or give fewer --workers, then continue with --resume; or start anew with less --memory",
     )

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Self
 
-from trueup.errors import TrueupError
+from trueup.errors import ResourceError, TrueupError
 from trueup.run.executor import WORKER_ENVIRONMENT, Item, Result, out_of_memory, told
 
 ATTEMPTS = 3
@@ -181,7 +181,7 @@ def _label(task: Callable, at: int, items: int) -> str:
     return f"task '{name}' on part {at + 1} of {items}"
 
 
-def _killed(label: str, exitcode: int | None, attempts: int) -> TrueupError:
+def _killed(label: str, exitcode: int | None, attempts: int) -> ResourceError:
     how = signal.Signals(-exitcode).name if exitcode else "a signal"
     return out_of_memory(
         f"the worker of {label} was killed by {how}, {attempts} times; the system does this where memory runs out"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from trueup.errors import BundleError
+from trueup.errors import BundleError, ResourceError
 from trueup.files.staging import to_disk
 
 _RECORD = ".part"
@@ -216,7 +216,7 @@ def _writing(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BundleError(
+        raise ResourceError(
             f"cannot write part '{name}' of the run: {error.strerror or 'the disk refuses'}",
             remedy="check space and permissions, then continue with --resume",
         ) from None

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trueup.errors import SpecError, TrueupError
+from trueup.errors import ResourceError, SpecError
 from trueup.run.executor import WORKER_ENVIRONMENT
 
 ATTEMPTS = 4
@@ -83,7 +83,7 @@ def quoting_nothing(what: str) -> Iterator[None]:
     try:
         yield
     except (Py4JError, PySparkException, RuntimeError, OSError) as error:
-        raise TrueupError(
+        raise ResourceError(
             f"{what} failed ({type(error).__name__})",
             needed="a master that can be reached, and executors with memory enough and this package installed",
             remedy="look into the logs of the cluster; then continue with --resume",
