@@ -57,6 +57,12 @@ def test_every_comparator_is_labelled_and_flagged_for_nothing():
     page = str(tu.report(found, AREAS))
     assert "no formal guarantee" in page
     assert "Do parts add up?" in page
+    budget = found.budgets[0].label
+    rows = [line for line in page.split("<tr>") if f"<td>{budget}</td>" in line]
+    assert rows
+    assert not [line for line in rows for other in theirs if other.label in line], (
+        "what others do has a budget"
+    )
     rows = found.rows(statistic="missed by parts", level="all", by="level")
     missed = dict(zip(rows["method"], rows["value"]))
     assert missed[found.methods[0].label] == 0

@@ -228,7 +228,12 @@ def _print(record: Any) -> None:
         return f"{value:.3g} ± {error:.1g}"
 
     rows = [
-        [level, method.label, budget.label, *(figure(s, level, method.label, budget.label) for s in _SHOWN)]
+        [
+            level,
+            method.label,
+            *record.shown_budgets([method.label], [budget.label]),
+            *(figure(s, level, method.label, budget.label) for s in _SHOWN),
+        ]
         for level in map(str, record.levels)
         for method in record.methods
         for budget in record.budgets

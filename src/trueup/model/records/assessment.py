@@ -5,7 +5,7 @@ Every figure is a function of the true counts, so the record is confidential unl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -169,6 +169,14 @@ class Assessment(ThreeLines):
     def interrupted(self) -> bool:
         """Whether fewer replicates were made than asked for."""
         return self.replicates < self.asked
+
+    def shown_budgets(self, methods: Iterable[object], budgets: Iterable[object]) -> list[str]:
+        """Say what each method cost: a budget, or that what others do has no guarantee, whatever else was assessed."""
+        others = {method.label for method in self.methods if method.verb == COMPARATOR}
+        return [
+            "no guarantee" if str(method) in others else str(budget)
+            for method, budget in zip(methods, budgets, strict=True)
+        ]
 
     def rows(self, **wanted: str) -> Columns:
         """Rows of the long table whose columns hold the wanted values.

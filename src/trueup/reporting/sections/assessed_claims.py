@@ -149,18 +149,20 @@ def decisions(view: AssessmentView) -> Section | None:
     ranks = view.record.rows(statistic="wrong rank", by="level")
     tables = []
     if len(sides["value"]):
-        tables.append(_shares("How often a count lands on the wrong side of a threshold", sides, "Threshold"))
+        tables.append(
+            _shares(view, "How often a count lands on the wrong side of a threshold", sides, "Threshold")
+        )
     if len(ranks["value"]):
-        tables.append(_shares("How often a place has a wrong rank within its table", ranks, ""))
+        tables.append(_shares(view, "How often a place has a wrong rank within its table", ranks, ""))
     return Section("decisions", "Wrong decisions", tuple(tables)) if tables else None
 
 
-def _shares(caption: str, rows: Columns, about: str) -> Table:
+def _shares(view: AssessmentView, caption: str, rows: Columns, about: str) -> Table:
     shares = [f"{100 * v:.3g} ± {100 * e:.1g}" for v, e in zip(rows["value"], rows["mc_error"])]
     columns = [
         Column("Table", [plain(str(level)) for level in rows["level"]]),
         Column("Method", [str(m) for m in rows["method"]]),
-        Column("Budget", [str(b) for b in rows["budget"]]),
+        Column("Budget", view.record.shown_budgets(rows["method"], rows["budget"])),
         Column("Share of counts and replicates (%), ± its Monte Carlo error", shares, numeric=True),
     ]
     if about:
@@ -180,7 +182,7 @@ def additivity(view: AssessmentView) -> Section | None:
             Column("Parts", [plain(str(parts)) for parts in rows["about"]]),
             Column("True count", [str(unit) for unit in rows["unit"]], numeric=True),
             Column("Method", [str(m) for m in rows["method"]]),
-            Column("Budget", [str(b) for b in rows["budget"]]),
+            Column("Budget", view.record.shown_budgets(rows["method"], rows["budget"])),
             Column("Distance", with_error(rows), numeric=True),
         ),
         summary="Additivity, by size of the true count",
@@ -206,7 +208,7 @@ def errors_of_ratios(view: AssessmentView) -> Section | None:
         (
             Column("Table", [plain(str(level)) for level in bias["level"]]),
             Column("Method", [str(m) for m in bias["method"]]),
-            Column("Budget", [str(b) for b in bias["budget"]]),
+            Column("Budget", view.record.shown_budgets(bias["method"], bias["budget"])),
             Column("Bias", with_error(bias), numeric=True),
             Column("Mean absolute error", with_error(distance), numeric=True),
         ),
@@ -228,7 +230,7 @@ def differences(view: AssessmentView) -> Section | None:
         (
             Column("Table", [plain(str(level)) for level in first["level"]]),
             Column("Method", [str(m) for m in first["method"]]),
-            Column("Budget", [str(b) for b in first["budget"]]),
+            Column("Budget", view.record.shown_budgets(first["method"], first["budget"])),
             Column(f"Bias ({view.unit})", with_error(first), numeric=True),
             Column(f"Mean squared error ({view.unit} squared)", with_error(second), numeric=True),
         ),

@@ -101,7 +101,7 @@ def _level_tables(view: AssessmentView) -> Iterator[Table]:
             f"Error of {table_name(margin)} ({view.unit}; the variance in their squares), ± its Monte Carlo error",
             (
                 Column("Method", [r[0] for r in rows]),
-                Column("Budget", [r[1] for r in rows]),
+                Column("Budget", view.record.shown_budgets(*zip(*(r[:2] for r in rows)))),
                 *(Column(h, [r[2 + i] for r in rows], numeric=True) for i, h in enumerate(headings)),
             ),
             summary=f"Figures of {table_name(margin)}",
