@@ -10,6 +10,7 @@ from tests.inferring.problems import noisy
 from tests.reference.histograms_listed import log_prior, tables
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
+from trueup.kernel.table_walks.inhabited import RATE
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
@@ -41,15 +42,15 @@ def record(cells, truth, rng, exact=()):
     return noisy(cells, truth, laws, rng)
 
 
-def listed(cells, measured, middles, a, kappa, most):
+def listed(cells, measured, middles, a, kappa, most, rate=0.0):
     """All tables and their posterior masses."""
-    return weighed(cells, measured, middles, a, kappa, most)[:2]
+    return weighed(cells, measured, middles, a, kappa, most, rate)[:2]
 
 
-def weighed(cells, measured, middles, a, kappa, most):
+def weighed(cells, measured, middles, a, kappa, most, rate=0.0):
     """All tables, their posterior masses, and the evidence up to a constant."""
     x = tables(cells.n, most)
-    log = log_prior(x.reshape(len(x), -1, 2), middles, a, kappa)
+    log = log_prior(x.reshape(len(x), -1, 2), middles, a, kappa, rate)
     for header, values in zip(measured.headers, measured.values):
         gap = cells.sum(x, header.margin) - values
         log += (
@@ -94,8 +95,13 @@ def largest_z(cells, draws, x, mass, indicators=True):
 
 
 def mixed(cells, measured, most):
-    """All tables of two places and their posterior masses, a and each column's concentration integrated over."""
+    """All tables of two places and their posterior masses, a, each column's concentration and the rate integrated over.
+
+    The root of a rate of beta law (1/2, 1) is uniform.
+    """
+    assert RATE == (0.5, 1.0)
     nodes, weights = np.polynomial.hermite_e.hermegauss(7)
+    roots, shares = np.polynomial.legendre.leggauss(8)
     middle, half = (
         (HYPERPRIOR.kappa_spread**2 + HYPERPRIOR.cell_spread**2 / 2) ** 0.5,
         HYPERPRIOR.cell_spread / 2**0.5,
@@ -104,6 +110,7 @@ def mixed(cells, measured, most):
     for v, w, u in product(range(7), repeat=3):
         a = HYPERPRIOR.a * np.exp(HYPERPRIOR.a_spread * nodes[u])
         kappa = HYPERPRIOR.kappa * np.exp(middle * nodes[v] + half * nodes[w] * np.array([1.0, -1.0]))
-        x, mass, evidence = weighed(cells, measured, (), (a,), (tuple(kappa),), most)
-        total = total + weights[[u, v, w]].prod() * evidence * mass
+        for root, share in zip((1 + roots) / 2, shares):
+            x, mass, evidence = weighed(cells, measured, (), (a,), (tuple(kappa),), most, root**2)
+            total = total + weights[[u, v, w]].prod() * share * evidence * mass
     return x, total / total.sum()

@@ -33,7 +33,7 @@ def test_300_random_small_problems_agree_with_all_tables_listed(part, rng):
     for _ in range(PROBLEMS // PARTS):
         cells, measured, exact, middles, given, most = small(rng)
         levels = 2 if middles else 1
-        x, mass = listed(cells, measured, middles, levels * given[:1], levels * given[1:], most)
+        x, mass = listed(cells, measured, middles, levels * given[:1], levels * given[1:2], most, given[2])
         for draws in (
             DRAWS,
             10 * DRAWS,
@@ -61,7 +61,7 @@ def small(rng):
         measured,
         exact,
         middles,
-        (float(rng.choice([0.3, 1, 4])), float(rng.choice([1, 5, 25]))),
+        (float(rng.choice([0.3, 1, 4])), float(rng.choice([1, 5, 25])), float(rng.choice([0.0, 0.2, 0.6]))),
         most,
     )
 

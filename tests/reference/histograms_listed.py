@@ -29,7 +29,7 @@ def log_rising(x, a):
     return gammaln(x + a) - gammaln(a)
 
 
-def log_prior(x, middles, a, kappa):
+def log_prior(x, middles, a, kappa, rate=0.0):
     """Log prior, up to a constant, of tables of two columns.
 
     Parameters
@@ -40,17 +40,18 @@ def log_prior(x, middles, a, kappa):
         Leaves of each place between, one after the other; None where leaves lie below the root.
     a, kappa
         Of each level below the root; each kappa one number, or one for each column.
+    rate
+        Probability that a leaf is uninhabited.
     """
     each = x.sum(axis=2)
-    log = (log_rising(each, a[-1]) - gammaln(each + 1)).sum(axis=1)
     total = each.sum(axis=1)
-    log += gammaln(total + 1) - log_rising(total, a[0] * (len(middles) if middles else x.shape[1]))
+    log = gammaln(total + 1) + (_shared(each, a[-1], rate) if not middles else -log_rising(total, a[0] * len(middles)))
     if middles:
         edges = np.cumsum([0, *middles])
         parts = [slice(p, q) for p, q in pairwise(edges)]
         for part, size in zip(parts, middles):
             own = each[:, part].sum(axis=1)
-            log += log_rising(own, a[0]) - log_rising(own, size * a[1])
+            log += log_rising(own, a[0]) + _shared(each[:, part], a[1], rate)
     else:
         parts = [slice(v, v + 1) for v in range(x.shape[1])]
     theta, weights = _composition(np.ones(2), 2.0)
@@ -58,6 +59,18 @@ def log_prior(x, middles, a, kappa):
     for part in parts:
         inside += _middle(x[:, part], theta, kappa) if middles else _leaf(x[:, part], theta, kappa[-1])
     return log + logsumexp(inside, b=weights, axis=1)
+
+
+def _shared(each, a, rate):
+    """Log probability of totals given their sum, less its factorial's: over all sets of places that may be inhabited."""
+    log = (log_rising(each, a) - gammaln(each + 1)).sum(axis=1)
+    size, sets = each.shape[1], []
+    for lived in product((False, True), repeat=size):
+        if any(lived):
+            chance = rate ** (size - sum(lived)) * (1 - rate) ** sum(lived) / (1 - rate**size)
+            empty = (each[:, ~np.array(lived)] == 0).all(axis=1)
+            sets.append(np.where(empty, chance, 0.0) / np.exp(log_rising(each.sum(axis=1), a * sum(lived))))
+    return log + np.log(sum(sets))
 
 
 def _composition(shape, rate):

@@ -107,7 +107,7 @@ class HistogramGibbs(InferenceMethod):
         """Choose a tier by what it is predicted to cost, and draw."""
         problem = state.problem(values)
         announce(progress, "finding tables to start from: the default release of the noisy values")
-        walk = HistogramWalk.of(problem, rng.spawn(self.chains), self._given)
+        walk = HistogramWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
         walk.run(1, 1, _silent)  # makes the kernels ready
         walk.run(1, PROBED if problem.cells.n < SMALL else 1, _silent)  # times do not decide what is run
         plan = self.plan(problem, walk.seconds, draws)
@@ -115,11 +115,6 @@ class HistogramGibbs(InferenceMethod):
         if plan.tier == "approximate":
             return self._approximate(walk, plan, draws, rng, progress)
         return self._full(walk, plan, draws, rng, progress)
-
-    @property
-    def _given(self) -> tuple[float, float] | None:
-        a_kappa = self.prior.concentrations
-        return (a_kappa[0], a_kappa[1]) if a_kappa else None
 
     def plan(self, problem: ColumnProblem, seconds: float, draws: int) -> Plan:
         """Predict what tiers cost, and choose.

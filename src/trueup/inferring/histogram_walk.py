@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
@@ -29,6 +30,8 @@ from trueup.model.prior import FLAT
 
 EVERY = 3
 """Sweeps between two draws of compositions and concentrations, which many places inform."""
+RATE_AT_FIRST = 0.1
+"""Of uninhabited places."""
 
 
 @dataclass(eq=False)
@@ -42,13 +45,13 @@ class HistogramWalk:
     rngs, states
         A generator and a state of each chain.
     learn
-        Whether concentrations are drawn as well as compositions.
+        Whether concentrations and the rate of uninhabited places are drawn as well as compositions.
     sweeps
         Of each chain so far.
     left_out
         Directions of each chain left out because rounding left no mass.
     stopped, concentrations
-        Whether it was interrupted; those of each draw.
+        Whether it was interrupted; those of each draw, and its rate of uninhabited places.
     spent, seconds
         Seconds of a processor: of each chain in the last run, and of a sweep of one chain there.
     """
@@ -66,12 +69,19 @@ class HistogramWalk:
 
     @classmethod
     def of(
-        cls, problem: ColumnProblem, rngs: list[np.random.Generator], given: tuple[float, float] | None = None
+        cls, problem: ColumnProblem, rngs: list[np.random.Generator], given: Sequence[float] = ()
     ) -> HistogramWalk:
-        """Start chains apart: the first at the default release, others at those of noisier values."""
-        a, kappa = given or (HYPERPRIOR.a, HYPERPRIOR.kappa)
+        """Start chains apart: the first at the default release, others at those of noisier values.
+
+        Parameters
+        ----------
+        given
+            Concentrations of totals and of cells, and perhaps the rate of uninhabited places (none without it); if empty,
+            all are learnt.
+        """
+        parameters = given or (HYPERPRIOR.a, HYPERPRIOR.kappa, RATE_AT_FIRST)
         starts = [_start(problem, rng, AWAY * (chain > 0)) for chain, rng in enumerate(rngs)]
-        return cls(problem, rngs, [problem.state(x, a, kappa) for x in starts], given is None)
+        return cls(problem, rngs, [problem.state(x, *parameters) for x in starts], not given)
 
     def run(self, kept: int, thin: int, tell: Progress) -> NDArray:
         """Move every chain on by `kept * thin` sweeps; return draws `(chains, kept, n)` in the narrowest type that holds them.
@@ -129,7 +139,7 @@ class HistogramWalk:
                 draw_prior(rng, problem.places, state, problem.open, room, HYPERPRIOR, self.learn)
             if sweep % thin == thin - 1:
                 out[sweep // thin] = state.x.ravel()
-                self.concentrations.append(np.append(state.a[1:], state.common[1:]))
+                self.concentrations.append(np.concatenate([state.a[1:], state.common[1:], state.rate]))
             done[chain] = sweep + 1
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -157,15 +167,18 @@ class HistogramWalk:
             "watched": watched,
             "moves_known_to_connect": self.problem.connected,
             "directions_left_out": sum(self.left_out),
-            "concentrations": {
-                name: {"mean": float(x.mean()), "sd": float(x.std())} for name, x in zip(names, a.T)
-            },
+            "concentrations": {name: _described(x) for name, x in zip(names, a.T)},
+            "uninhabited": _described(a[:, -1]),
         }
 
     @property
     def margins(self) -> list[Margin]:
         """Tables that are reported: what was measured, every level's totals, and the finest cells."""
         return reported(self.problem.cells, [h.margin for h in self.problem.headers])
+
+
+def _described(draws: NDArray) -> dict[str, float]:
+    return {"mean": float(draws.mean()), "sd": float(draws.std())}
 
 
 def _start(problem: ColumnProblem, rng: np.random.Generator, away: float) -> NDArray[np.int64]:

@@ -204,8 +204,8 @@ class ColumnProblem:
             self.cells.shape[0], -1
         )
 
-    def state(self, x: NDArray[np.int64], a: float, kappa: float) -> ChainState:
-        """A chain's state at tables `(leaves, n)`."""
+    def state(self, x: NDArray[np.int64], a: float, kappa: float, rate: float = 0.0) -> ChainState:
+        """A chain's state at tables `(leaves, n)`: concentrations, and the rate of uninhabited places."""
         levels = len(self.cells.tree.levels)
         tree, flat = self.cells.tree, x.ravel()
         total = np.concatenate([self.cells.sum(flat, Margin(level)) for level in tree.levels])
@@ -221,8 +221,9 @@ class ColumnProblem:
         total, gap, top = total.astype(np.int64), gap.astype(float), x.sum(axis=0).astype(float)
         kappas, sizes = np.full((levels, self.columns), kappa), x.sum(axis=1) + 1.0
         first = np.full(len(x), np.flatnonzero(self.open)[0])
+        lived, rates = np.ones(len(x), bool), np.array([rate])
         return ChainState(
-            x.astype(np.int32), total, gap, top, theta, a * each, kappa * each, kappas, sizes, first
+            x.astype(np.int32), total, gap, top, theta, a * each, kappa * each, kappas, sizes, first, lived, rates
         )
 
     def work(self) -> TreeMessages:

@@ -3,11 +3,11 @@
 The density of the lowest places' tables x, with T the totals of places, given concentrations a, compositions theta, and each
 lowest place's size s and cell of one more, e (`sizes`):
 
-    root             Gamma(T + 1) / Gamma(T + C a_1)                    a flat total, C the number of children
+    root             Gamma(T + 1) / Gamma(T + C a_1)                    a flat total, C its children that are inhabited
     a place between  Gamma(T + a_l) / Gamma(T + C a_(l+1))              its share of the total above, its children's split
     a lowest place   Gamma(T + a_l) / T! s^T prod_j Gamma(x_j + e_j + kappa_j theta_j) / (x_j! (kappa_j + s)^x_j)
 
-theta the composition of the place above; and for each measured table one factor of the difference of count and noisy value.
+or 0 if it is uninhabited (`inhabited`), which no step changes; theta the composition of the place above; and for each measured table one factor of the difference of count and noisy value.
 
 A *direction* u adds t_v u to the table of each lowest place v, where u is one column, a pair (+1, -1) or a square (+1,
 -1, -1, +1) of columns; the table of each place above changes by the sum of its children's t, times u. Every factor is
@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.table_walks.inhabited import draw_inhabited, parts
 
 SLACK = 1e-6
 FAR = 300.0
@@ -122,6 +123,8 @@ class ChainState(NamedTuple):
         Concentrations: `(levels,)` of totals, the median of the cells', `(levels, n)` of each cell; of the root unused.
     size, spare
         `(leaves,)` the lowest places' sizes, and their cells of one more.
+    inhabited, rate
+        `(leaves,)` whether their parent's total is split among them too; `(1,)` the rate of those that are not, 0 if all are.
     """
 
     x: NDArray[np.int32]
@@ -134,6 +137,8 @@ class ChainState(NamedTuple):
     kappa: NDArray[np.float64]
     size: NDArray[np.float64]
     spare: NDArray[np.int64]
+    inhabited: NDArray[np.bool_]
+    rate: NDArray[np.float64]
 
 
 class TreeMessages(NamedTuple):
@@ -217,6 +222,8 @@ def _windows(rng, places, moves, state, work, columns, stride):
     for row in range(len(x)):
         low = -int(rng.random() * moves.window)
         high = low + moves.window - 1
+        if not state.inhabited[row]:
+            low = high = 0
         for k in range(columns.size):
             most = x[row, columns[k]] // stride
             if _sign(k) > 0:
@@ -268,7 +275,7 @@ def _inner_prior(places, state, work, columns, stride, level):
     up = 1.0 if level == 0 else state.a[level]
     for v in range(first, places.level_ptr[level + 1]):
         child, mass = child_ptr[v], 1.0
-        down = (child_ptr[v + 1] - child) * state.a[level + 1]
+        down = parts(places, state.inhabited, v) * state.a[level + 1]
         low, size = work.ends[child, 2], work.ends[child, 3]
         work.ends[v, 0], work.ends[v, 1] = low, size
         for i in range(size):
@@ -485,6 +492,8 @@ def column_sweeps(rng, places, tables, moves, state, work, count):
         for turn in range(len(moves.singles) + moves.turns.sum()):
             if turn < len(moves.singles):
                 columns = moves.singles[turn]
+                if state.rate[0] > 0.0:
+                    draw_inhabited(rng, places, state)
             elif turn < len(moves.singles) + moves.turns[0]:
                 columns = moves.pairs[int(rng.random() * len(moves.pairs))]
             else:

@@ -30,6 +30,7 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.table_walks.inhabited import draw_rate, parts
 
 EVEN = 0.1
 TINY = 1e-100
@@ -145,7 +146,7 @@ def _log_totals(places, state, level, a):
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
         total += _rise(state.total[v], a)
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
-        total -= _rise(state.total[p], a * (places.child_ptr[p + 1] - places.child_ptr[p]))
+        total -= _rise(state.total[p], a * parts(places, state.inhabited, p))
     return total
 
 
@@ -218,7 +219,7 @@ def _scale(rng, places, state, open_, room, hyper):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def draw_prior(rng, places, state, open_, room, hyper, learn):
-    """Draw compositions, and concentrations if they are to be learnt, given the tables; `state` is overwritten.
+    """Draw compositions, and concentrations and the rate of uninhabited places if they are to be learnt; `state` is overwritten.
 
     Parameters
     ----------
@@ -229,9 +230,11 @@ def draw_prior(rng, places, state, open_, room, hyper, learn):
     hyper
         Lognormal hyperprior: medians, and standard deviations of logs.
     learn
-        Whether concentrations are drawn as well.
+        Whether concentrations and the rate are drawn as well.
     """
     last = places.level_ptr.size - 2
+    if learn:
+        draw_rate(rng, places, state)
     for level in range(last, 0, -1):
         if learn:
             _learn(rng, places, state, open_, room, hyper, level)
