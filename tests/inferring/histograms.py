@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from tests.inferring.problems import noisy
-from tests.reference.histograms_listed import log_prior, tables
+from tests.reference.histograms_listed import log_cells, log_prior, log_totals, tables
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
 from trueup.kernel.table_walks.inhabited import RATE
@@ -44,13 +44,15 @@ def record(cells, truth, rng, exact=()):
 
 def listed(cells, measured, middles, a, kappa, most, rate=0.0):
     """All tables and their posterior masses."""
-    return weighed(cells, measured, middles, a, kappa, most, rate)[:2]
-
-
-def weighed(cells, measured, middles, a, kappa, most, rate=0.0):
-    """All tables, their posterior masses, and the evidence up to a constant."""
     x = tables(cells.n, most)
-    log = log_prior(x.reshape(len(x), -1, 2), middles, a, kappa, rate)
+    return x, normalised(
+        log_noise(cells, measured, x) + log_prior(x.reshape(len(x), -1, 2), middles, a, kappa, rate)
+    )
+
+
+def log_noise(cells, measured, x):
+    """Log masses of the noise at tables."""
+    log = np.zeros(len(x))
     for header, values in zip(measured.headers, measured.values):
         gap = cells.sum(x, header.margin) - values
         log += (
@@ -58,8 +60,13 @@ def weighed(cells, measured, middles, a, kappa, most, rate=0.0):
             if header.exact
             else header.law.logpmf(gap).sum(axis=1)
         )
+    return log
+
+
+def normalised(log):
+    """Masses from their logs up to a constant."""
     mass = np.exp(log - log.max())
-    return x, mass / mass.sum(), mass.sum() * np.exp(log.max())
+    return mass / mass.sum()
 
 
 def walked(cells, measured, rng, given, exact):
@@ -106,11 +113,13 @@ def mixed(cells, measured, most):
         (HYPERPRIOR.kappa_spread**2 + HYPERPRIOR.cell_spread**2 / 2) ** 0.5,
         HYPERPRIOR.cell_spread / 2**0.5,
     )
-    total = 0.0
-    for v, w, u in product(range(7), repeat=3):
+    x = tables(cells.n, most)
+    by_place, totals, inside = x.reshape(len(x), -1, 2), 0.0, 0.0
+    for u, r in product(range(7), range(8)):
         a = HYPERPRIOR.a * np.exp(HYPERPRIOR.a_spread * nodes[u])
+        rate = ((1 + roots[r]) / 2) ** 2
+        totals = totals + weights[u] * shares[r] * np.exp(log_totals(by_place.sum(axis=2), (), (a,), rate))
+    for v, w in product(range(7), repeat=2):
         kappa = HYPERPRIOR.kappa * np.exp(middle * nodes[v] + half * nodes[w] * np.array([1.0, -1.0]))
-        for root, share in zip((1 + roots) / 2, shares):
-            x, mass, evidence = weighed(cells, measured, (), (a,), (tuple(kappa),), most, root**2)
-            total = total + weights[[u, v, w]].prod() * share * evidence * mass
-    return x, total / total.sum()
+        inside = inside + weights[v] * weights[w] * np.exp(log_cells(by_place, (), (tuple(kappa),)))
+    return x, normalised(log_noise(cells, measured, x) + np.log(totals) + np.log(inside))

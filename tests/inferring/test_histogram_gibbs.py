@@ -31,24 +31,31 @@ from trueup.noise import law_named
 @pytest.mark.parametrize("middles", [(), (1, 2)])
 def test_chains_agree_with_all_tables_listed(middles, rng):
     cells = places(middles)
-    a, kappa = (0.7, 0.7), (3.0, 3.0)
+    a, kappa = 0.7, 3.0
     most = 16 if not middles else 5
     truth = rng.integers(0, 2 if middles else 4, cells.n)
     measured = record(cells, truth, rng)
-    x, mass = listed(cells, measured, middles, a if middles else a[:1], kappa if middles else kappa[:1], most)
-    draws = chain(cells, measured, 20_000, rng, (a[0], kappa[0]))
+    rate = 0.3
+    draws = chain(cells, measured, 20_000, rng, (a, kappa, rate))
     inside = draws[(draws <= most).all(axis=1)]
     assert len(inside) > 0.98 * len(draws)
-    assert largest_z(cells, inside, x, mass) < FALSE_ALARM
-    wrong = ((a[0] * 10, kappa[0]), (a[0], kappa[0] * 10), (a[0], kappa[0] / 10))
-    for more, less in wrong:
+
+    def distance(a, kappa, rate):
         levels = 2 if middles else 1
-        assert (
-            largest_z(
-                cells, inside, *listed(cells, measured, middles, levels * (more,), levels * (less,), most)
-            )
-            > FALSE_ALARM
+        return largest_z(
+            cells, inside, *listed(cells, measured, middles, levels * (a,), levels * (kappa,), most, rate)
         )
+
+    assert distance(a, kappa, rate) < FALSE_ALARM
+    wrong = (
+        (a * 10, kappa, rate),
+        (a, kappa * 10, rate),
+        (a, kappa / 10, rate),
+        (a, kappa, 0.0),
+        (a, kappa, 0.8),
+    )
+    for others in wrong:
+        assert distance(*others) > FALSE_ALARM
 
 
 @pytest.mark.thorough

@@ -19,6 +19,7 @@ from tests.inferring.histograms import (
 from tests.inferring.problems import noisy
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
 from trueup.kernel.table_walks.compositions import EVEN
+from trueup.kernel.table_walks.inhabited import RATE
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.tree import Tree
 from trueup.noise import law_named
@@ -88,7 +89,7 @@ def test_posteriors_of_crossing_tables_are_calibrated(factor, rng):
             walk.run(1, BURN, lambda done, of: None)
             draws = walk.run(KEPT, EACH, lambda done, of: None)[0]
             pairs = [(f(draws), f(truth[None])[0]) for f in figures(cells)]
-            pairs += zip(np.array(walk.concentrations[-KEPT:]).T, concentrations)
+            pairs += zip(np.array(walk.concentrations[-KEPT:]).T, concentrations, strict=True)
             ranks.append([pit_of_draws(*pair, rng) for pair in pairs])
     smallest = min(uniform_p(rank) for rank in np.array(ranks).T)
     assert smallest > 1e-7 if factor == 1 else smallest < 1e-7
@@ -116,10 +117,20 @@ def simulated(rng, factor):
     root = rng.gamma(1.0, 1 / n, n)
     theta = rng.gamma(kappa[0] * root + EVEN, 1 / kappa[0], (2, n))
     tracts = split(rng, rng.integers(TOP + 1), factor * a[0], 2)
-    totals = np.concatenate([split(rng, total, factor * a[1], 3) for total in tracts])
+    rate = rng.beta(*RATE)
+    totals = np.concatenate(
+        [split(rng, total, factor * a[1] * inhabited(rng, rate, 3), 3) for total in tracts]
+    )
     g = rng.gamma(kappa[1] * np.repeat(theta, 3, axis=0), 1 / kappa[1]) + 1e-300
     truth = np.stack([rng.multinomial(t, p / p.sum()) for t, p in zip(totals, g)])
-    return cells, truth.ravel(), [*factor * a, *common]
+    return cells, truth.ravel(), [*factor * a, *common, rate]
+
+
+def inhabited(rng, rate, parts):
+    """Which parts are inhabited, one or more."""
+    while not (lived := rng.random(parts) >= rate).any():
+        pass
+    return lived
 
 
 def split(rng, total, a, parts):

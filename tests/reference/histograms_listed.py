@@ -43,22 +43,32 @@ def log_prior(x, middles, a, kappa, rate=0.0):
     rate
         Probability that a leaf is uninhabited.
     """
-    each = x.sum(axis=2)
+    return log_totals(x.sum(axis=2), middles, a, rate) + log_cells(x, middles, kappa)
+
+
+def log_totals(each, middles, a, rate=0.0):
+    """Log prior of the leaves' totals `(t, leaves)`, less the factorials of these."""
     total = each.sum(axis=1)
-    log = gammaln(total + 1) + (_shared(each, a[-1], rate) if not middles else -log_rising(total, a[0] * len(middles)))
-    if middles:
-        edges = np.cumsum([0, *middles])
-        parts = [slice(p, q) for p, q in pairwise(edges)]
-        for part, size in zip(parts, middles):
-            own = each[:, part].sum(axis=1)
-            log += log_rising(own, a[0]) + _shared(each[:, part], a[1], rate)
-    else:
-        parts = [slice(v, v + 1) for v in range(x.shape[1])]
+    if not middles:
+        return gammaln(total + 1) + _shared(each, a[0], rate)
+    log = gammaln(total + 1) - log_rising(total, a[0] * len(middles))
+    for part in _parts(middles, each.shape[1]):
+        log += log_rising(each[:, part].sum(axis=1), a[0]) + _shared(each[:, part], a[1], rate)
+    return log
+
+
+def log_cells(x, middles, kappa):
+    """Log probabilities of tables given the leaves' totals, compositions integrated out."""
     theta, weights = _composition(np.ones(2), 2.0)
     inside = np.zeros((len(x), len(theta)))
-    for part in parts:
+    for part in _parts(middles, x.shape[1]):
         inside += _middle(x[:, part], theta, kappa) if middles else _leaf(x[:, part], theta, kappa[-1])
-    return log + logsumexp(inside, b=weights, axis=1)
+    return logsumexp(inside, b=weights, axis=1)
+
+
+def _parts(middles, leaves):
+    edges = np.cumsum([0, *middles]) if middles else range(leaves + 1)
+    return [slice(p, q) for p, q in pairwise(edges)]
 
 
 def _shared(each, a, rate):

@@ -57,7 +57,8 @@ class HistogramGibbs(InferenceMethod):
     """The posterior of histograms on a hierarchy with crossing margins, under splits of totals and compositions.
 
     The prior: a flat total; the total of each place is split among its parts by a Dirichlet-multinomial law with a
-    concentration for each level; the cells of a lowest place given its total are Dirichlet-multinomial around the composition
+    concentration for each level, at the lowest level among those that are inhabited, each with a probability that is
+    estimated too; the cells of a lowest place given its total are Dirichlet-multinomial around the composition
     of the place above, and compositions are Dirichlet around those above them. Concentrations and compositions are
     drawn with the counts, so that their uncertainty is in the intervals.
 
@@ -68,7 +69,7 @@ class HistogramGibbs(InferenceMethod):
     Attributes
     ----------
     prior
-        `hierarchical`; with `concentrations` of totals and of cells, two numbers, these are given.
+        `hierarchical`; with `concentrations` of totals and of cells, two numbers, these are given, and all places are inhabited.
     tier
         `full`, `approximate`, or `auto`: full where that is predicted to take `minutes` at most, and approximate where full
         chains do not pass in that time. Equal sources give equal draws of one tier; which `auto` chooses depends on the machine.

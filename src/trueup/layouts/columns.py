@@ -223,7 +223,18 @@ class ColumnProblem:
         first = np.full(len(x), np.flatnonzero(self.open)[0])
         lived, rates = np.ones(len(x), bool), np.array([rate])
         return ChainState(
-            x.astype(np.int32), total, gap, top, theta, a * each, kappa * each, kappas, sizes, first, lived, rates
+            x.astype(np.int32),
+            total,
+            gap,
+            top,
+            theta,
+            a * each,
+            kappa * each,
+            kappas,
+            sizes,
+            first,
+            lived,
+            rates,
         )
 
     def work(self) -> TreeMessages:

@@ -7,7 +7,8 @@ lowest place's size s and cell of one more, e (`sizes`):
     a place between  Gamma(T + a_l) / Gamma(T + C a_(l+1))              its share of the total above, its children's split
     a lowest place   Gamma(T + a_l) / T! s^T prod_j Gamma(x_j + e_j + kappa_j theta_j) / (x_j! (kappa_j + s)^x_j)
 
-or 0 if it is uninhabited (`inhabited`), which no step changes; theta the composition of the place above; and for each measured table one factor of the difference of count and noisy value.
+theta the composition of the place above; and for each measured table one factor of the difference of count and noisy value.
+Lowest places may be uninhabited (`inhabited`): these hold nobody, and no step changes them.
 
 A *direction* u adds t_v u to the table of each lowest place v, where u is one column, a pair (+1, -1) or a square (+1,
 -1, -1, +1) of columns; the table of each place above changes by the sum of its children's t, times u. Every factor is
