@@ -32,7 +32,7 @@ COUNTIES = pandas.read_csv(io.StringIO(TABLE), dtype={"state": str, "county": st
         (lambda spec: trueup.infer(None), "given a NoneType as source.*Measurements or Release"),
         (lambda spec: trueup.infer([]), "no measurements are given"),
         (lambda spec: trueup.infer([3]), "a int stands among several measurements"),
-        (lambda spec: trueup.assess({}, None), "given a dict as spec"),
+        (lambda spec: trueup.assess({}, None), "a dict is given as spec"),
     ],
 )
 def test_what_is_not_the_record_is_refused_by_name(call, said):
@@ -46,7 +46,12 @@ FUNCTIONS = [name for name in trueup.__all__ if inspect.isfunction(getattr(trueu
 def test_the_package_names_its_verbs():
     verbs = {"measure", "reconcile", "infer", "assess", "report", "explain", "plan", "release", "check"}
     assert verbs <= set(FUNCTIONS)
-    assert dir(trueup) == sorted(trueup.__all__)
+    assert dir(trueup) == trueup.__all__
+
+
+def test_an_old_name_works_and_says_the_new_one():
+    with pytest.warns(DeprecationWarning, match="write trueup.check$"):
+        assert trueup.check_bundle is trueup.check
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -69,6 +74,39 @@ def test_a_record_knows_its_spec_and_the_old_form_of_a_call_warns():
     assert (posterior.draws == trueup.infer(released, draws=20).draws).all()
     with pytest.raises(SpecError, match="do not know their spec"):
         trueup.reconcile(dataclasses.replace(noisy, spec=None))
+
+
+def test_every_record_knows_its_problem_and_nothing_is_built_twice():
+    problem = trueup.Problem.of(trueup.parse_spec(SPEC), COUNTIES)
+    noisy = trueup.measure(problem, COUNTIES)
+    released = trueup.reconcile(noisy)
+    assert noisy.problem is problem
+    assert released.problem is problem
+    assert released.expects.constraints is problem.constraints
+    assert trueup.infer(noisy, draws=20).problem.spec is problem.spec
+    assert trueup.assess(problem, COUNTIES, replicates=40, public_truth=True).problem.spec is problem.spec
+    planned = trueup.plan(problem, targets=["county=20"])
+    assert planned.problem is problem
+    assert trueup.planned_spec(problem, planned) == trueup.planned_spec(problem.spec, planned)
+    assert "Areas" in trueup.report(planned)
+    assert dataclasses.replace(noisy, spec=None).problem is None
+
+
+def test_a_record_that_was_pickled_knows_its_problem_but_not_the_rows_that_were_expected():
+    problem = trueup.Problem.of(trueup.parse_spec(SPEC), COUNTIES, rows=3)
+    noisy = pickle.loads(pickle.dumps(trueup.measure(problem, COUNTIES)))
+    assert noisy.problem.rows is None
+    assert noisy.problem.spec == problem.spec
+    again = pickle.loads(pickle.dumps(trueup.reconcile(noisy)))
+    assert (trueup.reconcile(again.measurements).counts == again.counts).all()
+
+
+def test_another_spec_or_problem_of_the_same_cells_replaces_the_record_s_own():
+    noisy = trueup.measure(trueup.Problem.of(trueup.parse_spec(SPEC), COUNTIES), COUNTIES)
+    other = trueup.parse_spec(SPEC + 'reconcile = { method = "tree-integer" }')
+    for given in (other, trueup.Problem.of(other, COUNTIES)):
+        assert trueup.reconcile(noisy, spec=given).method["method"] == "tree-integer"
+        assert trueup.infer(noisy, spec=given, draws=20).spec is other
 
 
 def test_a_problem_settles_each_thing_once():
@@ -134,6 +172,25 @@ def test_margins_methods_and_levels_are_accepted_as_text():
         trueup.infer(noisy, level=90)
     with pytest.raises(SpecError, match="did you mean 'tree-exact'"):
         trueup.infer(noisy, "tree-exakt")
+
+
+def test_text_serves_wherever_a_list_a_level_or_a_margin_is_meant():
+    world = {"replicates": 40, "public_truth": True}
+    one = trueup.assess(
+        trueup.parse_spec(SPEC),
+        COUNTIES,
+        methods="tree-integer",
+        intervals="noise",
+        budgets="1/2",
+        level="95%",
+        **world,
+    )
+    assert [method.label for method in one.methods] == ["tree-integer"]
+    assert one.intervals == {"noise": 0.95}
+    with pytest.raises(SpecError, match="comparator 'swap' is unknown"):
+        trueup.assess(trueup.parse_spec(SPEC), COUNTIES, comparators="swap", **world)
+    with pytest.raises(SpecError, match="the level 95 is not a probability"):
+        trueup.assess(trueup.parse_spec(SPEC), COUNTIES, level=95, **world)
 
 
 def test_measurements_are_shown_in_three_lines_without_a_count():

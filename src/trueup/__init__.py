@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from trueup.version import __version__
+from trueup.version import __version__ as __version__
 
 _HOMES = {
     "Assessment": "trueup.model.records.assessment",
@@ -29,7 +29,6 @@ _HOMES = {
     "TrueupError": "trueup.errors",
     "assess": "trueup.assessing",
     "check": "trueup.checking.bundle:check_bundle",
-    "check_bundle": "trueup.checking.bundle",
     "explain": "trueup.releasing.explain",
     "export": "trueup.io.export",
     "infer": "trueup.inferring",
@@ -52,11 +51,18 @@ _HOMES = {
     "write_areas": "trueup.io.bundle.areas",
 }
 """Where each public name lives; after a colon, what it is called there."""
+_RENAMED = {"check_bundle": "check"}
+"""Old names, which work for one release."""
 
-__all__ = ["__version__", "theory", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted(["__version__", "theory", *_HOMES])  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        from trueup.model.verb import warn_old_form
+
+        warn_old_form(f"trueup.{name}", f"trueup.{_RENAMED[name]}")
+        name = _RENAMED[name]
     if name in _HOMES:
         home, _, called = _HOMES[name].partition(":")
         return getattr(import_module(home), called or name)
@@ -70,4 +76,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

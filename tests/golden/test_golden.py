@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trueup import check_bundle, read_release, reconcile
+from trueup import check, read_release, reconcile
 from trueup.reconciling import build
 
 BUNDLES = sorted(path.parents[1] for path in Path(__file__).parent.glob("*/public/manifest.json"))
@@ -19,7 +19,7 @@ BUNDLES = sorted(path.parents[1] for path in Path(__file__).parent.glob("*/publi
 
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.name)
 def test_old_bundles_are_readable_and_whole(folder):
-    assert all(check.holds for check in check_bundle(folder))
+    assert all(each.holds for each in check(folder))
 
 
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.name)

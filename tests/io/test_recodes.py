@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 import pytest
 
-from trueup import check_bundle, read_release, release
+from trueup import check, read_release, release
 from trueup.io.bundle.read import read_released
 from trueup.io.published.nmf import read_nmf
 from trueup.io.published.nmf_writer import write_nmf
@@ -43,7 +43,7 @@ def bundle(tmp_path, rng):
 
 def test_a_bundle_with_recodes_is_read_back_and_checked(bundle):
     released, folder = bundle
-    assert all(check.holds for check in check_bundle(folder))
+    assert all(each.holds for each in check(folder))
     again = read_release(folder)
     assert again.measurements.digest == released.measurements.digest
     np.testing.assert_array_equal(again.counts, released.counts)

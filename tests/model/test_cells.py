@@ -135,3 +135,27 @@ def test_values_that_overlap_are_never_summed():
     cells = Cells(CELLS.tree, (Attribute("cell", ("persons", "families"), partition=False),))
     assert cells.coarsest == Margin("level 0", ("cell",))
     assert chain(cells, [Margin("level 0", ("cell",))]) is None
+
+
+def test_margins_are_taken_as_text():
+    cells = Cells(
+        Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]), (Attribute("sex", ("f", "m")),)
+    )
+    fine, coarse = Margin("area", ("sex",)), Margin("all")
+    assert cells.size("area x sex") == cells.size(fine) == 4
+    assert cells.sum(np.arange(4), "area").tolist() == [1, 5]
+    assert cells.groups("area x sex", "all").tolist() == cells.groups(fine, coarse).tolist()
+    assert cells.contains("all", "area x sex")
+    assert cells.margin_label("area", 1) == "b"
+    assert list(cells.margin_labels("all x sex")) == ["all, sex=f", "all, sex=m"]
+    assert cells.held("area").tolist() == [0, 1]
+    assert cells.among("area").all()
+    with pytest.raises(SpecError, match="no level 'country'"):
+        cells.size("country")
+
+
+def test_cells_are_shown_in_one_line():
+    cells = Cells(
+        Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]), (Attribute("sex", ("f", "m")),)
+    )
+    assert repr(cells) == "Cells(levels={'all': 1, 'area': 2}, attributes={'sex': 2}, n=4)"

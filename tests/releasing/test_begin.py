@@ -145,6 +145,15 @@ def test_an_altered_spec_in_the_run_folder_is_refused(tmp_path):
         resume(run, executor=LocalPool(1))
 
 
+def test_a_run_of_an_older_format_is_refused_by_name(tmp_path):
+    (tmp_path / "plan.json").write_text('{"format": 0, "trueup": "0.0.1"}')
+    with pytest.raises(
+        BundleError, match=r"begun by trueup 0.0.1 \(format 0; this is \d+\).*with that version"
+    ):
+        resume(tmp_path, executor=LocalPool(1))
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
 def test_a_task_that_outlives_its_run_does_not_bring_the_folder_back(tmp_path):
     run = run_path(tmp_path / "out")
     with pytest.raises(BundleError, match="cannot write part 'measured'"):

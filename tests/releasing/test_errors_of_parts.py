@@ -26,7 +26,7 @@ def thinned(tmp_path_factory):
 
 
 def _least_squares(release):
-    constraints = build_constraints(release.measurements.by(None), release.cells)
+    constraints = build_constraints(release.spec, release.cells)
     method = HistogramTree()
     return method.errors(method.prepare(constraints, release.measurements.headers))
 
@@ -34,7 +34,7 @@ def _least_squares(release):
 def test_standard_errors_from_the_shape_of_the_tree_are_those_of_least_squares_in_memory(thinned):
     release = trueup.read_release(thinned)
     whole = _least_squares(release)
-    zeros = release.measurements.by(None).constraints.zeros
+    zeros = release.spec.constraints.zeros
     found = standard_errors(release.cells, release.measurements.headers, list(whole), zeros)
     for table, errors in whole.items():
         can_occur = errors[errors > 0]

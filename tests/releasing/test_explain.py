@@ -116,3 +116,10 @@ def test_a_rare_group_has_members_in_more_places_where_shares_are_partly_the_par
         return sum(int((part.cell >= 5).sum()) for part in parts)
 
     assert places_of_rare_groups(0.5) > 1.5 * places_of_rare_groups(0.0)
+
+
+def test_an_explanation_is_shown_in_one_short_line():
+    found = explain(spec(), PLACES, simulate=False)
+    assert repr(found).startswith("Explanation(method='")
+    assert "tables=[all, tract, tract x sex, block, block x sex], epsilon=5/4)" in repr(found)
+    assert len(repr(found)) < 130

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import trueup
 from trueup.demo.areas import AREAS
 from trueup.model.problem import Problem
 from trueup.reconciling.tree_topdown import TreeTopDown
 from trueup.releasing import pipeline
+from trueup.releasing.explain import explain
 
 ONCE = {
     "parse_spec": "model/spec.py",
@@ -64,13 +66,33 @@ def test_a_release_does_everything_once(areas):
     )
 
 
-def test_constraints_are_built_and_the_method_prepared_once_for_the_whole_problem(areas, monkeypatch):
-    monkeypatch.setattr(
-        "trueup.model.records.release.Release.expected", None
-    )  # simulates problems of its own
+def test_constraints_are_built_and_the_method_prepared_once_for_the_whole_problem(areas):
     calls = counted(lambda: pipeline.release(areas / "areas.toml", areas / "areas.csv", areas / "out"))
     assert calls["build_constraints", 11] == 1
     assert calls["prepare", 11] == 1
+
+
+def test_an_explanation_prepares_the_method_once(areas):
+    calls = counted(lambda: explain(areas / "areas.toml", areas / "areas.csv"))
+    assert calls["expected_errors", "reconciling/expected_errors.py"] == 1
+    assert calls["build_constraints", 11] == 1
+    assert calls["prepare", 11] == 1
+
+
+def test_measuring_reconciling_and_inferring_build_the_constraints_once(areas):
+    def all_verbs():
+        noisy = trueup.measure(areas / "areas.toml", areas / "areas.csv")
+        trueup.reconcile(noisy)
+        trueup.infer(noisy, draws=20)
+
+    assert counted(all_verbs)["build_constraints", 11] == 1
+
+
+def test_an_assessment_builds_the_constraints_once(areas):
+    problem = Problem.of(areas / "areas.toml", data=areas / "areas.csv")
+    calls = counted(lambda: trueup.assess(problem, areas / "areas.csv", replicates=40, budgets=(1, 2)))
+    assert calls["build_constraints", 11] == 1
+    assert calls["prepare", 11] == 2, "once for each budget"
 
 
 def test_the_simulated_errors_of_all_places_take_the_problem_as_it_is(areas):

@@ -5,9 +5,10 @@ Replicates of measure (simulated), reconcile and infer are made in blocks and su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,12 @@ from trueup.assessing.truth import Truth, read_truth
 from trueup.errors import SpecError
 from trueup.kernel.statistics.streaming import STEPS
 from trueup.measuring import read_confidential
-from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
-from trueup.model.constraints import Constraints
+from trueup.model.problem import Problem
 from trueup.model.records.assessment import FIELDS, Assessment
 from trueup.model.records.expected_errors import SIZES
 from trueup.model.spec import Spec
+from trueup.model.tables import probability_of
 from trueup.model.verb import takes_records
 from trueup.reconciling import published
 from trueup.run.local import LocalPool
@@ -47,19 +48,19 @@ Progress = Callable[[int, int], None]
 
 @takes_records
 def assess(
-    spec: Spec,
+    spec: Spec | Problem | str | Path,
     truth: Any,
     geography: Any = None,
     *,
     replicates: int = 1000,
-    methods: Sequence[Any] = (),
-    budgets: Sequence[Any] = (1,),
-    intervals: Sequence[Any] = ("least-squares",),
+    methods: Any = (),
+    budgets: Any = (1,),
+    intervals: Any = ("least-squares",),
     infer: Any = None,
     infer_replicates: int = 200,
     draws: int = 500,
-    level: float = 0.9,
-    comparators: Sequence[Any] = (),
+    level: float | str = 0.9,
+    comparators: Any = (),
     released: Any = None,
     thresholds: Mapping[str, float] | None = None,
     sizes: Sequence[int] = SIZES,
@@ -73,16 +74,17 @@ def assess(
     Parameters
     ----------
     spec
-        What is measured, under which laws; its own method and budgets are the defaults.
+        What is measured, under which laws: a spec, the path of one, or a Problem; its own method and budgets are the defaults.
     truth
         True or pseudo-true counts: a table (a path, a dataframe, a DuckDB relation) or a Release.
     geography
-        The public list of places; not needed where the spec declares the table's keys public, or with a release.
+        The public list of places; not needed with a Problem, with a release, or where the spec declares the table's keys
+        public.
     replicates
         How many times noise is drawn; every method and budget sees the same draws.
     methods
         Methods of reconciliation: names, `(name, parameters)` or methods. The first one is what the others are
-        compared with; by default the spec's alone.
+        compared with; by default the spec's alone. Of these and the lists below, one may be given as it is.
     budgets
         Multiples of the spec's budgets, exact: `1`, `"1/2"`.
     intervals
@@ -93,7 +95,7 @@ def assess(
         Inference is slow: how many of the replicates it sees, and how many draws it makes where it has no
         exact marginals.
     level
-        Probability that intervals claim.
+        Probability that intervals claim, as a number or as text: `"90%"`.
     comparators
         What agencies use today, without a formal guarantee: `cell-key`, `random-rounding`, `rounded`, `suppressed`,
         `swapping`, each `(name, parameters)`; every table is made apart, and how far parts miss it is told.
@@ -142,12 +144,18 @@ def assess(
         raise SpecError(
             "the size classes do not grow", needed="lower ends from 1 upwards, such as 1, 10, 100"
         )
-    known = read_truth(spec, truth, geography, public=public_truth)
-    constraints = build_constraints(spec, known.cells)
-    theirs = None if released is None else read_confidential(spec, known.cells, released)
+    methods, budgets, intervals, comparators = map(_listed, (methods, budgets, intervals, comparators))
+    level = probability_of(level)
+    problem, known = read_truth(spec, truth, geography, public=public_truth)
+    constraints = problem.constraints
+    theirs = (
+        None
+        if released is None
+        else read_confidential(problem.spec, known.cells, released, constraints=constraints)
+    )
     others = make_comparators(comparators, known.counts, theirs, level)
     compared = compare(
-        spec, constraints, methods, budgets, intervals, infer, draws=draws, level=level, others=others
+        problem.spec, constraints, methods, budgets, intervals, infer, draws=draws, level=level, others=others
     )
     strata = [stratify(known.cells, known.counts, margin, sizes) for margin in published(constraints)]
     simulation = Simulation(
@@ -166,7 +174,12 @@ def assess(
         linked=ratio_of(constraints),
     )
     done = _carry_out(simulation, _blocks(replicates, known.cells.n), workers, progress or _silent)
-    return _record(spec, known, constraints, compared, simulation, done, replicates)
+    return _record(problem, known, compared, simulation, done, replicates)
+
+
+def _listed(given: Any) -> list[Any]:
+    """One name, budget, method or rule is a list of one."""
+    return list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
 
 
 def _refuse_unusable(**numbers: int) -> None:
@@ -228,9 +241,8 @@ def _carry_out(
 
 
 def _record(
-    spec: Spec,
+    problem: Problem,
     known: Truth,
-    constraints: Constraints,
     compared: Compared,
     simulation: Simulation,
     done: Done,
@@ -239,7 +251,7 @@ def _record(
     table = list(_rows(compared, simulation.strata, done))
     kept = simulation.kept
     return Assessment(
-        spec.title,
+        problem.spec.title,
         known.cells,
         known.public,
         known.sentence,
@@ -257,7 +269,7 @@ def _record(
             )
             for (budget, method, margin), tally in done.sums.items()
         },
-        find_flags(table, compared.methods, compared.intervals, constraints.nonnegative),
+        find_flags(table, compared.methods, compared.intervals, problem.constraints.nonnegative),
         {
             "blocks": done.blocks,
             "replicates behind quantiles of single counts": {str(m): kept[m] for m in kept},
@@ -265,7 +277,7 @@ def _record(
             "ranks": f"compared in tables of at most {RANKED:,} counts",
             **known.truncation,
         },
-        spec=spec,
+        spec=problem.spec,
     )
 
 

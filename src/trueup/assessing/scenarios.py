@@ -41,7 +41,7 @@ class Scenario:
     guarantee: Guarantee
 
 
-def scenarios(spec: Spec, cells: Cells, scales: Iterable[Any]) -> tuple[Scenario, ...]:
+def scenarios(spec: Spec, constraints: Constraints, scales: Iterable[Any]) -> tuple[Scenario, ...]:
     """Lay out the measurements at every multiple of the spec's budgets.
 
     Raises
@@ -53,11 +53,11 @@ def scenarios(spec: Spec, cells: Cells, scales: Iterable[Any]) -> tuple[Scenario
     _refuse_twins("budget scale", [str(scale) for scale in exact])
     if not exact:
         raise SpecError("no budget is given", needed="at least one multiple of the spec's own, such as 1")
-    return tuple(_scenario(spec, cells, scale) for scale in exact)
+    return tuple(_scenario(spec, constraints, scale) for scale in exact)
 
 
-def _scenario(spec: Spec, cells: Cells, scale: Fraction) -> Scenario:
-    headers, guarantee = plan_measurements(scaled_budgets(spec, scale), cells)
+def _scenario(spec: Spec, constraints: Constraints, scale: Fraction) -> Scenario:
+    headers, guarantee = plan_measurements(scaled_budgets(spec, scale), constraints.cells, constraints)
     label = f"{guarantee.currency} = {guarantee.amount}"
     return Scenario(Budget(label, scale, guarantee.currency, guarantee.amount), headers, guarantee)
 
@@ -126,10 +126,8 @@ def interval_rules(wanted: Sequence[Any], level: float) -> list[IntervalRule]:
     Raises
     ------
     SpecError
-        If a name is unknown or given twice, or the level is no probability.
+        If a name is unknown or given twice.
     """
-    if not 0 < level < 1:
-        raise SpecError(f"the level {level} is not a probability", needed="a level such as 0.9")
     made = [rule if isinstance(rule, IntervalRule) else _rule(rule, level) for rule in wanted]
     _refuse_twins("interval rule", [rule.name for rule in made])
     return made
@@ -183,7 +181,7 @@ def compare(
     SpecError
         If a name is unknown or given twice, or a method does not fit the constraints or the noise.
     """
-    every = scenarios(spec, constraints.cells, budgets)
+    every = scenarios(spec, constraints, budgets)
     chosen = reconcilers(spec, constraints, methods)
     inferring = inferrers(spec, constraints, every[0], infer)
     asked = interval_rules(intervals, level)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 from trueup.io.microdata.truncate import Limit
 from trueup.measuring import limit_of, read_confidential
-from trueup.model.build import build_cells, build_constraints
+from trueup.model.build import build_cells
 from trueup.model.cells import Cells
 from trueup.model.constraints import refuse_violations, violations
-from trueup.model.problem import Problem, public_cells
+from trueup.model.problem import Problem, spec_and_text
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.reconciling.expected_errors import FEWEST, some_places
@@ -52,8 +52,10 @@ class Truth:
         return {"records of a unit, at most": self.limit.records, "records dropped": self.limit.dropped}
 
 
-def read_truth(spec: Spec, source: Any, geography: Any, *, public: bool) -> Truth:
-    """Read the truth from a table, or take it from a release.
+def read_truth(
+    spec: Spec | Problem | str | Path, source: Any, geography: Any, *, public: bool
+) -> tuple[Problem, Truth]:
+    """Read the truth from a table, or take it from a release; and settle the spec on its places.
 
     Raises
     ------
@@ -61,21 +63,28 @@ def read_truth(spec: Spec, source: Any, geography: Any, *, public: bool) -> Trut
         If it does not fit the spec; no message holds a count.
     """
     if isinstance(source, Truth):
-        return source
+        return _on(spec, source.cells), source
     if isinstance(source, Release):
         return _of_release(spec, source, public=public)
-    cells = public_cells(spec, source, geography)
-    limit = limit_of(spec)
-    counts = read_confidential(spec, cells, source, limit)
+    problem = Problem.of(spec, geography, data=source)
+    limit = limit_of(problem.spec)
+    counts = read_confidential(problem.spec, problem.cells, source, limit, problem.constraints, problem.rows)
     said = "a table that was declared public" if public else "a confidential table"
-    return Truth(cells, counts, public, said, limit)
+    return problem, Truth(problem.cells, counts, public, said, limit)
 
 
-def _of_release(spec: Spec, source: Release, *, public: bool) -> Truth:
+def _on(spec: Spec | Problem | str | Path, cells: Cells) -> Problem:
+    """The spec on the cells of a truth: the problem itself where it is of them."""
+    if isinstance(spec, Problem) and spec.cells is cells:
+        return spec
+    return Problem(spec_and_text(spec)[0], cells)
+
+
+def _of_release(spec: Spec | Problem | str | Path, source: Release, *, public: bool) -> tuple[Problem, Truth]:
     """A release is public by nature, unless its own noise came from a seed and protects nobody."""
-    cells = build_cells(spec, source.cells.tree)
-    same = tuple(level.name for level in spec.levels) == cells.tree.levels
-    if not same or cells.attributes != source.cells.attributes:
+    problem, cells = _on(spec, source.cells), source.cells
+    same = tuple(level.name for level in problem.spec.levels) == cells.tree.levels
+    if not same or cells.attributes != build_cells(problem.spec, cells.tree).attributes:
         raise DataError("the release has other levels or attributes than the spec", needed="one of this spec")
     counts = np.asarray(source.counts)
     if (counts < 0).any() or (counts != np.floor(counts)).any():
@@ -85,9 +94,9 @@ def _of_release(spec: Spec, source: Release, *, public: bool) -> Truth:
             remedy="reconcile it anew with a method that gives whole counts, such as 'tree-topdown'",
         )
     whole = counts.astype(np.int64)
-    refuse_violations(violations(build_constraints(spec, cells), whole), "the counts of the release")
+    refuse_violations(violations(problem.constraints, whole), "the counts of the release")
     known = public or not source.measurements.simulation
-    return Truth(cells, whole, known, "the counts of an earlier release")
+    return problem, Truth(cells, whole, known, "the counts of an earlier release")
 
 
 def made_up_truth(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -83,11 +83,11 @@ def register(app: typer.Typer) -> None:
             column=column,
         )
         if out:
-            _write(out, _page(planned, loaded), "--out")
+            _write(out, _page(planned), "--out")
         if write:
             _write(write, planned_spec(loaded, planned).text(), "--write")
         if as_json:
-            print_json(_plain(asdict(planned)))
+            print_json(_plain(_figures(planned)))
         else:
             _show(planned)
 
@@ -108,10 +108,10 @@ def _number(text: str) -> tuple[str, float]:
         raise SpecError(f"'{text}' cannot be read", needed="TABLE=NUMBER") from None
 
 
-def _page(planned: Any, spec: Any) -> str:
+def _page(planned: Any) -> str:
     from trueup.reporting import report
 
-    return report(planned, spec)
+    return report(planned)
 
 
 def _write(path: Path, text: str, option: str) -> None:
@@ -122,6 +122,13 @@ def _write(path: Path, text: str, option: str) -> None:
         raise BundleError(
             f"cannot write '{path}': {error.strerror}", remedy=f"choose another {option}"
         ) from None
+
+
+def _figures(planned: Any) -> dict[str, Any]:
+    """All that a plan found; what it was made for stands in the spec."""
+    found = asdict(replace(planned, problem=None))
+    del found["problem"]
+    return found
 
 
 def _plain(value: Any) -> Any:

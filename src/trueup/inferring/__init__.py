@@ -34,6 +34,7 @@ from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.within import within as cut_within
 from trueup.model import registry
 from trueup.model.constraints import Constraints
+from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
@@ -60,7 +61,7 @@ def infer(
     source: Measurements | Release | Sequence[Measurements],
     method: InferenceMethod | str | None = None,
     *,
-    spec: Spec | Constraints | None = None,
+    spec: Spec | Problem | Constraints | None = None,
     draws: int = 1000,
     level: float | str = 0.9,
     within: str | None = None,
@@ -168,7 +169,7 @@ def infer(
         released,
         conflicts=checked,
         frame=measured.frame,
-        spec=spec if isinstance(spec, Spec) else measured.spec,
+        spec=measured.spec if spec is None or isinstance(spec, Constraints) else measured.by(spec).spec,
     )
 
 

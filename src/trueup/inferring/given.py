@@ -14,6 +14,7 @@ from trueup.inferring.method import InferenceMethod
 from trueup.inferring.several import read_together, rules_together
 from trueup.model.constraints import Constraints
 from trueup.model.nested import canonical
+from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.quantity import Ratio
 from trueup.model.records.release import Release
@@ -56,7 +57,7 @@ def refuse_workers(method: InferenceMethod, workers: int, executor: Executor | N
 
 
 def read_given(
-    source: Measurements | Release | Sequence[Measurements], spec: Spec | Constraints | None
+    source: Measurements | Release | Sequence[Measurements], spec: Spec | Problem | Constraints | None
 ) -> tuple[Measurements, Constraints, dict[str, Any]]:
     """All measurements as one record, what binds the true counts, and the spec's entry `[infer]`."""
     if isinstance(source, Release):
@@ -65,15 +66,16 @@ def read_given(
     measured = read_together(several)
     if isinstance(spec, Constraints):
         return measured, spec, {}
-    specs = [spec] if spec else _distinct(each.by(None) for each in several)
-    return measured, rules_together(specs, measured), dict(specs[0].infer)
+    problems = [measured.by(spec)] if spec else _distinct(each.by(None) for each in several)
+    return measured, rules_together(problems, measured), dict(problems[0].spec.infer)
 
 
-def _distinct(specs: Iterable[Spec]) -> list[Spec]:
-    found: list[Spec] = []
-    for spec in specs:
-        if spec not in found:
-            found.append(spec)
+def _distinct(problems: Iterable[Problem]) -> list[Problem]:
+    """The first problem of each spec."""
+    found: list[Problem] = []
+    for problem in problems:
+        if problem.spec not in (held.spec for held in found):
+            found.append(problem)
     return found
 
 

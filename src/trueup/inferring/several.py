@@ -8,10 +8,9 @@ from functools import reduce
 from typing import Any
 
 from trueup.errors import SpecError
-from trueup.model.build import build_constraints
 from trueup.model.constraints import Constraints
+from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
-from trueup.model.spec import Spec
 
 
 def read_together(several: Sequence[Measurements]) -> Measurements:
@@ -65,10 +64,9 @@ def _cells_of(measurements: Measurements) -> tuple:
     return measurements.cells.tree.digest, measurements.cells.attributes
 
 
-def rules_together(specs: Sequence[Spec], measured: Measurements) -> Constraints:
-    """What binds counts that were measured by several specs: the rules of all, and bounds that came with the values."""
-    every = reduce(_both, (build_constraints(spec, measured.cells) for spec in specs))
-    return replace(every, bounds=(*every.bounds, *measured.bounds))
+def rules_together(problems: Sequence[Problem], measured: Measurements) -> Constraints:
+    """What binds counts that were measured for several problems: the rules of all, and bounds that came with the values."""
+    return reduce(_both, (problem.constraints for problem in problems)).within(*measured.bounds)
 
 
 def _both(one: Constraints, other: Constraints) -> Constraints:

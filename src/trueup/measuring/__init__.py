@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +68,7 @@ def measure(
     rehearse(problem.headers)
     counts = read_confidential(problem.spec, problem.cells, data, None, problem.constraints, problem.rows)
     drawn = draw(problem.cells, counts, problem.headers, problem.guarantee)
-    return replace(drawn, spec=problem.spec, frame=frame_library(data))
+    return drawn.of(problem, frame_library(data))
 
 
 def limit_of(spec: Spec) -> Limit | None:

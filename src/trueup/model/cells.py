@@ -155,6 +155,11 @@ class Cells:
     tree: Tree
     attributes: tuple[Attribute, ...] = ()
 
+    def __repr__(self) -> str:
+        levels = dict(zip(self.tree.levels, self.tree.sizes))
+        sizes = {attribute.name: attribute.size for attribute in self.attributes}
+        return f"Cells(levels={levels}, attributes={sizes}, n={self.n})"
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Places of the last level, then the size of every attribute."""
@@ -230,9 +235,13 @@ class Cells:
             )
         return tuple(named[0] if named else a.summed for a, named in zip(self.attributes, seen))
 
-    def kept(self, margin: Margin) -> tuple[Recode, ...]:
+    def kept(self, margin: Margin | str) -> tuple[Recode, ...]:
         """The attributes and recodes that a margin names, in cell order."""
-        return tuple(r for r in self.recodes(margin.attributes) if r.name)
+        return tuple(r for r in self.recodes(self._named(margin).attributes) if r.name)
+
+    def _named(self, margin: Margin | str) -> Margin:
+        """Read a margin that is given as text; one that is none is taken as it is, for what asks often."""
+        return self.margin(margin) if isinstance(margin, str) else margin
 
     def marginal(self, names: Collection[str]) -> Marginal:
         """For every attribute, the group of each of its values in a table by the named ones."""
@@ -243,7 +252,7 @@ class Cells:
         held = (r.holds(values.get(r.name, "")) for r in self.recodes(values.keys()))
         return reduce(np.logical_and.outer, held, np.ones(1, bool))
 
-    def among(self, margin: Margin) -> NDArray[np.bool_]:
+    def among(self, margin: Margin | str) -> NDArray[np.bool_]:
         """Which finest cells `(n,)` a margin counts.
 
         Raises
@@ -257,11 +266,12 @@ class Cells:
         >>> cells.among(Margin("all", where=((("area", "b"),), (("sex", "f"),)))).tolist()
         [True, False, True, True]
         """
+        margin = self._named(margin)
         if not margin.where:
             return np.ones(self.n, bool)
         return reduce(np.logical_or, (self._meets(dict(each)) for each in margin.where)).ravel()
 
-    def held(self, margin: Margin) -> NDArray[np.int64]:
+    def held(self, margin: Margin | str) -> NDArray[np.int64]:
         """Which groups of a margin count any of the units that it counts.
 
         Examples
@@ -270,6 +280,7 @@ class Cells:
         >>> cells.held(Margin("area", ("sex",), ((("sex", "m"),),)))
         array([1, 3])
         """
+        margin = self._named(margin)
         levels = {name for each in margin.where for name, _ in each} & set(self.tree.levels)
         if levels:
             return np.flatnonzero(self.sum(np.ones(self.n, np.int64), margin))
@@ -300,24 +311,26 @@ class Cells:
             )
         return self.tree.ancestors(len(self.tree.levels) - 1, depth) == place
 
-    def margin_shape(self, margin: Margin) -> tuple[int, ...]:
+    def margin_shape(self, margin: Margin | str) -> tuple[int, ...]:
         """Places of the margin's level, then the sizes of its attributes, in cell order."""
+        margin = self._named(margin)
         return (self.tree.sizes[self.tree.level(margin.level)], *(r.size for r in self.kept(margin)))
 
-    def size(self, margin: Margin) -> int:
+    def size(self, margin: Margin | str) -> int:
         """Number of groups of a margin."""
         return prod(self.margin_shape(margin))
 
-    def sum(self, values: NDArray, margin: Margin) -> NDArray:
+    def sum(self, values: NDArray, margin: Margin | str) -> NDArray:
         """Sum cell values `(..., n)` into the groups of a margin `(..., groups)`.
 
         Examples
         --------
         >>> tree = Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}])
-        >>> Cells(tree).sum(np.array([[1, 2], [3, 4]]), Margin("all"))
+        >>> Cells(tree).sum(np.array([[1, 2], [3, 4]]), "all")
         array([[3],
                [7]])
         """
+        margin = self._named(margin)
         lead = values.shape[:-1]
         if margin.where:
             values = np.where(self.among(margin), values, 0)
@@ -330,7 +343,7 @@ class Cells:
             table = np.add.reduceat(table, self.tree.leaf_ptr(level)[:-1], axis=len(lead), dtype=wide)
         return table.reshape(*lead, -1)
 
-    def groups(self, fine: Margin, coarse: Margin) -> NDArray[np.int64]:
+    def groups(self, fine: Margin | str, coarse: Margin | str) -> NDArray[np.int64]:
         """For every group of `fine`, the group of `coarse` that holds it.
 
         Raises
@@ -338,6 +351,7 @@ class Cells:
         SpecError
             If `coarse` does not contain `fine` (is not a sum of its groups).
         """
+        fine, coarse = self._named(fine), self._named(coarse)
         if not self.contains(coarse, fine):
             raise SpecError(f"'{coarse}' is not a sum of '{fine}'")
         tree = self.tree
@@ -346,21 +360,23 @@ class Cells:
             index = np.add.outer(index * (group.max() + 1), group).ravel()
         return index
 
-    def contains(self, coarse: Margin, fine: Margin) -> bool:
+    def contains(self, coarse: Margin | str, fine: Margin | str) -> bool:
         """Whether every group of `coarse` is a sum of groups of `fine`."""
+        coarse, fine = self._named(coarse), self._named(fine)
         level = self.tree.level
         if coarse.where != fine.where or level(coarse.level) > level(fine.level):
             return False
         return refines(self.marginal(fine.attributes), self.marginal(coarse.attributes))
 
-    def margin_label(self, margin: Margin, group: int) -> str:
+    def margin_label(self, margin: Margin | str, group: int) -> str:
         """Name one group of a margin: its place and its attribute values."""
+        margin = self._named(margin)
         shape = self.margin_shape(margin)
         place, *values = (int(i) for i in np.unravel_index(group, shape))
         parts = (f"{r.name}={r.values[v]}" for r, v in zip(self.kept(margin), values))
         return ", ".join((self.tree.label(margin.level, place), *parts)) + str(Margin("", (), margin.where))
 
-    def margin_labels(self, margin: Margin) -> Iterator[str]:
+    def margin_labels(self, margin: Margin | str) -> Iterator[str]:
         """Name all groups of a margin.
 
         Examples
@@ -369,6 +385,7 @@ class Cells:
         >>> list(cells.margin_labels(Margin("all", ("sex",))))
         ['all, sex=f', 'all, sex=m']
         """
+        margin = self._named(margin)
         kept, condition = self.kept(margin), str(Margin("", (), margin.where))
         named = [[f", {r.name}={value}" for value in r.values] for r in kept]
         ends = ["".join(values) + condition for values in product(*named)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -78,6 +78,10 @@ class Constraints:
     bounds: tuple[Bound, ...] = ()
     linear: tuple[LinearRule, ...] = ()
     joined: Any = None  # a `trueup.model.joined.LinkedTables`, which stands above these rules
+
+    def within(self, *bounds: Bound) -> Constraints:
+        """The same with further public limits."""
+        return replace(self, bounds=(*self.bounds, *bounds)) if bounds else self
 
     def structure(self) -> Structure:
         """Name the structure that decides which methods apply.

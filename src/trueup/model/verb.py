@@ -13,6 +13,7 @@ from trueup.errors import TrueupError, did_you_mean
 _SOURCES = {
     "Spec": "trueup.load_spec(path) reads one",
     "PerturbedSpec": "trueup.read_perturbed reads one with its tables",
+    "Problem": "trueup.Problem.of(path, places) makes one",
     "Constraints": "trueup.load_spec(path) reads a spec, which serves as well",
     "Measurements": "trueup.measure makes them, trueup.read_measurements(folder) reads them; a release has .measurements",
     "Release": "trueup.reconcile makes one, trueup.read_release(folder) reads one",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.model.problem import Problem
+from trueup.model.spec import Spec
+from trueup.model.three_lines import ThreeLines
 from trueup.noise.law import Law
 from trueup.planning.optimum import Hyperbolic, LinearPrices, Prices
 from trueup.planning.targets import Target
@@ -98,8 +101,8 @@ class Certificate:
     sentences: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Allocation:
+@dataclass(frozen=True, repr=False)
+class Allocation(ThreeLines):
     """A division of a budget, in exact amounts, and the error to expect of it.
 
     Attributes
@@ -123,6 +126,8 @@ class Allocation:
         How good the division is, and how that is known.
     stats
         What was made least, its value, and how much work it was.
+    problem
+        What was planned for, where that is known.
     """
 
     levels: tuple[str, ...]
@@ -138,6 +143,21 @@ class Allocation:
     targets: tuple[Reached, ...]
     certificate: Certificate
     stats: Mapping[str, Any]
+    problem: Problem | None = field(default=None, kw_only=True, compare=False)
+
+    @property
+    def spec(self) -> Spec | None:
+        """The spec with its own budgets."""
+        return self.problem.spec if self.problem else None
+
+    def _lines(self) -> tuple[str, str, str]:
+        spent = (f"{name} {amount}" for name, amount in zip(self.levels, self.budgets) if amount)
+        met = f"{sum(each.ratio <= 1 for each in self.targets)} of {len(self.targets)} targets met"
+        return (
+            f"Allocation: {self.spec.title if self.spec else 'spec not known'}",
+            f"{self.currency} = {self.total}: {', '.join(spent)}",
+            met if self.targets else f"made least: {self.stats['objective']}",
+        )
 
 
 def scaled(law: Law, factor: Fraction) -> Law:

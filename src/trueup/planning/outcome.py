@@ -96,6 +96,7 @@ def allocation_of(
         targets=_reached(task, per_deviation, precisions),
         certificate=certificate,
         stats=stats,
+        problem=task.problem,
     )
 
 

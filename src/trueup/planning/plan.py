@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from trueup.model.problem import Problem
@@ -17,7 +18,7 @@ from trueup.planning.task import PlanningTask, Preset
 
 @takes_records
 def plan(
-    spec: Spec | Problem,
+    spec: Spec | Problem | str | Path,
     geography: Any = None,
     *,
     total: Fraction | None = None,
@@ -32,7 +33,7 @@ def plan(
     Parameters
     ----------
     spec
-        The spec, or a Problem; its own budgets say which tables may be measured, and by which noise.
+        The spec, the path of one, or a Problem; its own budgets say which tables may be measured, and by which noise.
     geography
         The public list of places; confidential counts are never read.
     total

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from pathlib import Path
 
 from trueup.model.cells import Margin
+from trueup.model.problem import Problem, spec_and_text
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
 from trueup.planning.allocation import Allocation
 
 
-def planned_spec(spec: Spec, plan: Allocation) -> Spec:
+def planned_spec(spec: Spec | Problem | str | Path, plan: Allocation) -> Spec:
     """The spec with the budgets of a plan; a table without a budget leaves its query, and an empty query the spec.
 
     Budgets that cost nothing, as that of a total that replacing a unit leaves alone, stay as they are.
@@ -27,8 +29,9 @@ def planned_spec(spec: Spec, plan: Allocation) -> Spec:
     """
     budgets = dict(zip(map(_unordered, plan.levels), plan.budgets))
     free = {_unordered(name) for name, given in zip(plan.levels, plan.given) if not given}
-    queries = tuple(_planned(query, budgets, free) for query in spec.queries)
-    return spec.model_copy(update={"queries": tuple(q for q in queries if q is not None)})
+    stated, _ = spec_and_text(spec)
+    queries = tuple(_planned(query, budgets, free) for query in stated.queries)
+    return stated.model_copy(update={"queries": tuple(q for q in queries if q is not None)})
 
 
 def _unordered(table: str) -> tuple[str, frozenset[str]]:

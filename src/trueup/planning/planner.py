@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from trueup.model.problem import Problem
@@ -45,7 +46,7 @@ class Planner:
     [0.0048, 0.0192]
     """
 
-    def __init__(self, spec: Spec | Problem, geography: Any = None) -> None:
+    def __init__(self, spec: Spec | Problem | str | Path, geography: Any = None) -> None:
         self._problem = Problem.of(spec, geography)
         self._task = PlanningTask.of(self._problem, None, None, None, "equal")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -74,8 +75,7 @@ class Findings:
 class PlanningTask:
     """A spec laid out for planning: tables, prices, and what is wanted."""
 
-    spec: Spec
-    constraints: Constraints
+    problem: Problem
     expected: Expected
     tables: tuple[Margin, ...]
     noise: Noise
@@ -87,7 +87,7 @@ class PlanningTask:
     @classmethod
     def of(
         cls,
-        spec: Spec | Problem,
+        spec: Spec | Problem | str | Path,
         geography: Any,
         targets,
         weights,
@@ -120,10 +120,20 @@ class PlanningTask:
         of_areas = tuple(t.margin for t in wanted if t.margin.level not in cells.tree.levels)
         expected = Expected.of(cells, measured, (*others, *of_areas), table, constraints.zeros)
         tables = tuple(sorted(others, key=lambda m: (cells.tree.level(m.level), len(m.attributes), str(m))))
-        task = cls(problem.spec, constraints, expected, tables, noise, currencies.pop(), wanted, {})
+        task = cls(problem, expected, tables, noise, currencies.pop(), wanted, {})
         if not any(task.priced):
             raise SpecError("no level has a budget to plan")
         return task.wishing(named, preset, unnamed=not (targets or weights))
+
+    @property
+    def spec(self) -> Spec:
+        """The spec as it stands."""
+        return self.problem.spec
+
+    @property
+    def constraints(self) -> Constraints:
+        """What its counts must satisfy."""
+        return self.problem.constraints
 
     def wishing(self, named: Mapping[Margin, float], preset: Preset, *, unnamed: bool) -> PlanningTask:
         """The same with weights, or with the targets of a preset."""

@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError, DataError, SpecError
 from trueup.kernel.status import Status
 from trueup.model import registry
-from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints, slack, violations
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
+from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.registry import Methods, describe
 from trueup.model.spec import Spec
 from trueup.model.stacking import COUNTED
 from trueup.model.verb import record_first
-from trueup.reconciling.expected_errors import ErrorSimulation
+from trueup.reconciling.expected_errors import WORK, ErrorSimulation, chosen_level
 from trueup.reconciling.method import Method, Solution
 
 METHODS: Methods[Method] = Methods(
@@ -77,7 +77,16 @@ class Prepared:
     @property
     def simulation(self) -> ErrorSimulation:
         """What simulates the errors of its releases."""
-        return ErrorSimulation(self.method, self.constraints, published(self.constraints), self._unshrunk)
+        whole = (
+            chosen_level(self.constraints.cells, WORK // self.method.effort) < 0
+        )  # else some places are prepared
+        return ErrorSimulation(
+            self.method,
+            self.constraints,
+            published(self.constraints),
+            self._unshrunk,
+            self.state if whole else None,
+        )
 
     @property
     def _unshrunk(self) -> Method | None:
@@ -111,7 +120,7 @@ class Prepared:
 
 @record_first
 def reconcile(
-    measurements: Measurements, method: Method | str | None = None, *, spec: Spec | None = None
+    measurements: Measurements, method: Method | str | None = None, *, spec: Spec | Problem | None = None
 ) -> Release:
     """Turn measurements into counts that satisfy every constraint of their spec.
 
@@ -149,10 +158,13 @@ def reconcile(
     >>> int(released.counts.sum()) == int(released.sums("all")[0]), bool((released.counts >= 0).all())
     (True, True)
     """
-    stated = measurements.by(spec)
-    limits = (*measurements.bounds, *measurements.value_bounds)
-    constraints = build_constraints(stated, measurements.cells, limits)
-    chosen = build(method, {}) if isinstance(method, str) else method or choose(stated.reconcile, constraints)
+    problem = measurements.by(spec)
+    constraints = problem.constraints.within(*measurements.bounds, *measurements.value_bounds)
+    chosen = (
+        build(method, {})
+        if isinstance(method, str)
+        else method or choose(problem.spec.reconcile, constraints)
+    )
     return Prepared.of(constraints, measurements.headers, chosen).reconcile(measurements)
 
 

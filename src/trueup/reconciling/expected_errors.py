@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,12 +50,15 @@ class ErrorSimulation:
         The tables whose errors are wanted.
     unshrunk
         For a method that shrinks, one that does not.
+    state
+        What the method prepared for these constraints and the laws of the release; None where that is still to be done.
     """
 
     method: Method
     constraints: Constraints
     published: tuple[Margin, ...]
     unshrunk: Method | None = None
+    state: Any = None
 
     def __call__(self, release: Release) -> ExpectedErrors:
         """Simulate the errors of a release."""
@@ -91,7 +95,7 @@ class ErrorSimulation:
             else self._unshrunk_counts(self.unshrunk, counts, values, headers, rng)
         )
         population = np.maximum(np.rint(near), 0).astype(np.int64)
-        whole = Sample(cells, population, self.constraints, headers)
+        whole = Sample(cells, population, self.constraints, headers, self.state)
         some = self._some(whole, spec, work, rng)
         made = "the released counts" if self.unshrunk is None else f"counts by '{self.unshrunk.name}'"
         of = said or some.of(cells)
@@ -124,12 +128,13 @@ class ErrorSimulation:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A population on some places, with what is measured of it and what it obeys."""
+    """A population on some places, with what is measured of it and what it obeys; and the method's state, once prepared."""
 
     cells: Cells
     population: NDArray[np.int64]
     constraints: Constraints
     headers: Sequence[Measured]
+    state: Any = None
 
     def of(self, whole: Cells) -> str:
         """How many places of how many, in words."""
@@ -256,7 +261,7 @@ def _replicates(
 ) -> Iterator[Errors]:
     """Released counts and errors of every table, batch by batch."""
     cells, headers = sample.cells, sample.headers
-    state = method.prepare(sample.constraints, headers)
+    state = method.prepare(sample.constraints, headers) if sample.state is None else sample.state
     truth = {margin: cells.sum(sample.population, margin) for margin in published}
     values = sum(h.sums(cells, sample.population).size for h in headers)
     size = max(1, TOGETHER // max(values, cells.n))

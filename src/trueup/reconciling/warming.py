@@ -35,3 +35,4 @@ def warm(spec: Spec, headers: Sequence[Measured], method: Method) -> None:
         state = method.prepare(build_constraints(spec, cells), few)
         values = np.zeros(sum(h.sums(cells, np.zeros(cells.n, np.int64)).size for h in few), np.int64)
         method.apply(state, values, np.random.default_rng(0))
+        method.errors(state)

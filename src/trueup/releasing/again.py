@@ -14,7 +14,6 @@ from trueup.io.bundle.assessment import holds_assessment, read_assessment, write
 from trueup.io.bundle.manifest import read_manifest, read_spec
 from trueup.io.bundle.read import StoredRelease, read_measurements, refuse_beyond
 from trueup.io.bundle.write import begin_bundle, finish_bundle, write_measurements
-from trueup.model.build import build_constraints
 from trueup.model.problem import Problem, spec_and_text
 from trueup.model.records.assessment import Assessment, refuse_confidential
 from trueup.model.records.measurements import Measurements
@@ -48,7 +47,7 @@ def reconcile_bundle(
         measurements, manifest = read_measurements(source), read_manifest(source)
         spec_text, spec = read_spec(source)
     with log.stage("choosing the method"):
-        constraints = build_constraints(spec, measurements.cells, measurements.bounds)
+        constraints = measurements.by(spec).constraints.within(*measurements.bounds)
         chosen = build(method, parameters or {}) if method else choose(spec.reconcile, constraints)
         prepared = Prepared.of(constraints, measurements.headers, chosen)
     with staged(out) as target:
@@ -133,7 +132,9 @@ def assess_table(
         watch("simulating releases", done, replicates)
 
     watch("reading the spec and the counts", 0, 1)
-    record = assess(stated, truth, geography, progress=progress, **options)
+    record = assess(
+        spec if isinstance(spec, Problem) else stated, truth, geography, progress=progress, **options
+    )
     watch("writing the assessment", 0, 1)
     write_assessment(out, stated.text() if text is None else text, record, reporting.report(record, stated))
     return record

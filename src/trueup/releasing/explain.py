@@ -85,7 +85,7 @@ class NoiseTail:
     exact: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """What a spec will do: engine, structure, method, cost, expected error, tails of the noise.
 
@@ -102,6 +102,11 @@ class Explanation:
     engine: str = "memory"
     tails: tuple[NoiseTail, ...] = ()
     classes: ExpectedErrors | None = None
+
+    def __repr__(self) -> str:
+        tables = ", ".join(each.table for each in self.expected)
+        cost = f"{self.guarantee.currency}={self.guarantee.amount}"
+        return f"Explanation(method={self.method['method']!r}, tables=[{tables}], {cost})"
 
 
 @takes_records
@@ -167,7 +172,8 @@ def explain(
         refuse_approximate(header)
     if not by_parts:
         refuse_misfit(chosen, constraints, headers)
-    errors = {} if by_parts else chosen.errors(chosen.prepare(constraints, headers))
+    state = None if by_parts else chosen.prepare(constraints, headers)
+    errors = {} if by_parts else chosen.errors(state)
     # A cell's noise given the invariants has another variance than the law of one cell: its tail is stated.
     alone = (h for h in headers if not h.law.joint)
     noise = {h.margin: float(np.sqrt(h.law.variance)) for h in alone}
@@ -189,13 +195,14 @@ def explain(
         tuple(rows),
         engine,
         tuple(_tail(header) for header in headers if not header.exact),
-        _simulated(problem, chosen, errors, persons, progress) if simulate else None,
+        _simulated(problem, chosen, state, errors, persons, progress) if simulate else None,
     )
 
 
 def _simulated(
     problem: Problem,
     method: Method,
+    state: Any,
     errors: Mapping[Margin, NDArray],
     persons: int | None,
     progress: Progress,
@@ -204,12 +211,13 @@ def _simulated(
     rng = np.random.default_rng(0)
     work = WORK // method.effort
     cells, _ = some_places(problem.cells, work, rng)
-    local = Problem(problem.spec, cells)
+    whole = cells is problem.cells
+    local = problem if whole else Problem(problem.spec, cells)
     share = cells.shape[0] / problem.cells.shape[0]
     try:
         units = usual_persons(problem.cells.tree) if persons is None else persons
         population = made_up_counts(local, rng, max(1, round(units * share)))
-        sample = Sample(cells, population, local.constraints, local.headers)
+        sample = Sample(cells, population, local.constraints, local.headers, state if whole else None)
     except TrueupError as error:
         return ExpectedErrors((), f"Errors could not be simulated before the release: {error}")
     said = f"a made-up population of {population.sum():,} in {sample.of(problem.cells)}"

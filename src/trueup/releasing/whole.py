@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,10 +98,7 @@ class Whole:
         assert self.counts is not None
         with self.log.stage("drawing exact noise"):
             drawn = draw(problem.cells, self.counts, problem.headers, problem.guarantee)
-            self.measurements, self.counts = (
-                replace(drawn, spec=problem.spec, frame=frame_library(self.data)),
-                None,
-            )
+            self.measurements, self.counts = drawn.of(problem, frame_library(self.data)), None
         with self.log.stage("writing the measurements"):
             self.sealed = write_measurements(target, problem.written(), self.measurements)
         return self.sealed["seal"]

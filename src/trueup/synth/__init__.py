@@ -10,7 +10,9 @@ from typing import Any
 
 from trueup.errors import SpecError
 from trueup.files.staging import staged
-from trueup.model.spec import Spec, load_spec
+from trueup.model.problem import Problem, spec_and_text
+from trueup.model.spec import Spec
+from trueup.model.verb import renamed
 from trueup.run.local import LocalPool
 from trueup.synth.layout import Digits, region_level, synth_layout
 from trueup.synth.places import level_sizes
@@ -22,8 +24,9 @@ from trueup.synth.write import RegionPlan, WriteRegion
 SEED = 20200401
 
 
+@renamed(spec_path="spec")
 def synthesize(
-    spec_path: str | Path,
+    spec: Spec | Problem | str | Path,
     out: str | Path,
     *,
     places: int | None = None,
@@ -43,8 +46,9 @@ def synthesize(
 
     Parameters
     ----------
-    spec_path
-        The spec: levels, attributes, structural zeros, and whether its table has counts or records.
+    spec
+        A spec, the path of one, or a Problem: levels, attributes, structural zeros, and whether its table has counts or
+        records. Places are made up, a Problem's own too.
     out
         A new folder: `places/`, and `counts/` or `records/`, each of Parquet parts; `README.md`. Where the spec links two
         tables, `records/` are the persons, and `households/` are beside them.
@@ -93,7 +97,7 @@ def synthesize(
     >>> [(region.name, region.persons) for region in made]
     [('Idaho', 360), ('Utah', 640)]
     """
-    spec, out = load_spec(spec_path), Path(out)
+    spec, out = spec_and_text(spec)[0], Path(out)
     refuse_rules(spec)
     _refuse_wide(spec)
     made = _regions(

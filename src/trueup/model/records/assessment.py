@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from trueup.errors import PrivacyError, SpecError, load_extra
 from trueup.files.frames import as_frame
 from trueup.model.cells import Cells, Margin
+from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.model.three_lines import ThreeLines
 
@@ -164,6 +166,11 @@ class Assessment(ThreeLines):
             f"{self.replicates:,} replicates",
             "public truth" if self.public else "confidential: every figure is a function of the true counts",
         )
+
+    @cached_property
+    def problem(self) -> Problem | None:
+        """The problem that was assessed; None where the record was read back."""
+        return None if self.spec is None or self.cells is None else Problem(self.spec, self.cells)
 
     @property
     def interrupted(self) -> bool:

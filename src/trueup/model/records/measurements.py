@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ from trueup.model.constraints import Bound
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
+from trueup.model.problem import Problem
 from trueup.model.records.tabled import NINE_OF_TEN, Tabled
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
@@ -92,7 +93,7 @@ class Measurements(Tabled):
     def _facts(self) -> dict[str, str]:
         return {"guarantee": self.guarantee.sentences[0]}
 
-    def figures(self, margin: Margin, level: float | str | None = None) -> dict[str, NDArray]:
+    def figures(self, margin: Margin | str, level: float | str | None = None) -> dict[str, NDArray]:
         """What is known of every group of a margin: `noisy` (`exact` for an invariant) and `margin of error` (counts).
 
         Raises
@@ -106,18 +107,19 @@ class Measurements(Tabled):
             raise SpecError(f"the table '{margin}' was not measured", needed=f"one of {', '.join(measured)}")
         return {"exact" if exact.all() else "noisy": values, "margin of error": reach}
 
-    def exact(self, margin: Margin) -> NDArray[np.bool_]:
+    def exact(self, margin: Margin | str) -> NDArray[np.bool_]:
         """Which groups of a margin are published as enumerated."""
         return self._best(margin, 0.5)[2]
 
-    def noisy(self, margin: Margin) -> NDArray:
+    def noisy(self, margin: Margin | str) -> NDArray:
         """Return the noisy counts `(groups,)` of a margin, each the one of least variance; masked where there is none."""
         values, _, exact = self._best(margin, 0.5)
         return np.ma.masked_where(exact, values)
 
-    def _best(self, margin: Margin, level: float) -> tuple[NDArray, NDArray, NDArray[np.bool_]]:
+    def _best(self, margin: Margin | str, level: float) -> tuple[NDArray, NDArray, NDArray[np.bool_]]:
         """The value of least variance of every group, its margin of error, and whether it is exact; masked without one."""
-        margin, size = canonical(self.cells, margin), self.cells.size(margin)
+        margin = canonical(self.cells, self.cells.margin(margin))
+        size = self.cells.size(margin)
         kind = np.result_type(np.int64, *(part.dtype for part in self.values))
         values, reach = (np.ma.array(np.zeros(size, t), mask=True) for t in (kind, np.int64))
         exact, least = np.zeros(size, bool), np.full(size, np.inf)
@@ -146,17 +148,31 @@ class Measurements(Tabled):
             found.append(Bound(header.margin, lower, upper))
         return tuple(found)
 
-    def by(self, spec: Spec | None) -> Spec:
-        """Return the given spec, or else the record's own.
+    def of(self, problem: Problem, frame: str | None) -> Measurements:
+        """The same, which know the problem that they are of.
+
+        How many rows the table must have held is nothing that a publishable record says.
+        """
+        known = replace(self, spec=problem.spec, frame=frame)
+        known.__dict__["problem"] = problem if problem.rows is None else replace(problem, rows=None)
+        return known
+
+    def by(self, spec: Spec | Problem | None) -> Problem:
+        """Return the problem of another spec of the same cells, by default the record's own.
 
         Raises
         ------
         SpecError
-            If there is neither.
+            If no spec is known.
         """
-        if (known := spec or self.spec) is None:
+        own = self.problem
+        if isinstance(spec, Problem):
+            return spec if spec.cells is self.cells else Problem(spec.spec, self.cells)
+        if spec is not None and (own is None or spec is not own.spec):
+            return Problem(spec, self.cells)
+        if own is None:
             raise SpecError("the measurements do not know their spec", remedy="give it: spec=...")
-        return known
+        return own
 
     def rng(self) -> np.random.Generator:
         """Return the generator of post-processing, seeded from the public digest."""

@@ -172,7 +172,7 @@ class Posterior(Tabled):
         flat = {k: v for k, v in self.drawn.stats.items() if isinstance(v, int | float | str)}
         return {"method": str(self.method["method"]), "source": self.source, **flat}
 
-    def figures(self, margin: Margin, level: float | str | None = None) -> Columns:
+    def figures(self, margin: Margin | str, level: float | str | None = None) -> Columns:
         """Return the columns of `summary` but its labels."""
         return {name: column for name, column in self.summary(margin, level).items() if name != "label"}
 

@@ -15,6 +15,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
+from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.tabled import NINE_OF_TEN, Tabled
@@ -90,6 +91,11 @@ class Release(Tabled):
         """The spec that it was measured by, where that is known."""
         return self.measurements.spec
 
+    @property
+    def problem(self) -> Problem | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The problem that was measured, where its spec is known."""
+        return self.measurements.problem
+
     @cached_property
     def expected(self) -> ExpectedErrors | None:
         """The errors to expect, from public things alone; None where nothing says how to find them."""
@@ -155,7 +161,7 @@ class Release(Tabled):
             "guarantee": self.guarantee.sentences[0],
         }
 
-    def figures(self, margin: Margin, level: float | str | None = None) -> dict[str, NDArray]:
+    def figures(self, margin: Margin | str, level: float | str | None = None) -> dict[str, NDArray]:
         """What is known of every group of a margin: `released`, `noisy`, `margin of error` (counts); masked without one."""
         none = np.ma.masked_all(self.cells.size(margin))
         error = self.margin_of_error(margin, NINE_OF_TEN if level is None else level)

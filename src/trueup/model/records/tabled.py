@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from numpy.typing import NDArray
 
 from trueup.model.cells import Cells, Margin
+from trueup.model.problem import Problem
+from trueup.model.spec import Spec
 from trueup.model.tables import dataset_of, margin_asked, table_of
 from trueup.model.three_lines import ThreeLines
 from trueup.model.verb import warn_old_form
@@ -21,8 +24,14 @@ class Tabled(ThreeLines):
 
     cells: Cells
     frame: str | None
+    spec: Spec | None
 
-    def figures(self, margin: Margin, level: float | str | None = None) -> Mapping[str, NDArray]:
+    @cached_property
+    def problem(self) -> Problem | None:
+        """The problem that it is of: its spec on its cells, settled once; None where the spec is not known."""
+        return None if self.spec is None else Problem(self.spec, self.cells)
+
+    def figures(self, margin: Margin | str, level: float | str | None = None) -> Mapping[str, NDArray]:
         """Columns `(groups,)` of what is known of every group of a margin; masked where nothing is."""
         raise NotImplementedError
 
