@@ -267,12 +267,12 @@ def _gain(places, values, moves, pool_of, state, v, w, m, t, stop):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest):
-    """Draw t from its law on a window."""
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest, logs):
+    """Draw t from its law on a window; `logs` is room for it."""
     stride = int(math.exp(rng.random() * math.log(widest + 1.0)))
     first = -int(rng.random() * WINDOW)
-    top, logs = 0.0, np.empty(WINDOW)
+    top = 0.0
     for i in range(WINDOW):
         logs[i] = _gain(places, values, moves, pool_of, state, v, w, m, stride * (first + i), stop)
         top = max(top, logs[i])
@@ -331,6 +331,11 @@ def linked_sweeps(rng, places, values, moves, pool_of, state, widest, steps, cou
     steps
         `(leaves,)` steps at each place in a sweep: every other one between two places.
     """
+    _all_leaves(rng, places, values, moves, pool_of, state, widest, steps, count, np.empty(WINDOW))
+
+
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def _all_leaves(rng, places, values, moves, pool_of, state, widest, steps, count, logs):
     leaves, levels = state.x.shape[0], places.level_ptr.size - 1
     many = moves.free.size
     for _ in range(count):
@@ -349,7 +354,7 @@ def linked_sweeps(rng, places, values, moves, pool_of, state, widest, steps, cou
                     w += w >= v
                     stop = meeting_level(places, v, w)
                 if rng.random() < 0.3:
-                    t = _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest[m])
+                    t = _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest[m], logs)
                 else:
                     t = _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop)
                 if t != 0:

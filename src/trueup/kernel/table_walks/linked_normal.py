@@ -426,8 +426,12 @@ def normal_sweep(rng, places, values, forms, pool_of, state, laws, width, steps)
     width, steps
         `(leaves,)` columns of a place that are drawn at a time, at most, and how often.
     """
+    _all_places(rng, places, values, forms, pool_of, state, laws, width, steps, empty_scratch(forms))
+
+
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def _all_places(rng, places, values, forms, pool_of, state, laws, width, steps, scratch):
     take_quadratic(places, forms, pool_of, state, laws)
-    scratch = empty_scratch(forms)
     for v in range(laws.centre.shape[0]):
         for _ in range(steps[v]):
             w = _partner(rng, places, v)

@@ -129,6 +129,11 @@ def draw_linked_prior(rng, places, state, columns, g, hyper, learn):
     learn
         Whether concentrations are drawn as well.
     """
+    _draw_all(rng, places, state, columns, g, hyper, learn)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def _draw_all(rng, places, state, columns, g, hyper, learn):
     levels = places.level_ptr.size - 1
     for level in range(levels - 1, 0, -1):
         none = (0, 0, 0, 0.0)
