@@ -35,7 +35,7 @@ class PlacePart(NamedTuple):
 
 @dataclass(frozen=True)
 class Stage:
-    """The levels `top` to `bottom` of the tree, their subtrees bundled.
+    """The levels `top` to `bottom` of the tree, their subtrees put together in parts.
 
     A level between two stages belongs to both: the places are the leaves of the upper stage and the roots of the lower
     one. The lower stage measures them, the upper one settles them.
@@ -151,7 +151,7 @@ def cut_tree(tree: Tree, most: int, workers: int = 1) -> Cut:
         size = min(most, 2 * size)
     if workers > 1:
         stages = _first_short(tree, stages)
-    return _bundled(tree, stages, size, workers)
+    return _in_parts(tree, stages, size, workers)
 
 
 def _fair(places: int, workers: int, least: int) -> int | None:
@@ -190,7 +190,7 @@ def _subtrees(tree: Tree, top: int, bottom: int) -> NDArray[np.int64]:
     return np.sum([np.diff(tree.starts(top, level)) for level in range(top, bottom + 1)], axis=0)
 
 
-def _bundled(tree: Tree, stages: list[tuple[int, int]], most: int, workers: int) -> Cut:
+def _in_parts(tree: Tree, stages: list[tuple[int, int]], most: int, workers: int) -> Cut:
     done, leaves, borders = [], [], [0, 1]
     for top, bottom in stages:
         sizes = _subtrees(tree, top, bottom)
