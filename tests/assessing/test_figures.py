@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import trueup.assessing as assessing
-from tests.assessing.worlds import area_spec, areas, block_spec, blocks
+from tests.assessing.worlds import area_spec, areas, block_spec, blocks, every_replicate
 from tests.reference.assess import describe, ranks
 from trueup.assessing import assess
-from trueup.assessing.replicate import simulate_many
 from trueup.model.build import build_constraints
 from trueup.model.mechanism import plan_measurements
 from trueup.model.problem import public_cells
@@ -32,22 +31,6 @@ def held(monkeypatch):
 
     monkeypatch.setattr(assessing, "_carry_out", spy)
     return seen
-
-
-def every_replicate(simulation, blocks, budget=0, number=0):
-    """All estimated counts `(replicates, groups)` of one method, by margin."""
-    headers, estimators = simulation.scenarios[budget]
-    found = {strata.margin: [] for strata in simulation.strata}
-    for block in blocks:
-        values = simulate_many(
-            simulation.cells, simulation.counts, headers, simulation._rng(block, 0), block.size
-        )
-        estimate = estimators[number].estimate(
-            simulation.cells, list(found), values, simulation._rng(block, 1)
-        )
-        for margin, rows in found.items():
-            rows.append(estimate.tables[margin])
-    return {margin: np.concatenate(rows) for margin, rows in found.items()}
 
 
 def test_streamed_figures_are_those_of_all_replicates_held_at_once(rng, held):

@@ -7,8 +7,8 @@ import pytest
 
 import trueup.assessing as assessing
 from tests import linked_tables
+from tests.assessing.worlds import every_replicate
 from tests.command import run
-from tests.reference.assess import every_replicate
 from trueup.assessing import assess
 from trueup.io.bundle.assessment import read_assessment
 from trueup.model.cells import Margin

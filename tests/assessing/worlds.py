@@ -9,6 +9,7 @@ import numpy as np
 import pandas
 
 from trueup.assessing.intervals import IntervalRule
+from trueup.assessing.replicate import simulate_many
 from trueup.layouts.tree import tree_problem
 from trueup.model.spec import parse_spec
 from trueup.reconciling.method import Solution
@@ -84,3 +85,19 @@ class NaiveMargin(IntervalRule):
         finest = next(h for h in published.headers if h.margin == published.cells.finest)
         reach = float(finest.law.quantile(0.5 + self.level / 2))
         return counts - reach, counts + reach
+
+
+def every_replicate(simulation, blocks, budget=0, number=0):
+    """All estimated counts `(replicates, groups)` of one method, by margin."""
+    headers, estimators = simulation.scenarios[budget]
+    found = {strata.margin: [] for strata in simulation.strata}
+    for block in blocks:
+        values = simulate_many(
+            simulation.cells, simulation.counts, headers, simulation._rng(block, 0), block.size
+        )
+        estimate = estimators[number].estimate(
+            simulation.cells, list(found), values, simulation._rng(block, 1)
+        )
+        for margin, rows in found.items():
+            rows.append(estimate.tables[margin])
+    return {margin: np.concatenate(rows) for margin, rows in found.items()}

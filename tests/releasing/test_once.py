@@ -1,5 +1,6 @@
 """One release reads, builds, prepares and opens each thing once."""
 
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -119,6 +120,25 @@ def test_the_method_is_ready_before_the_data_are_read(areas, monkeypatch):
     assert order[:2] == ["apply", "read"]
     ready = next(i for i, stage in enumerate(heard) if "method ready" in stage)
     assert ready < heard.index("reading the confidential counts")
+
+
+def test_no_kernel_is_looked_for_once_noise_is_drawn(areas):
+    """Kernels that are not kept are compiled when they are first looked for, which takes seconds; in a fresh process."""
+    code = f"""
+from trueup.kernel import compiled
+from trueup.releasing import pipeline
+heard, asked, load = ["nothing"], [], compiled.KeptCode.load_overload
+def noted(self, *given):
+    asked.append((heard[-1], self._py_func.__name__))
+    return load(self, *given)
+compiled.KeptCode.load_overload = noted
+pipeline.release({str(areas / "areas.toml")!r}, {str(areas / "areas.csv")!r}, {str(areas / "out")!r}, tell=heard.append)
+print(*(f"{{stage}}: {{name}}" for stage, name in asked), sep="\\n")
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    asked = done.stdout.splitlines()
+    assert any("posterior_variances" in line for line in asked)
+    assert {line.partition(":")[0] for line in asked} <= {"making the noise ready", "making the method ready"}
 
 
 def noting(function, order: list, what: str):
