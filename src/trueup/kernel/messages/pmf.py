@@ -148,25 +148,57 @@ def convolve(a, b):
     """Return the masses of a sum: positive terms only, so the tails are right to rounding."""
     if len(a) < len(b):
         a, b = b, a
-    out = np.zeros(len(a) + len(b) - 1)
-    for j in range(len(b)):
-        weight = b[j]
-        for i in range(len(a)):
-            out[i + j] += weight * a[i]
+    out, x = np.zeros(len(a) + len(b) - 1), np.zeros(len(a) + 6)
+    x[3 : len(a) + 3] = a
+    _add_products(out, x, b)
     return out
 
 
 @njit(cache=True)
 def correlate(weights, other, shift, size):
     """Return `out[i] = sum_j weights[i + shift + j] other[j]`: a message down past a sibling."""
-    out = np.zeros(size)
-    for j in range(len(other)):
-        mass = other[j]
-        first = max(0, -(shift + j))
-        last = min(size, len(weights) - shift - j)
-        for i in range(first, last):
-            out[i] += mass * weights[i + shift + j]
+    out, x = np.zeros(size), np.zeros(size + len(other) - 1)
+    first, last = max(0, -shift), min(len(x), len(weights) - shift)
+    if first < last:
+        x[first:last] = weights[first + shift : last + shift]
+    _add_correlations(out, x, other)
     return out
+
+
+@njit(cache=True, _nrt=False)
+def _add_products(out, x, b):
+    """Add to `out[i + j]` what `b[j]` times `x[3 + i]` is; `x` begins and ends with three zeros."""
+    n = len(x) - 6
+    for j in range(0, len(b) - 3, 4):
+        _add_four(out[j : j + n + 3], b[j : j + 4], x[3:], x[2:], x[1:], x)
+    for j in range(len(b) // 4 * 4, len(b)):
+        _add_one(out[j : j + n], b[j], x[3:])
+
+
+@njit(cache=True, _nrt=False)
+def _add_correlations(out, x, other):
+    """Add to `out[i]` what `x[i + j]` times `other[j]` is."""
+    for j in range(0, len(other) - 3, 4):
+        _add_four(out, other[j : j + 4], x[j:], x[j + 1 :], x[j + 2 :], x[j + 3 :])
+    for j in range(len(other) // 4 * 4, len(other)):
+        _add_one(out, other[j], x[j:])
+
+
+@njit(cache=True, _nrt=False)
+def _add_four(out, weights, p, q, r, s):
+    """Add four weighted rows, one after the other: each sum is loaded and stored once for the four.
+
+    Positions that count up from 0 let the compiler use wide registers; those of the rows themselves would not.
+    """
+    a, b, c, d = weights[0], weights[1], weights[2], weights[3]
+    for i in range(len(out)):
+        out[i] = out[i] + a * p[i] + b * q[i] + c * r[i] + d * s[i]
+
+
+@njit(cache=True, _nrt=False)
+def _add_one(out, weight, p):
+    for i in range(len(out)):
+        out[i] += weight * p[i]
 
 
 @njit(cache=True)
