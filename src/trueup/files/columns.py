@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
@@ -13,7 +14,12 @@ from trueup.files.database import connect
 
 
 def write_parquet(
-    path: Path, columns: Mapping[str, NDArray], connection: Any = None, *, select: str = "*"
+    path: Path,
+    columns: Mapping[str, NDArray],
+    connection: Any = None,
+    *,
+    select: str = "*",
+    together: int = 122_880,
 ) -> None:
     """Write equally long columns to one Parquet file.
 
@@ -26,6 +32,8 @@ def write_parquet(
         fresh one.
     select
         What is written of the columns, in SQL.
+    together
+        Rows of a group, which share their lists of texts; by default DuckDB's own number.
 
     Raises
     ------
@@ -42,13 +50,58 @@ def write_parquet(
     ['01', '02']
     """
     with connection.cursor() if connection else connect(folders=[path.parent]) as writer:
-        _write(path, columns, writer, "write_parquet", select, compression="zstd")
+        _write(path, columns, writer, "write_parquet", select, compression="zstd", row_group_size=together)
 
 
-def write_csv(path: Path, columns: Mapping[str, NDArray]) -> None:
-    """Write equally long columns to one CSV file with a header row."""
-    with connect(folders=[path.parent]) as writer:
-        _write(path, columns, writer, "write_csv", "*", header=True)
+def write_csv(
+    path: Path, columns: Mapping[str, NDArray], connection: Any = None, *, select: str = "*"
+) -> None:
+    """Write equally long columns to one CSV file with a header row; see `write_parquet`."""
+    with connection.cursor() if connection else connect(folders=[path.parent]) as writer:
+        _write(path, columns, writer, "write_csv", select, header=True)
+
+
+FEW_TEXTS = 1 << 17
+"""Different texts up to which every group of a file's rows may hold a list of all."""
+
+
+def hold_keys(connection: Any, keys: Mapping[str, NDArray], position: str) -> dict[str, str]:
+    """Let DuckDB have key columns whose rows are written again and again, and return what selects each, in SQL.
+
+    Few texts are numbers to it, which it neither compares nor compresses as texts.
+
+    Parameters
+    ----------
+    connection
+        The connection that writes.
+    keys
+        Equally long columns of texts.
+    position
+        The column of what is written that holds each row's position among the keys.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> with connect() as connection:
+    ...     held = hold_keys(connection, {"area": np.array(["01", "02"], object)}, "place")
+    ...     connection.sql(f"SELECT {held['area']} FROM (VALUES (1), (0), (1)) v(place)").fetchall()
+    [('02',), ('01',), ('02',)]
+    """
+    selected = {}
+    for k, (name, column) in enumerate(keys.items()):
+        connection.register("key", {"text": _held(column), "row": np.arange(len(column))})
+        connection.execute(
+            "CREATE OR REPLACE TEMP TABLE texts AS SELECT DISTINCT text FROM key WHERE text IS NOT NULL"
+        )
+        few = 0 < connection.execute("SELECT count(*) FROM texts").fetchall()[0][0] <= FEW_TEXTS
+        if few:
+            connection.execute(f"CREATE TYPE text_{k} AS ENUM (SELECT text FROM texts ORDER BY text)")
+        kind = f"text_{k}" if few else "VARCHAR"
+        connection.execute(
+            f"CREATE TABLE key_{k} AS SELECT list(text::{kind} ORDER BY row) AS every FROM key"
+        )
+        selected[name] = f"(SELECT every FROM key_{k})[{position} + 1]"
+    return selected
 
 
 def _write(

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.files.columns import write_csv, write_parquet
+from trueup.files.columns import hold_keys, write_csv, write_parquet
+from trueup.files.database import connect, quoted
 from trueup.files.staging import staged
 from trueup.io.bundle.manifest import slug
 from trueup.model.cells import Margin
@@ -27,8 +29,8 @@ from trueup.model.records.posterior import Posterior
 from trueup.model.tables import margin_columns, named_columns
 from trueup.version import __version__
 
-MOST_ROWS = 1 << 22
-"""Of a file of draws."""
+MOST_ROWS, TOGETHER = 1 << 22, 1 << 20
+"""Of a file of draws, and of a group of its rows."""
 
 
 def write_posterior(
@@ -73,7 +75,7 @@ def write_posterior(
     >>> (out / "draws.csv").read_text().split()
     ['chain,draw,area,count', '0,0,a,3', '0,0,b,4', '0,1,a,5', '0,1,b,4']
     """
-    write, ending = (write_csv, "csv") if as_csv else (write_parquet, "parquet")
+    write, ending = (write_csv, "csv") if as_csv else (partial(write_parquet, together=TOGETHER), "parquet")
     with staged(Path(out)) as folder:
         (folder / "summary").mkdir()
         for margin in margins(posterior):
@@ -100,27 +102,29 @@ def margins(posterior: Posterior) -> list[Margin]:
 def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: str) -> None:
     """Write the draws as one file, or as a folder of files where there are many, which readers take as one table."""
     chains, draws, n = posterior.draws.shape
-    keys = named_columns(posterior.cells, posterior.cells.finest)
-    keys = {name: np.asarray(column, object) for name, column in keys.items()}  # one object for each text
     every = [(chain, draw) for chain in range(chains) for draw in range(draws)]
     step = max(1, MOST_ROWS // n)
-    if len(every) <= step:
-        write(folder / f"draws.{ending}", _long(posterior, keys, every))
-        return
-    (folder / "draws").mkdir()
-    for part, i in enumerate(range(0, len(every), step)):
-        write(folder / "draws" / f"part-{part:05d}.{ending}", _long(posterior, keys, every[i : i + step]))
+    paths = [folder / f"draws.{ending}"]
+    if len(every) > step:
+        (folder / "draws").mkdir()
+        paths = [folder / "draws" / f"part-{k:05d}.{ending}" for k in range(-(-len(every) // step))]
+    with connect(folders=[folder]) as connection:
+        keys = hold_keys(connection, named_columns(posterior.cells, posterior.cells.finest), "cell")
+        columns = {"chain": "chain::BIGINT", "draw": "draw::BIGINT", **keys, "count": "count"}
+        select = ", ".join(f"{what} AS {quoted(name)}" for name, what in columns.items())
+        for k, path in enumerate(paths):
+            write(path, _long(posterior, every[k * step : (k + 1) * step]), connection, select=select)
 
 
-def _long(
-    posterior: Posterior, keys: Mapping[str, NDArray], which: Sequence[tuple[int, int]]
-) -> dict[str, Any]:
+def _long(posterior: Posterior, which: Sequence[tuple[int, int]]) -> dict[str, NDArray]:
     """Some draws: one row per draw and cell."""
-    n = posterior.cells.n
-    chain, draw = np.array(which, np.int64).reshape(-1, 2).T
-    columns = {"chain": np.repeat(chain, n), "draw": np.repeat(draw, n)}
-    columns |= {name: np.tile(column, len(which)) for name, column in keys.items()}
-    return columns | {"count": posterior.draws[chain, draw].ravel()}
+    n, (chain, draw) = posterior.cells.n, np.array(which, np.int32).T
+    return {
+        "chain": np.repeat(chain, n),
+        "draw": np.repeat(draw, n),
+        "cell": np.tile(np.arange(n, dtype=np.int32), len(which)),
+        "count": np.concatenate([posterior.draws[at] for at in which]),
+    }
 
 
 def _manifest(posterior: Posterior) -> dict[str, Any]:
