@@ -65,8 +65,8 @@ FEW_TEXTS = 1 << 17
 """Different texts up to which every group of a file's rows may hold a list of all."""
 
 
-def hold_keys(connection: Any, keys: Mapping[str, NDArray], position: str) -> dict[str, str]:
-    """Let DuckDB have key columns whose rows are written again and again, and return what selects each, in SQL.
+def hold_keys(connection: Any, keys: Mapping[str, NDArray]) -> dict[str, str]:
+    """Let DuckDB have key columns whose rows are written again and again, and return the list of each, in SQL.
 
     Few texts are numbers to it, which it neither compares nor compresses as texts.
 
@@ -76,18 +76,16 @@ def hold_keys(connection: Any, keys: Mapping[str, NDArray], position: str) -> di
         The connection that writes.
     keys
         Equally long columns of texts.
-    position
-        The column of what is written that holds each row's position among the keys.
 
     Examples
     --------
     >>> import numpy as np
     >>> with connect() as connection:
-    ...     held = hold_keys(connection, {"area": np.array(["01", "02"], object)}, "place")
-    ...     connection.sql(f"SELECT {held['area']} FROM (VALUES (1), (0), (1)) v(place)").fetchall()
+    ...     held = hold_keys(connection, {"area": np.array(["01", "02"], object)})
+    ...     connection.sql(f"SELECT {held['area']}[place] FROM (VALUES (2), (1), (2)) v(place)").fetchall()
     [('02',), ('01',), ('02',)]
     """
-    selected = {}
+    lists = {}
     for k, (name, column) in enumerate(keys.items()):
         connection.register("key", {"text": _held(column), "row": np.arange(len(column))})
         connection.execute(
@@ -100,8 +98,8 @@ def hold_keys(connection: Any, keys: Mapping[str, NDArray], position: str) -> di
         connection.execute(
             f"CREATE TABLE key_{k} AS SELECT list(text::{kind} ORDER BY row) AS every FROM key"
         )
-        selected[name] = f"(SELECT every FROM key_{k})[{position} + 1]"
-    return selected
+        lists[name] = f"(SELECT every FROM key_{k})"
+    return lists
 
 
 def _write(

@@ -12,7 +12,7 @@ draws.parquet             one row per draw and cell: chain, draw, the cell's key
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from trueup.model.records.posterior import Posterior
 from trueup.model.tables import margin_columns, named_columns
 from trueup.version import __version__
 
-MOST_ROWS, TOGETHER = 1 << 22, 1 << 20
+MOST_ROWS, TOGETHER = 1 << 22, 1 << 19
 """Of a file of draws, and of a group of its rows."""
 
 
@@ -100,31 +100,28 @@ def margins(posterior: Posterior) -> list[Margin]:
 
 
 def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: str) -> None:
-    """Write the draws as one file, or as a folder of files where there are many, which readers take as one table."""
-    chains, draws, n = posterior.draws.shape
-    every = [(chain, draw) for chain in range(chains) for draw in range(draws)]
-    step = max(1, MOST_ROWS // n)
+    """Write the draws as one file, or as a folder of files where there are many, which readers take as one table.
+
+    DuckDB reads the counts where they are, and works out all else from their positions.
+    """
+    _, draws, n = posterior.draws.shape
+    counts, step = posterior.draws.reshape(-1), max(1, MOST_ROWS // n) * n
     paths = [folder / f"draws.{ending}"]
-    if len(every) > step:
+    if len(counts) > step:
         (folder / "draws").mkdir()
-        paths = [folder / "draws" / f"part-{k:05d}.{ending}" for k in range(-(-len(every) // step))]
-    with connect(folders=[folder]) as connection:
-        keys = hold_keys(connection, named_columns(posterior.cells, posterior.cells.finest), "cell")
-        columns = {"chain": "chain::BIGINT", "draw": "draw::BIGINT", **keys, "count": "count"}
-        select = ", ".join(f"{what} AS {quoted(name)}" for name, what in columns.items())
+        paths = [folder / "draws" / f"part-{k:05d}.{ending}" for k in range(-(-len(counts) // step))]
+    with connect(folders=[folder], threads=2) as connection:  # each holds a group of rows
+        keys = hold_keys(connection, named_columns(posterior.cells, posterior.cells.finest))
         for k, path in enumerate(paths):
-            write(path, _long(posterior, every[k * step : (k + 1) * step]), connection, select=select)
-
-
-def _long(posterior: Posterior, which: Sequence[tuple[int, int]]) -> dict[str, NDArray]:
-    """Some draws: one row per draw and cell."""
-    n, (chain, draw) = posterior.cells.n, np.array(which, np.int32).T
-    return {
-        "chain": np.repeat(chain, n),
-        "draw": np.repeat(draw, n),
-        "cell": np.tile(np.arange(n, dtype=np.int32), len(which)),
-        "count": np.concatenate([posterior.draws[at] for at in which]),
-    }
+            at = f"(row_number() OVER () - 1 + {k * step})"
+            columns = {
+                "chain": f"{at} // {draws * n}",
+                "draw": f"{at} // {n} % {draws}",
+                **{name: f"{column}[{at} % {n} + 1]" for name, column in keys.items()},
+                "count": "count::BIGINT",
+            }
+            select = ", ".join(f"{what} AS {quoted(name)}" for name, what in columns.items())
+            write(path, {"count": counts[k * step : (k + 1) * step]}, connection, select=select)
 
 
 def _manifest(posterior: Posterior) -> dict[str, Any]:
