@@ -36,8 +36,8 @@ NOTICED = 0.1
 FEW = 2000
 """Parts that inform a hyperparameter, up to which its curvature is worked out."""
 STEPS = 30
-SETTLED = 0.05
-"""Standard deviations by which the mode may be off."""
+SETTLED, NEARLY = 0.05, 0.1
+"""Standard deviations by which the mode may be off: of a whole tree, and of a sample of its families, which is off by more."""
 HYPERPRIOR_CURVATURE = 0.25
 """About the curvature of the log hyperprior."""
 MOST = 2.0
@@ -106,42 +106,54 @@ class Estimate:
         return self.shift > NOTICED / np.sqrt(len(self.theta))
 
 
-def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
-    """Return hyperparameters to start from, a guess of their variances, and those that few parts inform.
+class Ascent(NamedTuple):
+    """Where a search ended, what is known there, a guess of the inverse of the negative curvature (k, k), and how it went."""
 
-    The guess is two over the parts that inform each; few are up to `FEW`.
+    theta: Reals
+    here: Density
+    inverse: Reals
+    evaluations: int
+    settled: bool
+
+
+def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
+    """Return hyperparameters to start from, a guess of their covariance, and those that few parts inform.
+
+    The guess of each variance is two over the parts that inform it; few are up to `FEW`.
     """
     informed = np.concatenate(
         [splits.families(), np.full(splits.covariates.shape[1], splits.free.sum()), splits.held()]
     )
-    return np.zeros(len(informed)), 2.0 / (informed + 0.5), np.flatnonzero(informed <= FEW)
+    return np.zeros(len(informed)), np.diag(2.0 / (informed + 0.5)), np.flatnonzero(informed <= FEW)
 
 
-def climb(objective: Objective, theta: Reals, variances: Reals, few: Integers) -> Estimate:
+def climb(
+    objective: Objective, theta: Reals, guess: Reals, few: Integers, settled: float = SETTLED
+) -> Estimate:
     """Find the mode by quasi-Newton steps with backtracking, then the curvature of the hyperparameters `few` by differences of
     gradients.
 
     For the others, which many parts inform, the curvature is the scatter of families' scores (Berndt et al. 1974), corrected by
     what the last step has shown; they move counts next to nothing.
     """
-    theta, here, evaluations, settled = ascend(objective, theta, variances, few)
-    inverse = _inverse(here.information, variances, few)
+    theta, here, _, evaluations, ended = ascend(objective, theta, guess, few, settled)
+    inverse = _inverse(here.information, guess, few)
     covariance = inverse.copy()
     covariance[np.ix_(few, few)], shifts = _curvature(objective, theta, here, few, np.sqrt(np.diag(inverse)))
     shift = np.full(len(theta), np.nan)
     shift[few] = shifts
-    return Estimate(theta, covariance, shift, evaluations + len(few), settled)
+    return Estimate(theta, covariance, shift, evaluations + len(few), ended)
 
 
 def ascend(
-    objective: Objective, theta: Reals, variances: Reals, few: Integers
-) -> tuple[Reals, Density, int, bool]:
-    """Return the mode, what is known there, evaluations, and whether the search settled."""
+    objective: Objective, theta: Reals, guess: Reals, few: Integers, within: float = SETTLED
+) -> Ascent:
+    """Search for the mode until it is no further than `within` standard deviations, as far as is known."""
     here, evaluations, settled = objective(theta), 1, False
-    inverse = _inverse(here.information, variances, few)
+    inverse = _inverse(here.information, guess, few)
     for _ in range(STEPS):
         step = inverse @ here.gradient
-        if settled := bool(here.gradient @ step < SETTLED**2):
+        if settled := bool(here.gradient @ step < within**2):
             break
         step *= min(1.0, MOST / np.abs(step).max())
         size = 1.0
@@ -154,21 +166,17 @@ def ascend(
         if not fresh.value > here.value:
             break
         inverse = _updated(
-            _inverse(fresh.information, variances, few, inverse), size * step, here.gradient - fresh.gradient
+            _inverse(fresh.information, inverse, few), size * step, here.gradient - fresh.gradient
         )
         theta, here = theta + size * step, fresh
-    return theta, here, evaluations, settled
+    return Ascent(theta, here, inverse, evaluations, settled)
 
 
-def _inverse(information: Reals, variances: Reals, few: Integers, known: Reals | None = None) -> Reals:
-    """Guess the inverse of the negative curvature: by the scatter of scores where there are many, else by `variances`.
-
-    `known` is what earlier steps have shown of the few.
-    """
-    many = np.setdiff1d(np.arange(len(variances)), few)
-    inverse = np.diag(variances)
-    if known is not None:
-        inverse[np.ix_(few, few)] = known[np.ix_(few, few)]
+def _inverse(information: Reals, known: Reals, few: Integers) -> Reals:
+    """Guess the inverse of the negative curvature: by the scatter of scores where there are many, else by what is known."""
+    many = np.setdiff1d(np.arange(len(known)), few)
+    inverse = np.zeros_like(known)
+    inverse[np.ix_(few, few)] = known[np.ix_(few, few)]
     around = information[np.ix_(many, many)] + HYPERPRIOR_CURVATURE * np.eye(len(many))
     inverse[np.ix_(many, many)] = np.linalg.inv(around)
     return inverse

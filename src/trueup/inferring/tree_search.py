@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.inferring.family_sample import BEGIN, ENOUGH, FamilySample
-from trueup.inferring.hierarchical import Density, Estimate, Objective, ascend, climb, start_of
+from trueup.inferring.hierarchical import (
+    NEARLY,
+    SETTLED,
+    Density,
+    Estimate,
+    Objective,
+    ascend,
+    climb,
+    start_of,
+)
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.subtree_part import expected_of
 from trueup.inferring.tree_parts import CutTree, Top
@@ -28,6 +37,8 @@ Outcome = TypeVar("Outcome", Solved, Top)
 
 FEW_NODES = 1 << 10
 """Nodes of a tree whose tilts are found anew for every hyperparameter."""
+BEGUN = 0.5
+"""Standard deviations by which the mode of the smaller sample, where the search begins, may be off."""
 ROUGH = 1e-6
 """Posterior mass that may be dropped while hyperparameters are sought."""
 
@@ -170,12 +181,13 @@ def estimate_from(
     search: SolutionSearch, splits: Splits, progress: Progress
 ) -> tuple[FamilySample | None, Estimate]:
     """Estimate hyperparameters: of a large tree from a sample of its families, begun on a smaller one."""
-    theta, variances, few = start_of(splits)
-    before, sample = 0, None
-    if (first := FamilySample.of(search.state, BEGIN)) is not None:
-        seen, known = search.of(first), first.splits(splits)
-        theta, _, before, _ = ascend(seen.objective(known, progress), theta, variances, few)
-        sample = FamilySample.of(search.state, ENOUGH)
-    seen, known = (search, splits) if sample is None else (search.of(sample), sample.splits(splits))
-    estimate = climb(seen.objective(known, progress), theta, variances, few)
-    return sample, replace(estimate, steps=before + estimate.steps)
+    theta, guess, few = start_of(splits)
+    if (first := FamilySample.of(search.state, BEGIN)) is None:
+        return None, climb(search.objective(splits, progress), theta, guess, few)
+    begun = ascend(search.of(first).objective(first.splits(splits), progress), theta, guess, few, BEGUN)
+    sample = FamilySample.of(search.state, ENOUGH)
+    seen, known, within = search, splits, SETTLED
+    if sample is not None:
+        seen, known, within = search.of(sample), sample.splits(splits), NEARLY
+    estimate = climb(seen.objective(known, progress), begun.theta, begun.inverse, few, within)
+    return sample, replace(estimate, steps=begun.evaluations + estimate.steps)
