@@ -66,13 +66,14 @@ class SubtreePart:
 class FromAbove(NamedTuple):
     """What the top tells a part: the mass that the rest of the tree gives to each root's count, and drawn counts.
 
-    `weights[r][0]` belongs to the count `offset[r]`; `counts` is `(roots, draws)`.
+    `weights[r][0]` belongs to the count `offset[r]`; `counts` is `(roots, draws)`; draws of leaves are to be of the type `kind`.
     """
 
     weights: list[Reals]
     offset: Integers
     counts: Integers
     seed: np.random.SeedSequence
+    kind: type
 
     def on(self, solved: Solved) -> list[Reals]:
         """Place the weights on the windows of the roots' messages."""
@@ -104,7 +105,7 @@ def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
     solved, rng = part.solve(), np.random.default_rng(known.seed)
     weights = known.on(solved)
     n, draws = len(part.tilted.low), known.counts.shape[1]
-    counts = np.empty((draws, part.leaves), np.int64)
+    counts = np.empty((draws, part.leaves), known.kind)
     for first in range(0, draws, BLOCK):
         rows = slice(first, first + BLOCK)
         given = np.ascontiguousarray(known.counts[:, rows])

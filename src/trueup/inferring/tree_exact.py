@@ -171,7 +171,7 @@ class TreeExact(InferenceMethod):
         if below is not None:
             parts = CutTree(search.child_ptr, below[0], self.tolerance, search.executor)
             exact, counts, rounding = parts.down(below[1].parts, tops, rng, progress)
-            counts = counts[:, leaves - nested.level_ptr[-2]]
+            _reorder(counts, leaves - nested.level_ptr[-2])
         else:
             if len(tops) == 1:
                 exact, rounding = rounded_marginals(tops[0][1])
@@ -200,6 +200,13 @@ class TreeExact(InferenceMethod):
             mode=mode(tops[0][1])[leaves] if self.mode and len(tops) == 1 else None,
             stats={**_stats(dropped, search.deepest, len(counts), interrupted=not whole), **more},
         )
+
+
+def _reorder(counts: NDArray, order: NDArray) -> None:
+    """Put the columns of draws in order, in their place: large trees' would not fit twice."""
+    if (np.diff(order) != 1).any():
+        for rows in range(0, len(counts), BLOCK // 20):
+            counts[rows : rows + BLOCK // 20] = counts[rows : rows + BLOCK // 20, order]
 
 
 def _stats(dropped: float, depth: float, draws: int, *, interrupted: bool) -> dict:

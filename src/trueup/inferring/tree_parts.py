@@ -7,6 +7,7 @@ may be carried out twice, and hold in memory one part. Neither the cut nor the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.inferring.chains import cores
 from trueup.inferring.method import Progress
 from trueup.inferring.subtree_part import (
     FromAbove,
@@ -53,6 +55,8 @@ Weighted = tuple[float, Solved, int]
 """Weight in a mixture of a solved tree, and how many of the draws come from it."""
 ROUNDS, STRICTER = 3, 1e-6
 """How often windows below are widened to what the top is surprised by, and by which factor they then leave out less."""
+MOST_THREADS = 4
+"""Parts that are worked on at once in one process: each holds its messages."""
 HOPELESS = 1e-3
 """Fraction of a root's message that may be lost for the top to say anything of it."""
 
@@ -81,6 +85,25 @@ class Top(NamedTuple):
     def evidence(self) -> float:
         """Log evidence of the whole tree (nats)."""
         return self.solved.evidence + self.below
+
+
+def carried_out(
+    executor: Executor, task: Callable[[Item], Result], items: Sequence[Item]
+) -> Iterator[tuple[int, Result]]:
+    """Yield each item's position and the task's answer; where there is one process, threads of it share the work.
+
+    Kernels of messages let other threads run. An interruption waits for the parts that are being worked on.
+    """
+    if executor.workers > 1 or not executor.beside_driver:
+        yield from executor.map(task, items)
+        return
+    pool = ThreadPoolExecutor(min(cores(), MOST_THREADS))
+    try:
+        running = {pool.submit(task, item): at for at, item in enumerate(items)}
+        for done in as_completed(running):
+            yield running.pop(done), done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def drawn_from(tops: Sequence[Weighted], rng: np.random.Generator) -> Integers:
@@ -155,7 +178,7 @@ class CutTree:
         out = np.zeros((4, len(self.child_ptr) - 1))
         first = self.cut.edges[0]
         out[:, :first] = expected_of(top.solved, marginals(top.solved))[:, :first]
-        for at, own in self.executor.map(expect_part, items):
+        for at, own in carried_out(self.executor, expect_part, items):
             out[:, subtrees(self.child_ptr, *self.cut.edges[at : at + 2])[0]] = own
         return out
 
@@ -168,11 +191,12 @@ class CutTree:
         """
         draws = sum(count for _, _, count in tops)
         from_top = [downward(*top[:3]) for _, top, _ in tops]
-        items = list(zip(parts, self._from_above(tops, from_top, rng)))
+        kind = _narrowest(parts, tops)
+        items = list(zip(parts, self._from_above(tops, from_top, rng, kind)))
         edges, leaves = self.cut.edges, self.cut.leaves - self.cut.leaves[0]
         laid = [(np.arange(edges[0]), mixed([marginals(top) for _, top, _ in tops], _weights(tops)))]
-        counts, roundings = np.empty((draws, leaves[-1]), np.int64), [0.0]
-        for done, (at, below) in enumerate(self.executor.map(draw_part, items), start=1):
+        counts, roundings = np.empty((draws, leaves[-1]), kind), [0.0]
+        for done, (at, below) in enumerate(carried_out(self.executor, draw_part, items), start=1):
             laid.append((subtrees(self.child_ptr, *edges[at : at + 2])[0], below.marginals))
             counts[:, leaves[at] : leaves[at + 1]] = below.counts
             roundings.append(below.rounding)
@@ -185,8 +209,9 @@ class CutTree:
         tops: Sequence[Weighted],
         from_top: Sequence[tuple[Sequence[Reals], float]],
         rng: np.random.Generator,
+        kind: type = np.int64,
     ) -> Iterator[FromAbove]:
-        """What the top knows of every part's roots, given its messages down."""
+        """What the top knows of every part's roots, given its messages down; leaves are drawn as numbers of a `kind`."""
         counts = drawn_from(tops, rng).T
         offsets = [top.messages.offset for _, top, _ in tops]
         roots = slice(*self.cut.edges[[0, -1]])
@@ -194,7 +219,7 @@ class CutTree:
         seeds = rng.bit_generator.seed_seq.spawn(len(self.cut.edges) - 1)  # pyright: ignore[reportAttributeAccessIssue]
         for (first, last), seed in zip(pairwise(self.cut.edges), seeds):
             own = slice(first - self.cut.edges[0], last - self.cut.edges[0])
-            yield FromAbove(weights[own], offset[own], counts[first:last], seed)
+            yield FromAbove(weights[own], offset[own], counts[first:last], seed, kind)
 
     def _parts(self, tilted: Tilted, surprise: Reals, factor: float, passes: int) -> list[SubtreePart]:
         """The parts of the cut; each may drop the share of the tolerance, times a factor, that its nodes are of all."""
@@ -209,8 +234,15 @@ class CutTree:
         return parts
 
     def _in_order(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        answers = dict(self.executor.map(task, items))
+        answers = dict(carried_out(self.executor, task, items))
         return [answers[at] for at in range(len(items))]
+
+
+def _narrowest(parts: Sequence[SubtreePart], tops: Sequence[Weighted]) -> type:
+    """Return the type that leaves are drawn as: half as wide where it holds all sums of theirs, and their squares."""
+    most = max(int(part.tilted.high[-part.leaves :].max(initial=0)) for part in parts)
+    total = max(int(top.messages.offset[0]) + len(top.messages.masses[0]) for _, top, _ in tops)
+    return np.int32 if max(most**2, total) < 1 << 31 else np.int64
 
 
 def _joined_roots(parts: Sequence[Roots]) -> Roots:

@@ -39,7 +39,7 @@ def given_to_parts(tilted, v, messages, down):
     return down
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sweep_down(position, end, plan, tilted, messages, down, direct):
     """Pass messages down from `position` to above `end` until a pair is too wide for terms; return where, and if so."""
     for place in range(position, end, -1):
@@ -62,7 +62,7 @@ def _sweep_down(position, end, plan, tilted, messages, down, direct):
     return end, False
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _start_down(masses):
     down = List.empty_list(MASSES)
     for v in range(len(masses)):
@@ -70,7 +70,7 @@ def _start_down(masses):
     return down
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def products(masses, offset, down, first, last):
     """Return marginals of the nodes from `first` to before `last` end to end: starts, offsets, masses.
 

@@ -29,6 +29,22 @@ def _split(one, other, total, out, uniforms, chosen):
 
 
 @njit(cache=True)
+def _in_order(totals):
+    """Return an order in which equal totals follow each other: by counting, where they lie close together."""
+    low, width = totals.min(), totals.max() - totals.min() + 1
+    if width > 8 * len(totals):
+        return np.argsort(totals)
+    after, order = np.zeros(width, np.int64), np.empty(len(totals), np.int64)
+    for total in totals:
+        after[total - low] += 1
+    after = np.cumsum(after)
+    for d in range(len(totals) - 1, -1, -1):
+        after[totals[d] - low] -= 1
+        order[after[totals[d] - low]] = d
+    return order
+
+
+@njit(cache=True)
 def _split_all(plan, v, messages, totals, rng):
     """Draw both parts of node `v` for all draws; equal totals share one running sum."""
     a, b = plan.left[v], plan.right[v]
@@ -40,7 +56,7 @@ def _split_all(plan, v, messages, totals, rng):
     uniforms = np.empty(len(totals))
     for d in range(len(totals)):
         uniforms[d] = rng.random()
-    order = np.argsort(totals)
+    order = _in_order(totals)
     begin = 0
     while begin < len(order):
         end = begin + 1
@@ -52,7 +68,7 @@ def _split_all(plan, v, messages, totals, rng):
     return part, totals - part
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def draw_root(messages, draws, rng):
     """Draw counts of the root `(1, draws)` from its mass."""
     out = np.empty((1, draws), np.int64)
@@ -64,7 +80,7 @@ def draw_root(messages, draws, rng):
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _draw_families(v, plan, messages, out, n, rng):
     """Draw the children of `v` and of the nodes after it, until `SPLITS_AT_ONCE` are drawn; return the next node."""
     work = 0

@@ -20,7 +20,8 @@ class Drawn:
     Attributes
     ----------
     draws
-        `(chains, draws, n)` counts of the finest cells.
+        `(chains, draws, n)` counts of the finest cells; of large trees in 32 bits, where all their sums and the square of
+        each fit.
     independent
         Whether draws are exact and independent (one chain); otherwise they are Markov chains.
     connected
