@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from trueup.inferring.method import Progress
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.model.prior import Hierarchical
+from trueup.run.local import cores
 
 ESS = 400.0
 """Effective size that every watched number needs before draws are called a posterior."""
@@ -105,8 +105,3 @@ def thinned(run: NDArray, draws: int) -> NDArray:
 def told_in_draws(progress: Progress, draws: int) -> Progress:
     """Tell of sweeps in draws."""
     return lambda done, of: progress(done * draws // of, draws)
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

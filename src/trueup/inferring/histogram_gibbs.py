@@ -17,7 +17,6 @@ from trueup.inferring.chains import (
     FEWEST,
     chains_agree,
     chains_too_short,
-    cores,
     refuses_settings,
     thinned,
     told_in_draws,
@@ -30,6 +29,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
 from trueup.model.records.drawn import Drawn
+from trueup.run.local import cores
 
 WARM_UP, THIN = 100, 4
 """Sweeps before the first run, and between its draws."""

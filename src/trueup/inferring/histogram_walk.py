@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.chains import AWAY, ESS, cores, diagnosed_in_pieces, run_side_by_side
+from trueup.inferring.chains import AWAY, ESS, diagnosed_in_pieces, run_side_by_side
 from trueup.inferring.method import Progress
 from trueup.inferring.walk import start_near
 from trueup.kernel.histogram.marginals import marginalise
@@ -27,6 +27,7 @@ from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.prior import FLAT
+from trueup.run.local import cores
 
 EVERY = 3
 """Sweeps between two draws of compositions and concentrations, which many places inform."""

@@ -7,7 +7,6 @@ may be carried out twice, and hold in memory one part. Neither the cut nor the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -15,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.inferring.chains import cores
 from trueup.inferring.method import Progress
 from trueup.inferring.subtree_part import (
     FromAbove,
@@ -55,8 +53,6 @@ Weighted = tuple[float, Solved, int]
 """Weight in a mixture of a solved tree, and how many of the draws come from it."""
 ROUNDS, STRICTER = 3, 1e-6
 """How often windows below are widened to what the top is surprised by, and by which factor they then leave out less."""
-MOST_THREADS = 4
-"""Parts that are worked on at once in one process: each holds its messages."""
 HOPELESS = 1e-3
 """Fraction of a root's message that may be lost for the top to say anything of it."""
 
@@ -85,25 +81,6 @@ class Top(NamedTuple):
     def evidence(self) -> float:
         """Log evidence of the whole tree (nats)."""
         return self.solved.evidence + self.below
-
-
-def carried_out(
-    executor: Executor, task: Callable[[Item], Result], items: Sequence[Item]
-) -> Iterator[tuple[int, Result]]:
-    """Yield each item's position and the task's answer; where there is one process, threads of it share the work.
-
-    Kernels of messages let other threads run. An interruption waits for the parts that are being worked on.
-    """
-    if executor.workers > 1 or not executor.beside_driver:
-        yield from executor.map(task, items)
-        return
-    pool = ThreadPoolExecutor(min(cores(), MOST_THREADS))
-    try:
-        running = {pool.submit(task, item): at for at, item in enumerate(items)}
-        for done in as_completed(running):
-            yield running.pop(done), done.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def drawn_from(tops: Sequence[Weighted], rng: np.random.Generator) -> Integers:
@@ -178,7 +155,7 @@ class CutTree:
         out = np.zeros((4, len(self.child_ptr) - 1))
         first = self.cut.edges[0]
         out[:, :first] = expected_of(top.solved, marginals(top.solved))[:, :first]
-        for at, own in carried_out(self.executor, expect_part, items):
+        for at, own in self.executor.map(expect_part, items):
             out[:, subtrees(self.child_ptr, *self.cut.edges[at : at + 2])[0]] = own
         return out
 
@@ -196,7 +173,7 @@ class CutTree:
         edges, leaves = self.cut.edges, self.cut.leaves - self.cut.leaves[0]
         laid = [(np.arange(edges[0]), mixed([marginals(top) for _, top, _ in tops], _weights(tops)))]
         counts, roundings = np.empty((draws, leaves[-1]), kind), [0.0]
-        for done, (at, below) in enumerate(carried_out(self.executor, draw_part, items), start=1):
+        for done, (at, below) in enumerate(self.executor.map(draw_part, items), start=1):
             laid.append((subtrees(self.child_ptr, *edges[at : at + 2])[0], below.marginals))
             counts[:, leaves[at] : leaves[at + 1]] = below.counts
             roundings.append(below.rounding)
@@ -234,7 +211,7 @@ class CutTree:
         return parts
 
     def _in_order(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        answers = dict(carried_out(self.executor, task, items))
+        answers = dict(self.executor.map(task, items))
         return [answers[at] for at in range(len(items))]
 
 
@@ -250,13 +227,14 @@ def _joined_roots(parts: Sequence[Roots]) -> Roots:
     return Roots(masses, *(np.concatenate(field) for field in list(zip(*parts))[1:]))
 
 
-def _joined(n: int, parts: Sequence[tuple[Integers, Exact]]) -> Exact:
-    """Lay the marginals of pieces of a tree end to end in the order of its `n` nodes."""
+def _joined(n: int, parts: list[tuple[Integers, Exact]]) -> Exact:
+    """Lay the marginals of pieces of a tree, which it empties the list of, end to end in the order of its `n` nodes."""
     sizes, offset = np.empty(n, np.int64), np.empty(n, np.int64)
     for nodes, (start, first, _) in parts:
         sizes[nodes], offset[nodes] = np.diff(start)[: len(nodes)], first[: len(nodes)]
     begin = np.concatenate([[0], np.cumsum(sizes)])
     masses = np.empty(begin[-1])
-    for nodes, (start, _, own) in parts:
+    while parts:  # what is copied may be freed
+        nodes, (start, _, own) = parts.pop()
         masses[spread_messages(begin[nodes], sizes[nodes])] = own[: start[len(nodes)]]
     return begin, offset, masses

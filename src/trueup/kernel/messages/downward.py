@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from numba.typed import List
 from numpy.typing import NDArray
-from scipy.signal import fftconvolve
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.messages.pairs import PairPlan, above
@@ -19,6 +18,7 @@ from trueup.kernel.messages.upward import (
     PIECE,
     Messages,
     Tilted,
+    fft_convolve,
     rounding_error,
     scaled_factor,
 )
@@ -129,7 +129,7 @@ def downward(
 @OVERFLOWING
 def _correlate_fast(weights: Reals, other: Reals, shift: int, size: int) -> Reals:
     """Do as `correlate` does, by FFT."""
-    full = fftconvolve(weights, other[::-1])  # entry i + shift + len(other) - 1 is out[i]
+    full = fft_convolve(weights, other[::-1])  # entry i + shift + len(other) - 1 is out[i]
     at = np.arange(size) + shift + len(other) - 1
     inside = (at >= 0) & (at < len(full))
     return np.where(inside, np.maximum(full[np.clip(at, 0, len(full) - 1)], 0.0), 0.0)

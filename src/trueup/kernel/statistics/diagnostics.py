@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 Reals = NDArray[np.float64]
 BATCHES = 20
@@ -144,6 +143,8 @@ def _halves(draws: NDArray) -> NDArray:
 
 def _normal_scores(draws: NDArray) -> Reals:
     """Replace values by normal quantiles of their pooled ranks."""
+    from scipy.stats import rankdata  # slow to import, and chains alone need it
+
     pooled = draws.reshape(-1, draws.shape[-1])
     ranks = rankdata(pooled, axis=0)
     return ndtri((ranks - 0.375) / (len(pooled) + 0.25)).reshape(draws.shape)

@@ -17,7 +17,7 @@ Reals = NDArray[np.float64]
 Columns = dict[str, NDArray]
 
 
-GROUPS = 1 << 18
+GROUPS = 1 << 12
 """Groups of marginals that are asked at a time."""
 
 
