@@ -108,7 +108,7 @@ def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
     counts = np.empty((draws, part.leaves), known.kind)
     for first in range(0, draws, BLOCK):
         rows = slice(first, first + BLOCK)
-        given = np.ascontiguousarray(known.counts[:, rows])
+        given = np.ascontiguousarray(known.counts[:, rows], known.kind)
         counts[rows] = joint_draws(solved, given.shape[1], rng, given)[:, n - part.leaves :]
     exact, rounding = rounded_marginals(solved, weights)
     return Below(exact, counts, rounding)

@@ -98,7 +98,7 @@ def _draw_family(v, plan, messages, out, n, rng):
     inner = np.empty((plan.family[v + 1] - first, out.shape[1]), np.int64)
     for place in range(len(inner), -1, -1):
         node = v if place == len(inner) else first + place
-        totals = out[v] if node == v else inner[place]
+        totals = out[v].astype(np.int64) if node == v else inner[place]
         parts = _split_all(plan, node, messages, totals, rng)
         for child, part in zip((plan.left[node], plan.right[node]), parts):
             if child >= n:
@@ -110,8 +110,10 @@ def _draw_family(v, plan, messages, out, n, rng):
 def draw_below(
     plan: PairPlan, messages: Messages, roots: Integers, n: int, rng: np.random.Generator
 ) -> Integers:
-    """Draw counts of all `n` nodes, `(n, draws)`, given those of the first ones: joint, additive, never negative."""
-    out = np.empty((n, roots.shape[1]), np.int64)
+    """Draw counts of all `n` nodes, `(n, draws)`, given those of the first ones, of whose type they are: joint, additive, never
+    negative.
+    """
+    out = np.empty((n, roots.shape[1]), roots.dtype)
     out[: len(roots)] = roots
     v = 0
     while v < n:

@@ -283,7 +283,8 @@ def fft_convolve(a: Reals, b: Reals) -> Reals:
     """Do as `scipy.signal.fftconvolve` does; to import that module takes 60 MB and a third of a second."""
     size = len(a) + len(b) - 1
     room = next_fast_len(size, real=True)
-    return irfft(rfft(a, room) * rfft(b, room), room)[:size]
+    product = np.asarray(rfft(a, room)) * np.asarray(rfft(b, room))
+    return np.asarray(irfft(product, room))[:size]
 
 
 @OVERFLOWING
