@@ -31,6 +31,8 @@ def _split(one, other, total, out, uniforms, chosen):
 @njit(cache=True)
 def _in_order(totals):
     """Return an order in which equal totals follow each other: by counting, where they lie close together."""
+    if len(totals) < 2:
+        return np.arange(len(totals))
     low, width = totals.min(), totals.max() - totals.min() + 1
     if width > 8 * len(totals):
         return np.argsort(totals)
