@@ -110,8 +110,9 @@ class TreeExact(InferenceMethod):
         if closed is not None and (found := closed.summed(draws, rng, progress)) is not None:
             stats = _stats(0.0, 0.0, len(found.counts), interrupted=not found.whole)
             return Drawn(found.counts[None], independent=True, marginals=found.marginals, stats=stats)
-        alone = executor is None or (isinstance(executor, LocalPool) and executor.workers == 1)
-        search = SolutionSearch(state, values, LocalThreads() if alone else executor, self.tolerance)
+        if executor is None or (isinstance(executor, LocalPool) and executor.workers == 1):
+            executor = LocalThreads()
+        search = SolutionSearch(state, values, executor, self.tolerance)
         record = {}
         if isinstance(self.prior, Hierarchical):
             splits = splits_of(self.prior, state.problem.nested, state.problem.bounds()[1])
