@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.messages.pairs import PairPlan, above
-from trueup.kernel.messages.pmf import correlate
+from trueup.kernel.messages.pmf import correlate, fft_convolve
 from trueup.kernel.messages.upward import (
     DIRECT,
     MASSES,
@@ -18,7 +18,6 @@ from trueup.kernel.messages.upward import (
     PIECE,
     Messages,
     Tilted,
-    fft_convolve,
     rounding_error,
     scaled_factor,
 )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.messages.splits import add_split
@@ -152,6 +153,14 @@ def convolve(a, b):
     x[3 : len(a) + 3] = a
     _add_products(out, x, b)
     return out
+
+
+def fft_convolve(a: Reals, b: Reals) -> Reals:
+    """Do as `scipy.signal.fftconvolve` does; to import that module takes 60 MB and a third of a second."""
+    size = len(a) + len(b) - 1
+    room = next_fast_len(size, real=True)
+    product = np.asarray(rfft(a, room)) * np.asarray(rfft(b, room))
+    return np.asarray(irfft(product, room))[:size]
 
 
 @njit(cache=True)

@@ -8,11 +8,10 @@ import numpy as np
 from numba import types
 from numba.typed import List
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.messages.pairs import PairPlan
-from trueup.kernel.messages.pmf import Factors, convolve, log_factor, trim
+from trueup.kernel.messages.pmf import Factors, convolve, fft_convolve, log_factor, trim
 from trueup.kernel.messages.tails import (
     PROBES,
     add_logs,
@@ -277,14 +276,6 @@ def upward(
 
 OVERFLOWING = np.errstate(over="ignore", invalid="ignore")
 """Messages of parameters far off may overflow; what is not finite is looked for where the parameters were chosen."""
-
-
-def fft_convolve(a: Reals, b: Reals) -> Reals:
-    """Do as `scipy.signal.fftconvolve` does; to import that module takes 60 MB and a third of a second."""
-    size = len(a) + len(b) - 1
-    room = next_fast_len(size, real=True)
-    product = np.asarray(rfft(a, room)) * np.asarray(rfft(b, room))
-    return np.asarray(irfft(product, room))[:size]
 
 
 @OVERFLOWING
