@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.messages.splits import add_split
@@ -157,6 +156,8 @@ def convolve(a, b):
 
 def fft_convolve(a: Reals, b: Reals) -> Reals:
     """Do as `scipy.signal.fftconvolve` does; to import that module takes 60 MB and a third of a second."""
+    from scipy.fft import irfft, next_fast_len, rfft  # slow to import, and wide messages alone need it
+
     size = len(a) + len(b) - 1
     room = next_fast_len(size, real=True)
     product = np.asarray(rfft(a, room)) * np.asarray(rfft(b, room))
