@@ -115,7 +115,7 @@ def test_states_and_counties_are_read_as_one_tree(table, tmp_path, rng):
 
 @pytest.mark.thorough
 def test_states_are_the_sums_of_their_counties_in_every_draw(tmp_path, rng):
-    """And ratios have intervals at every level, in the columns that users of these tables know."""
+    """And ratios, of at most 10 persons, have intervals at every level, in the columns that users of these tables know."""
     spec, paths = made_up(tmp_path, "PH8", rng, counties=COUNTIES)
     read = read_sdhc(spec, paths)
     posterior = infer(read, spec=spec, draws=200)
@@ -127,7 +127,7 @@ def test_states_are_the_sums_of_their_counties_in_every_draw(tmp_path, rng):
     rows = (tmp_path / "estimates.csv").read_text().splitlines()[1:]
     assert len(rows) == len(read.flat)
     assert sum("|STATE|" in row for row in rows) == 2 * 2 * 4
-    assert len((tmp_path / "estimates_ratios.csv").read_text().splitlines()) - 1 == 2 * (2 + 5)
+    assert len((tmp_path / "estimates_ratios.csv").read_text().splitlines()) - 1 == 3 * 2 * (2 + 5)
 
 
 def test_a_state_without_counties_is_refused(tmp_path, rng):
