@@ -145,7 +145,12 @@ class LocalThreads(LocalPool):
         try:
             running = {pool.submit(task, item): at for at, item in enumerate(items)}
             for done in as_completed(list(running)):
-                yield running.pop(done), done.result()
+                at = running.pop(done)
+                try:
+                    result = done.result()
+                except MemoryError as error:
+                    raise told(error, _label(task, at, len(items))) from None
+                yield at, result
         finally:
             pool.shutdown(cancel_futures=True)
 
