@@ -38,7 +38,7 @@ FRESH = 6
 MOST_STEPS = 6400
 """Steps at a place in a sweep, at most."""
 PRIOR = 2
-"""Sweeps for each draw of compositions and concentrations, which takes as long as a sweep does."""
+"""Sweeps for each draw of compositions and concentrations, which all places together tell of and few counts depend on."""
 POOLED = Hyperprior(kappa=100.0, kappa_spread=2.0)
 """Of pools other than the free one: median and spread of the concentrations of their compositions."""
 
