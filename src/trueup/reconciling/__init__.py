@@ -207,7 +207,7 @@ def choose(entry: Mapping[str, Any], constraints: Constraints) -> Method:
 def default(constraints: Constraints) -> Method:
     """Return the first method that handles the constraints, chosen from structure alone."""
     for kind in METHODS:
-        method = kind()
+        method = kind.usual()
         if misfit(method, constraints) is None:
             return method
     raise SpecError(

@@ -13,6 +13,7 @@ import numpy as np
 from trueup.kernel.compiled import njit
 from trueup.kernel.tree.bounds import propagate
 from trueup.kernel.tree.least_squares import messages, most_children, sweep_up
+from trueup.kernel.tree.shrink import shrink_part
 from trueup.kernel.tree.simplex import project_part
 
 
@@ -25,6 +26,7 @@ def topdown(
     *,
     weights: tuple[np.ndarray, np.ndarray] | None = None,
     overwrite_bounds: bool = False,
+    shrink: bool = False,
 ) -> tuple[np.ndarray, int]:
     """Reconcile from the top: each parent's children are projected on its total, within their bounds.
 
@@ -43,6 +45,8 @@ def topdown(
         another estimate of every total from its subtree (for comparison).
     overwrite_bounds
         Whether the bounds are the caller's to lose, which saves the memory of two copies.
+    shrink
+        Whether small counts beside others at their bounds are shrunk (`trueup.kernel.tree.shrink`).
 
     Returns
     -------
@@ -61,7 +65,7 @@ def topdown(
     rows = np.atleast_2d(x)
     given = lower, upper
     scratch = given if overwrite_bounds and len(rows) == 1 else (np.empty_like(lower), np.empty_like(upper))
-    return x, topdown_rows(child_ptr, variance == 0.0, gain, spread, *given, *scratch, rows)
+    return x, topdown_rows(child_ptr, variance == 0.0, gain, spread, *given, *scratch, rows, shrink)
 
 
 def raw_weights(variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -70,9 +74,10 @@ def raw_weights(variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @njit(cache=True)
-def topdown_rows(child_ptr, exact, gain, spread, lower, upper, low, high, values):
+def topdown_rows(child_ptr, exact, gain, spread, lower, upper, low, high, values, shrink):
     """`topdown` on the rows of ``values`` (b, n) in place, from `messages`; ``low`` and ``high`` (n,) are scratch."""
-    free = np.empty(most_children(child_ptr), np.int64)
+    most = most_children(child_ptr)
+    free, estimates = np.empty(most, np.int64), np.empty(most)
     for i in range(values.shape[0]):
         x = values[i]
         bad = attainable(child_ptr, exact, lower, upper, x, low, high)
@@ -81,8 +86,12 @@ def topdown_rows(child_ptr, exact, gain, spread, lower, upper, low, high, values
         sweep_up(child_ptr, gain, x)
         x[0] = min(max(x[0], low[0]), high[0])
         for v in range(exact.size):
-            if child_ptr[v] < child_ptr[v + 1]:
-                project_part(child_ptr[v], child_ptr[v + 1], spread, low, high, x[v], x, free)
+            a, b = child_ptr[v], child_ptr[v + 1]
+            if a < b:
+                estimates[: b - a] = x[a:b]
+                project_part(a, b, spread, low, high, x[v], x, free)
+                if shrink:
+                    shrink_part(a, b, spread, low, high, x[v], estimates, x)
     return -1
 
 
