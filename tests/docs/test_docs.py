@@ -47,6 +47,24 @@ def test_links_lead_to_files(page):
     assert [link for link in targets if not (page.parent / link).exists()] == []
 
 
+def pages_of_users() -> list[Path]:
+    """The pages that say what to do: tutorials and those of the chapter after them."""
+    chapters = re.findall(r":caption: (.+?)\n.*?\n\n(.*?)```", (DOCS / "index.md").read_text(), re.DOTALL)
+    held = dict(chapters)
+    return [DOCS / f"{name}.md" for chapter in ("Tutorials", "How to") for name in held[chapter].split()]
+
+
+INSIDE = re.compile(r"processor (time|second)|took [\d.]+ (second|minute)|test suite|\(tests?\)|\btests/", re.IGNORECASE)
+
+
+def test_pages_of_users_give_no_timings_and_name_no_tests():
+    """They stand on the pages that say how it works, and in benchmarks.md."""
+    assert len(pages_of_users()) > 15
+    assert INSIDE.search("took 2.8 processor seconds")
+    found = {page.name: told.group() for page in pages_of_users() if (told := INSIDE.search(page.read_text()))}
+    assert not found
+
+
 def test_every_page_is_in_the_table_of_contents():
     listed = set(re.findall(r"^([\w/-]+)$", (DOCS / "index.md").read_text(), re.MULTILINE))
     assert {str(page.relative_to(DOCS).with_suffix("")) for page in PAGES} - {"index"} == listed
