@@ -37,12 +37,9 @@ def worlds() -> Iterator[tuple[str, NDArray, NDArray]]:
     inside = np.stack([_numbers(blocks.GEOID.str[:k]) for k in (5, 11, 12, 15)])
     for group in ("pop", "pop_asian", "pop_aian", "pop_nhpi"):
         yield f"Rhode Island's blocks, {group}", inside, blocks[group].to_numpy(float)
-    tracts = blocks.groupby(blocks.GEOID.str[:11])["pop"].sum()
-    yield (
-        "Rhode Island's tracts, pop",
-        np.stack([_numbers(tracts.index.str[:k]) for k in (5, 11)]),
-        tracts.to_numpy(float),
-    )
+    tracts = blocks.assign(tract=blocks.GEOID.str[:11]).groupby("tract", as_index=False)[["pop"]].sum()
+    inside = np.stack([_numbers(tracts.tract.str[:k]) for k in (5, 11)])
+    yield "Rhode Island's tracts, pop", inside, tracts["pop"].to_numpy(float)
     districts = read("nm_vtds_2010.csv.gz").sort_values(["county", "vtd"])
     inside = np.stack([_numbers(districts.county), np.arange(len(districts))])
     for group in ("pop", "pop_black", "pop_asian"):
