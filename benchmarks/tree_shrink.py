@@ -37,9 +37,8 @@ def worlds() -> Iterator[tuple[str, NDArray, NDArray]]:
     inside = np.stack([_numbers(blocks.GEOID.str[:k]) for k in (5, 11, 12, 15)])
     for group in ("pop", "pop_asian", "pop_aian", "pop_nhpi"):
         yield f"Rhode Island's blocks, {group}", inside, blocks[group].to_numpy(float)
-    tracts = blocks.assign(tract=blocks.GEOID.str[:11]).groupby("tract", as_index=False)[["pop"]].sum()
-    inside = np.stack([_numbers(tracts.tract.str[:k]) for k in (5, 11)])
-    yield "Rhode Island's tracts, pop", inside, tracts["pop"].to_numpy(float)
+    first = np.unique(inside[1], return_index=True)[1]
+    yield "Rhode Island's tracts, pop", inside[:2, first], np.bincount(inside[1], blocks["pop"])
     districts = read("nm_vtds_2010.csv.gz").sort_values(["county", "vtd"])
     inside = np.stack([_numbers(districts.county), np.arange(len(districts))])
     for group in ("pop", "pop_black", "pop_asian"):
