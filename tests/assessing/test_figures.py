@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import trueup.assessing as assessing
 from tests.assessing.worlds import area_spec, areas, block_spec, blocks, every_replicate
 from tests.reference.assess import describe, ranks
 from trueup.assessing import assess
@@ -17,20 +16,6 @@ from trueup.reconciling import build
 
 LIMIT = 5.5
 """Standard errors; a standard normal exceeds them with probability 4e-8."""
-
-
-@pytest.fixture
-def held(monkeypatch):
-    """The simulation and the blocks that `assess` carried out last."""
-    seen = {}
-    original = assessing._carry_out
-
-    def spy(simulation, blocks, workers, progress):
-        seen.update(simulation=simulation, blocks=blocks)
-        return original(simulation, blocks, workers, progress)
-
-    monkeypatch.setattr(assessing, "_carry_out", spy)
-    return seen
 
 
 def test_streamed_figures_are_those_of_all_replicates_held_at_once(rng, held):

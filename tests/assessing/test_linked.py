@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import trueup.assessing as assessing
 from tests import linked_tables
 from tests.assessing.worlds import every_replicate
 from tests.command import run
@@ -23,18 +22,10 @@ def given(rng):
     return spec, linked_tables.population(rng, 60), linked_tables.PLACES
 
 
-def test_ratios_and_both_tables_are_told_apart(given, monkeypatch):
-    seen = {}
-    original = assessing._carry_out
-
-    def spy(simulation, blocks, workers, progress):
-        seen.update(simulation=simulation, blocks=blocks)
-        return original(simulation, blocks, workers, progress)
-
-    monkeypatch.setattr(assessing, "_carry_out", spy)
+def test_ratios_and_both_tables_are_told_apart(given, held):
     found = assess(*given, replicates=40)
-    every = every_replicate(seen["simulation"], seen["blocks"], number=0)
-    for strata in seen["simulation"].strata:
+    every = every_replicate(held["simulation"], held["blocks"], number=0)
+    for strata in held["simulation"].strata:
         if strata.margin.attributes != ("counted",):
             continue
         persons, households = strata.truth.reshape(-1, 2).T

@@ -1,4 +1,4 @@
-"""What a release by blocks refuses; each row acts in a fresh folder that holds the small state.
+"""What a release by parts refuses; each row acts in a fresh folder that holds the small state.
 
 Rows whose run is `interrupted` stop after some measurements and act on the run folder `out.run`.
 """

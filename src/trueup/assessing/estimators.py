@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.assessing.intervals import Bounds, IntervalRule, Published
-from trueup.errors import ConvergenceError
 from trueup.inferring.method import InferenceMethod as InferMethod
 from trueup.kernel.status import Status
 from trueup.model.cells import Cells, Margin
@@ -102,9 +101,7 @@ class Inferrer:
 
     def _draw(self, row: NDArray, rng: np.random.Generator) -> Drawn:
         drawn = self.method.apply(self.state, row, self.draws, rng, lambda done, of: None)
-        if drawn.refused:
-            raise ConvergenceError(f"method '{self.method.name}' did not converge: {drawn.refused}")
-        return drawn
+        return drawn.accepted(self.method.name)
 
     def _describe(self, cells: Cells, drawn: Drawn, margin: Margin) -> tuple[NDArray, NDArray, NDArray]:
         """Mean and ends of the interval of every group."""

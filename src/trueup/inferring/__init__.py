@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.errors import InfeasibleError, SpecError
 from trueup.inferring.conflict import conflicts
 from trueup.inferring.contradictions import contradicting_values
 from trueup.inferring.given import (
@@ -43,7 +43,7 @@ from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
 from trueup.model.verb import record_first
 from trueup.run.executor import Executor
-from trueup.run.local import LocalPool
+from trueup.run.local import LocalPool, LocalThreads
 
 METHODS: tuple[type[InferenceMethod], ...] = (
     TreeExact,
@@ -145,17 +145,16 @@ def infer(
     used, repeated = measured_once(measured)
     state = chosen.prepare(constraints, used.headers)
     values = values_for(chosen, source, used)
-    with nullcontext(executor) if executor else LocalPool(workers) as engine:
+    own = LocalPool(workers) if workers > 1 else LocalThreads()
+    with nullcontext(executor) if executor else own as engine:
         more = {"executor": engine} if chosen.parallel else {}
         try:
-            drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more)
+            drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more).accepted(chosen.name)
         except InfeasibleError as error:
             raise _named(error, measured, constraints) from None
     doubt = chosen.doubt(used.cells, used.headers)
     more = {"repeated_values": repeated, "doubt": doubt, "prior_instead": instead}
     drawn = replace(drawn, stats={**drawn.stats, **{name: said for name, said in more.items() if said}})
-    if drawn.refused:
-        raise ConvergenceError(f"method '{chosen.name}' did not converge: {drawn.refused}")
     noisy = None if chosen.released else finest_values(measured)
     checked = None if chosen.released else conflicts(measured, drawn)
     return Posterior(

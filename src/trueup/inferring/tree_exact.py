@@ -40,7 +40,7 @@ from trueup.model.prior import (
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.marginals import Marginals
 from trueup.run.executor import Executor
-from trueup.run.local import LocalPool, LocalThreads
+from trueup.run.local import LocalThreads
 
 BLOCK = 1000
 LARGE = 1 << 14
@@ -110,9 +110,7 @@ class TreeExact(InferenceMethod):
         if closed is not None and (found := closed.summed(draws, rng, progress)) is not None:
             stats = _stats(0.0, 0.0, len(found.counts), interrupted=not found.whole)
             return Drawn(found.counts[None], independent=True, marginals=found.marginals, stats=stats)
-        if executor is None or (isinstance(executor, LocalPool) and executor.workers == 1):
-            executor = LocalThreads()
-        search = SolutionSearch(state, values, executor, self.tolerance)
+        search = SolutionSearch(state, values, executor or LocalThreads(), self.tolerance)
         record = {}
         if isinstance(self.prior, Hierarchical):
             splits = splits_of(self.prior, state.problem.nested, state.problem.bounds()[1])

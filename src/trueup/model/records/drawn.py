@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.errors import ConvergenceError
 from trueup.model.cells import Margin
 from trueup.model.records.marginals import Marginals, Reals
 
@@ -53,6 +54,18 @@ class Drawn:
     connected: bool = False
     tables: tuple[Margin, ...] = ()
     approximate: str = ""
+
+    def accepted(self, method: str) -> Drawn:
+        """Return the same where they passed every test.
+
+        Raises
+        ------
+        ConvergenceError
+            Naming the method, and saying why they are no answer.
+        """
+        if self.refused:
+            raise ConvergenceError(f"method '{method}' did not converge: {self.refused}")
+        return self
 
     @property
     def kind(self) -> str:
