@@ -1,7 +1,7 @@
 """The redistricting tables of a synthetic state by blocks: the whole command on one machine, two workers.
 
 `ours_s` is the processor time of `trueup release` with all its processes, `peer_s` that of the previous version beside it where
-`--previous` names one (with the same method, which the spec gives), and `peak_mb` the largest memory of all processes
+`--previous` names one (both by `histogram-tree`, which every version has), and `peak_mb` the largest memory of all processes
 together, sampled. Sizes: 10,000 blocks; with `--full` 50,000 and 150,000 as well. The data are made first, untimed.
 """
 
@@ -20,6 +20,7 @@ from pathlib import Path
 from benchmarks.harness import Case, Harness, Picture
 
 SPEC = Path(__file__).parents[1] / "examples" / "pl94.toml"
+METHOD = '\n[reconcile]\nmethod = "histogram-tree"\n'
 COMMAND = (sys.executable, "-m", "trueup")
 _PICTURES: list[Picture] = []
 
@@ -36,10 +37,11 @@ def pictures(harness: Harness) -> Iterator[Picture]:
 
 
 def _case(blocks: int, folder: Path, previous: Path | None) -> Case:
-    made = folder / "synthetic"
+    made, spec = folder / "synthetic", folder / "spec.toml"
+    spec.write_text(SPEC.read_text() + METHOD)
     synth = (
         "synth",
-        SPEC,
+        spec,
         "--state",
         "Rhode Island",
         "--blocks",
@@ -50,13 +52,13 @@ def _case(blocks: int, folder: Path, previous: Path | None) -> Case:
         made,
     )
     subprocess.run([*COMMAND, *map(str, synth)], check=True, capture_output=True)
-    cpu, peak = _released(made, folder / "out", os.environ)
+    cpu, peak = _released(spec, made, folder / "out", os.environ)
     log = json.loads((folder / "out" / "internal" / "run.json").read_text())
     _PICTURES.append(_picture(blocks, cpu, log))
     before = None
     if previous:
         source = previous / "src" if (previous / "src").is_dir() else previous
-        before, _ = _released(made, folder / "before", {**os.environ, "PYTHONPATH": str(source)})
+        before, _ = _released(spec, made, folder / "before", {**os.environ, "PYTHONPATH": str(source)})
     return Case(
         case=f"{blocks:,} blocks",
         ours_s=cpu,
@@ -68,13 +70,13 @@ def _case(blocks: int, folder: Path, previous: Path | None) -> Case:
     )
 
 
-def _released(made: Path, out: Path, environment: Mapping[str, str]) -> tuple[float, int]:
+def _released(spec: Path, made: Path, out: Path, environment: Mapping[str, str]) -> tuple[float, int]:
     """Processor seconds and the largest memory of a release, by whatever version the environment leads to."""
     data = ("--data", made / "records", "--geography", made / "places", "--out", out)
     options = ("--engine", "local", "--workers", 2, "--memory", "4GB", "--json")
     before = _children_seconds()
     run = subprocess.Popen(
-        [*COMMAND, *map(str, ("release", SPEC, *data, *options))],
+        [*COMMAND, *map(str, ("release", spec, *data, *options))],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=dict(environment),
