@@ -64,7 +64,7 @@ def by_parts(child_ptr, cut, factors, draws=3, seed=0, workers=None):
     parts = CutTree(child_ptr, cut, 1e-9, workers or LocalPool())
     top = parts.up(tilt(child_ptr, factors))
     tops, rng = [(1.0, top.solved, draws)], np.random.default_rng(seed)
-    return top, *parts.down(top.parts, tops, rng, lambda done, of: None)[:2]
+    return top, *parts.down(top, tops, rng, lambda done, of: None)[:2]
 
 
 def same(child_ptr, levels, factors):

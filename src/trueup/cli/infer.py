@@ -128,8 +128,9 @@ def register(app: typer.Typer) -> None:
         if out is not None:
             refuse_occupied(out)
         limit, each = memory_limit(memory), CELL + (8 * draws if within is None else 0)
-        if source is not None and source.is_dir():
-            refuse_beyond(source, limit, each=each)
+        bundle = source if source is not None and source.is_dir() else None
+        if bundle is not None:
+            refuse_beyond(bundle, limit, each=each)
         if perturbed is not None:
             refuse_two_sources(source, sdhc, nmf)
             given = [with_encoding(path, encoding) for path in table or []]
@@ -137,7 +138,8 @@ def register(app: typer.Typer) -> None:
             spec, measurements = read_published_tables(perturbed, given, places)
         else:
             spec, measurements = read_source(named_source(source, table or []), sdhc or [], nmf)
-        refuse_needed(f"'{perturbed or source}'", PROCESS + each * measurements.cells.n, limit)
+        if bundle is None:
+            refuse_needed(f"'{perturbed or source}'", PROCESS + each * measurements.cells.n, limit)
         if estimates is not None:
             _refuse_estimates(spec, sdhc, estimates)
         with progress(quiet=False) as tell:  # on standard error, whatever goes to standard output

@@ -12,7 +12,6 @@ from typing import Any
 
 from trueup.errors import InfeasibleError, SpecError
 from trueup.inferring.conflict import conflicts
-from trueup.inferring.contradictions import contradicting_values
 from trueup.inferring.given import (
     finest_values,
     read_given,
@@ -22,36 +21,32 @@ from trueup.inferring.given import (
     refuse_workers,
     values_for,
 )
-from trueup.inferring.histogram_gibbs import HistogramGibbs
-from trueup.inferring.inequalities import LinearInequalities
-from trueup.inferring.lattice_moves import LatticeMoves
-from trueup.inferring.linked_gibbs import LinkedGibbs
 from trueup.inferring.method import InferenceMethod, Progress, announce, inference_misfit
 from trueup.inferring.prior_instead import prior_instead
-from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.inferring.same_records import measured_once
-from trueup.inferring.tree_exact import TreeExact
-from trueup.inferring.within import within as cut_within
 from trueup.model import registry
 from trueup.model.constraints import Constraints
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
-from trueup.model.registry import describe
+from trueup.model.registry import Methods, describe
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
 from trueup.model.verb import record_first
 from trueup.run.executor import Executor
 from trueup.run.local import LocalPool, LocalThreads
 
-METHODS: tuple[type[InferenceMethod], ...] = (
-    TreeExact,
-    LinearInequalities,
-    HistogramGibbs,
-    LinkedGibbs,
-    LatticeMoves,
-    ReleasedMultinomial,
+METHODS: Methods[InferenceMethod] = Methods(
+    "trueup.inferring",
+    {
+        "tree-exact": "tree_exact.TreeExact",
+        "linear-inequalities": "inequalities.LinearInequalities",
+        "histogram-gibbs": "histogram_gibbs.HistogramGibbs",
+        "linked-gibbs": "linked_gibbs.LinkedGibbs",
+        "lattice-moves": "lattice_moves.LatticeMoves",
+        "released-multinomial": "released_multinomial.ReleasedMultinomial",
+    },
 )
 """Every method; the first that fits is the default."""
 
@@ -127,6 +122,8 @@ def infer(
     refuse_fractions(measured)
     released = source.counts if isinstance(source, Release) else None
     if within is not None:
+        from trueup.inferring.within import within as cut_within
+
         measured, constraints, kept = cut_within(measured, constraints, within)
         released = None if released is None else released[kept]
     ratios = tuple(read_quantity(part) for part in entry.pop("quantity", ()))
@@ -175,6 +172,8 @@ def infer(
 def _named(error: InfeasibleError, measured: Measurements, constraints: Constraints) -> InfeasibleError:
     """Name the perturbed values that exclude each other; where none is perturbed, what the method said is enough."""
     if not all(header.law.additive for header in measured.headers):
+        from trueup.inferring.contradictions import contradicting_values  # slow to import
+
         return contradicting_values(measured, constraints) or error
     return error
 
@@ -196,9 +195,12 @@ def choose_inference(
     name, parameters = registry.entry_of(entry)
     if name is not None:
         return inference_method(name, parameters, measured)
-    fitting = [k for k in METHODS if not k.released and inference_misfit(k(), constraints, measured) is None]
+    fitting: str | None = None
     wrong: SpecError | None = None
-    for kind in fitting:  # one that does not take the prior that is asked for leaves it to the next
+    for kind in METHODS:  # one that does not take the prior that is asked for leaves it to the next
+        if kind.released or inference_misfit(kind(), constraints, measured) is not None:
+            continue
+        fitting = fitting or kind.name
         try:
             made = inference_method(kind.name, parameters, measured)
         except SpecError as error:
@@ -208,7 +210,7 @@ def choose_inference(
             return made
     if fitting:
         raise wrong or SpecError(
-            f"method '{fitting[0].name}' does not take these parameters", needed="others, or none"
+            f"method '{fitting}' does not take these parameters", needed="others, or none"
         )
     raise SpecError(
         f"no method infers counts of structure '{constraints.structure()}' from these measurements",

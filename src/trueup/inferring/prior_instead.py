@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.method import InferenceMethod, inference_misfit
-from trueup.inferring.tree_exact import TreeExact
 from trueup.model.constraints import Constraints
 from trueup.model.prior import Flat, Hierarchical
 from trueup.model.records.measurements import Measurements
@@ -24,6 +22,11 @@ def prior_instead(method: InferenceMethod, constraints: Constraints, measured: M
 def _why(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> str:
     if method.released:
         return "these methods know noisy values, and released counts alone are known here"
+    from trueup.inferring.histogram_gibbs import (
+        HistogramGibbs,
+    )  # the method may be another, and these are slow to import
+    from trueup.inferring.tree_exact import TreeExact
+
     misfits = {k.name: inference_misfit(k(), constraints, measured) for k in (TreeExact, HistogramGibbs)}
     fitting = next((name for name, misfit in misfits.items() if not misfit), None)
     if fitting is None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel.messages.downward import window_sizes
 from trueup.kernel.messages.mixture import Exact
 from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.partition import (
@@ -92,11 +93,12 @@ class Below(NamedTuple):
     rounding: float
 
 
-def send_part(part: SubtreePart) -> tuple[Roots, float, NDArray[np.bool_]]:
-    """Return the messages of a part's roots, its log evidence, and the nodes whose tables end too soon."""
+def send_part(part: SubtreePart) -> tuple[Roots, float, NDArray[np.bool_], Integers]:
+    """Return the messages of a part's roots, its log evidence, the nodes whose tables end too soon, and the sizes of windows."""
     solved = part.solve()
     short = too_short(part.child_ptr, solved, part.tolerance, part.surprise)
-    return roots_of(solved, len(part.surprise)), solved.evidence, short
+    sizes = window_sizes(solved.messages.masses, len(part.tilted.low))
+    return roots_of(solved, len(part.surprise)), solved.evidence, short, sizes
 
 
 def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:

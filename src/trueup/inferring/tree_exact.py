@@ -45,7 +45,7 @@ from trueup.run.local import LocalThreads
 BLOCK = 1000
 LARGE = 1 << 14
 """Nodes of the largest tree that is worked on whole."""
-PART = 1 << 12
+PART = 1 << 9
 """Nodes of a part of a larger one."""
 
 
@@ -170,7 +170,7 @@ class TreeExact(InferenceMethod):
         leaves, whole = nested.nodes[-1], True
         if below is not None:
             parts = CutTree(search.child_ptr, below[0], self.tolerance, search.executor)
-            exact, counts, rounding = parts.down(below[1].parts, tops, rng, progress)
+            exact, counts, rounding = parts.down(below[1], tops, rng, progress)
             _reorder(counts, leaves - nested.level_ptr[-2])
         else:
             if len(tops) == 1:

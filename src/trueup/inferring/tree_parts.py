@@ -68,6 +68,8 @@ class Top(NamedTuple):
         Log evidence of the parts.
     short
         `(n,)` nodes whose tables end too soon.
+    sizes
+        `(n,)` how many counts the window of each node below the top's leaves has.
     """
 
     solved: Solved
@@ -76,6 +78,7 @@ class Top(NamedTuple):
     tilted: Tilted
     below: float
     short: NDArray[np.bool_]
+    sizes: Integers
 
     @property
     def evidence(self) -> float:
@@ -142,10 +145,13 @@ class CutTree:
                 break
         short = np.zeros(len(tilted.low), bool)
         short[:last] = too_short(top_of(self.child_ptr, self.cut), solved, self.tolerance)
+        sizes = np.zeros(len(tilted.low), np.int64)
         for (begin, end), answer in zip(pairwise(self.cut.edges), answers):
-            short[subtrees(self.child_ptr, begin, end)[0]] |= answer[2]
+            nodes = subtrees(self.child_ptr, begin, end)[0]
+            short[nodes] |= answer[2]
+            sizes[nodes] = answer[3]
         below = sum(answer[1] for answer in answers)
-        return Top(solved, parts, solved.dropped, tilted, below, short)
+        return Top(solved, parts, solved.dropped, tilted, below, short, sizes)
 
     def expected(self, top: Top) -> Reals:
         """Return the expectations `(4, n)` of `expected_of`."""
@@ -160,7 +166,7 @@ class CutTree:
         return out
 
     def down(
-        self, parts: list[SubtreePart], tops: Sequence[Weighted], rng: np.random.Generator, progress: Progress
+        self, below: Top, tops: Sequence[Weighted], rng: np.random.Generator, progress: Progress
     ) -> tuple[Exact, Integers, float]:
         """Return marginals of all nodes, draws `(draws, leaves)` of the last level, and what rounding may have moved.
 
@@ -168,18 +174,20 @@ class CutTree:
         """
         draws = sum(count for _, _, count in tops)
         from_top = [downward(*top[:3]) for _, top, _ in tops]
-        kind = _narrowest(parts, tops)
-        items = list(zip(parts, self._from_above(tops, from_top, rng, kind)))
+        kind = _narrowest(below.parts, tops)
+        items = list(zip(below.parts, self._from_above(tops, from_top, rng, kind)))
         edges, leaves = self.cut.edges, self.cut.leaves - self.cut.leaves[0]
-        laid = [(np.arange(edges[0]), mixed([marginals(top) for _, top, _ in tops], _weights(tops)))]
+        laid = _Laid(
+            np.arange(edges[0]), mixed([marginals(top) for _, top, _ in tops], _weights(tops)), below.sizes
+        )
         counts, roundings = np.empty((draws, leaves[-1]), kind), [0.0]
-        for done, (at, below) in enumerate(self.executor.map(draw_part, items), start=1):
-            laid.append((subtrees(self.child_ptr, *edges[at : at + 2])[0], below.marginals))
-            counts[:, leaves[at] : leaves[at + 1]] = below.counts
-            roundings.append(below.rounding)
+        for done, (at, part) in enumerate(self.executor.map(draw_part, items), start=1):
+            laid.add(subtrees(self.child_ptr, *edges[at : at + 2])[0], part.marginals)
+            counts[:, leaves[at] : leaves[at + 1]] = part.counts
+            roundings.append(part.rounding)
             progress(draws * done // len(items), draws)
         rounding = max(moved for _, moved in from_top) + max(roundings)
-        return _joined(len(self.child_ptr) - 1, laid), counts, rounding
+        return laid.exact, counts, rounding
 
     def _from_above(
         self,
@@ -227,14 +235,27 @@ def _joined_roots(parts: Sequence[Roots]) -> Roots:
     return Roots(masses, *(np.concatenate(field) for field in list(zip(*parts))[1:]))
 
 
-def _joined(n: int, parts: list[tuple[Integers, Exact]]) -> Exact:
-    """Lay the marginals of pieces of a tree, which it empties the list of, end to end in the order of its `n` nodes."""
-    sizes, offset = np.empty(n, np.int64), np.empty(n, np.int64)
-    for nodes, (start, first, _) in parts:
-        sizes[nodes], offset[nodes] = np.diff(start)[: len(nodes)], first[: len(nodes)]
-    begin = np.concatenate([[0], np.cumsum(sizes)])
-    masses = np.empty(begin[-1])
-    while parts:  # what is copied may be freed
-        nodes, (start, _, own) = parts.pop()
-        masses[spread_messages(begin[nodes], sizes[nodes])] = own[: start[len(nodes)]]
-    return begin, offset, masses
+class _Laid:
+    """Marginals of pieces of a tree, laid end to end in the order of its nodes as they come: they would not fit twice.
+
+    `sizes` are those of their windows; those of the first piece are its own.
+    """
+
+    def __init__(self, nodes: Integers, top: Exact, sizes: Integers) -> None:
+        self._sizes, self._offset = sizes.copy(), np.empty(len(sizes), np.int64)
+        self._sizes[nodes] = np.diff(top[0])[: len(nodes)]
+        self._begin = np.concatenate([[0], np.cumsum(self._sizes)])
+        self._masses = np.empty(self._begin[-1])
+        self.add(nodes, top)
+
+    def add(self, nodes: Integers, piece: Exact) -> None:
+        """Put the marginals of some nodes, the first of a piece, in their place."""
+        start, offset, masses = piece
+        self._offset[nodes] = offset[: len(nodes)]
+        at = spread_messages(self._begin[nodes], self._sizes[nodes])
+        self._masses[at] = masses[: start[len(nodes)]]
+
+    @property
+    def exact(self) -> Exact:
+        """Of all nodes."""
+        return self._begin, self._offset, self._masses

@@ -57,6 +57,8 @@ class SolutionSearch:
         Parameters of the splits, if the prior has any.
     start
         The tilts that were found last.
+    reached
+        Position in `DEPTHS` of the deepest tables so far.
     """
 
     state: TreeState
@@ -65,6 +67,7 @@ class SolutionSearch:
     wanted: float = 1e-9
     splits: tuple[NDArray, NDArray] | None = None
     start: Tilted | None = None
+    reached: int = ROUGHLY
 
     def __post_init__(self) -> None:
         self.depth = np.full(len(self.child_ptr) - 1, ROUGHLY)
@@ -80,7 +83,7 @@ class SolutionSearch:
     @property
     def deepest(self) -> float:
         """The deepest table (nats below its peak)."""
-        return float(DEPTHS[self.depth.max()])
+        return float(DEPTHS[self.reached])
 
     def whole(self, tolerance: float) -> Solved:
         """Solve the whole tree at once."""
@@ -98,7 +101,12 @@ class SolutionSearch:
     def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
         """Solve the whole tree at some hyperparameters, whose tilts may be far from those of others."""
         self.splits, self.start = splits.parameters(theta), None
-        return self.whole(tolerance)
+        before = self.depth
+        self.depth = before.copy()
+        try:
+            return self.whole(tolerance)
+        finally:
+            self.depth = before  # what one point far off takes, the next ones do not
 
     def objective(self, splits: Splits, progress: Progress) -> Objective:
         """Return the log density of hyperparameters, its gradient, and the posterior of counts, as a function."""
@@ -158,7 +166,7 @@ class SolutionSearch:
                 continue
             solved = solve(tilted)
             if solved.dropped <= tolerance:
-                self.start = solved.tilted
+                self.start, self.reached = solved.tilted, max(self.reached, int(self.depth.max()))
                 return solved
             if self.start is not None and solved.dropped >= 1:  # tilts of another problem may be far off
                 self.start = None

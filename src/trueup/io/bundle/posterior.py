@@ -110,7 +110,7 @@ def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: st
     if len(counts) > step:
         (folder / "draws").mkdir()
         paths = [folder / "draws" / f"part-{k:05d}.{ending}" for k in range(-(-len(counts) // step))]
-    with connect(folders=[folder], threads=2) as connection:  # each holds a group of rows
+    with connect(folders=[folder], threads=1) as connection:  # each thread holds a group of rows
         keys = hold_keys(connection, named_columns(posterior.cells, posterior.cells.finest))
         for k, path in enumerate(paths):
             at = f"(row_number() OVER () - 1 + {k * step})"

@@ -70,6 +70,15 @@ def _start_down(masses):
 
 
 @njit(cache=True, nogil=True)
+def window_sizes(masses, n):
+    """Return how many counts the windows of the first `n` nodes have."""
+    sizes = np.empty(n, np.int64)
+    for v in range(n):
+        sizes[v] = len(masses[v])
+    return sizes
+
+
+@njit(cache=True, nogil=True)
 def products(masses, offset, down, first, last):
     """Return marginals of the nodes from `first` to before `last` end to end: starts, offsets, masses.
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import next_fast_len
-from scipy.special import ndtri
 
 Reals = NDArray[np.float64]
 BATCHES = 20
@@ -143,6 +141,7 @@ def _halves(draws: NDArray) -> NDArray:
 
 def _normal_scores(draws: NDArray) -> Reals:
     """Replace values by normal quantiles of their pooled ranks."""
+    from scipy.special import ndtri
     from scipy.stats import rankdata  # slow to import, and chains alone need it
 
     pooled = draws.reshape(-1, draws.shape[-1])
@@ -177,6 +176,8 @@ def _effective_size(draws: Reals) -> Reals:
 
 
 def _autocovariance(draws: Reals) -> Reals:
+    from scipy.fft import next_fast_len
+
     length = draws.shape[1]
     centred = draws - draws.mean(axis=1, keepdims=True)
     size = next_fast_len(2 * length)

@@ -17,7 +17,7 @@ Reals = NDArray[np.float64]
 Columns = dict[str, NDArray]
 
 
-GROUPS = 1 << 12
+GROUPS = 1 << 10
 """Groups of marginals that are asked at a time."""
 
 
