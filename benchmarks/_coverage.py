@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import astuple, dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,10 @@ from trueup.model.records.quantity import equal_tails
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 from trueup.reconciling import Prepared, default
+from trueup.reconciling.tree_topdown import TreeTopDown
 
 LEVEL = 0.9
+EVERY = "all counts"
 REGIONS, PLACES = 10, 50
 LAWS: dict[str, Callable[[int], Fraction]] = {
     "epsilon 1": lambda levels: Fraction(1, levels),
@@ -114,9 +116,9 @@ class Held:
 
     Attributes
     ----------
-    held, mass, posterior, released
+    held, mass, posterior, released, unshrunk
         (replicates,) means over the counts of one kind: intervals that hold the truth, their stated mass, squared errors of
-        the posterior mean and of the default release.
+        the posterior mean, of the default release, and of that of trees before small counts were shrunk, `tree-topdown`.
     counts
         How many of them each replicate has.
     """
@@ -125,6 +127,7 @@ class Held:
     mass: NDArray[np.float64]
     posterior: NDArray[np.float64]
     released: NDArray[np.float64]
+    unshrunk: NDArray[np.float64]
     counts: int
 
     @property
@@ -137,22 +140,28 @@ class Held:
         """Standard error of `excess`, counts of one replicate taken as one."""
         return float((self.held - self.mass).std(ddof=1) / np.sqrt(len(self.held)))
 
-    @property
-    def worse(self) -> float:
-        """Standardised difference between the posterior mean's squared error and 1.01 times the release's."""
-        gap = self.posterior - 1.01 * self.released
+    def worse(self, than: float, release: NDArray[np.float64]) -> float:
+        """Standardised difference between the posterior mean's squared error and that of a release, `than` times."""
+        gap = self.posterior - than * release
         spread = gap.std(ddof=1)
         return float(gap.mean() / spread * np.sqrt(len(gap))) if spread > 0 else 0.0
 
 
+def together(parts: Iterable[Held]) -> Held:
+    """Replicates of one kind of count, of several runs, as those of one."""
+    every = list(parts)
+    return Held(*np.concatenate([np.array(astuple(one)[:-1]) for one in every], axis=1), every[0].counts)  # pyright: ignore[reportCallIssue]
+
+
 def replicate(scenario: Scenario, law: str, prior, replicates: int, seed: int) -> dict[str, Held]:
-    """Measure and infer again and again; by level, for sums of ten places of no one region, and for shares of a parent."""
+    """Measure and infer again and again; by level, for all levels, sums of ten places of no one region, shares of a parent."""
     cells, levels = scenario.cells, scenario.cells.tree.levels
     kind = "discrete-laplace" if law.startswith("epsilon") else "discrete-gaussian"
     noise = law_named(kind)(LAWS[law](len(levels)))
     headers = tuple(Measured("total", Margin(level), noise) for level in levels)
     constraints = Constraints(cells, tuple(Margin(level) for level in levels))
-    prepared = Prepared.of(constraints, headers, default(constraints))
+    methods = default(constraints), TreeTopDown()
+    prepared = [Prepared.of(constraints, headers, method) for method in methods]
     rng = np.random.default_rng(seed)
     rows: dict[str, list[NDArray]] = {}
     for _ in range(replicates):
@@ -161,32 +170,31 @@ def replicate(scenario: Scenario, law: str, prior, replicates: int, seed: int) -
         values = tuple(x + noise.quantile(rng.random(len(x))).astype(np.int64) for x in sums)
         measured = Measurements(cells, headers, values, PUBLISHED, simulation=True)
         posterior = infer(measured, TreeExact(prior=prior), spec=constraints, draws=1000)
-        released = prepared.reconcile(measured).counts
+        released = [one.reconcile(measured).counts for one in prepared]
         for name, row in _rows(posterior, truth, released, rng):
             rows.setdefault(name, []).append(row)
     return {
-        name: Held(*np.array([row[:4] for row in many]).T, int(many[0][4]))  # pyright: ignore[reportCallIssue]
+        name: Held(*np.array([row[:-1] for row in many]).T, int(many[0][-1]))  # pyright: ignore[reportCallIssue]
         for name, many in rows.items()
     }
 
 
-def _rows(posterior: Posterior, truth: NDArray, released: NDArray, rng: np.random.Generator):
-    cells = posterior.cells
+def _rows(posterior: Posterior, truth: NDArray, released: list[NDArray], rng: np.random.Generator):
+    cells, levels = posterior.cells, []
     for level in cells.tree.levels:
         margin = Margin(level)
         table, true = posterior.summary(margin, LEVEL), cells.sum(truth, margin)
         held = (table["low"] <= true) & (true <= table["high"])
-        squares = (table["mean"] - true) ** 2, (cells.sum(released, margin) - true) ** 2
-        yield level, _row(held, table["mass"], *squares)
+        means = [table["mean"], *(cells.sum(one, margin) for one in released)]
+        levels.append(_row(held, table["mass"], true, means))
+        yield level, levels[-1]
+    sizes = np.array([row[-1] for row in levels])
+    yield EVERY, np.append(sizes @ np.array(levels)[:, :-1] / sizes.sum(), sizes.sum())
     draws = posterior.draws[0]
     areas = rng.integers(0, cells.n, (100, 10))
-    yield (
-        "areas",
-        _of_draws(draws[:, areas].sum(axis=2), truth[areas].sum(axis=1), released[areas].sum(axis=1)),
-    )
+    yield "areas", _of_draws(*(x[..., areas].sum(axis=-1) for x in (draws, truth, *released)))
     parent = cells.tree.ancestors(len(cells.tree.levels) - 1, len(cells.tree.levels) - 2)
-    shares = [_shares(x, parent) for x in (draws, truth, released)]
-    yield "shares", _of_draws(*shares)
+    yield "shares", _of_draws(*(_shares(x, parent) for x in (draws, truth, *released)))
 
 
 def _shares(counts: NDArray, parent: NDArray) -> NDArray[np.float64]:
@@ -194,13 +202,11 @@ def _shares(counts: NDArray, parent: NDArray) -> NDArray[np.float64]:
     return np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0)
 
 
-def _of_draws(draws: NDArray, true: NDArray, released: NDArray) -> NDArray:
+def _of_draws(draws: NDArray, true: NDArray, *released: NDArray) -> NDArray:
     low, high = equal_tails(draws, LEVEL)
     mass = ((draws >= low) & (draws <= high)).mean(axis=0)
-    return _row(
-        (low <= true) & (true <= high), mass, (draws.mean(axis=0) - true) ** 2, (released - true) ** 2
-    )
+    return _row((low <= true) & (true <= high), mass, true, [draws.mean(axis=0), *released])
 
 
-def _row(held: NDArray, mass: NDArray, posterior: NDArray, released: NDArray) -> NDArray:
-    return np.array([held.mean(), mass.mean(), posterior.mean(), released.mean(), len(held)])
+def _row(held: NDArray, mass: NDArray, true: NDArray, estimates: list[NDArray]) -> NDArray:
+    return np.array([held.mean(), mass.mean(), *(((x - true) ** 2).mean() for x in estimates), len(held)])
