@@ -34,6 +34,7 @@ def test_cases_have_the_promised_keys_and_name_missing_peers():
     assert cases[1]["peer_s"] is cases[1]["ratio"] is cases[1]["difference"] is None
 
 
+@pytest.mark.thorough
 def test_memory_is_that_of_the_run():
     small, large = (
         next(Harness(repeats=1).compare("zeros", lambda size=size: np.ones(size).sum()))["peak_mb"]

@@ -65,22 +65,42 @@ def counts_of(limit: Limit, database: dict[str, tuple[int, ...]]) -> np.ndarray:
     return counts
 
 
+def tables_of(records: int, key: str, other: tuple[int, ...] = ()) -> np.ndarray:
+    """Counts `(held, 6)` of all that one unit may have, beside what another one has."""
+    return _tables_of(records, key, other, truncate.kept_sql)
+
+
+@cache
+def _tables_of(records: int, key: str, other: tuple[int, ...], kept_sql) -> np.ndarray:
+    limit = Limit("patient", records, key)  # which records it keeps, `kept_sql` says, right or wrong
+    return np.array([counts_of(limit, {"one": held, "other": other}) for held in HELD])
+
+
+def moved(tables: np.ndarray, margin) -> tuple[np.ndarray, np.ndarray]:
+    """L1 and squared L2 distances `(held, held)` of one margin's sums."""
+    sums = np.array([CELLS.sum(table, margin) for table in tables])
+    by = sums[:, None] - sums
+    return np.abs(by).sum(axis=-1), (by * by).sum(axis=-1)
+
+
+def neighbouring(relation: str) -> np.ndarray:
+    """Which `(held, held)` a relation calls neighbours."""
+    nobody = np.array([not held for held in HELD])
+    return nobody[:, None] | nobody | (relation == "replace")
+
+
 def largest_distances(records: int, key: str) -> dict[tuple[str, object], tuple[int, int]]:
     """The largest L1 and squared L2 distance of neighbours in every measured table, by enumeration of all of them."""
-    limit = Limit("patient", records, key)
     measured = {h.margin for h in plan_measurements(LIMITED, CELLS)[0]}
     largest: dict[tuple[str, object], tuple[int, int]] = defaultdict(lambda: (0, 0))
-    for other in OTHERS:
-        tables = {held: counts_of(limit, {"one": held, "other": other}) for held in HELD}
-        for (first, one), (second, two) in product(tables.items(), repeat=2):
-            steps = ["replace"] + ["add-remove"] * (not first or not second)
-            for relation, margin in product(steps, measured):
-                moved = CELLS.sum(one - two, margin)
-                l1, l2_squared = largest[relation, margin]
-                largest[relation, margin] = (
-                    max(l1, int(np.abs(moved).sum())),
-                    max(l2_squared, int(moved @ moved)),
-                )
+    for other, margin in product(OTHERS, measured):
+        l1, l2_squared = moved(tables_of(records, key, other), margin)
+        for relation in ("add-remove", "replace"):
+            near, most = neighbouring(relation), largest[relation, margin]
+            largest[relation, margin] = (
+                max(most[0], int(l1[near].max())),
+                max(most[1], int(l2_squared[near].max())),
+            )
     return largest
 
 
@@ -137,15 +157,15 @@ def test_the_stated_loss_is_the_true_one_over_all_neighbours(noise, records, key
 
 def joint_loss(spec, loss, key: str) -> Fraction:
     """The largest loss of neighbours over all queries together, by enumeration, each with what it moves in each of them."""
-    limit, worst = Limit("patient", spec.privacy.contribution.records, key), Fraction(0)
+    tables = tables_of(spec.privacy.contribution.records, key)
     headers, loss = plan_measurements(spec, CELLS)[0], cache(loss)
-    tables = [(held, counts_of(limit, {"one": held})) for held in HELD]
-    for (first, one), (second, two) in product(tables, repeat=2):
-        if spec.privacy.neighbours == "replace" or not first or not second:
-            moved = [CELLS.sum(one - two, h.margin) for h in headers]
-            pairs = [(h.law, int(abs(m).sum()), int(m @ m)) for h, m in zip(headers, moved, strict=True)]
-            worst = max(worst, sum((loss(*pair) for pair in pairs), Fraction(0)))
-    return worst
+    distances = [moved(tables, h.margin) for h in headers]
+    near = neighbouring(spec.privacy.neighbours)
+    pairs = set(zip(*(d[near].tolist() for both in distances for d in both), strict=True))
+    return max(
+        sum((loss(h.law, *pair[2 * i : 2 * i + 2]) for i, h in enumerate(headers)), Fraction(0))
+        for pair in pairs
+    )
 
 
 QUERIES = {
@@ -175,7 +195,7 @@ def test_it_says_exactly_where_all_queries_together_lose_that_much(noise, querie
 
 @pytest.mark.usefixtures("one_database")
 def test_the_keys_that_are_enumerated_drop_different_records():
-    kept = {tuple(np.flatnonzero(counts_of(Limit("patient", 2, key), {"one": (0, 1, 5)}))) for key in KEYS}
+    kept = {tuple(np.flatnonzero(tables_of(2, key)[HELD.index((0, 1, 5))])) for key in KEYS}
     assert kept == {(0, 1), (0, 5), (1, 5)}
 
 

@@ -138,7 +138,7 @@ def test_counts_are_inferred(structure, rng):
                 assert violations(structure.constraints, row.astype(np.int64)) == []
 
 
-@pytest.mark.parametrize("epsilon", [10, 40, 230])
+@pytest.mark.parametrize("epsilon", [10, 40, pytest.param(230, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("structure", LAID)
 def test_values_that_contradict_each_other_have_a_posterior_or_an_error(structure, epsilon, rng):
     """Noise a thousand times wider than its law says."""

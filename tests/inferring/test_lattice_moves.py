@@ -181,7 +181,9 @@ MISTAKES = (
 )
 
 
-@pytest.mark.parametrize("mistake", ["", *MISTAKES])
+@pytest.mark.parametrize(
+    "mistake", ["", *MISTAKES[:2], *(pytest.param(m, marks=pytest.mark.thorough) for m in MISTAKES[2:])]
+)
 def test_a_wrong_step_is_rejected(mistake, rng):
     counts = np.arange(40)
     masses = np.exp(-0.25 * np.abs(counts - 6.0))

@@ -155,6 +155,7 @@ def _cells(text=COUNTS):
     return spec, public_cells(spec, geography=PLACES)
 
 
+@pytest.mark.thorough
 def test_more_rows_than_memory_holds_are_counted(tmp_path, rng):
     """Half a million distinct cells in 100 MB: most of them are spilled to the output's disk."""
     spec = parse_spec(RECORDS.replace("prefix = 2", "prefix = 7").replace("prefix = 1", "prefix = 2"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import mpmath as mp
@@ -33,18 +34,26 @@ def sampler_of(law) -> Inversion:
 
 
 @cache
-def tables() -> dict[str, tuple[Inversion, slow.Cdf]]:
-    """Every kind of table, with the cdf that it must invert."""
-    result = {str(law): (sampler_of(law), slow.cdf_of(law)) for law in LAWS}
+def samplers() -> dict[str, tuple[Inversion, Callable[[], slow.Cdf]]]:
+    """Every kind of table, with what computes the cdf that it must invert (for a second each, in the tests alone)."""
+    result = {str(law): (sampler_of(law), partial(slow.cdf_of, law)) for law in LAWS}
     for text in WIDE:
         epsilon = Fraction(text)
         sampler, shift = TwoSidedGeometric(epsilon), 0
         for bits, digit in zip(sampler.low_bits, sampler.low):
-            cdf = slow.low_digit(epsilon * 2**shift, 1 << bits)
+            cdf = partial(slow.low_digit, epsilon * 2**shift, 1 << bits)
             result[f"epsilon {text}, digit of {bits} bits after {shift}"] = digit, cdf
             shift += bits
-        result[f"epsilon {text}, first digit"] = sampler.first, slow.first_digit(epsilon, 1 << shift)
+        first = partial(slow.first_digit, epsilon, 1 << shift)
+        result[f"epsilon {text}, first digit"] = sampler.first, first
     return result
+
+
+@cache
+def table(name: str) -> tuple[Inversion, slow.Cdf]:
+    """Return a table, and the cdf that it must invert."""
+    sampler, cdf = samplers()[name]
+    return sampler, cdf()
 
 
 def wrong_cells(lookup: np.ndarray, cdf: slow.Cdf, lookup_bits: int) -> int:
@@ -59,26 +68,26 @@ def wrong_cells(lookup: np.ndarray, cdf: slow.Cdf, lookup_bits: int) -> int:
     return wrong
 
 
-@pytest.mark.parametrize("name", tables())
+@pytest.mark.parametrize("name", samplers())
 def test_every_first_word_is_answered_as_the_cdf_says(name):
-    sampler, cdf = tables()[name]
+    sampler, cdf = table(name)
     assert len(sampler.lookup) == 1 << sampler.lookup_bits
     assert wrong_cells(sampler.lookup, cdf, sampler.lookup_bits) == 0
     # and few are left open: no more than there are values of the cdf
     assert np.sum(sampler.lookup == UNDECIDED) <= len(sampler.support)
 
 
-@pytest.mark.parametrize("name", tables())
+@pytest.mark.parametrize("name", samplers())
 def test_every_threshold_is_the_floor_of_the_cdf(name):
-    sampler, cdf = tables()[name]
+    sampler, cdf = table(name)
     # All stored values are below 1, though 1 - exp(-1000) is 1 to a hundred digits.
     floors = [min(int(mp.floor(cdf(k) * 2**64)), 2**64 - 1) for k in sampler.support]
     assert sampler.thresholds.tolist() == floors
 
 
-@pytest.mark.parametrize("name", tables())
+@pytest.mark.parametrize("name", samplers())
 def test_wrong_tables_are_noticed(name, rng):
-    sampler, cdf = tables()[name]
+    sampler, cdf = table(name)
     decided = np.flatnonzero(sampler.lookup != UNDECIDED)
     shifted = np.where(sampler.lookup == UNDECIDED, UNDECIDED, sampler.lookup + 1).astype(np.int16)
     one_cell = sampler.lookup.copy()
@@ -191,9 +200,9 @@ def stream_of(sampler: Inversion, u: int, bits: int):
     return words
 
 
-@pytest.mark.parametrize("name", tables())
+@pytest.mark.parametrize("name", samplers())
 def test_bits_that_agree_with_a_threshold_for_long_are_refined_until_they_differ(name, rng):
-    sampler, cdf = tables()[name]
+    sampler, cdf = table(name)
     inside = [k for k in sampler.support if mp.mpf(2) ** -60 < cdf(k) < 1 - mp.mpf(2) ** -60]
     for k in rng.choice(inside, min(12, len(inside)), replace=False).tolist() if inside else []:
         for agreed, side in ((70, 0), (70, 1), (150, 0), (190, 1)):
@@ -228,7 +237,7 @@ def test_the_slow_twin_follows_the_same_law(law, rng):
 def test_both_twins_read_the_same_bits_alike(rng):
     """The bits that a fast draw fetched make the slow twin draw the same value."""
     for law in LAWS:
-        sampler, cdf = sampler_of(law), tables()[str(law)][1]
+        sampler, cdf = sampler_of(law), table(str(law))[1]
         for _ in range(60):
             words = Recorder(rng.bytes)
             value = sampler.draw(words)

@@ -28,7 +28,9 @@ INVARIANT = "[constraints]\ninvariants = [{ level = 'area' }]\n"
 
 
 @pytest.mark.parametrize(
-    ("counts", "neighbours"), [((2, 2), "add-remove"), ((1, 2), "replace")], ids=["uniform", "ragged"]
+    ("counts", "neighbours"),
+    [pytest.param((2, 2), "add-remove", marks=pytest.mark.thorough), ((1, 2), "replace")],
+    ids=["uniform", "ragged"],
 )
 def test_the_least_budget_is_that_of_a_generic_solver(counts, neighbours):
     spec = spec_of("rho", BUDGETS | {"total": {"area": "1/9"}}, neighbours=neighbours)

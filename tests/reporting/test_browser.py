@@ -90,6 +90,7 @@ def test_dark_and_light_differ(browser, page):
     assert light["fill"] != dark["fill"]
 
 
+@pytest.mark.thorough
 def test_a_screenshot_shows_more_than_paper(browser, page):
     with browser.opened(page) as (shown, _):
         shot = shown.screenshot()

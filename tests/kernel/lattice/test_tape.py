@@ -42,6 +42,7 @@ def p_of(values, bins):
     return chisquare(np.bincount(values, minlength=bins)).pvalue
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("read", [exact, keep_short_end])
 def test_digits_in_mixed_radix_are_uniform_and_independent(read, rng):
     first, second, single = run(draw_digits, (read,), (DRAWS, 3), rng.bytes, lambda *case: 0).vectors.T

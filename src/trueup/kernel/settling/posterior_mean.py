@@ -374,7 +374,7 @@ def _learn_cells(kappa, common, slopes, hyper):
     return common * math.exp(move)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _parent(cells, sums, gradient, q, components, form, hyper, means, variances):
     """Posterior means and variances (children, open cells) of one parent; returns its concentrations."""
     children, n = gradient.shape
