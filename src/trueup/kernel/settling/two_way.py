@@ -82,7 +82,7 @@ def _newton(v, y, row_gap, column_gap):
     return change, right
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _block(x, v, row_sums, column_sums, y):
     """One table; returns the largest gap of a sum."""
     p, q = np.zeros(x.shape[0]), np.zeros(x.shape[1])

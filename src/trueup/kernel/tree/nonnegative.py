@@ -77,7 +77,7 @@ def _rows(child_ptr, variance, values, passes):
     return result, taken
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _pass(child_ptr, variance, y, fixed, spread, x):
     """Least squares with the fixed leaves at 0; fix the leaves that come out negative."""
     for v in range(y.size - 1, -1, -1):
@@ -117,7 +117,7 @@ def _share_out(a, b, spread, total, x):
             x[c] += price * spread[c]
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _fix_by_breakpoints(child_ptr, variance, y, fixed):
     """Fix the leaves that are held at 0 at the optimum."""
     first, last = leaf_ranges(child_ptr)
