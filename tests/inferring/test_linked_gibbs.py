@@ -95,21 +95,23 @@ def small():
     return constraints, measured
 
 
-def drawn(constraints, measured, rng, steps=20, draws=1, kept=1000):
-    """Draws of chains: so many single steps, and draws of whole places, in a sweep."""
+def drawn(constraints, measured, rng, steps=20, draws=1, kept=1000, small=False):
+    """Draws of chains: so many single steps, and draws of whole places, in a sweep; whether columns are drawn near zero."""
     problem_ = LinkedProblem(constraints, measured.headers, tuple(measured.values))
     walk = LinkedWalk.of(problem_, rng.spawn(4), (A, KAPPA))
-    walk.steps[:], walk.draws[:] = steps, draws
+    walk.steps[:], walk.draws[:], walk.small[:] = steps, draws, small
     walk.run(100, 1)
     return walk.run(kept, 1)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("steps", "draws", "kept"), [(20, 0, 1000), (3, 30, 4000)])
-def test_chains_draw_what_listing_finds(steps, draws, kept, small, rng):
+@pytest.mark.parametrize(
+    ("steps", "draws", "kept", "near_zero"), [(20, 0, 1000, False), (3, 30, 4000, False), (0, 4, 4000, True)]
+)
+def test_chains_draw_what_listing_finds(steps, draws, kept, near_zero, small, rng):
     """Fifteen probabilities within 6 Monte Carlo errors; 5 would be a false alarm in 10^5 runs."""
     tables, mass = listed(*small, most=16)
-    assert worst_difference(drawn(*small, rng, steps, draws, kept), tables, mass) < 6
+    assert worst_difference(drawn(*small, rng, steps, draws, kept, near_zero), tables, mass) < 6
 
 
 @pytest.mark.thorough

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.chains import (
+    ESS,
     FEWEST,
     chains_agree,
     chains_too_short,
@@ -26,8 +27,10 @@ from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
 from trueup.model.records.drawn import Drawn
 
-MANY, THIN = 1200, 2
-"""Draws of a run in which places are drawn whole, at least, one after each sweep; sweeps between draws of others."""
+THIN = 2
+"""Sweeps between draws where places are not drawn whole."""
+NEARLY, MORE = 2.0, 1.15
+"""Times that a run is made longer at most, rather than begun anew with more steps; by how much more than seems to be needed."""
 LONGER = "allow more `minutes`, or infer a place of its own (`--within`)"
 """What to do about chains that are too short."""
 
@@ -80,26 +83,33 @@ class LinkedGibbs(InferenceMethod):
     def apply(
         self, state: Any, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Run chains longer until they agree; what came before is warm-up."""
+        """Run chains longer until they agree; what was drawn with fewer steps is warm-up."""
         constraints, headers = state
         problem = LinkedProblem(constraints, headers, tuple(split(values, headers, constraints.cells)))
         announce(progress, "finding tables to start from")
         walk = LinkedWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
-        fewest, thin = (MANY, 1) if problem.whole else (FEWEST, THIN)
-        kept, began = -(-max(draws, fewest) // self.chains), time.perf_counter()
+        thin, began = 1 if problem.whole else THIN, time.perf_counter()
+        kept, tell = -(-max(draws, FEWEST) // self.chains), told_in_draws(progress, draws)
         announce(progress, f"warming up: {WARM_UP} sweeps")
         walk.warm_up()
+        run = walk.run(kept, thin, tell)
         while True:
-            run = walk.run(kept, thin, told_in_draws(progress, draws))
             announce(progress, "comparing the chains")
             found = walk.diagnosed(run)
             enough = chains_agree(found)
-            more = walk.prolonged()
+            lacks = MORE * ESS / found["smallest_ess"] - 1.0
+            nearly = lacks < NEARLY and found["largest_r_hat"] <= found["r_hat_allowed"]
+            more = 1.0 if nearly else walk.prolonged()
+            length = int(np.ceil(lacks * run.shape[1])) if nearly else kept
             spent = time.perf_counter() - began
-            if enough or spent + walk.seconds * kept * thin * more > 60 * self.minutes:
+            if enough or spent + walk.seconds * length * thin * more > 60 * self.minutes:
                 break  # times decide what is refused, never what is drawn
+            announce(progress, f"chains are too short: {more * length / kept:.1f} times the steps")
+            if nearly:  # moved as before, so that what is there may stay
+                run = np.concatenate([run, walk.run(length, thin, tell)], axis=1)
+                continue
             thin *= 2 if more < 1.5 else 1
-            announce(progress, f"chains are too short: {more:.1f} times the steps")
+            run = walk.run(kept, thin, tell)
         refused = "" if enough else chains_too_short(walk.sweeps, found, LONGER)
         stats = {"draws": draws, "interrupted": False, "chains": self.chains, **found}
         return Drawn(

@@ -15,7 +15,7 @@ from trueup.inferring.chains import AWAY, ESS, diagnosed_in_pieces, run_side_by_
 from trueup.inferring.method import Progress
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR, Hyperprior
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
-from trueup.kernel.table_walks.linked import LinkedState, linked_sweeps
+from trueup.kernel.table_walks.linked import LinkedState, linked_sweeps, near_zero_sweep
 from trueup.kernel.table_walks.linked_fresh import fresh_sweep
 from trueup.kernel.table_walks.linked_normal import NormalPlaces, normal_sweep
 from trueup.kernel.table_walks.linked_prior import draw_linked_prior
@@ -29,7 +29,9 @@ ROUNDS, SEEING, SETTLING = 5, 6, 0.1
 """How often, and after how many sweeps, places are looked at anew; weight of the last sweep in the centres of their laws."""
 OFTEN = 0.5
 """A place is drawn whole where so many of its steps are accepted."""
-PILOT, USUAL = 40, 0.45
+LOW = 3.0
+"""Columns may come down to zero whose centre is so many standard deviations of noise above it, or less."""
+PILOT, USUAL = 40, 0.6
 """Sweeps of a run that says which places move slowly: their effective size is a smaller share of its draws."""
 STEPS, EACH = (8, 400), 5
 """Least and most single steps at a place in a sweep at first, and moves for each of them."""
@@ -61,6 +63,8 @@ class LinkedWalk:
         `(leaves,)` single steps at each place in a sweep.
     width, draws
         `(leaves,)` columns of a place that are drawn at a time, and how often in a sweep, where places are drawn whole.
+    small
+        `(leaves, n)` columns that may come down to zero, which are drawn one at a time as well.
     sweeps, stopped, seconds
         Of each chain so far; whether it was interrupted; of one sweep of all chains, at last.
     slowest
@@ -75,6 +79,7 @@ class LinkedWalk:
     steps: NDArray[np.int64]
     width: NDArray[np.int64]
     draws: NDArray[np.int64]
+    small: NDArray[np.bool_]
     sweeps: int = 0
     stopped: bool = False
     seconds: float = 0.0
@@ -92,7 +97,8 @@ class LinkedWalk:
         laws = [problem.normal(s) for s in states if problem.whole]
         leaves, *kinds = problem.cells.shape
         steps, width, draws = (np.full(leaves, k) for k in (many, prod(kinds), 1))
-        return cls(problem, rngs, states, laws, not given, steps, width, draws)
+        small = np.zeros((leaves, problem.links.slack.shape[1]), bool)
+        return cls(problem, rngs, states, laws, not given, steps, width, draws, small)
 
     def warm_up(self) -> None:
         """Run `WARM_UP` sweeps, in which is seen which places are drawn whole, and a pilot run that says what moves slowly."""
@@ -116,6 +122,8 @@ class LinkedWalk:
             self.width = np.where(taken < OFTEN, -(-self.width // 2), self.width)
             self.draws = np.rint(n / self.width / np.maximum(taken, OFTEN)).astype(np.int64)
             self.steps = np.where(self.width < n, steps // 2, 0)
+            centre = np.mean([laws.centre for laws in self.laws], axis=0)
+            self.small = centre < LOW * self.problem.widest[self.problem.units]
 
     def run(self, kept: int, thin: int, tell: Progress = lambda done, of: None) -> NDArray:
         """Move every chain on by `kept * thin` sweeps; return draws `(chains, kept, n)`."""
@@ -126,6 +134,7 @@ class LinkedWalk:
             "known",
             "places",
             "widest",
+            "units",
             *["forms"][: self.problem.whole],
         ):  # before threads
             getattr(self.problem, part)
@@ -165,6 +174,18 @@ class LinkedWalk:
                     )
                     fresh_sweep(
                         rng, problem.places, problem.known, problem.forms, pool_of, state, FRESH * self.steps
+                    )
+                    near_zero_sweep(
+                        rng,
+                        problem.places,
+                        problem.known,
+                        problem.moves,
+                        pool_of,
+                        state,
+                        problem.widest,
+                        problem.units,
+                        self.small,
+                        self.draws,
                     )
                 linked_sweeps(
                     rng,

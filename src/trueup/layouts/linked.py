@@ -176,6 +176,14 @@ class LinkedProblem:
             *(np.ascontiguousarray(part) for part in np.concatenate(touched).T),
         )
 
+    @cached_property
+    def units(self) -> Integers:
+        """`(n,)` the move that changes a column alone, -1 for none."""
+        single = np.count_nonzero(self.links.changes, axis=1) == 1
+        found = np.full(self.links.slack.shape[1], -1, np.int64)
+        found[self.links.changes[single].argmin(axis=1)] = np.flatnonzero(single)
+        return found
+
     def _touched(self, rows: Integers, levels: int) -> Iterator[Integers]:
         """Of every move and level: tables, groups, and by how much `(m, 3)`."""
         changes = []

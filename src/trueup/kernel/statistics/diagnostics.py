@@ -7,8 +7,12 @@ R-hat is 1 and their effective size the number of draws.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
+
+from trueup.kernel.compiled import njit
 
 Reals = NDArray[np.float64]
 BATCHES = 20
@@ -39,16 +43,16 @@ def diagnose(draws: NDArray) -> tuple[Reals, Reals]:
     >>> bool(diagnose(chains + np.arange(4)[:, None, None])[0][0] > 1.5)
     True
     """
+    from scipy.special import ndtri  # slow to import, and chains alone need it
+
     constant = (draws == draws[:1, :1]).all(axis=(0, 1))
     if draws.shape[1] < FEWEST:
         unknown = np.where(constant, 1.0, np.nan)
         return unknown, unknown * float(np.prod(draws.shape[:2]))
-    split = _halves(draws)
-    bulk = _normal_scores(split)
-    folded = _normal_scores(np.abs(split - np.median(split, axis=(0, 1))))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r_hat = np.maximum(_r_hat(bulk), np.nan_to_num(_r_hat(folded), nan=1.0))
-        ess = _effective_size(bulk)
+    values = _by_quantity(draws)
+    each = values.reshape(len(values), -1)
+    table = ndtri((np.arange(2, 2 * each.shape[1] + 1) / 2 - 0.375) / (each.shape[1] + 0.25))
+    r_hat, ess = _compared(values, each.argsort(axis=1), table)
     return np.where(constant, 1.0, r_hat), np.where(constant, float(np.prod(draws.shape[:2])), ess)
 
 
@@ -106,14 +110,12 @@ def tail_sizes(draws: NDArray) -> Reals:
     """
     if draws.shape[1] < FEWEST:
         return diagnose(draws)[1]
-    split = _halves(draws)
     total, sizes = float(np.prod(draws.shape[:2])), []
     for low in np.quantile(draws, [0.05, 0.95], axis=(0, 1), method="inverted_cdf"):
-        below = (split <= low).astype(float)
+        below = _by_quantity(draws <= low)
         # Of whole counts more than 95 % may lie at one end: an event that is always true has no tail.
-        constant = (below == below[:1, :1]).all(axis=(0, 1))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            sizes.append(np.where(constant, total, _effective_size(below)))
+        constant = (below == below[:, :1, :1]).all(axis=(1, 2))
+        sizes.append(np.where(constant, total, _effective_sizes(below)))
     return np.minimum(*sizes)
 
 
@@ -139,14 +141,9 @@ def _halves(draws: NDArray) -> NDArray:
     return np.concatenate([draws[:, :half], draws[:, -half:]])
 
 
-def _normal_scores(draws: NDArray) -> Reals:
-    """Replace values by normal quantiles of their pooled ranks."""
-    from scipy.special import ndtri
-    from scipy.stats import rankdata  # slow to import, and chains alone need it
-
-    pooled = draws.reshape(-1, draws.shape[-1])
-    ranks = rankdata(pooled, axis=0)
-    return ndtri((ranks - 0.375) / (len(pooled) + 0.25)).reshape(draws.shape)
+def _by_quantity(draws: NDArray) -> Reals:
+    """Halves of chains, `(n, halves, draws)`."""
+    return np.ascontiguousarray(_halves(draws).transpose(2, 0, 1), float)
 
 
 def _variances(draws: Reals) -> tuple[Reals, Reals]:
@@ -157,29 +154,91 @@ def _variances(draws: Reals) -> tuple[Reals, Reals]:
     return within, within * (length - 1) / length + between
 
 
-def _r_hat(draws: Reals) -> Reals:
-    within, pooled = _variances(draws)
-    return np.sqrt(pooled / within)
+@njit(cache=True, nogil=True, error_model="numpy")
+def _compared(values, order, table):
+    """R-hat and effective size of each quantity `(n, halves, draws)`, given its order and the scores of mean ranks."""
+    n, many = order.shape
+    r_hat, ess = np.empty(n), np.empty(n)
+    scores, ranked, away = np.empty(values.shape[1:]), np.empty(many), np.empty(many, np.int64)
+    for q in range(n):
+        flat, own = values[q].ravel(), order[q]
+        for i in range(many):
+            ranked[i] = flat[own[i]]
+        _take_scores(ranked, own, table, scores.reshape(many))
+        within, pooled = _spread(scores)
+        r_hat[q], ess[q] = np.sqrt(pooled / within), _effective_size(scores, within, pooled)
+        middle = 0.5 * (ranked[(many - 1) // 2] + ranked[many // 2])
+        below, above = (many - 1) // 2, (many - 1) // 2 + 1
+        for i in range(many):  # from the median outwards
+            if above == many or (below >= 0 and middle - ranked[below] <= ranked[above] - middle):
+                away[i], below = own[below], below - 1
+            else:
+                away[i], above = own[above], above + 1
+        for i in range(many):
+            ranked[i] = abs(flat[away[i]] - middle)
+        _take_scores(ranked, away, table, scores.reshape(many))
+        within, pooled = _spread(scores)
+        if within > 0.0:
+            r_hat[q] = max(r_hat[q], np.sqrt(pooled / within))
+    return r_hat, ess
 
 
-def _effective_size(draws: Reals) -> Reals:
-    """Sum autocorrelations by Geyer's initial monotone sequence."""
-    chains, length, _ = draws.shape
-    within, pooled = _variances(draws)
-    rho = 1 - (within - _autocovariance(draws).mean(axis=0) * length / (length - 1)) / pooled
-    pairs = rho[: length // 2 * 2].reshape(length // 2, 2, -1).sum(axis=1)
-    positive = np.logical_and.accumulate(pairs > 0, axis=0)
-    monotone = np.minimum.accumulate(np.where(positive, pairs, 0.0), axis=0)
-    total = chains * length
-    tau = np.maximum(2 * monotone.sum(axis=0) - 1, 1 / np.log10(total))
-    return total / tau
+@njit(cache=True, nogil=True, error_model="numpy")
+def _take_scores(ranked, order, table, out):
+    """Write normal scores of sorted values where they were before; equal ones share their mean rank, `table[first + last]`."""
+    first = 0
+    while first < ranked.size:
+        last = first
+        while last + 1 < ranked.size and ranked[last + 1] == ranked[first]:
+            last += 1
+        for i in range(first, last + 1):
+            out[order[i]] = table[first + last]
+        first = last + 1
 
 
-def _autocovariance(draws: Reals) -> Reals:
-    from scipy.fft import next_fast_len
+@njit(cache=True, nogil=True, error_model="numpy")
+def _effective_sizes(values):
+    sizes = np.empty(len(values))
+    for q in range(len(values)):
+        within, pooled = _spread(values[q])
+        sizes[q] = _effective_size(values[q].copy(), within, pooled)
+    return sizes
 
-    length = draws.shape[1]
-    centred = draws - draws.mean(axis=1, keepdims=True)
-    size = next_fast_len(2 * length)
-    spectrum = np.fft.rfft(centred, size, axis=1)
-    return np.fft.irfft(np.abs(spectrum) ** 2, size, axis=1)[:, :length] / length
+
+SUMS = {"reassoc", "contract"}
+"""What may be done to sums so that several terms are added at a time."""
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+def _spread(values):
+    """Mean variance within halves, and the pooled estimate; halves `(halves, draws)`."""
+    halves, length = values.shape
+    within, between, mean = 0.0, 0.0, values.mean()
+    for x in values:
+        own = x.mean()
+        within += ((x - own) ** 2).sum() / (length - 1) / halves
+        between += (own - mean) ** 2 / (halves - 1)
+    return within, within * (length - 1) / length + between
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+def _effective_size(values, within, pooled):
+    """Sum autocorrelations by Geyer's initial monotone sequence; halves `(halves, draws)`, which are centred in place."""
+    halves, length = values.shape
+    for x in values:
+        x -= x.mean()
+    least, whole = np.inf, 0.0
+    for pair in range(length // 2):
+        both = 0.0
+        for lag in range(2 * pair, 2 * pair + 2):
+            product = 0.0
+            for x in values:
+                for i in range(length - lag):
+                    product += x[i] * x[i + lag]
+            both += 1.0 - (within - product / halves / (length - 1)) / pooled
+        if not both > 0.0:
+            break
+        least = min(least, both)
+        whole += least
+    total = halves * length
+    return total / max(2.0 * whole - 1.0, 1.0 / math.log10(total))

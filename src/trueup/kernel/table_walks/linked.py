@@ -21,7 +21,9 @@ A *move* is a whole vector u that keeps what links the columns. A step adds t u 
   variance, and accepted by the ratio of masses (Metropolis and Hastings). It is the better the less the prior says.
 
 Functions that make no array are compiled with `_nrt=False`: they borrow the arrays of their callers. Else each call and each
-look at a part of a named tuple counts references to arrays, which took two thirds of a step's time.
+look at a part of a named tuple counts references to arrays, which took two thirds of a step's time. Those of a step are also
+inlined by LLVM (`forceinline`), each where it is called from one place: else a call copies addresses, sizes and strides of some
+forty arrays, which took most of what was left.
 
 One file: the density, its two kinds of steps, and what a step changes are written in the same terms.
 """
@@ -38,6 +40,8 @@ from trueup.kernel.compiled import njit
 
 WINDOW = 6
 """Values of a window."""
+NEAR = 0.8
+"""How often the partner of a place is one with the same parent."""
 LEAST = 1e-300
 
 
@@ -166,7 +170,7 @@ def rise(x, by, up, down):
     return log_gamma(x + by + up) - log_gamma(x + up) - log_gamma(x + by + down) + log_gamma(x + down)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inside(moves, state, v, m, t):
     """Whether no column of row v falls below zero along move m by t."""
     least = 0
@@ -175,7 +179,7 @@ def _inside(moves, state, v, m, t):
     return least >= 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _own(places, moves, pool_of, state, v, m, t):
     """Change of the log prior of a lowest place's table (row v) along move m by t, whose columns stay at least zero."""
     levels = places.level_ptr.size - 2
@@ -195,7 +199,7 @@ def _own(places, moves, pool_of, state, v, m, t):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _path(places, values, moves, state, v, m, t, stop):
     """Change of the log density of noise and splits from leaf v up to below the level `stop`."""
     levels = places.level_ptr.size - 1
@@ -216,7 +220,7 @@ def _path(places, values, moves, state, v, m, t, stop):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _normal(places, values, moves, state, v, m, sign, stop):
     """Add up precision and pull of t by the noise alone, from leaf v up to below the level `stop`."""
     levels = places.level_ptr.size - 1
@@ -233,7 +237,7 @@ def _normal(places, values, moves, state, v, m, sign, stop):
     return precision, pull
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _change(places, values, moves, state, v, m, t, stop):
     """Move leaf v by t along m; sums above the level `stop` are left alone."""
     levels = places.level_ptr.size - 1
@@ -251,23 +255,30 @@ def _change(places, values, moves, state, v, m, t, stop):
         node = places.parent[node]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+def _change_both(places, values, moves, state, v, w, m, t, stop):
+    """Move leaf v by t along m, and w, if there is one, by -t."""
+    for side in range(2 if w >= 0 else 1):
+        u, by = (w, -t) if side else (v, t)
+        _change(places, values, moves, state, u, m, by, stop)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _gain(places, values, moves, pool_of, state, v, w, m, t, stop):
     """Change of the log density where v moves by t along m, and w, if there is one, by -t."""
     if t == 0:
         return 0.0
-    if not _inside(moves, state, v, m, t):
-        return -np.inf
-    if w >= 0 and not _inside(moves, state, w, m, -t):
-        return -np.inf
-    total = _own(places, moves, pool_of, state, v, m, t) + _path(places, values, moves, state, v, m, t, stop)
-    if w >= 0:
-        total += _own(places, moves, pool_of, state, w, m, -t)
-        total += _path(places, values, moves, state, w, m, -t, stop)
+    total = 0.0
+    for side in range(2 if w >= 0 else 1):
+        u, by = (w, -t) if side else (v, t)
+        if not _inside(moves, state, u, m, by):
+            return -np.inf
+        total += _own(places, moves, pool_of, state, u, m, by)
+        total += _path(places, values, moves, state, u, m, by, stop)
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest, logs):
     """Draw t from its law on a window; `logs` is room for it."""
     stride = int(math.exp(rng.random() * math.log(widest + 1.0)))
@@ -288,7 +299,7 @@ def _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest, l
     return 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def rounded_mass(t, mean, sd):
     """Of the rounded normal law."""
     root = sd * math.sqrt(2.0)
@@ -296,12 +307,12 @@ def rounded_mass(t, mean, sd):
     return 0.5 * (math.erfc((far - 0.5) / root) - math.erfc((far + 0.5) / root))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop):
     """Propose t from the rounded normal law of the noise; 0 where it is rejected."""
-    precision, pull = _normal(places, values, moves, state, v, m, 1, stop)
-    if w >= 0:
-        more = _normal(places, values, moves, state, w, m, -1, stop)
+    precision, pull = 0.0, 0.0
+    for side in range(2 if w >= 0 else 1):
+        more = _normal(places, values, moves, state, w if side else v, m, 1 - 2 * side, stop)
         precision, pull = precision + more[0], pull + more[1]
     if not precision > 0.0:
         return 0
@@ -336,34 +347,70 @@ def linked_sweeps(rng, places, values, moves, pool_of, state, widest, steps, cou
 
 @njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 def _all_leaves(rng, places, values, moves, pool_of, state, widest, steps, count, logs):
-    leaves, levels = state.x.shape[0], places.level_ptr.size - 1
+    leaves = state.x.shape[0]
     many = moves.free.size
     for _ in range(count):
         for v in range(leaves):
             for step in range(steps[v]):
                 m, w, stop = int(rng.random() * many), -1, 0
                 if step % 2:
-                    node = places.level_ptr[levels - 1] + v
-                    stop = levels - 1 - int(rng.random() * (levels - 1))
-                    for _ in range(levels - stop):
-                        node = places.parent[node]
-                    apart = places.last[node] - places.first[node] - 1
-                    if apart < 1:
+                    w = partner(rng, places, v)
+                    if w < 0:
                         continue
-                    w = places.first[node] + int(rng.random() * apart)
-                    w += w >= v
                     stop = meeting_level(places, v, w)
                 if rng.random() < 0.3:
                     t = _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest[m], logs)
                 else:
                     t = _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop)
                 if t != 0:
-                    _change(places, values, moves, state, v, m, t, stop)
-                    if w >= 0:
-                        _change(places, values, moves, state, w, m, -t, stop)
+                    _change_both(places, values, moves, state, v, w, m, t, stop)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def near_zero_sweep(rng, places, values, moves, pool_of, state, widest, units, small, times):
+    """Draw columns that may come down to zero one at a time, each on windows, from a state, which is overwritten.
+
+    Where the prior has its peak at zero, no normal law is near: what it proposes leaves zero hardly ever.
+
+    Parameters
+    ----------
+    units
+        `(n,)` the move that changes a column alone, -1 for none.
+    small, times
+        `(leaves, n)` which columns, and `(leaves,)` how often: alone, and with another place.
+    """
+    _all_small(rng, places, values, moves, pool_of, state, widest, units, small, times, np.empty(WINDOW))
 
 
 @njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def _all_small(rng, places, values, moves, pool_of, state, widest, units, small, times, logs):
+    for v in range(small.shape[0]):
+        for j in range(small.shape[1]):
+            m = units[j]
+            for step in range(2 * times[v] if small[v, j] and m >= 0 else 0):
+                w = partner(rng, places, v) if step % 2 else -1
+                stop = meeting_level(places, v, w) if w >= 0 else 0
+                t = _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest[m], logs)
+                if t != 0:
+                    _change_both(places, values, moves, state, v, w, m, t, stop)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+def partner(rng, places, v):
+    """Another leaf below the parent, or below some place further up; -1 where it has none."""
+    levels = places.level_ptr.size - 1
+    node = places.parent[places.level_ptr[levels - 1] + v]
+    if rng.random() > NEAR:
+        for _ in range(int(rng.random() * (levels - 1))):
+            node = places.parent[node]
+    apart = places.last[node] - places.first[node] - 1
+    if apart < 1:
+        return -1
+    w = places.first[node] + int(rng.random() * apart)
+    return w + (w >= v)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def meeting_level(places, v, w):
     """The level below that of the lowest place that holds two leaves."""
     levels = places.level_ptr.size - 1

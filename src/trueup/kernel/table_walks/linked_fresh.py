@@ -22,7 +22,7 @@ FARTHEST = 25.0
 """Longest distance of two totals."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _urn(rng, count, columns, kappa, theta, out):
     """Add a Dirichlet-multinomial draw of so many to columns that are empty."""
     whole = 0.0
@@ -37,7 +37,7 @@ def _urn(rng, count, columns, kappa, theta, out):
         out[j] += 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def _place(rng, forms, pool_of, kappa, theta, total, out):
     """Draw the cells of a place from the prior given the total of its free pool."""
     n = out.size

@@ -29,16 +29,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.linked import LEAST, meeting_level, rise
+from trueup.kernel.table_walks.linked import LEAST, meeting_level, partner, rise
 
-ALONE, NEAR = 0.5, 0.8
-"""How often a place is drawn alone as well; how often its partner is a place with the same parent."""
-OVER = 0.5
+ALONE = 0.5
+"""How often a place is drawn alone as well."""
+OVER = 0.9
 """Correlation, negative, of normal deviates with those that were there: steps go beyond the mean more often than not."""
 NEGLIGIBLE, FARTHEST_END = -5.0, 30.0
 """Deviates below which an end is left to rejection, and above which nothing is drawn beyond it."""
 SMALLEST = 0.5
 """Counts are at least so large in the quadratic laws."""
+SUMS = {"reassoc", "contract"}
+"""What may be done to sums so that several terms are added at a time."""
 FLATTEST = 0.1
 """Least variance ratio: a pivot of Q is at least so many times the precision of the noise."""
 
@@ -105,7 +107,7 @@ class Scratch(NamedTuple):
     group: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=SUMS)
 def _dot(row, x):
     total = row[0] * x[0]
     for i in range(1, row.size):
@@ -113,7 +115,7 @@ def _dot(row, x):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _add(pull, precision, row, at, apart):
     """Add the quadratic law of `at^apart`, `at` a constant and the sum of cells that a row counts."""
     first = apart / at
@@ -124,7 +126,7 @@ def _add(pull, precision, row, at, apart):
                 precision[i, j] += first / at * row[i] * row[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def take_quadratic(places, forms, pool_of, state, laws):
     """Take the quadratic laws of all places at their centres, under the concentrations and compositions of the state."""
     levels, n = places.level_ptr.size - 2, laws.centre.shape[1]
@@ -150,7 +152,7 @@ def take_quadratic(places, forms, pool_of, state, laws):
             _add(pull, precision, row, at, up - down)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=SUMS)
 def _gather(places, values, forms, state, laws, v, sign, stop, scratch, k):
     """Add slope and precision of t at 0: of the prior at leaf v, and of noise from there up to below the level `stop`."""
     levels, n, columns = places.level_ptr.size - 1, scratch.t.size, scratch.columns
@@ -182,19 +184,27 @@ def _gather(places, values, forms, state, laws, v, sign, stop, scratch, k):
         node = places.parent[node]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=SUMS)
 def _solve(scratch, n):
-    """Factor Q in its lower half, with pivots kept above zero, and turn slopes into the mean, of n columns."""
-    q, mean = scratch.factor, scratch.mean
+    """Factor Q in its lower half, and turn slopes into the mean, of n columns.
+
+    The prior's law has no peak where it is steepest at zero, so Q may have negative pivots. Such a column is drawn by the noise
+    alone and apart from those that come after it; slopes change with Q, so that the law is the same wherever the place is.
+    """
+    q, mean, away = scratch.factor, scratch.mean, scratch.away
     for j in range(n):
-        for k in range(j):
-            q[j, j] -= q[j, k] * q[j, k]
-        kept = max(q[j, j], FLATTEST * scratch.noise[j], 1e-12)
-        mean[j] -= (kept - q[j, j]) * scratch.away[j]  # so that the law is the same wherever the place is
-        q[j, j] = math.sqrt(kept)
-        for i in range(j + 1, n):
+        for i in range(j, n):
             for k in range(j):
                 q[i, j] -= q[i, k] * q[j, k]
+        kept = max(q[j, j], FLATTEST * scratch.noise[j], 1e-12)
+        if kept > q[j, j]:
+            mean[j] -= (kept - q[j, j]) * away[j]
+            for i in range(j + 1, n):
+                mean[i] += q[i, j] * away[j]
+                mean[j] += q[i, j] * away[i]
+                q[i, j] = 0.0
+        q[j, j] = math.sqrt(kept)
+        for i in range(j + 1, n):
             q[i, j] /= q[j, j]
         for k in range(j):
             mean[j] -= q[j, k] * mean[k]
@@ -205,7 +215,7 @@ def _solve(scratch, n):
         mean[j] /= q[j, j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _beyond(rng, low):
     """Draw a standard normal deviate above `low` (Robert 1995, "Simulation of truncated normal variables")."""
     while low < 0.4:
@@ -219,7 +229,7 @@ def _beyond(rng, low):
             return z
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_deviate(z, other, low, high):
     """Log density of drawing z from `other` between two ends, but for what all share."""
     if max(low, -high) < NEGLIGIBLE:
@@ -227,7 +237,7 @@ def _log_deviate(z, other, low, high):
     return -0.5 * z * z - math.log(0.5 * math.erfc(max(low, -high) / math.sqrt(2.0)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _deviate(rng, other, low, high):
     """Draw a deviate: on the other side of `other` more often than not, or, where an end is near, beyond the nearer one."""
     if max(low, -high) < NEGLIGIBLE:
@@ -235,7 +245,7 @@ def _deviate(rng, other, low, high):
     return _beyond(rng, low) if low > -high else -_beyond(rng, -high)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _drawn(rng, state, v, w, scratch, n):
     """Draw t of n columns, each within its counts; return the log density of the way back less that of the way there."""
     q, mean, was, goes, log = scratch.factor, scratch.mean, scratch.was, scratch.goes, 0.0
@@ -259,7 +269,7 @@ def _drawn(rng, state, v, w, scratch, n):
     return log
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def take_sums(forms, scratch):
     """Changes of slacks and sums of pools by t."""
     for i in range(scratch.slack.size):
@@ -268,7 +278,7 @@ def take_sums(forms, scratch):
         scratch.pool[g] = _dot(forms.pool[g], scratch.t)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _groups(forms, r, scratch, count):
     """Changes of the groups of table r by t."""
     scratch.group[:count] = 0
@@ -278,7 +288,7 @@ def _groups(forms, r, scratch, count):
             scratch.group[g] += scratch.t[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def path_gain(places, values, forms, state, v, sign, stop, scratch):
     """Change of the log density of noise, and of splits above leaf v, below the level `stop` where it changes by `sign` t."""
     levels, free, total = places.level_ptr.size - 1, sign * scratch.pool[0], 0.0
@@ -301,7 +311,7 @@ def path_gain(places, values, forms, state, v, sign, stop, scratch):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
     """Change of the log density below the level `stop` where leaf v changes by `sign` t; minus infinity where it must not."""
     levels, n = places.level_ptr.size - 1, scratch.t.size
@@ -324,7 +334,7 @@ def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
     return total + path_gain(places, values, forms, state, v, sign, stop, scratch)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def change_place(places, values, forms, state, v, sign, stop, scratch):
     """Change leaf v by `sign` t; sums above the level `stop` are left alone."""
     levels, n = places.level_ptr.size - 1, scratch.t.size
@@ -347,7 +357,7 @@ def change_place(places, values, forms, state, v, sign, stop, scratch):
         node = places.parent[node]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _choose(rng, columns, k):
     """Put k columns first that are drawn at random."""
     for i in range(k if k < columns.size else 0):
@@ -355,43 +365,28 @@ def _choose(rng, columns, k):
         columns[i], columns[j] = columns[j], columns[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 def _step(rng, places, values, forms, pool_of, state, laws, v, w, stop, scratch, k):
     """Draw k columns of leaf v anew given all else, or of v and w given their sum; return whether that was accepted."""
     scratch.mean[:k], scratch.factor[:k, :k], scratch.noise[:k] = 0.0, 0.0, 0.0
+    sides = 2 if w >= 0 else 1
     _choose(rng, scratch.columns, k)
-    _gather(places, values, forms, state, laws, v, 1, stop, scratch, k)
-    if w >= 0:
-        _gather(places, values, forms, state, laws, w, -1, stop, scratch, k)
+    for side in range(sides):
+        _gather(places, values, forms, state, laws, w if side else v, 1 - 2 * side, stop, scratch, k)
     _solve(scratch, k)
     log = _drawn(rng, state, v, w, scratch, k)
     if log == -np.inf:
         return False
     take_sums(forms, scratch)
-    log += _gain(places, values, forms, pool_of, state, v, 1, stop, scratch)
-    if w >= 0 and log > -np.inf:
-        log += _gain(places, values, forms, pool_of, state, w, -1, stop, scratch)
-    if log == -np.inf or math.log(1.0 - rng.random()) > log:
+    for side in range(sides):
+        log += _gain(places, values, forms, pool_of, state, w if side else v, 1 - 2 * side, stop, scratch)
+        if log == -np.inf:
+            return False
+    if math.log(1.0 - rng.random()) > log:
         return False
-    change_place(places, values, forms, state, v, 1, stop, scratch)
-    if w >= 0:
-        change_place(places, values, forms, state, w, -1, stop, scratch)
+    for side in range(sides):
+        change_place(places, values, forms, state, w if side else v, 1 - 2 * side, stop, scratch)
     return True
-
-
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
-def _partner(rng, places, v):
-    """Another leaf below the parent, or below some place further up; -1 where it has none."""
-    levels = places.level_ptr.size - 1
-    node = places.parent[places.level_ptr[levels - 1] + v]
-    if rng.random() > NEAR:
-        for _ in range(int(rng.random() * (levels - 1))):
-            node = places.parent[node]
-    apart = places.last[node] - places.first[node] - 1
-    if apart < 1:
-        return -1
-    w = places.first[node] + int(rng.random() * apart)
-    return w + (w >= v)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -434,13 +429,13 @@ def _all_places(rng, places, values, forms, pool_of, state, laws, width, steps, 
     take_quadratic(places, forms, pool_of, state, laws)
     for v in range(laws.centre.shape[0]):
         for _ in range(steps[v]):
-            w = _partner(rng, places, v)
-            if w >= 0:
-                stop, k = meeting_level(places, v, w), min(width[v], width[w])
-                taken = _step(rng, places, values, forms, pool_of, state, laws, v, w, stop, scratch, k)
-                laws.tried[v] += 1
-                laws.taken[v] += taken
-            if w < 0 or rng.random() < ALONE:
-                taken = _step(rng, places, values, forms, pool_of, state, laws, v, -1, 0, scratch, width[v])
+            w = partner(rng, places, v)
+            for alone in range(int(w < 0), 2):
+                if alone and w >= 0 and rng.random() >= ALONE:
+                    break
+                other = -1 if alone else w
+                stop = 0 if alone else meeting_level(places, v, w)
+                k = width[v] if alone else min(width[v], width[w])
+                taken = _step(rng, places, values, forms, pool_of, state, laws, v, other, stop, scratch, k)
                 laws.tried[v] += 1
                 laws.taken[v] += taken
