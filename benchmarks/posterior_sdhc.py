@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import starmap
+from multiprocessing import get_context
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +21,25 @@ from trueup.model.cells import Margin
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import quotients
 from trueup.model.records.ratios import ratio_weights
+from trueup.run.local import cores
 
 LEVEL = 0.9
 LARGE, SMALL = (3143, 51, 1.0), (60, 4, 0.002)
 """Counties, states, and the group's share of all households."""
-REPLICATES = 20
-"""Of small groups, each with a truth of its own."""
-COLUMNS = ["table", "of", "processor s", "wall s", "smallest ESS", "refused", "intervals", "held", "± s.e."]
+REPLICATES, AGAIN = 40, 14
+"""Truths of small groups, and of tables with ratios at full size (3 ratios of 51 states each), each measured once."""
+CLASSES = {"0 to 9": 10, "10 to 99": 100, "100 to 999": 1000, "1,000 or more": np.inf}
+"""Of true counts, and of the true denominators of ratios: names, and where each ends."""
+RUN = ["table", "processor s", "wall s", "smallest ESS", "largest R-hat", "allowed", "refused", "MB"]
+HELD = ["table", "of", "class", "intervals", "held", "± s.e."]
+
+
+class Found(NamedTuple):
+    """Of one table: a row of `RUN`, processor seconds, and which intervals hold the truth, by what they are of."""
+
+    run: list[str]
+    seconds: float
+    held: dict[tuple[str, str], list[NDArray[np.float64]]]
 
 
 def cases(harness: Harness) -> Iterator[Case]:
@@ -31,66 +48,103 @@ def cases(harness: Harness) -> Iterator[Case]:
 
 
 def pictures(harness: Harness) -> Iterator[Picture]:
-    """The eight tables at 3,143 counties; then small groups again and again, with `--full`."""
-    rng, rows = np.random.default_rng(21), []
-    for table in TABLES:
-        rows += _rows(table, [substate(table, *LARGE, rng)], rng)
-        harness.progress(table)
-    yield Picture(title="3,143 counties", columns=COLUMNS, rows=rows)
+    """The eight tables at 3,143 counties; with `--full` ratios there and small groups, again and again."""
+    yield from _both(harness, "3,143 counties", [(t, LARGE, 1, 21) for t in TABLES[5:] + TABLES[:5]])
     if harness.full:
-        yield Picture(title="small groups in 60 counties", columns=COLUMNS, rows=small(harness))
+        ratios = [(t, LARGE, AGAIN, 22) for t in ("ph1", "ph5", "ph8")]
+        yield from _both(harness, f"3,143 counties, {AGAIN} truths", ratios)
+        small = [(t, SMALL, REPLICATES, 23) for t in TABLES]
+        yield from _both(harness, f"small groups in 60 counties, {REPLICATES} truths", small)
 
 
-def small(harness: Harness) -> list[list[str]]:
-    """Groups of which most counties have a handful of households, a new truth each time."""
-    rng, rows = np.random.default_rng(22), []
-    for table in ("ph1", "ph5", "ph8"):
-        rows += _rows(table, [substate(table, *SMALL, rng) for _ in range(REPLICATES)], rng)
-        harness.progress(table)
-    return rows
+def _both(harness: Harness, title: str, runs: list) -> Iterator[Picture]:
+    """Infer tables, in two processes where there are two cores; one picture of runs, one of intervals."""
+    began, found = time.perf_counter(), {}
+    workers = min(cores(), 2)
+    with ProcessPoolExecutor(workers, get_context("spawn"), max_tasks_per_child=1) as pool:
+        for (table, *_), each in zip(runs, pool.map(_alone, runs), strict=True):
+            found[table] = each
+            harness.progress(f"{title}: {table}")
+    wall, cpu = time.perf_counter() - began, sum(each.seconds for each in found.values())
+    total = [f"all, {workers} processes", f"{cpu:.1f}", f"{wall:.1f}", "", "", "", "", ""]
+    yield Picture(title=title, columns=RUN, rows=[*(found[t].run for t in sorted(found)), total])
+    rows = [row for t in sorted(found) for row in starmap(_row(t), found[t].held.items())]
+    yield Picture(title=f"{title}: intervals that hold the truth", columns=HELD, rows=rows)
 
 
-def _rows(table: str, truths: list[Substate], rng: np.random.Generator) -> Iterator[list[str]]:
-    """A row for counts and one for ratios of each level that was measured."""
-    held: dict[str, list[NDArray[np.float64]]] = {}
-    wall, cpu, least, refused = time.perf_counter(), time.process_time(), np.inf, 0
-    for each in truths:
+def _row(table: str):
+    """A row of `HELD`; the error is that between truths, or of independent intervals where there is one truth."""
+
+    def row(of: tuple[str, str], inside: list[NDArray[np.float64]]) -> list[str]:
+        shares, sizes = np.array([x.mean() for x in inside]), np.array([x.size for x in inside])
+        share = np.average(shares, weights=sizes)
+        apart = (sizes / sizes.sum()) ** 2 @ (shares - share) ** 2
+        error = apart * len(sizes) / (len(sizes) - 1) if len(sizes) > 1 else share * (1 - share) / sizes[0]
+        return [table, *of, f"{sizes.sum():,}", f"{share:.3f}", f"{error**0.5:.3f}"]
+
+    return row
+
+
+def _alone(given: tuple[str, tuple[int, int, float], int, int]) -> Found:
+    """Make, measure and infer a table, again and again."""
+    table, size, again, seed = given
+    rng, held, spent, stats, refused = (
+        np.random.default_rng([seed, TABLES.index(table)]),
+        {},
+        [0.0, 0.0],
+        [],
+        0,
+    )
+    for _ in range(again):
+        truth = substate(table, *size, rng)
+        measured = truth.measure(rng)
+        began = time.process_time(), time.perf_counter()
         try:
-            posterior = infer(each.measure(rng), spec=each.spec, draws=1000)
+            posterior = infer(measured, spec=truth.spec, draws=1000)
         except ConvergenceError:
             refused += 1
             continue
-        least = min(least, posterior.drawn.stats["smallest_ess"])
-        for name, inside in _held(posterior, each):
-            held.setdefault(name, []).append(inside)
-    spent = [
-        f"{time.process_time() - cpu:.1f}",
-        f"{time.perf_counter() - wall:.1f}",
-        f"{least:.0f}",
-        str(refused),
-    ]
-    for name, inside in held.items():
-        shares = np.array([x.mean() for x in inside])
-        many = sum(x.size for x in inside)
-        spread = shares.std(ddof=1) / len(shares) if len(shares) > 1 else shares.var() / many
-        yield [table, name, *spent, f"{many:,}", f"{shares.mean():.3f}", f"{spread**0.5:.3f}"]
+        finally:
+            spent = [spent[0] + time.process_time() - began[0], spent[1] + time.perf_counter() - began[1]]
+        stats.append(posterior.drawn.stats)
+        for of, inside in _held(posterior, truth):
+            if inside.size:
+                held.setdefault(of, []).append(inside)
+    least = min((s["smallest_ess"] for s in stats), default=np.nan)
+    worst = max((s["largest_r_hat"] for s in stats), default=np.nan)
+    allowed = max((s["r_hat_allowed"] for s in stats), default=np.nan)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    figures = [*(f"{x:.1f}" for x in spent), f"{least:.0f}", f"{worst:.3f}", f"{allowed:.3f}"]
+    return Found([table, *figures, str(refused), f"{memory:.0f}"], spent[0], held)
 
 
-def _held(posterior: Posterior, truth: Substate) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """Whether intervals hold true counts and ratios; of ratios where the true denominator is not 0."""
+def _held(posterior: Posterior, truth: Substate) -> Iterator[tuple[tuple[str, str], NDArray[np.float64]]]:
+    """Whether intervals hold true counts and ratios, in all and by size; of ratios where the true denominator is not 0."""
     cells = truth.cells
     for level in VARIANCES:
         margin = Margin(level, cells.finest.attributes)
         table, true = posterior.summary(margin, LEVEL), cells.sum(truth.counts, margin)
-        yield f"{level} counts", ((table["low"] <= true) & (true <= table["high"])).astype(float)
+        inside = ((table["low"] <= true) & (true <= table["high"])).astype(float)
+        yield from _by_size(f"{level} counts", inside, true)
     ratios = posterior.ratio_summary(LEVEL)
     for level in VARIANCES:
         sums = cells.sum(truth.counts, Margin(level, cells.finest.attributes)).reshape(-1, cells.shape[1])
-        inside = []
+        inside, size = [], []
         for ratio in (r for r in posterior.ratios if r.denominator):
             above, below, _ = ratio_weights(cells, ratio)
             at = (ratios["level"] == level) & (ratios["quantity"] == ratio.name)
             true, defined = quotients(sums @ above, sums @ below), sums @ below > 0
             inside.append(((ratios["low"][at] <= true) & (true <= ratios["high"][at]))[defined])
+            size.append((sums @ below)[defined])
         if inside:
-            yield f"{level} ratios", np.concatenate(inside).astype(float)
+            yield from _by_size(f"{level} ratios", np.concatenate(inside).astype(float), np.concatenate(size))
+
+
+def _by_size(
+    of: str, inside: NDArray[np.float64], size: NDArray
+) -> Iterator[tuple[tuple[str, str], NDArray[np.float64]]]:
+    yield (of, "all"), inside
+    least = 0.0
+    for name, end in CLASSES.items():
+        yield (of, name), inside[(size >= least) & (size < end)]
+        least = end
