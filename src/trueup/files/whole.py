@@ -41,7 +41,7 @@ def whole_counts(
     if (bad := np.flatnonzero(problem != None)).size:  # noqa: E711
         raise DataError(
             f"column '{column}' in {where(int(bad[0]))} holds {problem[bad[0]]}",
-            needed="whole numbers from 0 to 2^62 in every row",
+            needed="whole numbers from 0 to 2^62 in every row (as text 3, not 3.0)",
         )
     return numbers.astype(np.int64)
 

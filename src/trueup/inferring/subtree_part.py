@@ -34,13 +34,13 @@ BLOCK = 1000
 
 @dataclass(frozen=True, eq=False)
 class SubtreePart:
-    """Subtrees of the roots `0:len(surprise)`.
+    """Subtrees of the roots `0:len(evidence_above)`.
 
     Attributes
     ----------
     child_ptr, tilted
         Their nodes, in level order.
-    surprise
+    evidence_above
         `(roots,)` log evidence of what is above each root, as far as it is known.
     tolerance
         Of the posterior mass that may be dropped, this part's share.
@@ -52,7 +52,7 @@ class SubtreePart:
 
     child_ptr: Integers
     tilted: Tilted
-    surprise: Reals
+    evidence_above: Reals
     tolerance: float
     leaves: int
     passes: int
@@ -60,7 +60,7 @@ class SubtreePart:
     def solve(self) -> Solved:
         """Pass messages up to the roots."""
         return settle_tilts(
-            plan_pairs(self.child_ptr), self.tilted, self.tolerance, self.surprise, self.passes
+            plan_pairs(self.child_ptr), self.tilted, self.tolerance, self.evidence_above, self.passes
         )
 
 
@@ -96,9 +96,9 @@ class Below(NamedTuple):
 def send_part(part: SubtreePart) -> tuple[Roots, float, NDArray[np.bool_], Integers]:
     """Return the messages of a part's roots, its log evidence, the nodes whose tables end too soon, and the sizes of windows."""
     solved = part.solve()
-    short = too_short(part.child_ptr, solved, part.tolerance, part.surprise)
+    short = too_short(part.child_ptr, solved, part.tolerance, part.evidence_above)
     sizes = window_sizes(solved.messages.masses, len(part.tilted.low))
-    return roots_of(solved, len(part.surprise)), solved.evidence, short, sizes
+    return roots_of(solved, len(part.evidence_above)), solved.evidence, short, sizes
 
 
 def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:

@@ -52,7 +52,7 @@ Integers = NDArray[np.int64]
 Weighted = tuple[float, Solved, int]
 """Weight in a mixture of a solved tree, and how many of the draws come from it."""
 ROUNDS, STRICTER = 3, 1e-6
-"""How often windows below are widened to what the top is surprised by, and by which factor they then leave out less."""
+"""How often windows below are widened to counts that the top finds unlikely, and by which factor less they then leave out."""
 HOPELESS = 1e-3
 """Fraction of a root's message that may be lost for the top to say anything of it."""
 
@@ -121,13 +121,13 @@ class CutTree:
         first, last = self.cut.edges[[0, -1]]
         inner, plan = take(tilted, np.arange(first)), plan_pairs(top_of(self.child_ptr, self.cut))
         count = len(self.cut.edges) - 1
-        owner, surprise = np.repeat(np.arange(count), np.diff(self.cut.edges)), np.zeros(last - first)
+        owner, evidence_above = np.repeat(np.arange(count), np.diff(self.cut.edges)), np.zeros(last - first)
         parts: list[Any] = [None] * count
         answers: list[Any] = [None] * count
         again = np.arange(count)
         for attempt in range(ROUNDS + 1):
             passes = MOST_PASSES if attempt else 1  # once is enough for most
-            fresh = self._parts(tilted, surprise, STRICTER ** max(attempt, 1), passes)
+            fresh = self._parts(tilted, evidence_above, STRICTER ** max(attempt, 1), passes)
             for b, answer in zip(again, self._in_order(send_part, [fresh[b] for b in again])):
                 parts[b], answers[b] = fresh[b], answer
             roots = _joined_roots([answer[0] for answer in answers])
@@ -138,8 +138,8 @@ class CutTree:
             hopeless = roots.lost[:, 0].max() > HOPELESS or not np.isfinite(known).all()
             if hopeless and attempt:  # deeper tables below are wanted first
                 break
-            surprise = surprise if hopeless else known
-            missing = np.bincount(owner, roots.lost[:, 0] * np.exp(-surprise))
+            evidence_above = evidence_above if hopeless else known
+            missing = np.bincount(owner, roots.lost[:, 0] * np.exp(-evidence_above))
             again = np.flatnonzero(missing > 0.1 * self.tolerance / count)
             if not again.size:
                 break
@@ -206,12 +206,12 @@ class CutTree:
             own = slice(first - self.cut.edges[0], last - self.cut.edges[0])
             yield FromAbove(weights[own], offset[own], counts[first:last], seed, kind)
 
-    def _parts(self, tilted: Tilted, surprise: Reals, factor: float, passes: int) -> list[SubtreePart]:
+    def _parts(self, tilted: Tilted, evidence_above: Reals, factor: float, passes: int) -> list[SubtreePart]:
         """The parts of the cut; each may drop the share of the tolerance, times a factor, that its nodes are of all."""
         parts, leaves = [], np.diff(self.cut.leaves)
         for b, (first, last) in enumerate(pairwise(self.cut.edges)):
             nodes, child_ptr = subtrees(self.child_ptr, first, last)
-            known = surprise[first - self.cut.edges[0] : last - self.cut.edges[0]]
+            known = evidence_above[first - self.cut.edges[0] : last - self.cut.edges[0]]
             tolerance = factor * self.tolerance * len(nodes) / len(tilted.low)
             parts.append(
                 SubtreePart(child_ptr, take(tilted, nodes), known, tolerance, int(leaves[b]), passes)

@@ -104,7 +104,7 @@ def settle_tilts(
     plan: PairPlan,
     tilted: Tilted,
     tolerance: float,
-    surprise: Reals = NOTHING_ABOVE,
+    evidence_above: Reals = NOTHING_ABOVE,
     passes: int = MOST_PASSES,
 ) -> Solved:
     """Pass messages up a tree whose tilts are known, or up a row of trees that are parts of one.
@@ -115,7 +115,7 @@ def settle_tilts(
         The tree; the first `k` nodes are roots.
     tolerance
         As `solve` has it.
-    surprise
+    evidence_above
         (k,) log evidence of what is above each root.
     passes
         How often messages may be passed up, with wider windows each time.
@@ -125,11 +125,11 @@ def settle_tilts(
     share, before = np.full(len(plan.left), 1e-9 * tolerance), np.inf
     for attempt, direct in enumerate((DIRECT, *[1 << 20] * (passes - 1))):
         messages = upward(plan, tilted, share, direct)
-        every = above(plan, messages.passed, surprise)
+        every = above(plan, messages.passed, evidence_above)
         if not np.isfinite(every).all():
             return Solved(plan, tilted, messages, 1.0)
         with np.errstate(over="ignore"):
-            dropped = float((messages.gone[: len(surprise), 0] * np.exp(-surprise)).sum())
+            dropped = float((messages.gone[: len(evidence_above), 0] * np.exp(-evidence_above)).sum())
             wanted = 0.1 * tolerance / len(share) * np.exp(every)
         if dropped <= tolerance or dropped > (1 - 1e-6) * before:  # windows end where tables do
             break
@@ -189,7 +189,7 @@ def end_too_soon(child_ptr, tilted):
 
 
 def too_short(
-    child_ptr: Integers, solved: Solved, tolerance: float, surprise: Reals = NOTHING_ABOVE
+    child_ptr: Integers, solved: Solved, tolerance: float, evidence_above: Reals = NOTHING_ABOVE
 ) -> NDArray[np.bool_]:
     """Mark the nodes whose tables end too soon for `tolerance`, or exclude those of their parts.
 
@@ -200,7 +200,7 @@ def too_short(
     empty = tilted.low > tilted.high
     if empty.any():
         return _with_family(child_ptr, empty)
-    every = above(solved.plan, messages.passed, surprise)[:n]
+    every = above(solved.plan, messages.passed, evidence_above)[:n]
     with np.errstate(over="ignore", invalid="ignore"):
         short = messages.short[:n] > 0.1 * tolerance / n * np.exp(np.minimum(every, 0.0))
     impossible = np.isneginf(messages.evidence[:n]) & (child_ptr[1:] > child_ptr[:-1])
