@@ -15,7 +15,7 @@ from trueup.inferring.chains import AWAY, ESS, diagnosed_in_pieces, run_side_by_
 from trueup.inferring.method import Progress
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR, Hyperprior
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
-from trueup.kernel.table_walks.linked import LinkedState, linked_sweeps, near_zero_sweep
+from trueup.kernel.table_walks.linked import LinkedState, LinkedValues, linked_sweeps, near_zero_sweep
 from trueup.kernel.table_walks.linked_fresh import fresh_sweep
 from trueup.kernel.table_walks.linked_normal import NormalPlaces, normal_sweep
 from trueup.kernel.table_walks.linked_prior import draw_linked_prior
@@ -37,6 +37,8 @@ STEPS, EACH = (8, 400), 5
 """Least and most single steps at a place in a sweep at first, and moves for each of them."""
 FRESH = 6
 """Times that a small place is drawn from its prior for each single step."""
+TINIEST = 1e-4
+"""Least gap of a count and its value that are not equal (scales of Laplace noise)."""
 MOST_STEPS = 6400
 """Steps at a place in a sweep, at most."""
 PRIOR = 2
@@ -164,7 +166,7 @@ class LinkedWalk:
                     normal_sweep(
                         rng,
                         problem.places,
-                        problem.known,
+                        normal_given_variances(rng, problem.known, state.gap),
                         problem.forms,
                         pool_of,
                         state,
@@ -259,3 +261,22 @@ class LinkedWalk:
         if self.problem.constraints.joined is not None:
             found = [m for each in found for m in (Margin(each.level, (COUNTED,)), each)]
         return found
+
+
+def normal_given_variances(
+    rng: np.random.Generator, known: LinkedValues, gap: NDArray[np.float64]
+) -> LinkedValues:
+    """Laplace laws as normal ones, each with a variance V that is drawn given the gap d of count and value.
+
+    As exp(-s |d|) is the integral of V^(-1/2) exp(-d^2 / (2 V) - s^2 V / 2), but for a factor, V being exponential before d is
+    known, 1 / V is inverse normal given d (Andrews and Mallows 1974, "Scale mixtures of normal distributions"), and s^2 V
+    chi-squared of one degree where d is 0. Far from zero, where the normal law of the noise's own variance would hardly ever
+    return, V is large.
+    """
+    at = known.slope > 0
+    if not at.any():
+        return known
+    curve, slope, far = known.curve.copy(), known.slope[at], np.abs(gap[at])
+    near = slope**2 / rng.chisquare(1.0, far.size)
+    curve[at] += 0.5 * np.where(far > 0, rng.wald(slope / np.maximum(far, TINIEST / slope), slope**2), near)
+    return known._replace(slope=np.where(at, 0.0, known.slope), curve=curve)
