@@ -18,14 +18,16 @@ from tests.inferring.problems import (
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring import inequalities, infer, inference_method
 from trueup.inferring.inequalities import LinearInequalities
+from trueup.inferring.inequality_problem import kind_and_scale
 from trueup.inferring.method import in_blocks
 from trueup.inferring.tree_exact import TreeExact
 from trueup.io.published.sdhc import PUBLISHED
+from trueup.kernel.inequalities.tilted import DISCRETE_GAUSSIAN, GAUSSIAN, LAPLACE, TWO_SIDED_GEOMETRIC
 from trueup.model.cells import Margin
 from trueup.model.constraints import Bound
 from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
-from trueup.noise import law_named
+from trueup.noise import DiscreteLaplace, law_named
 
 
 @pytest.fixture
@@ -213,6 +215,32 @@ def test_what_it_does_not_handle_is_said(rules, says, rng):
     cells, measured = family_measurements(1, rng, law_named("discrete-gaussian")("4"))
     with pytest.raises(SpecError, match=says):
         infer(measured, LinearInequalities(), spec=family_constraints(cells, rules))
+
+
+class Foreign(DiscreteLaplace):
+    """A law of the same form from outside the package."""
+
+
+def test_a_law_of_a_known_form_from_outside_is_drawn_from(rng):
+    cells, measured = family_measurements(2, rng, Foreign("1/20"))
+    draws = infer(measured, LinearInequalities(), spec=family_constraints(cells)).draws.reshape(-1, 3)
+    assert (draws[:, 0] + draws[:, 1] >= 2 * draws[:, 2]).all()
+
+
+@pytest.mark.parametrize(
+    ("law", "expected"),
+    [
+        (law_named("gaussian")("4"), (GAUSSIAN, 2.0)),
+        (law_named("laplace")("2"), (LAPLACE, 2.0)),
+        (law_named("discrete-gaussian")("4"), (DISCRETE_GAUSSIAN, 2.0)),
+        (law_named("discrete-laplace")("1/2"), (TWO_SIDED_GEOMETRIC, 2.0)),
+        (law_named("truncated-geometric")("1", 50), None),
+        (law_named("lattice-laplace")("1/2"), None),
+    ],
+    ids=lambda given: getattr(given, "name", ""),
+)
+def test_the_kernel_knows_a_law_by_its_form(law, expected):
+    assert kind_and_scale(law) == expected
 
 
 def test_a_cell_measured_twice_is_refused(rng):

@@ -9,7 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.inferring.inequality_problem import SCALES, InequalityProblems, Reals, collect, covered_once
+from trueup.inferring.inequality_problem import (
+    InequalityProblems,
+    Reals,
+    collect,
+    covered_once,
+    kind_and_scale,
+)
 from trueup.inferring.method import InferenceMethod, Progress, in_blocks
 from trueup.kernel.inequalities.markov_chain import directions, run_chain
 from trueup.kernel.inequalities.tilted import (
@@ -73,7 +79,7 @@ class LinearInequalities(InferenceMethod):
             return "it knows inequalities, not equalities"
         if any(canonical(constraints.cells, b.margin) != finest for b in constraints.bounds):
             return f"every bound must be on the finest cells '{finest}'"
-        unknown = {h.law.name for h in headers} - {law.name for law in SCALES} - {"exact"}
+        unknown = {h.law.name for h in headers if not h.exact and kind_and_scale(h.law) is None}
         if unknown:
             return f"it cannot draw from the law '{min(unknown)}'"
         return None if covered_once(constraints, headers) else "every cell must be measured exactly once"

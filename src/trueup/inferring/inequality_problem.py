@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lcm, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,19 +20,8 @@ from trueup.kernel.linear.feasible import Region, feasible_point
 from trueup.model.constraints import Constraints, name_mask
 from trueup.model.header import Measured, split
 from trueup.noise.law import Law
-from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
-from trueup.noise.laws.discrete_laplace import DiscreteLaplace
-from trueup.noise.laws.gaussian import Gaussian
-from trueup.noise.laws.laplace import Laplace
 
 Reals = NDArray[np.float64]
-SCALES: dict[type, tuple[int, Any]] = {
-    Gaussian: (GAUSSIAN, lambda law: sqrt(law.sigma2)),
-    Laplace: (LAPLACE, lambda law: float(law.scale)),
-    DiscreteGaussian: (DISCRETE_GAUSSIAN, lambda law: sqrt(law.sigma2)),
-    DiscreteLaplace: (TWO_SIDED_GEOMETRIC, lambda law: float(1 / law.epsilon)),
-}
-"""Kind and scale of every law that the tilted kernel draws from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +101,13 @@ def collect(constraints: Constraints, headers: Sequence[Measured]) -> Inequality
     cells = constraints.cells
     places, n = cells.shape[0], cells.n // cells.shape[0]
     kind, scale = np.zeros(cells.n, np.int64), np.ones(cells.n)
-    known = next((h.law for h in headers if not h.exact), None)
+    known = {h.law: k for h in headers if not h.exact and (k := kind_and_scale(h.law))}
+    first = next(iter(known), None)
+    if first is None:
+        raise SpecError("every count is an invariant", needed="at least one noisy measurement")
     for header in headers:
         at = slice(None) if header.groups is None else header.groups
-        kind[at], scale[at] = _kind_scale(header.law if not header.exact else known)
+        kind[at], scale[at] = known[first if header.exact else header.law]
     per_cell = kind.reshape(places, n)
     if (per_cell != per_cell[0]).any() or len(np.unique(kind >= DISCRETE_GAUSSIAN)) > 1:
         raise SpecError(
@@ -137,11 +128,16 @@ def collect(constraints: Constraints, headers: Sequence[Measured]) -> Inequality
     )
 
 
-def _kind_scale(law: Law | None) -> tuple[int, float]:
-    if law is None:
-        raise SpecError("every count is an invariant", needed="at least one noisy measurement")
-    kind, scale = SCALES[type(law)]
-    return kind, scale(law)
+def kind_and_scale(law: Law) -> tuple[int, float] | None:
+    """As which kind of which scale the kernel of tilted draws knows a law; None where it knows none of its form."""
+    form = law.form
+    if form is None or law.joint or not law.additive or form.reach < np.inf:
+        return None
+    if form.curvature == 0.0:
+        return TWO_SIDED_GEOMETRIC if law.discrete else LAPLACE, 1.0 / form.slope
+    if form.slope == 0.0:
+        return DISCRETE_GAUSSIAN if law.discrete else GAUSSIAN, sqrt(0.5 / form.curvature)
+    return None
 
 
 def _rows(constraints: Constraints) -> tuple[Reals, Reals, tuple[str, ...]]:
