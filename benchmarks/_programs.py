@@ -6,7 +6,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.harness import Case, Harness, Run
@@ -15,20 +15,34 @@ HERE = Path(__file__).parents[1]
 
 
 def program(root: Path, *arguments: object) -> Run:
-    """Return what runs Python with the trueup of a checkout, or of a folder that it was installed to."""
-    folder = root / "src" if (root / "src" / "trueup").is_dir() else root
-    if not (folder / "trueup").is_dir():
-        raise SystemExit(
-            f"there is no trueup in '{root}': give a checkout, or a folder made by pip install --target"
-        )
-    environment = os.environ | {"PYTHONPATH": str(folder)}
-    command = [sys.executable, *map(str, arguments)]
+    """Return what runs Python with the trueup of a checkout, or of a folder that it was installed to; it returns 0."""
+    command, environment = _called(root, arguments)
 
     def run() -> float:
         subprocess.run(command, env=environment, check=True, capture_output=True)
         return 0.0  # nothing to compare: what it prints is fixed, or holds fresh noise
 
     return run
+
+
+def peak_of_program(root: Path, *arguments: object) -> float:
+    """Peak resident memory in MB of Python with that trueup, of the whole process."""
+    command, environment = _called(root, arguments)
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet)
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise RuntimeError(f"the run that measures memory failed: {' '.join(command)}")
+    return used.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
+
+
+def _called(root: Path, arguments: Sequence[object]) -> tuple[list[str], dict[str, str]]:
+    folder = root / "src" if (root / "src" / "trueup").is_dir() else root
+    if not (folder / "trueup").is_dir():
+        raise SystemExit(
+            f"there is no trueup in '{root}': give a checkout, or a folder made by pip install --target"
+        )
+    return [sys.executable, *map(str, arguments)], os.environ | {"PYTHONPATH": str(folder)}
 
 
 def processor_seconds() -> float:
