@@ -26,8 +26,10 @@ from trueup.run.local import cores
 LEVEL = 0.9
 LARGE, SMALL = (3143, 51, 1.0), (60, 4, 0.002)
 """Counties, states, and the group's share of all households."""
-REPLICATES, AGAIN = 40, 14
+REPLICATES, AGAIN = 20, 14
 """Truths of small groups, and of tables with ratios at full size (3 ratios of 51 states each), each measured once."""
+RATIOS = ("ph1", "ph5", "ph8")
+"""Tables of persons and households."""
 CLASSES = {"0 to 9": 10, "10 to 99": 100, "100 to 999": 1000, "1,000 or more": np.inf}
 """Of true counts, and of the true denominators of ratios: names, and where each ends."""
 RUN = ["table", "processor s", "wall s", "smallest ESS", "largest R-hat", "allowed", "refused", "MB"]
@@ -51,9 +53,9 @@ def pictures(harness: Harness) -> Iterator[Picture]:
     """The eight tables at 3,143 counties; with `--full` ratios there and small groups, again and again."""
     yield from _both(harness, "3,143 counties", [(t, LARGE, 1, 21) for t in TABLES[5:] + TABLES[:5]])
     if harness.full:
-        ratios = [(t, LARGE, AGAIN, 22) for t in ("ph1", "ph5", "ph8")]
+        ratios = [(t, LARGE, AGAIN, 22) for t in RATIOS]
         yield from _both(harness, f"3,143 counties, {AGAIN} truths", ratios)
-        small = [(t, SMALL, REPLICATES, 23) for t in TABLES]
+        small = [(t, SMALL, REPLICATES, 23) for t in RATIOS]
         yield from _both(harness, f"small groups in 60 counties, {REPLICATES} truths", small)
 
 
