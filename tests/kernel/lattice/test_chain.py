@@ -13,6 +13,7 @@ from trueup.kernel.lattice_samplers import markov_chain as chain
 SUM3 = np.ones((1, 3), np.int64)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("norm", "rate", "log_weight"),
     [
@@ -30,6 +31,7 @@ def test_the_chain_has_the_target_law(norm, rate, log_weight, rng):
     assert p_value(states[10:], vectors, law_of(vectors, log_weight)) > 1e-6
 
 
+@pytest.mark.thorough
 def test_coupled_jumps_have_the_law_of_jumps(rng):
     scale, apart, draws = 2.0, 3, 60_000
     pairs = np.array(
@@ -53,6 +55,7 @@ def test_coupled_jumps_have_the_law_of_jumps(rng):
     assert abs(together - best) < 6 * np.sqrt(best / draws)
 
 
+@pytest.mark.thorough
 def test_the_bound_covers_the_true_distance(rng):
     """On one sum of three the law at each time is estimated from many chains and compared with the target."""
     target = chain.ChainTarget(algebra.smith_basis(SUM3), chain.L1, 1.0)
@@ -72,6 +75,7 @@ def test_the_bound_covers_the_true_distance(rng):
         assert bound > excess - 0.05
 
 
+@pytest.mark.thorough
 def test_starting_at_zero_looks_better_than_it_is(rng):
     """From the mode the meeting times are shorter: the bound is about the start, so the start must be dispersed."""
     target = chain.ChainTarget(algebra.smith_basis(table_margins(3, 3)), chain.L1, 0.5)
@@ -80,6 +84,7 @@ def test_starting_at_zero_looks_better_than_it_is(rng):
     assert chain.steps_for(zero, 100, 0.1) < chain.steps_for(dispersed, 100, 0.1)
 
 
+@pytest.mark.thorough
 def test_curves_fall_and_agree_between_lags(rng):
     target = chain.ChainTarget(algebra.smith_basis(three_crossing_sums(1)), chain.L1, 0.5)
     at = np.array([0, 200, 500, 1000, 2000, 4000])
@@ -92,6 +97,7 @@ def test_curves_fall_and_agree_between_lags(rng):
     assert abs(curves[0][3] - curves[1][3]) < 0.5
 
 
+@pytest.mark.thorough
 def test_pairs_that_have_not_met_certify_nothing(rng):
     target = chain.ChainTarget(algebra.smith_basis(table_margins(4, 4)), chain.L1, 0.25)
     times = chain.meeting_times(rng, target, 1.0, 10.0, 10, 3, 12)

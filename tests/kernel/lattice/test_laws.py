@@ -85,6 +85,7 @@ def test_gaussian_law(case, sampler, rng):
     assert p_value(drawn, vectors, law_of(vectors, gaussian(1))) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sigma2", ["1/4", "2/5", "4"])
 def test_gaussian_law_at_other_widths(sigma2, rng):
     vectors = points(SUM3, [2], 16)
@@ -111,6 +112,7 @@ def test_l2_laplace_law_where_wide(rng):
     assert p_value(drawn, vectors, law_of(vectors, l2(0.5))) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 def test_cells_of_unequal_precision(rng):
     weights = [Fraction(1), Fraction(1, 2), Fraction(2), Fraction(1)]
     matrix = np.ones((1, 4), np.int64)
@@ -122,6 +124,7 @@ def test_cells_of_unequal_precision(rng):
     assert p_value(drawn, vectors, law_of(vectors, lambda v: -(v**2) @ tilt / 2)) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 def test_cells_alike_but_of_unequal_precision(rng):
     """Two of four cells with equal columns have another precision: two lumps, not one."""
     weights = [Fraction(w) for w in ("1", "2", "1", "2", "1", "1")]
@@ -271,6 +274,7 @@ def test_variance_of_102_cells_with_one_sum(rng):
     assert np.abs(drawn.mean(axis=0)).max() < 6 * np.sqrt(52.772 / len(drawn))
 
 
+@pytest.mark.thorough
 def test_variance_of_4_by_4_table(rng):
     drawn = draw(LatticeLaplace("1/4"), table_margins(4, 4), rng, draws=50_000)
     squares = (drawn.astype(float) ** 2).mean(axis=1)

@@ -39,7 +39,14 @@ def draw_lump(rng, mistake, m=3, epsilon=Fraction(1, 2)):
 
 @pytest.mark.parametrize(
     "mistake",
-    ["", "accepted as one cell", "one cell too few", "split without acceptance", "parts too wide"],
+    [
+        "",
+        "accepted as one cell",
+        *(
+            pytest.param(m, marks=pytest.mark.thorough)
+            for m in ("one cell too few", "split without acceptance", "parts too wide")
+        ),
+    ],
 )
 def test_a_lump_wrongly_accepted_or_split_is_rejected(mistake, rng):
     vectors = points(np.ones((1, 4), np.int64), [0], 40)
