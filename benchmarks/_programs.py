@@ -37,12 +37,17 @@ def peak_of_program(root: Path, *arguments: object) -> float:
 
 
 def _called(root: Path, arguments: Sequence[object]) -> tuple[list[str], dict[str, str]]:
+    return [sys.executable, *map(str, arguments)], os.environ | {"PYTHONPATH": str(folder_of(root))}
+
+
+def folder_of(root: Path) -> Path:
+    """The folder that holds the package `trueup` of a checkout, or of a folder that it was installed to."""
     folder = root / "src" if (root / "src" / "trueup").is_dir() else root
     if not (folder / "trueup").is_dir():
         raise SystemExit(
             f"there is no trueup in '{root}': give a checkout, or a folder made by pip install --target"
         )
-    return [sys.executable, *map(str, arguments)], os.environ | {"PYTHONPATH": str(folder)}
+    return folder
 
 
 def processor_seconds() -> float:

@@ -41,6 +41,8 @@ REPLICATES, MANY = 6, 80
 """Of each scenario, and with --full: at the root 27 counts each, 2,160 intervals in all."""
 WARM_UP, DRAWS, THIN = 150, 500, 2
 RACES = ("white", "black", "hisp", "aian", "asian", "nhpi", "other", "two")
+BLOCKS = ["tract", "group", "block"]
+"""Levels below a county."""
 TABLES = ((), ("age",), ("race",), ("race", "age"))
 LEAVES = 300
 """Lowest places whose counts are looked at in each replicate, at random: the others are alike."""
@@ -62,15 +64,32 @@ def histograms() -> Iterator[Histograms]:
     if not (folder := os.environ.get("TRUEUP_TEST_DATA")):
         yield _made_up()
         return
-    text: Any = dict.fromkeys(("state", "county", "vtd", "GEOID"), str)
-    blocks = pandas.read_csv(Path(folder) / "ri_blocks_2010.csv.gz", dtype=text)
+    blocks = _table(folder, "ri_blocks_2010.csv.gz")
     blocks = pandas.DataFrame(blocks[blocks.GEOID.str[2:5] == "001"])
-    code = blocks.GEOID.str
-    columns = [{}, {"tract": code[5:11]}, {"group": code[11:12]}, {"block": code[12:]}]
-    yield _real("Bristol, RI, blocks", ["county", "tract", "group", "block"], columns, blocks)
-    districts = pandas.read_csv(Path(folder) / "nm_vtds_2010.csv.gz", dtype=text)
+    yield _real("Bristol, RI, blocks", ["county", *BLOCKS], [{}, *_below(blocks)], blocks)
+    districts = _table(folder, "nm_vtds_2010.csv.gz")
     columns = [{}, {"county": districts.county}, {"vtd": districts.vtd}]
     yield _real("NM districts", ["state", "county", "district"], columns, districts)
+
+
+def rhode_island() -> Histograms | None:
+    """The 25,181 blocks of the state where `TRUEUP_TEST_DATA` names a folder with them; else nothing."""
+    if not (folder := os.environ.get("TRUEUP_TEST_DATA")):
+        return None
+    blocks = _table(folder, "ri_blocks_2010.csv.gz")
+    columns = [{}, {"county": blocks.GEOID.str[2:5]}, *_below(blocks)]
+    return _real("Rhode Island, blocks", ["state", "county", *BLOCKS], columns, blocks)
+
+
+def _table(folder: str, name: str) -> pandas.DataFrame:
+    text: Any = dict.fromkeys(("state", "county", "vtd", "GEOID"), str)
+    return pandas.read_csv(Path(folder) / name, dtype=text)
+
+
+def _below(blocks: pandas.DataFrame) -> list[dict[str, pandas.Series]]:
+    """Keys of `BLOCKS`."""
+    code = blocks.GEOID.str
+    return [{"tract": code[5:11]}, {"group": code[11:12]}, {"block": code[12:]}]
 
 
 def _real(name: str, levels: list[str], columns: list, table: pandas.DataFrame) -> Histograms:

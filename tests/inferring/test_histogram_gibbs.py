@@ -5,16 +5,29 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from functools import partial
+from itertools import count
 
 import numpy as np
 import pandas
 import pytest
 
-from tests.inferring.histograms import FALSE_ALARM, GAUSSIAN, chain, largest_z, listed, mixed, places, record
+from tests.inferring.histograms import (
+    FALSE_ALARM,
+    GAUSSIAN,
+    chain,
+    largest_z,
+    listed,
+    mixed,
+    places,
+    record,
+    walked,
+)
 from tests.inferring.problems import noisy
-from trueup.errors import ConvergenceError, SpecError
-from trueup.inferring import histogram_gibbs, infer
+from trueup.errors import BundleError, ConvergenceError, SpecError
+from trueup.inferring import chains, histogram_gibbs, infer
 from trueup.inferring.areas import infer_areas
+from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.io.bundle.posterior import margins
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
@@ -214,6 +227,47 @@ def test_an_interruption_ends_all_chains(rng):
         infer(record, spec=constraints_of(cells, laws), draws=2000, progress=stop)
     assert time.perf_counter() - began < 60
     assert threading.active_count() < 10
+
+
+@pytest.mark.parametrize("tier", ["approximate", pytest.param("full", marks=pytest.mark.thorough)])
+def test_a_run_that_is_stopped_goes_on_from_its_checkpoints_as_if_it_had_not_been(
+    tier, rng, monkeypatch, tmp_path
+):
+    cells, laws, record = blocks(rng)
+    monkeypatch.setattr(histogram_gibbs, "LONG", 0.0)
+    asked = count()
+    monkeypatch.setattr(Checkpoint, "due", lambda self, chain: next(asked) % 20 == 0)
+    monkeypatch.setattr(chains, "LISTENING", 0.001)
+    run = partial(infer, record, HistogramGibbs(tier=tier), spec=constraints_of(cells, laws))
+    whole = run(draws=200)
+
+    def stop(done, of):
+        if 0.3 * of < done < of:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(draws=200, progress=stop, checkpoint=tmp_path / "chains")
+    left = {path.name for path in (tmp_path / "chains").glob("*.npz")}
+    assert len(left) > 4
+    posterior = run(draws=200, checkpoint=tmp_path / "chains")
+    assert np.array_equal(posterior.draws, whole.draws)
+    same = ("sweeps", "smallest_ess", "concentrations", "directions_left_out")
+    assert all(posterior.drawn.stats[name] == whole.drawn.stats[name] for name in same)
+    with pytest.raises(BundleError, match="something else"):
+        run(draws=201, checkpoint=tmp_path / "chains")
+
+
+def test_chains_that_are_made_longer_keep_what_they_drew(rng):
+    cells, _, record = blocks(rng)
+    walk = walked(cells, record, rng, None, ())
+    first = walk.run(6, 2, lambda done, of: None)
+    learnt = walk.concentrations
+    walk.concentrations = learnt[:, 1::2]
+    second = walk.run(6, 4, lambda done, of: None, before=first[:, 1::2])
+    assert np.array_equal(second[:, :3], first[:, 1::2])
+    assert np.array_equal(walk.concentrations[:, :3], learnt[:, 1::2])
+    assert (second[:, 3:] != first[:, -1:]).any(axis=2).all()
+    assert walk.sweeps == 24
 
 
 def test_areas_off_the_hierarchy_have_intervals(rng):

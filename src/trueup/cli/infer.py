@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from trueup.cli.app import say_resume
 from trueup.cli.options import AsJson, Encoding, MemoryLimit, memory_limit, with_encoding
 from trueup.cli.posterior_printed import posterior_as_json, print_areas, print_missed, print_posterior
 from trueup.cli.printing import print_json
@@ -142,16 +148,21 @@ def register(app: typer.Typer) -> None:
             refuse_needed(f"'{perturbed or source}'", PROCESS + each * measurements.cells.n, limit)
         if estimates is not None:
             _refuse_estimates(spec, sdhc, estimates)
-        with progress(quiet=False) as tell:  # on standard error, whatever goes to standard output
+        chains = None if out is None else out.absolute().with_name(f".{out.name}.chains")
+        with (
+            _goes_on(chains),
+            progress(quiet=False) as tell,
+        ):  # on standard error, whatever goes to standard output
             posterior = run(
                 measurements,
-                None if tier is None else inference_method("histogram-gibbs", {"tier": tier}),
+                None if tier is None else inference_method("histogram-gibbs", _asked(spec) | {"tier": tier}),
                 spec=spec if perturbed is None else None,
                 draws=draws,
                 level=level,
                 within=within,
                 progress=_Shown(tell),
                 workers=workers,
+                checkpoint=chains,
             )
             tell("describing every count")
             found = None if areas is None else _areas(posterior, areas, column, by)
@@ -160,6 +171,7 @@ def register(app: typer.Typer) -> None:
         if out is not None:
             shown = replace(posterior, chosen=_known(posterior, chosen or []))
             write_posterior(out, posterior, as_csv=as_csv, page=report(shown, spec), areas=found)
+            shutil.rmtree(chains or "", ignore_errors=True)
         missed = _missed(measurements, posterior) if perturbed is not None else []
         if as_json:
             more = {"inconsistency": missed} if perturbed is not None else {}
@@ -183,6 +195,23 @@ class _Shown:
     def stage(self, text: str) -> None:
         """Name the stage that begins."""
         self.tell(text)
+
+
+@contextmanager
+def _goes_on(chains: Path | None) -> Iterator[None]:
+    """Say how a run is continued that is interrupted after it has left checkpoints."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if chains is not None and chains.exists():
+            say_resume(shlex.join(["trueup", *sys.argv[1:]]))
+        raise
+
+
+def _asked(spec: Any) -> dict[str, Any]:
+    """The parameters that a spec gives to its method of inference, but for the tier."""
+    asked = {} if spec is None else dict(spec.infer)
+    return {name: value for name, value in asked.items() if name not in ("method", "quantity", "tier")}
 
 
 def _refuse_estimates(spec: Any, sdhc: list[Path] | None, path: Path) -> None:

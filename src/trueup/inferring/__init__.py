@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from trueup.errors import InfeasibleError, SpecError
@@ -63,6 +64,7 @@ def infer(
     progress: Progress | None = None,
     workers: int = 1,
     executor: Executor | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Posterior:
     """Say what the true counts may be, given measurements (or a release made from them).
 
@@ -88,6 +90,10 @@ def infer(
         Processes that share the work on a large tree; `tree-exact` alone takes more than one.
     executor
         What carries out the work in their place, such as a `trueup.run.spark.SparkCluster`.
+
+    checkpoint
+        A folder where Markov chains of `histogram-gibbs` that are predicted to take five minutes or more leave checkpoints, from
+        which the same call goes on after the process was killed; remove it once the posterior is written.
 
     Returns
     -------
@@ -144,7 +150,9 @@ def infer(
     values = values_for(chosen, source, used)
     own = LocalPool(workers) if workers > 1 else LocalThreads()
     with nullcontext(executor) if executor else own as engine:
-        more = {"executor": engine} if chosen.parallel else {}
+        more: dict[str, Any] = {"executor": engine} if chosen.parallel else {}
+        if chosen.continues and checkpoint is not None:
+            more["checkpoint"] = Path(checkpoint)
         try:
             drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more).accepted(chosen.name)
         except InfeasibleError as error:

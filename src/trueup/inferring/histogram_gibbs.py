@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -21,6 +21,7 @@ from trueup.inferring.chains import (
     thinned,
     told_in_draws,
 )
+from trueup.inferring.checkpoint import Checkpoint, key_of
 from trueup.inferring.histogram_check import agreement
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce
@@ -35,7 +36,9 @@ WARM_UP, THIN = 100, 4
 """Sweeps before the first run, and between its draws."""
 USUAL = 12
 """Sweeps between draws that full chains usually need in the end, for the prediction."""
-MOST_THIN = 64
+MOST_THIN = 256
+LENGTHENED = 1.2
+"""Length of the next run over what the last one says is needed."""
 SMALL, PROBED = 20_000, 20
 """Cells below which so many sweeps are timed for the prediction: starting threads takes longer than one."""
 WATCHED, SOME = 1 << 40, 4000
@@ -46,6 +49,8 @@ SHORTEST = 100
 """Draws of each chain of tier A, at least."""
 CHECKED = 100
 """Places whose posterior tier A is held against chains of tier B."""
+LONG = 300.0
+"""Seconds that a run is predicted to take from which on it leaves checkpoints."""
 LONGER = "allow more minutes, take the tier 'approximate', or infer a place of its own"
 """What to do about full chains that are too short."""
 MEMORY = 60, 30
@@ -90,6 +95,7 @@ class HistogramGibbs(InferenceMethod):
 
     name: ClassVar[str] = "histogram-gibbs"
     title: ClassVar[str] = "histograms on a hierarchy: Markov chains that move a column of all places at once"
+    continues: ClassVar[bool] = True
     structures: ClassVar[frozenset[str]] = frozenset({"histogram"})
     priors: ClassVar[tuple[type, ...]] = (Hierarchical,)
 
@@ -103,16 +109,28 @@ class HistogramGibbs(InferenceMethod):
         return _State(constraints, tuple(headers))
 
     def apply(
-        self, state: _State, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
+        self,
+        state: _State,
+        values: NDArray,
+        draws: int,
+        rng: np.random.Generator,
+        progress: Progress,
+        checkpoint: Path | None = None,
     ) -> Drawn:
-        """Choose a tier by what it is predicted to cost, and draw."""
+        """Choose a tier by what it is predicted to cost, and draw; with checkpoints where it is predicted to take `LONG`."""
         problem = state.problem(values)
+        key = key_of(
+            values, draws, state.headers, replace(self, minutes=0, tier="auto"), rng.bit_generator.state
+        )
         announce(progress, "finding tables to start from: the default release of the noisy values")
         walk = HistogramWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
         walk.run(1, 1, _silent)  # makes the kernels ready
         walk.run(1, PROBED if problem.cells.n < SMALL else 1, _silent)  # times do not decide what is run
         plan = self.plan(problem, walk.seconds, draws)
         announce(progress, plan.text)
+        if checkpoint is not None and (plan.seconds > LONG or checkpoint.exists()):
+            walk.keep = Checkpoint.of(checkpoint, key)
+            announce(progress, f"checkpoints in '{checkpoint}': the same command goes on from them")
         if plan.tier == "approximate":
             return self._approximate(walk, plan, draws, rng, progress)
         return self._full(walk, plan, draws, rng, progress)
@@ -148,20 +166,29 @@ class HistogramGibbs(InferenceMethod):
     def _full(
         self, walk: HistogramWalk, plan: Plan, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Make the run longer until it passes; what came before is warm-up."""
+        """Make the run longer until it passes: of what was drawn before, as many draws are kept as lie so many sweeps apart."""
         kept, thin = -(-max(draws, FEWEST) // self.chains), THIN
-        walk.run(1, WARM_UP, _warming(progress))
+        if (begun := walk.begun(self.chains, kept)) is None:
+            walk.run(1, WARM_UP, _warming(progress))
+        else:
+            thin = begun
+        run = None
         while True:
-            run = walk.run(kept, thin, told_in_draws(progress, draws))
+            run = walk.run(kept, thin, told_in_draws(progress, draws), saved=True, before=run)
             announce(progress, "comparing the chains")
             found = walk.diagnosed(run, WATCHED, rng)
             enough = chains_agree(found)
-            needed = math.ceil(thin * min(max(1.3 * ESS / found["smallest_ess"], 1.5), 8))
-            too_long = walk.seconds * kept * needed * max(1, self.chains / cores()) > 60 * self.minutes
-            if enough or needed > MOST_THIN or too_long:  # times decide what is refused, never what is drawn
+            longer = min(max(math.ceil(LENGTHENED * ESS / found["smallest_ess"]), 2), 8)
+            most = (
+                60 * self.minutes / max(1, self.chains / cores())
+            )  # times decide what is refused, never what is drawn
+            too_long = walk.seconds * (walk.sweeps + kept * thin * longer) > most
+            if enough or thin * longer > MOST_THIN or too_long:
                 break
-            thin = needed
-            announce(progress, f"chains are too short: {thin} sweeps to a draw")
+            announce(progress, f"chains are too short: {thin * longer} sweeps to a draw")
+            run = None if thin == THIN else run[:, longer - 1 :: longer]  # the first run is warm-up too
+            walk.concentrations = walk.concentrations[:, longer - 1 :: longer]
+            thin *= longer
         if not enough and self.tier == "auto":
             return self._judged(walk, run, plan, found, rng, progress)
         return Drawn(
@@ -178,8 +205,9 @@ class HistogramGibbs(InferenceMethod):
     ) -> Drawn:
         """Run two chains of a fixed length."""
         walk.rngs, walk.states = walk.rngs[:SHORT], walk.states[:SHORT]
-        walk.run(1, WARM_UP, _warming(progress))
-        run = walk.run(plan.sweeps - WARM_UP, 1, told_in_draws(progress, draws))
+        if walk.begun(SHORT, plan.sweeps - WARM_UP) is None:
+            walk.run(1, WARM_UP, _warming(progress))
+        run = walk.run(plan.sweeps - WARM_UP, 1, told_in_draws(progress, draws), saved=True)
         announce(progress, "comparing the chains")
         return self._judged(walk, run, plan, walk.diagnosed(run, SOME, rng), rng, progress)
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.chains import AWAY, ESS, diagnosed_in_pieces, run_side_by_side
+from trueup.inferring.chains import AWAY, CHUNK, ESS, diagnosed_in_pieces, run_side_by_side
+from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.method import Progress
 from trueup.inferring.walk import start_near
 from trueup.kernel.histogram.marginals import marginalise
@@ -47,12 +48,14 @@ class HistogramWalk:
         A generator and a state of each chain.
     learn
         Whether concentrations and the rate of uninhabited places are drawn as well as compositions.
+    keep
+        Checkpoints, where there are to be any.
     sweeps
         Of each chain so far.
     left_out
         Directions of each chain left out because rounding left no mass.
     stopped, concentrations
-        Whether it was interrupted; those of each draw, and its rate of uninhabited places.
+        Whether it was interrupted; `(chains, kept, p)` those of each draw of the last run, and its rate of uninhabited places.
     spent, seconds
         Seconds of a processor: of each chain in the last run, and of a sweep of one chain there.
     """
@@ -61,12 +64,13 @@ class HistogramWalk:
     rngs: list[np.random.Generator]
     states: list[ChainState]
     learn: bool = True
+    keep: Checkpoint | None = None
     sweeps: int = 0
     left_out: list[int] = field(default_factory=list)
     stopped: bool = False
     spent: list[float] = field(default_factory=list)
     seconds: float = 0.0
-    concentrations: list[NDArray] = field(default_factory=list)
+    concentrations: NDArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
 
     @classmethod
     def of(
@@ -81,31 +85,46 @@ class HistogramWalk:
             all are learnt.
         """
         parameters = given or (HYPERPRIOR.a, HYPERPRIOR.kappa, RATE_AT_FIRST)
-        starts = [_start(problem, rng, AWAY * (chain > 0)) for chain, rng in enumerate(rngs)]
-        return cls(problem, rngs, [problem.state(x, *parameters) for x in starts], not given)
+        states = [
+            problem.state(_start(problem, rng, AWAY * (chain > 0)), *parameters)
+            for chain, rng in enumerate(rngs)
+        ]
+        return cls(problem, rngs, states, not given)
 
-    def run(self, kept: int, thin: int, tell: Progress) -> NDArray:
+    def run(
+        self, kept: int, thin: int, tell: Progress, *, saved: bool = False, before: NDArray | None = None
+    ) -> NDArray:
         """Move every chain on by `kept * thin` sweeps; return draws `(chains, kept, n)` in the narrowest type that holds them.
 
-        An interruption ends all chains within a sweep.
+        An interruption ends all chains within a sweep. A run to be `saved` leaves checkpoints, where there are to be any, and
+        goes on from those that it has left. Draws `before` it, whose `concentrations` stand, are its first.
         """
+        keep = self.keep if saved else None
         self.left_out = self.left_out or [0] * len(self.states)
         threads = min(len(self.states), cores())
         out = np.empty((len(self.states), kept, self.problem.cells.n), self._type())
+        levels = len(self.problem.cells.tree.levels)
+        first = 0 if before is None else before.shape[1]
+        learnt = np.empty((len(self.states), kept, 2 * levels - 1))
+        if before is not None:
+            out[:, :first], learnt[:, :first] = before, self.concentrations
+        self.concentrations = learnt
+        self.sweeps -= first * thin
         self.spent = [0.0] * len(self.states)
-        done, works = [0] * len(self.states), SimpleQueue()
+        at = [first] * len(self.states) if keep is None else self._resumed(keep, thin, out, first)
+        done, works = [thin * n for n in at], SimpleQueue()
         for _ in range(threads):
             works.put(self.problem.work())
         self.stopped = False
         run_side_by_side(
-            lambda c: self._chain(c, out[c], thin, works, done),
+            lambda c: self._chain(c, out[c], thin, works, done, at[c], run_name(out, thin) if keep else ""),
             done,
             kept * thin * len(done),
             tell,
             self._stop,
         )
         self.sweeps += kept * thin
-        self.seconds = sum(self.spent) / max(kept * thin * len(self.states), 1)
+        self.seconds = sum(self.spent) / max(thin * (kept * len(self.states) - sum(at)), 1)
         return out
 
     def _stop(self) -> None:
@@ -117,19 +136,73 @@ class HistogramWalk:
         largest = max(int(state.total[last:].max(initial=0)) for state in self.states)
         return np.int16 if largest < 10_000 else np.int32
 
-    def _chain(self, chain: int, out: NDArray, thin: int, works: Any, done: list[int]) -> None:
+    def begun(self, chains: int, kept: int) -> int | None:
+        """Sweeps between the draws of the run that checkpoints are of; None where there is none of so many draws."""
+        last = self.keep.run.split("x") if self.keep else []
+        return int(last[2]) if last[:2] == [str(chains), str(kept)] else None
+
+    def _resumed(self, keep: Checkpoint, thin: int, out: NDArray, first: int) -> list[int]:
+        """Put chains where their checkpoints are; how many draws each had made. A run that has none begins with one."""
+        run = run_name(out, thin)
+        if run != keep.run:
+            for chain in range(len(self.states)):
+                self._save(run, chain, first, out[chain, :first])
+            keep.begin(run)
+        at = []
+        for chain, state in enumerate(self.states):
+            done = 0
+            for piece in keep.load(run, chain, self.rngs[chain]):
+                held = piece.arrays
+                out[chain, done : piece.draws] = held["draws"]
+                self.concentrations[chain, done : piece.draws] = held["learnt"]
+                self.left_out[chain], self.sweeps = held["counted"].tolist()
+                done = piece.draws
+                for name, array in state._asdict().items():
+                    array[...] = held[name]
+            at.append(done)
+        return at
+
+    def _save(self, run: str, chain: int, done: int, draws: NDArray) -> None:
+        """Save a chain, and its draws since the last checkpoint."""
+        assert self.keep is not None
+        learnt = self.concentrations[chain, done - len(draws) : done]
+        counted = np.array([self.left_out[chain], self.sweeps])
+        state = self.states[chain]._asdict()
+        self.keep.save(
+            run, chain, done, self.rngs[chain], draws=draws, learnt=learnt, counted=counted, **state
+        )
+
+    def _chain(
+        self,
+        chain: int,
+        out: NDArray,
+        thin: int,
+        works: Any,
+        done: list[int],
+        at: int,
+        run: str,
+    ) -> None:
         work: TreeMessages = works.get()
         began = time.thread_time()  # what others run beside it does not change what is predicted
         try:
-            self._sweeps(chain, out, thin, work, done)
+            self._sweeps(chain, out, thin, work, done, at, run)
         finally:
             self.spent[chain] = time.thread_time() - began
             works.put(work)  # others may wait for it, to hear that they are stopped
 
-    def _sweeps(self, chain: int, out: NDArray, thin: int, work: TreeMessages, done: list[int]) -> None:
+    def _sweeps(
+        self,
+        chain: int,
+        out: NDArray,
+        thin: int,
+        work: TreeMessages,
+        done: list[int],
+        at: int,
+        run: str,
+    ) -> None:
         problem, rng, state = self.problem, self.rngs[chain], self.states[chain]
-        room = np.zeros((2, *state.theta.shape))
-        for sweep in range(thin * len(out)):
+        room, saved = np.zeros((2, *state.theta.shape)), at
+        for sweep in range(thin * at, thin * len(out)):
             if self.stopped:
                 return
             self.left_out[chain] += column_sweeps(
@@ -138,10 +211,16 @@ class HistogramWalk:
             draw_sizes(rng, problem.places, state)
             if sweep % EVERY == 0:
                 draw_prior(rng, problem.places, state, problem.open, room, HYPERPRIOR, self.learn)
-            if sweep % thin == thin - 1:
-                out[sweep // thin] = state.x.ravel()
-                self.concentrations.append(np.concatenate([state.a[1:], state.common[1:], state.rate]))
             done[chain] = sweep + 1
+            if done[chain] % thin:
+                continue
+            drawn = done[chain] // thin
+            out[drawn - 1] = state.x.ravel()
+            learnt = np.concatenate([state.a[1:], state.common[1:], state.rate])
+            self.concentrations[chain, drawn - 1] = learnt
+            if run and self.keep and (drawn == len(out) or self.keep.due(chain)):
+                self._save(run, chain, drawn, out[saved:drawn])
+                saved = drawn
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:
         """What the record says of a run: R-hat and effective sizes of the counts of each table.
@@ -156,7 +235,7 @@ class HistogramWalk:
             r_hat, ess = sizes_of(self.problem.cells, run, margin, most, rng)
             worst, least, watched = max(worst, r_hat.max()), min(least, ess.min()), watched + len(ess)
         limit = r_hat_by_chance(watched, ESS, 2 * len(run))
-        a = np.array(self.concentrations[-run.shape[0] * run.shape[1] :])
+        a = self.concentrations.reshape(-1, self.concentrations.shape[2])
         names = [
             f"{what} of '{lv}'" for what in ("totals", "cells") for lv in self.problem.cells.tree.levels[1:]
         ]
@@ -176,6 +255,11 @@ class HistogramWalk:
     def margins(self) -> list[Margin]:
         """Tables that are reported: what was measured, every level's totals, and the finest cells."""
         return reported(self.problem.cells, [h.margin for h in self.problem.headers])
+
+
+def run_name(out: NDArray, thin: int) -> str:
+    """The name of a run in checkpoints: its chains, their draws, and the sweeps between them."""
+    return f"{out.shape[0]}x{out.shape[1]}x{thin}"
 
 
 def _described(draws: NDArray) -> dict[str, float]:
@@ -211,6 +295,8 @@ def sizes_of(
         at = np.arange(places) if some >= places else np.sort(rng.choice(places, some, replace=False))
         own = run.reshape(*run.shape[:2], places, -1)[:, :, at]
         values = marginalise(own, cells.marginal(margin.attributes)).reshape(*run.shape[:2], -1)
-    else:
-        values = cells.sum(run, margin)
+    else:  # sums of narrow counts are wide: some draws at a time
+        step = max(1, CHUNK // (run.shape[0] * cells.n))
+        pieces = [cells.sum(run[:, i : i + step], margin) for i in range(0, run.shape[1], step)]
+        values = np.concatenate(pieces, axis=1)
     return diagnosed_in_pieces(values)

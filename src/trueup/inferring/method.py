@@ -50,6 +50,8 @@ class InferenceMethod(ABC):
         The kinds of prior that it takes.
     parallel
         Whether `apply` also takes an `executor`, which carries out its tasks.
+    continues
+        Whether `apply` also takes a `checkpoint`, a folder from which a run that was killed goes on.
     """
 
     name: ClassVar[str]
@@ -58,6 +60,7 @@ class InferenceMethod(ABC):
     released: ClassVar[bool] = False
     priors: ClassVar[tuple[type, ...]] = FACTORED
     parallel: ClassVar[bool] = False
+    continues: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         settle_priors(self, self.priors)

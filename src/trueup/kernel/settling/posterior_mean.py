@@ -54,6 +54,7 @@ PASSES = 8  # over all sites
 MOST = 320  # open cells of a parent up to which that is done
 KEPT = 20_000_000  # entries of a parent's children's covariances up to which these are worked with
 EXACT = 1e-8  # variance of what is known, as a share of the largest
+TOGETHER = 16  # parents that are worked on in one compiled call, so that an interruption is heard soon
 TOTALS = 8  # Newton's steps for the multiplier of the totals
 SMALLEST = 0.02  # total of a child that its cells' laws are taken at, at least
 KNOWN = 1e-3  # least variance of a total's estimate (counts squared): its law's ratios stay floating-point numbers
@@ -502,17 +503,21 @@ def posterior_means(
         q.append(block)
     means, variances = np.zeros(tables.shape), np.zeros(tables.shape)
     found = np.full((metric.first.size, 2), np.nan)
-    _parents(
-        np.asarray(sums, float),
-        sums > 0,
-        metric.domain.backward(coefficients),
-        flat(q),
-        metric.components,
-        entries(metric.domain),
-        np.append(metric.first, metric.rows),
-        hyper,
-        means,
-        variances,
-        found,
-    )
+    gradient, form = metric.domain.backward(coefficients), entries(metric.domain)
+    sums, blocks, first = np.asarray(sums, float), flat(q), np.append(metric.first, metric.rows)
+    for i in range(0, metric.first.size, TOGETHER):
+        some = slice(i, i + TOGETHER)
+        _parents(
+            sums[some],
+            sums[some] > 0,
+            gradient,
+            blocks,
+            metric.components,
+            form,
+            first[i : i + TOGETHER + 1],
+            hyper,
+            means,
+            variances,
+            found[some],
+        )
     return means, variances, found

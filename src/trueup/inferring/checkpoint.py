@@ -1,0 +1,130 @@
+"""Checkpoints of Markov chains: a run that was killed goes on from them, and its draws are those of one that was not.
+
+Each chain writes a file at every checkpoint: what it drew since the last one, where it is, and its generator. The folder also
+says which run it belongs to: the digest of all that draws depend on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import BundleError
+from trueup.files.staging import writing
+from trueup.version import __version__
+
+KEY = "run.json"
+
+
+def key_of(*parts: Any) -> str:
+    """Digest of what draws depend on: arrays by their bytes, all else as it is written; and the version."""
+    digest = hashlib.sha256(__version__.encode())
+    for part in parts:
+        digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+    return digest.hexdigest()
+
+
+class Saved(NamedTuple):
+    """What a chain left: how many draws it had made, and the arrays that it gave with them."""
+
+    draws: int
+    arrays: dict[str, NDArray]
+
+
+@dataclass(eq=False)
+class Checkpoint:
+    """The checkpoints of one run of chains.
+
+    Attributes
+    ----------
+    folder
+        Where they stand; its owner alone may read it. Whoever asked for the draws removes it.
+    every
+        Seconds between two checkpoints of a chain.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> keep = Checkpoint.of(Path(tempfile.mkdtemp()) / "chains", key_of("demo"))
+    >>> keep.save("run", 0, 2, np.random.default_rng(1), draws=np.array([[3], [4]]))
+    >>> rng = np.random.default_rng(2)
+    >>> keep.load("run", 0, rng)[0].arrays["draws"].tolist(), rng.random() == np.random.default_rng(1).random()
+    ([[3], [4]], True)
+    """
+
+    folder: Path
+    every: float = 60.0
+    last: dict[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, folder: Path, key: str) -> Checkpoint:
+        """Go on with what a folder holds, or begin one.
+
+        Raises
+        ------
+        BundleError
+            If it holds something else than checkpoints of this run.
+        """
+        with writing(folder):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            if not any(folder.iterdir()):
+                (folder / KEY).write_text(json.dumps({"run": key}))
+        path = folder / KEY
+        if not path.is_file() or json.loads(path.read_text())["run"] != key:
+            raise BundleError(
+                f"'{folder}' holds something else than this run's chains",
+                needed="the same values, method, number of draws and version of trueup, or a new folder",
+                remedy="remove it, or move it away",
+            )
+        return cls(folder)
+
+    def due(self, chain: int) -> bool:
+        """Whether it is time for a chain's next one."""
+        return time.monotonic() >= self.last.get(chain, -np.inf) + self.every
+
+    def save(self, run: str, chain: int, done: int, rng: np.random.Generator, **arrays: NDArray) -> None:
+        """Write one chain's next one, whole or not at all, after so many draws of a run."""
+        path = self.folder / f"{run} {chain} {done:09d}.npz"
+        with writing(path):
+            with path.with_suffix(".part").open("wb") as file:
+                np.savez(file, rng=np.array(json.dumps(rng.bit_generator.state)), **arrays)  # pyright: ignore
+                file.flush()
+                os.fsync(file.fileno())
+            path.with_suffix(".part").replace(path)
+        self.last[chain] = time.monotonic()
+
+    def load(self, run: str, chain: int, rng: np.random.Generator) -> list[Saved]:
+        """What a chain has left of a run, in the order of its draws; its generator goes on where it was."""
+        found, last = [], None
+        for path in sorted(self.folder.glob(f"{run} {chain} *.npz")):
+            with np.load(path) as arrays:
+                held = dict(arrays)
+            last = held.pop("rng")
+            found.append(Saved(int(path.stem.split()[-1]), held))
+        if found:
+            rng.bit_generator.state = json.loads(str(last))
+        return found
+
+    @property
+    def run(self) -> str:
+        """The run that all chains have begun; empty before."""
+        return json.loads((self.folder / KEY).read_text()).get("begun", "")
+
+    def begin(self, run: str) -> None:
+        """Say that all chains have begun a run; what the one before left is removed."""
+        held = json.loads((self.folder / KEY).read_text())
+        part = self.folder / f"{KEY}.part"
+        with writing(part):
+            part.write_text(json.dumps(held | {"begun": run}))
+            part.replace(self.folder / KEY)
+            for path in self.folder.glob("*.npz"):
+                if not path.name.startswith(f"{run} "):
+                    path.unlink()
