@@ -1,4 +1,7 @@
-"""Histograms on a hierarchy under the hierarchical prior: Markov chains that move a column of all places at once."""
+"""Histograms on a hierarchy under the hierarchical prior: Markov chains that move a column of all places at once.
+
+One file: the tiers, and what chooses between them by seconds and memory, are one method.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Markov chains on histograms of a hierarchy, side by side in threads, and what says that they agree."""
+"""Markov chains on histograms of a hierarchy, side by side in threads, and what says that they agree.
+
+One file: what chains draw, what they save to go on from, and what judges them are the same arrays.
+"""
 
 from __future__ import annotations
 
