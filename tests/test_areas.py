@@ -10,6 +10,7 @@ import pandas
 import polars
 import pytest
 
+from tests.parameters import one_in
 from trueup.checking.bundle import check_bundle
 from trueup.errors import BundleError, DataError, SpecError
 from trueup.io.bundle.areas import write_areas
@@ -103,7 +104,7 @@ def _expected(folder: Path, by: list[str]) -> dict:
 
 
 @pytest.mark.parametrize("by", [None, [], ["grown"], ["school", "grown"], ["age"]], ids=str)
-@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize("ending", one_in(2, ["parquet", "csv"]))
 def test_an_area_has_the_sum_of_its_blocks(by, ending, released, tmp_path):
     folder, _ = released
     out = tmp_path / f"areas.{ending}"

@@ -14,6 +14,7 @@ import pytest
 from tests.conformance.methods import STEADY
 from tests.conformance.relabelled import relabelled, turned_values
 from tests.conformance.structures import STRUCTURES
+from tests.parameters import one_in
 from trueup.model.header import split
 from trueup.reconciling.general_projection import GeneralProjection
 from trueup.reconciling.tree_topdown import TreeTopDown
@@ -52,19 +53,19 @@ OPTIMA = [p for p in TURNED if p.values[0].name in EXACT_OPTIMA]
 ROUNDED = [p for p in TURNED if p.values[0]().integer and p.values[0].name not in EXACT_OPTIMA]
 
 
-@pytest.mark.parametrize(("kind", "structure"), CONTINUOUS)
+@pytest.mark.parametrize(("kind", "structure"), one_in(2, CONTINUOUS))
 def test_a_continuous_solution_turns_round(kind, structure, rng):
     one, two = _both(_continuous(kind), structure, rng)
     np.testing.assert_allclose(one, two, atol=1e-5)
 
 
-@pytest.mark.parametrize(("kind", "structure"), ROUNDED)
+@pytest.mark.parametrize(("kind", "structure"), one_in(2, ROUNDED))
 def test_a_whole_solution_turns_round_but_for_ties(kind, structure, rng):
     one, two = _both(kind(), structure, rng)
     assert np.abs(one - two).max() <= 2
 
 
-@pytest.mark.parametrize(("kind", "structure"), OPTIMA)
+@pytest.mark.parametrize(("kind", "structure"), one_in(2, OPTIMA))
 def test_a_whole_optimum_turns_round_to_one_as_good(kind, structure, rng):
     values = structure.noisy_values(structure.true_counts(rng), rng, BATCH)
     target = values if kind.name == "tree-integer" else _projected(structure, values)

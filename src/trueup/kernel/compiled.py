@@ -53,7 +53,8 @@ def njit(*, cache: bool, **options: Any) -> Callable[[Callable], Any]:
 
     def compiled(function: Callable) -> Any:
         # Nothing calls a kernel from C, and the code for that takes a twentieth of the time of compilation.
-        dispatcher: Any = numba.njit(no_cfunc_wrapper=True, **options)(function)
+        given = {"no_cfunc_wrapper": True, **options}
+        dispatcher: Any = numba.njit(**given)(function)
         if cache:
             dispatcher._cache = KeptCode(function)
         return dispatcher
