@@ -149,10 +149,8 @@ def register(app: typer.Typer) -> None:
         if estimates is not None:
             _refuse_estimates(spec, sdhc, estimates)
         chains = None if out is None else out.absolute().with_name(f".{out.name}.chains")
-        with (
-            _goes_on(chains),
-            progress(quiet=False) as tell,
-        ):  # on standard error, whatever goes to standard output
+        # Progress goes to standard error, whatever goes to standard output.
+        with _goes_on(chains), progress(quiet=False) as tell:
             posterior = run(
                 measurements,
                 None if tier is None else inference_method("histogram-gibbs", _asked(spec) | {"tier": tier}),

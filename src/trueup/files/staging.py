@@ -134,11 +134,18 @@ def write_whole(path: Path, held: str | bytes, *, private: bool = False) -> None
 
 def replace_whole(path: Path, held: str | bytes, *, private: bool = False) -> None:
     """Write one file, or replace one, whole or not at all; BundleError if the disk refuses."""
+    with replacing(path, private=private) as part:
+        part.write_bytes(held.encode() if isinstance(held, str) else held)
+
+
+@contextmanager
+def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
+    """Give an empty file to fill, which then takes the place of one, whole or not at all; BundleError if the disk refuses."""
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
         with writing(path):
             part.touch(mode=0o600 if private else 0o666)
-            part.write_bytes(held.encode() if isinstance(held, str) else held)
+            yield part
             to_disk(part)
             part.replace(path)
             to_disk(path.absolute().parent)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
-from trueup.files.staging import writing
+from trueup.files.staging import replace_whole, replacing, writing
 from trueup.version import __version__
 
 KEY = "run.json"
@@ -76,7 +75,7 @@ class Checkpoint:
         with writing(folder):
             folder.mkdir(mode=0o700, exist_ok=True)
             if not any(folder.iterdir()):
-                (folder / KEY).write_text(json.dumps({"run": key}))
+                replace_whole(folder / KEY, json.dumps({"run": key}), private=True)
         path = folder / KEY
         if not path.is_file() or json.loads(path.read_text())["run"] != key:
             raise BundleError(
@@ -93,12 +92,8 @@ class Checkpoint:
     def save(self, run: str, chain: int, done: int, rng: np.random.Generator, **arrays: NDArray) -> None:
         """Write one chain's next one, whole or not at all, after so many draws of a run."""
         path = self.folder / f"{run} {chain} {done:09d}.npz"
-        with writing(path):
-            with path.with_suffix(".part").open("wb") as file:
-                np.savez(file, rng=np.array(json.dumps(rng.bit_generator.state)), **arrays)  # pyright: ignore
-                file.flush()
-                os.fsync(file.fileno())
-            path.with_suffix(".part").replace(path)
+        with replacing(path, private=True) as part, part.open("wb") as file:
+            np.savez(file, rng=np.array(json.dumps(rng.bit_generator.state)), **arrays)  # pyright: ignore
         self.last[chain] = time.monotonic()
 
     def load(self, run: str, chain: int, rng: np.random.Generator) -> list[Saved]:
@@ -121,10 +116,8 @@ class Checkpoint:
     def begin(self, run: str) -> None:
         """Say that all chains have begun a run; what the one before left is removed."""
         held = json.loads((self.folder / KEY).read_text())
-        part = self.folder / f"{KEY}.part"
-        with writing(part):
-            part.write_text(json.dumps(held | {"begun": run}))
-            part.replace(self.folder / KEY)
+        replace_whole(self.folder / KEY, json.dumps(held | {"begun": run}), private=True)
+        with writing(self.folder):
             for path in self.folder.glob("*.npz"):
                 if not path.name.startswith(f"{run} "):
                     path.unlink()

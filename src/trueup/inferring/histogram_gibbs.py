@@ -182,9 +182,8 @@ class HistogramGibbs(InferenceMethod):
             found = walk.diagnosed(run, WATCHED, rng)
             enough = chains_agree(found)
             longer = min(max(math.ceil(LENGTHENED * ESS / found["smallest_ess"]), 2), 8)
-            most = (
-                60 * self.minutes / max(1, self.chains / cores())
-            )  # times decide what is refused, never what is drawn
+            # Times decide what is refused, never what is drawn.
+            most = 60 * self.minutes / max(1, self.chains / cores())
             too_long = walk.seconds * (walk.sweeps + kept * thin * longer) > most
             if enough or thin * longer > MOST_THIN or too_long:
                 break

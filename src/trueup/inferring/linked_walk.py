@@ -155,6 +155,7 @@ class LinkedWalk:
         problem, rng, state = self.problem, self.rngs[chain], self.states[chain]
         n = problem.links.slack.shape[1]
         pool_of = problem.links.pool_of
+        moved = (problem.places, problem.known, problem.moves, pool_of, state, problem.widest)
         for i in range(len(out)):
             if self.stopped:
                 return
@@ -177,29 +178,8 @@ class LinkedWalk:
                     fresh_sweep(
                         rng, problem.places, problem.known, problem.forms, pool_of, state, FRESH * self.steps
                     )
-                    near_zero_sweep(
-                        rng,
-                        problem.places,
-                        problem.known,
-                        problem.moves,
-                        pool_of,
-                        state,
-                        problem.widest,
-                        problem.units,
-                        self.small,
-                        self.draws,
-                    )
-                linked_sweeps(
-                    rng,
-                    problem.places,
-                    problem.known,
-                    problem.moves,
-                    pool_of,
-                    state,
-                    problem.widest,
-                    self.steps,
-                    1,
-                )
+                    near_zero_sweep(rng, *moved, problem.units, self.small, self.draws)
+                linked_sweeps(rng, *moved, self.steps, 1)
                 if sweep % PRIOR == 0:
                     self._prior(rng, state)
             out[i] = state.x[:, :n].ravel()

@@ -22,9 +22,8 @@ def prior_instead(method: InferenceMethod, constraints: Constraints, measured: M
 def _why(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> str:
     if method.released:
         return "these methods know noisy values, and released counts alone are known here"
-    from trueup.inferring.histogram_gibbs import (
-        HistogramGibbs,
-    )  # the method may be another, and these are slow to import
+    # The method may be another, and these are slow to import.
+    from trueup.inferring.histogram_gibbs import HistogramGibbs
     from trueup.inferring.tree_exact import TreeExact
 
     misfits = {k.name: inference_misfit(k(), constraints, measured) for k in (TreeExact, HistogramGibbs)}
