@@ -257,6 +257,14 @@ def test_a_run_that_is_stopped_goes_on_from_its_checkpoints_as_if_it_had_not_bee
         run(draws=201, checkpoint=tmp_path / "chains")
 
 
+@pytest.mark.parametrize("held", ['{"ru', "[]", '{"run": "another"}', None])
+def test_a_folder_that_is_not_of_the_run_is_refused_by_name(held, tmp_path):
+    name = "run.json" if held else "something"
+    (tmp_path / name).write_text(held or "")
+    with pytest.raises(BundleError, match="holds something else"):
+        Checkpoint.of(tmp_path, "this")
+
+
 def test_chains_that_are_made_longer_keep_what_they_drew(rng):
     cells, _, record = blocks(rng)
     walk = walked(cells, record, rng, None, ())

@@ -76,8 +76,7 @@ class Checkpoint:
             folder.mkdir(mode=0o700, exist_ok=True)
             if not any(folder.iterdir()):
                 replace_whole(folder / KEY, json.dumps({"run": key}), private=True)
-        path = folder / KEY
-        if not path.is_file() or json.loads(path.read_text())["run"] != key:
+        if _record(folder).get("run") != key:
             raise BundleError(
                 f"'{folder}' holds something else than this run's chains",
                 needed="the same values, method, number of draws and version of trueup, or a new folder",
@@ -111,13 +110,21 @@ class Checkpoint:
     @property
     def run(self) -> str:
         """The run that all chains have begun; empty before."""
-        return json.loads((self.folder / KEY).read_text()).get("begun", "")
+        return _record(self.folder).get("begun", "")
 
     def begin(self, run: str) -> None:
         """Say that all chains have begun a run; what the one before left is removed."""
-        held = json.loads((self.folder / KEY).read_text())
-        replace_whole(self.folder / KEY, json.dumps(held | {"begun": run}), private=True)
+        replace_whole(self.folder / KEY, json.dumps(_record(self.folder) | {"begun": run}), private=True)
         with writing(self.folder):
             for path in self.folder.glob("*.npz"):
                 if not path.name.startswith(f"{run} "):
                     path.unlink()
+
+
+def _record(folder: Path) -> dict[str, str]:
+    """Which run a folder is of, and which of its runs all chains have begun; empty where it does not say."""
+    try:
+        held = json.loads((folder / KEY).read_text())
+    except (OSError, ValueError):
+        return {}
+    return held if isinstance(held, dict) else {}
