@@ -101,6 +101,26 @@ def test_chosen_counts_are_named_by_their_labels(bundle, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--by", "sex"], "--by does nothing without --areas"),
+        (["--column", "school"], "--column does nothing without --areas"),
+        (["--geography", "places.csv"], "--geography does nothing without --perturbed"),
+        (["--csv"], "--csv does nothing without --out"),
+        (["--chosen", "01"], "--chosen does nothing without --out"),
+        (["--chosen", "nowhere", "--out", "posterior"], "nowhere"),
+        (["--areas", "missing.csv"], "missing.csv"),
+        (["--within", "state=01", "--chosen", "02/001", "--out", "posterior"], "02/001"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_drawn(bundle, options, said):
+    done = run("infer", bundle, *options)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "drawing" not in done.stderr
+
+
 def test_json_holds_the_summary(bundle):
     done = run("infer", bundle, "--draws", 20, "--json")
     summary = json.loads(done.stdout)["summary"]

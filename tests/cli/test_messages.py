@@ -80,6 +80,13 @@ def test_a_report_of_something_else_says_that_it_is_no_bundle(areas, name):
     assert "is not a bundle" in done.stderr
 
 
+def test_a_public_folder_alone_is_told_where_it_belongs(tmp_path):
+    (tmp_path / "manifest.json").write_text("{}")
+    done = run("report", tmp_path, "--out", tmp_path / "page.html")
+    assert done.returncode == 2
+    assert "give the folder that holds it as 'public'" in " ".join(done.stderr.split())
+
+
 def test_an_analyst_without_a_cap_is_told_the_option_that_gives_one(areas):
     spec, table, folder = areas
     caps = (

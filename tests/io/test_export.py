@@ -63,6 +63,14 @@ def test_a_wide_table_has_a_column_for_each_value(release, tmp_path):
     assert [[int(x) for x in row[4:]] for row in rows] == release.counts.reshape(3, 2).tolist()
 
 
+@pytest.mark.parametrize("to", ["csv", "xlsx"])
+@pytest.mark.parametrize(("table", "attribute"), [("county", "sex"), ("county x sex", "age"), ((), "age")])
+def test_a_table_that_is_not_by_the_wide_attribute_is_refused(release, tmp_path, to, table, attribute):
+    with pytest.raises(SpecError, match=attribute):
+        trueup.export(release, tmp_path / f"wide.{to}", to, tables=table, wide=attribute)
+    assert not list(tmp_path.iterdir())
+
+
 def test_parquet_keeps_types(release, tmp_path):
     out = trueup.export(release, tmp_path / "parquet", "parquet", tables=["county"])
     table = polars.read_parquet(out / "county.parquet")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -131,6 +133,9 @@ def register(app: typer.Typer) -> None:
         from trueup.io.bundle.read import refuse_beyond
         from trueup.reporting import report
 
+        _refuse_idle({"--column": column != "area", "--by": by}, "--areas", areas)
+        _refuse_idle({"--geography": geography}, "--perturbed", perturbed)
+        _refuse_idle({"--csv": as_csv, "--chosen": chosen}, "--out", out)
         if out is not None:
             refuse_occupied(out)
         limit, each = memory_limit(memory), CELL + (8 * draws if within is None else 0)
@@ -148,6 +153,10 @@ def register(app: typer.Typer) -> None:
             refuse_needed(f"'{perturbed or source}'", PROCESS + each * measurements.cells.n, limit)
         if estimates is not None:
             _refuse_estimates(spec, sdhc, estimates)
+        # What is wrong in these is said now, not after the minutes that drawing may take.
+        cells = _inferred(measurements, within)
+        shown = _known(cells, chosen or [])
+        wanted = None if areas is None else _areas(cells, areas, column, by)
         chains = None if out is None else out.absolute().with_name(f".{out.name}.chains")
         # Progress goes to standard error, whatever goes to standard output.
         with _goes_on(chains), progress(quiet=False) as tell:
@@ -163,12 +172,12 @@ def register(app: typer.Typer) -> None:
                 checkpoint=chains,
             )
             tell("describing every count")
-            found = None if areas is None else _areas(posterior, areas, column, by)
+            found = None if wanted is None else wanted(posterior)
         if estimates is not None:
             _write_estimates(estimates, posterior, spec, measurements)
         if out is not None:
-            shown = replace(posterior, chosen=_known(posterior, chosen or []))
-            write_posterior(out, posterior, as_csv=as_csv, page=report(shown, spec), areas=found)
+            page = report(replace(posterior, chosen=shown), spec)
+            write_posterior(out, posterior, as_csv=as_csv, page=page, areas=found)
             shutil.rmtree(chains or "", ignore_errors=True)
         missed = _missed(measurements, posterior) if perturbed is not None else []
         if as_json:
@@ -240,22 +249,42 @@ def _missed(measurements, posterior) -> list[dict]:
     ]
 
 
-def _known(posterior, labels: list[str]) -> tuple[str, ...]:
+def _refuse_idle(options: dict[str, Any], needed: str, given: Any) -> None:
+    """Refuse options that do nothing without another."""
+    from trueup.errors import SpecError
+
+    if given is None and (idle := [name for name, value in options.items() if value]):
+        raise SpecError(f"{idle[0]} does nothing without {needed}", remedy=f"add {needed}, or leave it out")
+
+
+def _inferred(measurements: Any, within: str | None) -> Any:
+    """The cells whose counts are inferred."""
+    from trueup.inferring.within import cells_within, place_named
+
+    cells = measurements.cells
+    return cells if within is None else cells_within(cells, *place_named(cells, within))
+
+
+def _known(cells: Any, labels: list[str]) -> tuple[str, ...]:
     """Refuse labels that no count carries."""
     from trueup.errors import SpecError
 
-    known = posterior.summary()["label"].tolist()
+    known = set(cells.margin_labels(cells.finest)) if labels else set()
     if unknown := [label for label in labels if label not in known]:
+        first = islice(cells.margin_labels(cells.finest), 3)
         raise SpecError(
             f"no count is called '{unknown[0]}'",
-            needed="a label such as " + ", ".join(f"'{x}'" for x in known[:3]),
+            needed="a label such as " + ", ".join(f"'{x}'" for x in first),
         )
     return tuple(labels)
 
 
-def _areas(posterior, mapping: Path, column: str, by: str | None) -> dict:
-    """Describe areas off the hierarchy."""
+def _areas(cells: Any, mapping: Path, column: str, by: str | None) -> Callable[[Any], dict]:
+    """Read areas off the hierarchy; what is returned describes them, given the posterior."""
     from trueup.inferring.areas import infer_areas
+    from trueup.model.cells import Margin
+    from trueup.planning.areas import AreaTable
 
     kept = [name.strip() for name in (by or "").split(",") if name.strip()]
-    return infer_areas(posterior, mapping, column=column, by=kept)
+    cells.margin(Margin(cells.finest.level, tuple(kept)))
+    return partial(infer_areas, mapping=AreaTable.read(mapping, column, cells), by=kept)

@@ -31,8 +31,8 @@ def infer_areas(
     posterior
         What `infer` returned: its draws are joint, so that their sums over any places are draws of these sums.
     mapping
-        A table with a row for each place of each area: the column of areas, and the key columns of the last level. Areas may
-        overlap.
+        A table with a row for each place of each area: the column of areas, and the key columns of the last level; or an
+        `AreaTable` that was read from one. Areas may overlap.
     column
         Its column of areas.
     by
@@ -65,7 +65,7 @@ def infer_areas(
     (['lake', 'north'], [4.0, 8.0])
     """
     cells = posterior.cells
-    table = AreaTable.read(mapping, column, cells)
+    table = mapping if isinstance(mapping, AreaTable) else AreaTable.read(mapping, column, cells)
     margin = cells.margin(Margin(cells.tree.levels[-1], tuple(by)))
     _refuse_overlapping(posterior, margin)
     level = probability_of(posterior.level if level is None else level)

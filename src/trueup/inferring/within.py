@@ -50,6 +50,12 @@ def place_named(cells: Cells, text: str) -> tuple[int, int]:
     return at, found[0]
 
 
+def cells_within(cells: Cells, top: int, place: int) -> Cells:
+    """Return the cells of a place of level `top` and of all below it."""
+    tree = cells.tree
+    return Cells(tree.branch(top, place, place + 1, len(tree.levels) - 1), cells.attributes)
+
+
 def within(
     measured: Measurements, constraints: Constraints, place: str
 ) -> tuple[Measurements, Constraints, NDArray[np.int64]]:
@@ -70,7 +76,7 @@ def parts_within(
     """Return what binds a place of level `top` and those below it, what was measured there, and its lowest places."""
     cells, tree = constraints.cells, constraints.cells.tree
     last, kept = len(tree.levels) - 1, tree.levels[top:]
-    own = Cells(tree.branch(top, place, place + 1, last), cells.attributes)
+    own = cells_within(cells, top, place)
 
     def rows(margin: Margin) -> NDArray[np.int64]:
         first, stop = tree.starts(top, tree.level(margin.level))[[place, place + 1]]

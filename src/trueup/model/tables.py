@@ -133,6 +133,32 @@ def readable_names(tree: Tree, level: int) -> dict[str, NDArray]:
     }
 
 
+def position_of(cells: Cells, margin: Margin, attribute: str) -> int:
+    """Return where among the attributes of a margin one stands.
+
+    Raises
+    ------
+    SpecError
+        If it is unknown, or the margin is not by it.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Attribute
+    >>> tree = Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}])
+    >>> cells = Cells(tree, (Attribute("age", ("young", "old")), Attribute("sex", ("f", "m"))))
+    >>> position_of(cells, Margin("area", ("age", "sex")), "sex")
+    1
+    """
+    cells.recodes((attribute,))
+    kept = [recode.name for recode in cells.kept(margin)]
+    if attribute not in kept:
+        raise SpecError(
+            f"the table '{margin}' is not by '{attribute}'",
+            needed=f"one of {', '.join(kept)}" if kept else f"'{margin} x {attribute}'",
+        )
+    return kept.index(attribute)
+
+
 def one_column_a_value(cells: Cells, margin: Margin, figure: NDArray, attribute: str) -> dict[str, NDArray]:
     """Lay out the figures `(groups,)` of a margin with one column for each value of an attribute.
 
@@ -149,13 +175,7 @@ def one_column_a_value(cells: Cells, margin: Margin, figure: NDArray, attribute:
     >>> {name: column.tolist() for name, column in one_column_a_value(cells, margin, np.arange(4), "sex").items()}
     {'area': ['a', 'b'], 'f': [0, 2], 'm': [1, 3]}
     """
-    kept = cells.kept(margin)
-    at = next((i for i, recode in enumerate(kept) if recode.name == attribute), None)
-    if at is None:
-        raise SpecError(
-            f"the table '{margin}' is not by '{attribute}'",
-            needed=f"one of {', '.join(r.name for r in kept)}" if kept else f"'{margin} x {attribute}'",
-        )
+    kept, at = cells.kept(margin), position_of(cells, margin, attribute)
     rows = Margin(margin.level, tuple(r.name for r in kept if r.name != attribute))
     columns = named_columns(cells, rows)
     if clash := next((value for value in kept[at].values if value in columns), None):

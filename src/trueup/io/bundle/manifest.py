@@ -65,9 +65,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         if known:
             _refuse_incomplete(manifest)
     except OSError:
-        raise BundleError(
-            f"'{folder}' is not a bundle: it has no {MANIFEST}", remedy="check the path"
-        ) from None
+        inside = (folder / MANIFEST.name).is_file()
+        remedy = f"give the folder that holds it as '{MANIFEST.parent}'" if inside else "check the path"
+        raise BundleError(f"'{folder}' is not a bundle: it has no {MANIFEST}", remedy=remedy) from None
     except (ValueError, KeyError, TypeError):
         raise BundleError(f"the manifest of '{folder}' is damaged", remedy="restore the bundle") from None
     if not known:

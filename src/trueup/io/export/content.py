@@ -13,7 +13,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
-from trueup.model.tables import named_columns, one_column_a_value, probability_of
+from trueup.model.tables import named_columns, one_column_a_value, position_of, probability_of
 from trueup.version import __version__
 
 Record = Release | Measurements | Posterior
@@ -90,6 +90,9 @@ def content(
     margins = [record.cells.margin(name) for name in tables] or _margins(record)
     if wide is not None and not tables:
         margins = [m for m in margins if wide in m.attributes] or margins[-1:]
+    if wide is not None:
+        for margin in margins:
+            position_of(record.cells, margin, wide)
     shown = tuple(_table(record, margin, wide, level) for margin in margins)
     measured = record.measurements if isinstance(record, Release) else record
     spec = measured.spec if isinstance(measured, Measurements) else None

@@ -11,6 +11,7 @@ import numpy as np
 
 from trueup.errors import TrueupError, load_extra
 from trueup.io.export.content import Exported, ExportedTable
+from trueup.model.tables import position_of
 
 ROWS = 2**20 - 1
 """Rows of a sheet below its heading."""
@@ -49,7 +50,8 @@ def refuse_long(table: ExportedTable) -> None:
     """Refuse a table that no sheet holds."""
     rows = table.cells.size(table.margin)
     if table.wide is not None:
-        rows //= next(r.size for r in table.cells.kept(table.margin) if r.name == table.wide)
+        kept = table.cells.kept(table.margin)
+        rows //= kept[position_of(table.cells, table.margin, table.wide)].size
     if rows > ROWS:
         raise TrueupError(
             f"the table '{table.margin}' has {rows:,} rows, and a sheet of Excel holds {ROWS:,}",
