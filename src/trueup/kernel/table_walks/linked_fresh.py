@@ -2,15 +2,13 @@
 
 Where noise is wide beside the counts, the prior says more than the noise does, and normal laws fit badly: a place may be empty
 or hold a few households with their persons, which no step of one column connects. So a total T of the free pool is proposed at a
-distance whose log is uniform, its kinds and what else belongs to the place are drawn from the prior given T (Polya urns), and
-the step is accepted by the change of noise, of the splits above and of Gamma(T + a) / T!, all else being the proposal's own mass.
+distance whose log is uniform, its kinds and what else belongs to the place are drawn from the prior given T, and the step is
+accepted by the change of noise, of the splits above and of Gamma(T + a) / T!, all else being the proposal's own mass.
 """
 
 from __future__ import annotations
 
 import math
-
-import numpy as np
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.linked import LEAST, rise
@@ -23,39 +21,53 @@ FARTHEST = 25.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
-def _urn(rng, count, columns, kappa, theta, out):
-    """Add a Dirichlet-multinomial draw of so many to columns that are empty."""
-    whole = 0.0
-    for j in columns:
-        whole += max(kappa * theta[j], LEAST)
-    for k in range(count):
-        left = rng.random() * (whole + k)
-        for j in columns:
-            left -= max(kappa * theta[j], LEAST) + out[j]
-            if left < 0.0:
-                break
-        out[j] += 1
+def _log_gamma_draw(rng, shape):
+    """Log of a gamma deviate: `U^(1 / shape)` times one of shape + 1, as those of small shapes are too small for a double."""
+    return math.log(rng.standard_gamma(shape + 1.0)) + math.log(1.0 - rng.random()) / shape
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def _place(rng, forms, pool_of, kappa, theta, total, out):
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def draw_beta_binomial(rng, count, own, other):
+    """Draw how many of a count are of one kind: beta-binomial, in time that does not grow with the count."""
+    if count == 0 or other <= 0.0:
+        return count
+    odds = _log_gamma_draw(rng, own) - _log_gamma_draw(rng, other)
+    return rng.binomial(count, 1.0 / (1.0 + math.exp(min(-odds, 700.0))))
+
+
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def draw_dirichlet_multinomial(rng, count, among, kappa, theta, out):
+    """Divide a count among columns by a Dirichlet-multinomial law: one column after the other, each a part of what is left."""
+    left, last = 0.0, 0
+    for j in range(among.size):
+        if among[j]:
+            left, last = left + max(kappa * theta[j], LEAST), j
+    for j in range(last + 1):
+        if among[j]:
+            alpha = max(kappa * theta[j], LEAST)
+            left -= alpha
+            out[j] = draw_beta_binomial(rng, count, alpha, left) if j < last else count
+            count -= out[j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def draw_place(rng, forms, pool_of, kappa, theta, total, out):
     """Draw the cells of a place from the prior given the total of its free pool."""
     n = out.size
     out[:] = 0
-    _urn(rng, total, forms.free, kappa[0], theta, out)
+    draw_dirichlet_multinomial(rng, total, forms.pool[0], kappa[0], theta, out)
     for i in range(forms.limits.shape[0]):
-        homes = 0
+        homes, first = 0, -1
         for j in range(n):
             homes += forms.households[i, j] * out[j]
-        further, g = np.zeros(2, np.int64), pool_of[n + 2 * i]
-        least, most = forms.limits[i]
-        _urn(rng, (most - least) * homes, np.arange(2), kappa[g], theta[n + 2 * i : n + 2 * i + 2], further)
-        columns = np.flatnonzero(forms.persons[i])
-        own = pool_of[columns[0]]
+            first = j if first < 0 and forms.persons[i, j] else first
+        g, own, (least, most) = pool_of[n + 2 * i], pool_of[first], forms.limits[i]
+        more, room = max(kappa[g] * theta[n + 2 * i], LEAST), max(kappa[g] * theta[n + 2 * i + 1], LEAST)
+        held = least * homes + draw_beta_binomial(rng, (most - least) * homes, more, room)
         if own >= 0:
-            _urn(rng, least * homes + further[0], columns, kappa[own], theta, out)
+            draw_dirichlet_multinomial(rng, held, forms.persons[i], kappa[own], theta, out)
         else:
-            out[columns[0]] = least * homes + further[0]
+            out[first] = held
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -72,7 +84,7 @@ def fresh_sweep(rng, places, values, forms, pool_of, state, steps):
             total = state.total[node] + by
             if total < 0 or max(total, state.total[node]) > LARGEST:
                 continue
-            _place(rng, forms, pool_of, state.kappa[levels], state.theta[above], total, scratch.t)
+            draw_place(rng, forms, pool_of, state.kappa[levels], state.theta[above], total, scratch.t)
             for j in range(n):
                 scratch.t[j] -= state.x[v, j]
             take_sums(forms, scratch)
