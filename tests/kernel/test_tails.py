@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy.special import gammaln
@@ -29,7 +31,10 @@ def build(child_ptr, law, values, measured, depth):
 
 
 def problem(rng, base, *, split):
-    """Leaves about `base` with noisy values of most nodes; the first leaf is not measured. Parameters of splits, or none."""
+    """Leaves about `base` with noisy values of most nodes; the first leaf is not measured. Parameters of splits, or none.
+
+    Where they are `even`, the root's children have large ones.
+    """
     truth = np.zeros(N, np.int64)
     truth[4:] = base * rng.uniform(1, 10, N - 4) + rng.integers(0, 12, N - 4)
     for v in range(3, -1, -1):
@@ -40,19 +45,31 @@ def problem(rng, base, *, split):
     alpha, total = np.ones(N), np.ones(N)
     if split:
         alpha[1:] = np.exp(rng.normal(0, 1, N - 1))
+        alpha[1:4] *= np.exp(rng.uniform(4, 11)) if split == "even" else 1
         total[:4] = [alpha[TREE[v] : TREE[v + 1]].sum() for v in range(4)]
     return law, values, alpha, total
 
 
-def log_evidence(law, values, alpha, total):
-    """Of all that is known, summed on windows of `WIDE` to each side."""
-    messages = {}
-    for v in range(N - 1, -1, -1):
-        first, last = TREE[v], TREE[v + 1]
+def log_evidence(*problem, **more):
+    """Of all that is known."""
+    _, log = log_messages(*problem, **more)[0]
+    return log.max() + np.log(np.exp(log - log.max()).sum())
+
+
+def log_messages(law, values, alpha, total, child_ptr=TREE, unmeasured=4, wide=WIDE):
+    """Of every node, counts and the log of all that is known at it and below, on windows of `wide` to each side.
+
+    A tilt of the root's children that the root takes back keeps sums from underflowing where splits are even.
+    """
+    messages, middle = {}, max(values[0], 1)
+    tilt = np.log(middle / (middle + total[0]))
+    for v in range(len(child_ptr) - 2, -1, -1):
+        first, last = child_ptr[v], child_ptr[v + 1]
         if first == last:
-            middle = values[1] - values[5:7].sum() if v == 4 else values[v]
-            low = max(middle - (3 if v == 4 else 1) * WIDE, 0)
-            log = np.zeros(middle + (3 if v == 4 else 1) * WIDE - low + 1)
+            middle = values[1] - values[5:7].sum() if v == unmeasured else values[v]
+            reach = 3 * wide if v == unmeasured else wide
+            low = max(middle - reach, 0)
+            log = np.zeros(max(middle + reach, low) - low + 1)
         else:
             low, masses, scale = 0, np.ones(1), 0.0
             for c in range(first, last):
@@ -65,16 +82,48 @@ def log_evidence(law, values, alpha, total):
             with np.errstate(divide="ignore"):
                 log = np.log(masses) + scale
         counts = low + np.arange(len(log))
-        if v != 4:
+        log = log - (tilt * counts if v == 0 else 0.0)
+        if v != unmeasured:
             log = log + law.logpmf(values[v] - counts)
         a, b = alpha[v], total[v]
+        if child_ptr[0] <= v < child_ptr[1]:
+            log = log + tilt * counts
         messages[v] = low, log + gammaln(counts + a) - gammaln(a) - gammaln(counts + b) + gammaln(b)
-    log = messages[0][1]
-    return log.max() + np.log(np.exp(log - log.max()).sum())
+    for v, (low, log) in messages.items():
+        counts = low + np.arange(len(log))
+        messages[v] = counts, log - (tilt * counts if child_ptr[0] <= v < child_ptr[1] else 0.0)
+    return messages
 
 
-@pytest.mark.parametrize("split", [False, True])
-@pytest.mark.parametrize("base", [0, 30, 1_000_000])
+@pytest.mark.parametrize("split", ["uneven", "even"])
+def test_no_message_is_above_its_largest_multiple_of_the_split(split, rng):
+    nearest = np.inf
+    for _ in range(40):
+        law, values, alpha, total = problem(rng, 30, split=split)
+        factors = build(TREE, law, values, np.delete(np.arange(N), 4), rng.uniform(2, 25))
+        solved = solve(TREE, factors._replace(alpha=alpha, total=total))
+        if solved.dropped == 1:
+            continue
+        known = log_messages(law, values, alpha, total)
+        scale = solved.tilted.top + solved.messages.evidence[:N]
+        for v in range(N - 1, 0, -1):
+            counts, log = known[v]
+            a, below = alpha[v], scale[at_and_below(v)].sum()
+            split_log = gammaln(counts + a) - gammaln(a) - gammaln(counts + 1)
+            gap = solved.messages.largest[v] + below - (log - split_log).max()
+            assert gap > -1e-8
+            nearest = min(nearest, gap) if TREE[v] < TREE[v + 1] else nearest
+    assert nearest < 0.01, "a bound that is never near says nothing"
+
+
+def at_and_below(v):
+    """The node and all below it."""
+    return np.concatenate([[v], *(at_and_below(c) for c in range(TREE[v], TREE[v + 1]))]).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("base", "split"), [*product([0, 30, 1_000_000], [None, "uneven"]), (0, "even"), (30, "even")]
+)
 def test_the_loss_is_never_above_its_bound(base, split, rng):
     nearest = 0.0
     for _ in range(40):
@@ -91,6 +140,28 @@ def test_the_loss_is_never_above_its_bound(base, split, rng):
         if 1e-6 < solved.dropped < 1:
             nearest = max(nearest, lost / solved.dropped)
     assert nearest > 0.02, "a bound that is never near says nothing"
+
+
+@pytest.mark.parametrize("concentration", [1.0, 100.0, 1e3, 1e5, 1e7])
+def test_regions_that_are_alike_need_no_deeper_tables_than_others(concentration, rng):
+    """Ten regions of fifty places, of which nine in ten are empty: their splits rise for longer than tables are deep."""
+    regions, places = 10, 50
+    child_ptr = np.array([1, *(1 + regions + places * np.arange(regions + 1)), *[511] * 500])
+    truth = np.zeros(511, np.int64)
+    truth[11:] = rng.poisson(20.0, 500) * (rng.random(500) < 0.1)
+    truth[1:11] = truth[11:].reshape(regions, places).sum(axis=1)
+    truth[0] = truth[1:11].sum()
+    law = law_named("discrete-laplace")("1/3")
+    values = truth + law.quantile(rng.random(511)).astype(np.int64)
+    table = FactorTable(np.zeros(511, np.int64), np.full(511, OPEN))
+    table.add_law(law, np.arange(511), values, np.where(np.arange(511) < 11, 960.0, 50.0))
+    alpha, total = np.repeat([1.0, concentration, 0.05], [1, 10, 500]), np.ones(511)
+    total[:11] = np.repeat([10 * concentration, 2.5], [1, 10])
+    table.add_splits(alpha, total)
+    solved = solve(child_ptr, table.build())
+    assert solved.dropped <= 1e-9
+    wanted = log_evidence(law, values, alpha, total, child_ptr, None, 90)
+    assert solved.evidence == pytest.approx(wanted, abs=1e-8 * max(concentration, 1.0) ** 0.5)
 
 
 @pytest.mark.parametrize("base", [1_000, 3_000_000])

@@ -48,6 +48,7 @@ class Roots(NamedTuple):
     growth: Reals
     lost: Reals
     asked: Reals
+    largest: Reals
 
 
 def partition_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Partition | None:
@@ -108,7 +109,14 @@ def roots_of(solved: Solved, count: int) -> Roots:
     messages = solved.messages
     lost = messages.gone[:count] if solved.dropped < 1 else np.ones_like(messages.gone[:count])
     masses = [messages.masses[v] for v in range(count)]
-    return Roots(masses, messages.offset[:count], messages.growth[:count], lost, messages.asked[:count])
+    return Roots(
+        masses,
+        messages.offset[:count],
+        messages.growth[:count],
+        lost,
+        messages.asked[:count],
+        messages.largest[:count],
+    )
 
 
 def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
@@ -119,7 +127,20 @@ def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
     factors = with_messages(own, roots.offset, np.array(sizes), np.concatenate(roots.masses))
     window = roots.offset, roots.offset + sizes - 1
     slopes, no, probes = np.zeros((2, k)), np.zeros(k, bool), np.zeros_like(roots.asked)
-    ends = (*window, *window, *slopes, no, probes, roots.asked, roots.growth, roots.lost, no)
+    ends = (
+        *window,
+        *window,
+        *slopes,
+        no,
+        probes,
+        roots.asked,
+        roots.growth,
+        roots.lost,
+        no,
+        no,
+        slopes[0],
+        roots.largest,
+    )
     return Tilted._make((factors, *(np.append(field, end, axis=0) for field, end in zip(fields, ends))))
 
 

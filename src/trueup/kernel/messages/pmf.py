@@ -8,6 +8,7 @@ stored once and read at `count - base`.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -76,6 +77,13 @@ def reach_all(factors):
             low[v] = max(low[v], factors.base[k])
             high[v] = min(high[v], factors.base[k] + size - 1)
     return low, high
+
+
+def largest_tables(factors: Factors) -> Reals:
+    """Return the log of what each node's tables are at most; they hold their peaks."""
+    peaks = [np.max(factors.log[first:last]) for first, last in pairwise(factors.start)]
+    before = np.concatenate([[0.0], np.cumsum(np.array(peaks)[factors.table])]) if peaks else np.zeros(1)
+    return before[factors.ptr[1:]] - before[factors.ptr[:-1]]
 
 
 @njit(cache=True)

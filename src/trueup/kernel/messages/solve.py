@@ -25,7 +25,8 @@ from trueup.kernel.messages.joint import draw_below, draw_root
 from trueup.kernel.messages.max_product import best_counts, narrow
 from trueup.kernel.messages.mixture import Exact
 from trueup.kernel.messages.pairs import PairPlan, above, below_marked, plan_pairs
-from trueup.kernel.messages.pmf import Factors, reach_all
+from trueup.kernel.messages.pmf import Factors, largest_tables, reach_all
+from trueup.kernel.messages.splits import proper_splits
 from trueup.kernel.messages.tails import PROBES, probes_of, rooms
 from trueup.kernel.messages.tilting import bounds, certain, find_tilts, has_factor, inherit, limits, tilts
 from trueup.kernel.messages.upward import (
@@ -150,14 +151,44 @@ def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> 
     pointwise = _pointwise(child_ptr, factors, low > floor, informs)
     if np.any(low > high):
         zeros = np.zeros(n)
-        return Tilted(factors, *windows, zeros, zeros, informs, none, none, given, none, pointwise)
+        return Tilted(
+            factors,
+            *windows,
+            zeros,
+            zeros,
+            informs,
+            none,
+            none,
+            given,
+            none,
+            pointwise,
+            informs,
+            zeros,
+            zeros,
+        )
     state = find_tilts(child_ptr, factors, windows, None if start is None else tilts(child_ptr, start.slope))
     least, _ = limits(child_ptr, *(factors, *windows))
     room, far = rooms(child_ptr, factors, high, ceiling, state.mean, state.variance)
     probes = probes_of(child_ptr, state.tau, state.variance, floor, least, room, far, pointwise)
-    slope = inherit(child_ptr, state.tau) - np.where(np.diff(child_ptr) > 0, state.tau, 0.0)
+    parent = inherit(child_ptr, state.tau)
+    slope = parent - np.where(np.diff(child_ptr) > 0, state.tau, 0.0)
     asked = _of_parent(child_ptr, probes)
-    return Tilted(factors, *windows, slope, state.top, informs, probes, asked, given, none, pointwise)
+    proper, largest = proper_splits(child_ptr, factors, floor, ceiling), largest_tables(factors)
+    return Tilted(
+        factors,
+        *windows,
+        slope,
+        state.top,
+        informs,
+        probes,
+        asked,
+        given,
+        none,
+        pointwise,
+        proper,
+        parent,
+        largest,
+    )
 
 
 def _pointwise(

@@ -53,6 +53,19 @@ def add_split(out, low, alpha, total):
         log += math.log((x + alpha) / (x + total))
 
 
+@njit(cache=True)
+def proper_splits(child_ptr, factors, floor, ceiling):
+    """Mark the nodes whose parts, none below 0, have parameters that sum to `total`, or less: splits of a sum add up to 1."""
+    out = np.zeros(len(floor), np.bool_)
+    for v in range(len(floor)):
+        alpha, least = 0.0, 0
+        for c in range(child_ptr[v], child_ptr[v + 1]):
+            alpha += factors.alpha[c] if ceiling[c] > 0 else 0.0
+            least = min(least, floor[c])
+        out[v] = least >= 0 and alpha <= (1.0 + 1e-12) * factors.total[v]
+    return out
+
+
 @njit(cache=True, _nrt=False)
 def digamma(x):
     """Digamma for x > 0: recurrence up to 8, then the asymptotic series (Abramowitz and Stegun 6.3.18)."""

@@ -17,6 +17,12 @@ own factor need not fall on either: its K is infinite, or huge. But every count 
 parts enters with the largest value of `S(t) exp(theta t)` in place of the sum of them; at no tilt at all it is finite.
 Such leaves are `pointwise`; there is at most one in a family.
 
+Where a split with `alpha >> total` rises for longer than the tables reach, few `theta` serve: the tilt that suits the bulk
+is far from the one that suits the tail. But given a sum its splits `w(x_c; alpha_c)` add up to `w(t; A)`. So where every
+part's message is at most `exp(largest_c) w(x; alpha_c) exp(tilt x)`, the mass of their sum is at most `exp(sum largest_c)
+w(t; A) exp(tilt t)`; the node's own factor divides by `w(t; A)`, and what remains falls as its laws do. The lower of the
+two bounds counts.
+
 One file: every bound is a sum of the same pieces, a line in the logs times a split's factor over a run of counts.
 """
 
@@ -171,17 +177,17 @@ def highest_beyond(tilted, v, extra):
     """Bound the log of the largest value of a leaf's tilted, scaled factor outside its window, tilted by `extra` once more;
     the leaf has no tables."""
     tilt = tilted.slope[v] + extra
-    right = _highest(tilted.factors, v, tilted.high[v] + 1, tilted.ceiling[v], 1, tilt)
-    left = _highest(tilted.factors, v, tilted.low[v] - 1, max(tilted.floor[v], 0), -1, tilt)
+    alpha, total = tilted.factors.alpha[v], tilted.factors.total[v]
+    right = _highest(alpha, total, tilted.high[v] + 1, tilted.ceiling[v], 1, tilt)
+    left = _highest(alpha, total, tilted.low[v] - 1, max(tilted.floor[v], 0), -1, tilt)
     return max(right, left) - tilted.top[v]
 
 
 @njit(cache=True, _nrt=False)
-def _highest(factors, v, begin, end, side, tilt):
+def _highest(alpha, total, begin, end, side, tilt):
     """Bound the log of a split's factor times `exp(tilt t)` from `begin` to `end`: convex, or below its tangent."""
     if side * (end - begin) < 0:
         return -np.inf
-    alpha, total = factors.alpha[v], factors.total[v]
     first = log_ratio(begin, alpha, total) + tilt * begin
     rise = log_ratio(begin + side, alpha, total) + tilt * (begin + side) - first
     if abs(end) >= np.int64(1) << 59:
@@ -222,23 +228,24 @@ def cut_away(tilted, v, asked, masses, offset, low, high, out):
 
 
 @njit(cache=True, _nrt=False)
-def outside(tilted, v, extra, heights, low, high):
+def outside(tilted, v, extra, heights, largest, low, high):
     """Bound the log of what a sum lost below outside `low..high`, times its node's tilted, scaled factor and `exp(extra t)`.
 
     `heights` holds, for each probe theta of its parts, the log of a bound of `sum L(t) exp(theta t)`, where L is what was
-    lost: at most `exp(height - theta t)` of it lies at t.
+    lost: at most `exp(height - theta t)` of it lies at t. And at most `exp(largest)` times the sum of all splits.
     """
     if heights.min() == -np.inf:
         return -np.inf
-    mass = _one_side(tilted, v, extra, heights, high, 1)
-    return add_logs(mass, _one_side(tilted, v, extra, heights, low, -1))
+    mass = _one_side(tilted, v, extra, heights, largest, high, 1)
+    return add_logs(mass, _one_side(tilted, v, extra, heights, largest, low, -1))
 
 
 @njit(cache=True, _nrt=False)
-def _one_side(tilted, v, extra, heights, at, side):
-    """Bound it beyond `at`: by one line, or by one up to where the laws are largest and another from there."""
+def _one_side(tilted, v, extra, heights, largest, at, side):
+    """Bound it beyond `at` by lines: up to where the laws are largest or tables end, and others from there."""
     factors, probes = tilted.factors, tilted.probes[v]
-    tilt = tilted.slope[v] + extra
+    tilt, above = tilted.slope[v] + extra, tilted.above[v] + extra
+    table = tilted.high[v] if side > 0 else tilted.low[v]
     mass = -np.inf
     while True:
         base, slope, end = edge(factors, v, at, side)
@@ -246,8 +253,13 @@ def _one_side(tilted, v, extra, heights, at, side):
         if side * (end - at) <= 0:
             return mass
         stop = _peak(factors, v, at, end) if slope > 1e-12 else end
+        if side * (table - at) > 0 and side * (stop - table) > 0:
+            stop = table
         level = base - side * slope * at - tilted.top[v]
         piece = _under_lines(factors, v, at + side, stop, level, side * slope + tilt, heights, probes)
+        if largest < np.inf:
+            split = _run(factors.alpha[v], 1.0, at + side, stop, level + largest, side * slope + above)
+            piece = min(piece, split)
         mass = add_logs(mass, piece)
         if stop == end:
             return mass
@@ -319,8 +331,8 @@ def lost_heights(growth, gone):
 
 
 @njit(cache=True)
-def landed(log, low, heights, probes, asked):
-    """Bound what a sum lost below, times its node's factor, within a window: its log at each of the tilts `asked`.
+def landed(log, low, heights, probes):
+    """Bound the log of what a sum lost below, times its node's factor, at every count of a window.
 
     Parameters
     ----------
@@ -329,21 +341,80 @@ def landed(log, low, heights, probes, asked):
     heights, probes
         Of what the sum lost, as `outside` has them.
     """
-    out = np.full(len(asked), -np.inf)
     if heights.min() == -np.inf:
-        return out
+        return np.full(len(log), -np.inf)
     most = log.copy()
     for i in range(len(log)):
         height = np.inf
         for j in range(len(probes)):
             height = min(height, heights[j] - probes[j] * (low + i))
         most[i] += height
+    return most
+
+
+@njit(cache=True)
+def landed_growth(most, low, asked):
+    """Return the log of the sum of `exp(most)` at each of the tilts `asked`."""
+    out = np.full(len(asked), -np.inf)
     top = most.max()
     if top > -np.inf:
         masses = np.exp(most - top)
         for k in range(len(asked)):
             out[k] = top + log_growth(masses, low, asked[k])
     return out
+
+
+@njit(cache=True)
+def largest_of(tilted, v, kept, top, most, heights, largest, low, high):
+    """Bound the log of a node's message as a multiple of its tilted split, as `Messages.largest` has it.
+
+    Parameters
+    ----------
+    kept, top, most
+        The message at `low..high` over `exp(top)`, and the log of what of it was lost below.
+    heights, largest
+        As `outside` has them.
+    """
+    if largest == np.inf:
+        return np.inf
+    alpha, above = tilted.factors.alpha[v], tilted.above[v]
+    split, found, any_lost = log_ratio(low, alpha, 1.0), -np.inf, heights.min() > -np.inf
+    for i in range(len(kept)):
+        mass = kept[i] + (math.exp(min(most[i] - top, 700.0)) if any_lost else 0.0)
+        if mass > 0.0:
+            found = max(found, max(top + math.log(mass), most[i]) - split - above * (low + i))
+        if alpha != 1.0 and low + i >= 0:
+            split += math.log((low + i + alpha) / (low + i + 1.0))
+    for side in (1, -1):
+        found = max(found, _largest_beyond(tilted, v, heights, largest, high if side > 0 else low, side))
+    return found
+
+
+@njit(cache=True, _nrt=False)
+def _largest_beyond(tilted, v, heights, largest, at, side):
+    """Bound it beyond `at`: up to where tables end by what was lost or by `largest`, and from there by the latter."""
+    factors = tilted.factors
+    base, slope, end = edge(factors, v, at, side)
+    end = min(end, tilted.ceiling[v]) if side > 0 else max(end, tilted.floor[v])
+    if side * (end - at) <= 0:
+        return -np.inf
+    every = largest + (base if slope <= 0.0 else tilted.largest[v]) - tilted.top[v]
+    table = tilted.high[v] if side > 0 else tilted.low[v]
+    if side * (table - at) <= 0:
+        return every
+    if heights.min() == -np.inf:  # the sum ends here
+        return -np.inf
+    stop = table if side * (end - table) > 0 else end
+    level = base - side * slope * at - tilted.top[v]
+    tilt = tilted.slope[v] - tilted.above[v] + side * slope
+    near, far = np.inf, -np.inf
+    for j in range(len(heights)):
+        line = _highest(1.0, factors.total[v], at + side, stop, side, tilt - tilted.probes[v, j])
+        near = min(near, level + heights[j] + line)
+    if stop != end:
+        base, slope, _ = edge(factors, v, table, side)
+        far = largest + (base if slope <= 0.0 else tilted.largest[v]) - tilted.top[v]
+    return min(max(near, far), every)
 
 
 @njit(cache=True)

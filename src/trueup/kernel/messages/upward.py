@@ -1,4 +1,7 @@
-"""Messages up a tree: masses of every node given all that is below it, and a bound on what was left out."""
+"""Messages up a tree: masses of every node given all that is below it, and a bound on what was left out.
+
+One file: what messages hold, and the one sweep that fills them.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ from trueup.kernel.messages.tails import (
     cut_off,
     highest_beyond,
     landed,
+    landed_growth,
+    largest_of,
     log_growth,
     log_largest,
     lost_heights,
@@ -57,6 +62,12 @@ class Tilted(NamedTuple):
         (n, PROBES) of leaves that stand for what is below them, their growth and what was lost of it; NaN and 0 of others.
     pointwise
         (n,) marks leaves whose growth is that of their largest value, not of their sum.
+    proper
+        (n,) marks nodes whose parts have splits that sum to 1.
+    above
+        (n,) tilt of the node's message: the sum of all slopes from its own up.
+    largest
+        (n,) log of what the node's tables are at most; of leaves that stand for what is below them, `Messages.largest`.
     """
 
     factors: Factors
@@ -72,6 +83,9 @@ class Tilted(NamedTuple):
     given: Reals
     lost: Reals
     pointwise: NDArray[np.bool_]
+    proper: NDArray[np.bool_]
+    above: Reals
+    largest: Reals
 
 
 class Messages(NamedTuple):
@@ -96,6 +110,9 @@ class Messages(NamedTuple):
         (nodes, PROBES) which fraction of that was lost here or below, at most.
     asked
         (nodes, PROBES) the tilts.
+    largest
+        (nodes,) log of what the message is at most, at any count, as a multiple of the tilted split `w(count; alpha)
+        exp(above count)`; of sums of parts, as one of all their splits. Infinite where it is not known.
     """
 
     masses: List
@@ -106,6 +123,7 @@ class Messages(NamedTuple):
     growth: Reals
     gone: Reals
     asked: Reals
+    largest: Reals
 
 
 @njit(cache=True)
@@ -127,6 +145,7 @@ def _leaf(tilted, v, tolerance, messages):
     messages.masses[v] = kept / kept.sum()
     messages.offset[v] = tilted.low[v] + first
     messages.evidence[v] = np.log(total)
+    messages.largest[v] = tilted.largest[v] - tilted.top[v] - np.log(total)
     asked, growth, gone = tilted.asked[v], messages.growth[v], tilted.lost[v].copy()
     messages.asked[v] = asked
     for j in range(PROBES):
@@ -147,6 +166,7 @@ def _impossible(v, offset, messages):
     messages.evidence[v], messages.passed[v] = -np.inf, -np.inf
     messages.short[v] = np.inf
     messages.gone[v, :] = np.inf
+    messages.largest[v] = np.inf
 
 
 @njit(cache=True, nogil=True)
@@ -156,14 +176,18 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
     `rounding` bounds the mass of rounding errors at every count.
     """
     probes, growth, gone = messages.asked[a], messages.growth[a].copy(), messages.gone[a].copy()
+    largest = messages.largest[a]
     if b >= 0:
         growth += messages.growth[b]
         gone += messages.gone[b]
+        largest += messages.largest[b]
+    if v < len(tilted.low) and not tilted.proper[v]:
+        largest = np.inf
     if rounding > 0.0:
         ends = np.maximum(probes * offset, probes * (offset + len(masses) - 1))
         gone += rounding * len(masses) * np.exp(ends - growth)  # infinite where it tells nothing
     own = messages.growth[v]
-    own[:], messages.asked[v] = growth, probes
+    own[:], messages.asked[v], messages.largest[v] = growth, probes, largest
     if v < len(tilted.low) and tilted.informs[v]:
         first = max(tilted.low[v] - offset, 0)
         last = min(tilted.high[v] - offset + 1, len(masses))
@@ -181,11 +205,13 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
         low, high = offset + first, offset + last - 1
         asked = tilted.asked[v]
         messages.asked[v] = asked
-        landing = landed(log, low, heights, probes, asked) - scale
+        most = landed(log, low, heights, probes)
+        landing = landed_growth(most, low, asked) - scale
+        messages.largest[v] = largest_of(tilted, v, kept, top, most, heights, largest, low, high) - scale
         gone, cuts = np.zeros(PROBES), np.empty(PROBES)
         cut_away(tilted, v, asked, masses, offset, low, high, cuts)
         for j in range(PROBES):
-            cut = add_logs(cuts[j], outside(tilted, v, asked[j], heights, low, high)) - scale
+            cut = add_logs(cuts[j], outside(tilted, v, asked[j], heights, largest, low, high)) - scale
             if j == 0:
                 messages.short[v] = np.exp(min(cut, 700.0))
             lost = add_logs(landing[j], cut)
@@ -227,9 +253,17 @@ def empty_messages(count):
     masses = List.empty_list(MASSES)
     for _ in range(count):
         masses.append(np.ones(1))
-    each, of_probes = np.zeros((3, count)), np.zeros((3, count, PROBES))
+    each, of_probes = np.zeros((4, count)), np.zeros((3, count, PROBES))
     return Messages(
-        masses, np.zeros(count, np.int64), each[0], each[1], each[2], of_probes[0], of_probes[1], of_probes[2]
+        masses,
+        np.zeros(count, np.int64),
+        each[0],
+        each[1],
+        each[2],
+        of_probes[0],
+        of_probes[1],
+        of_probes[2],
+        each[3],
     )
 
 
@@ -248,6 +282,7 @@ def _copied(messages):
         messages.growth.copy(),
         messages.gone.copy(),
         messages.asked.copy(),
+        messages.largest.copy(),
     )
 
 
