@@ -69,6 +69,18 @@ def test_kept_code_is_that_of_all_files_it_was_compiled_from(package, other, nam
     assert (changed(2), hits(changed)) == (7, 0)
 
 
+def test_code_for_kernels_alone_is_compiled_again_once_python_calls(package):
+    """Calling code that was compiled without the part that Python calls would end the process."""
+    calls = CALLS.format(name="called", body="called(x)")
+    for hits_of_called in (0, 1):
+        outer = package.load(CALLED.format(added=1), calls)
+        assert outer(2) == 3
+        called = sys.modules["kept.other"].called
+        assert (called(2), called(2), hits(called)) == (3, 3, hits_of_called)
+        assert outer(2.0) == 3.0  # another type, compiled for the kernel alone
+        assert called(2.0) == 3.0
+
+
 def test_compiling_is_announced_and_loading_is_not(package):
     calls = CALLS.format(name="STEP", body="x + STEP")
     for said in (["compiling"], []):

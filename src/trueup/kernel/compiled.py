@@ -8,6 +8,10 @@ kept code covers the version of the package and all that was compiled into it, a
 Before numba reads kept code, it fills the tables by which it compiles (all of Python, NumPy and SciPy's linear algebra:
 .3 s of processor time, a third of a small release). Kept code needs none of them; here they wait until something is
 compiled, which fills them anyway.
+
+A third of the time of compilation went to what nothing needs. Kernels that other kernels call get no code for calls from
+Python, which unpacks every array of their arguments, until Python calls them, too. And all let other threads run, since
+numba compiles its own functions again for callers of other options.
 """
 
 from __future__ import annotations
@@ -25,8 +29,12 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core.caching import FunctionCache
+from numba.core.compiler import Compiler
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment
+from numba.core.registry import CPUDispatcher
 from numba.core.runtime.nrt import rtsys
+from numba.core.sigutils import normalize_signature
 
 from trueup.kernel.announce import announce_compilation
 from trueup.version import __version__
@@ -53,17 +61,70 @@ def njit(*, cache: bool, **options: Any) -> Callable[[Callable], Any]:
 
     def compiled(function: Callable) -> Any:
         # Nothing calls a kernel from C, and the code for that takes a twentieth of the time of compilation.
-        given = {"no_cfunc_wrapper": True, **options}
-        dispatcher: Any = numba.njit(**given)(function)
+        kernel: Any = numba.njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
+        kernel.__class__ = Kernel
         if cache:
-            dispatcher._cache = KeptCode(function)
-        return dispatcher
+            kernel._cache = KeptCode(kernel)
+        return kernel
 
     return compiled
 
 
+class Kernel(CPUDispatcher):
+    """A compiled function that has code for calls from Python once Python calls it, and none for kernels' calls alone."""
+
+    @property
+    def called_by_kernel(self) -> bool:
+        """Whether another kernel is being compiled that calls this one."""
+        return self._compiler.pipeline_class is ForKernels
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Compile for a call by another kernel."""
+        with global_compiler_lock:
+            before, self._compiler.pipeline_class = self._compiler.pipeline_class, ForKernels
+            try:
+                return super().get_call_template(args, kws)
+            finally:
+                self._compiler.pipeline_class = before
+
+    def compile(self, sig: Any) -> Any:
+        """Compile for a call by Python, unless a kernel calls."""
+        with global_compiler_lock:
+            types, _ = normalize_signature(sig)
+            if types in self.overloads and not (self.called_by_kernel or _for_python(self.overloads[types])):
+                del self.overloads[types]
+            return super().compile(sig)
+
+    def add_overload(self, cres: Any) -> None:
+        """Hand code to Python's calls only where it serves them."""
+        if _for_python(cres):
+            super().add_overload(cres)
+        else:
+            self.overloads[tuple(cres.signature.args)] = cres
+
+
+class ForKernels(Compiler):
+    """Compiles without code for calls from Python.
+
+    The option is set behind the back of what is compiled on the way, which numba would compile again for it.
+    """
+
+    def define_pipelines(self) -> Any:
+        """Set the option once the options of functions on the way were taken from this one's."""
+        self.state.flags.no_cpython_wrapper = True
+        return super().define_pipelines()
+
+
+def _for_python(code: Any) -> bool:
+    return code.library.get_pointer_to_function(code.fndesc.llvm_cpython_wrapper_name) != 0
+
+
 class KeptCode(FunctionCache):
     """The code that is kept of one function: none, unless it is what would be compiled now."""
+
+    def __init__(self, kernel: Kernel):
+        super().__init__(kernel.py_func)
+        self._kernel = kernel
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code kept for a signature, or None."""
@@ -74,6 +135,8 @@ class KeptCode(FunctionCache):
             kept = self._load_overload(sig, target_context)
         except Exception:  # whatever a file raises that is damaged, or names what is gone
             self.flush()
+            kept = None
+        if kept is not None and not (self._kernel.called_by_kernel or _for_python(kept)):
             kept = None
         if kept is None:
             announce_compilation()

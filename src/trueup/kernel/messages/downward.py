@@ -38,7 +38,7 @@ def given_to_parts(tilted, v, messages, down):
     return down
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _sweep_down(position, end, plan, tilted, messages, down, direct):
     """Pass messages down from `position` to above `end` until a pair is too wide for terms; return where, and if so."""
     for place in range(position, end, -1):
@@ -61,7 +61,7 @@ def _sweep_down(position, end, plan, tilted, messages, down, direct):
     return end, False
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _start_down(masses):
     down = List.empty_list(MASSES)
     for v in range(len(masses)):
@@ -69,7 +69,7 @@ def _start_down(masses):
     return down
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def window_sizes(masses, n):
     """Return how many counts the windows of the first `n` nodes have."""
     sizes = np.empty(n, np.int64)
@@ -78,7 +78,7 @@ def window_sizes(masses, n):
     return sizes
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def products(masses, offset, down, first, last):
     """Return marginals of the nodes from `first` to before `last` end to end: starts, offsets, masses.
 

@@ -70,7 +70,7 @@ def _split_all(plan, v, messages, totals, rng):
     return part, totals - part
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def draw_root(messages, draws, rng):
     """Draw counts of the root `(1, draws)` from its mass."""
     out = np.empty((1, draws), np.int64)
@@ -82,7 +82,7 @@ def draw_root(messages, draws, rng):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _draw_families(v, plan, messages, out, n, rng):
     """Draw the children of `v` and of the nodes after it, until `SPLITS_AT_ONCE` are drawn; return the next node."""
     work = 0

@@ -25,7 +25,7 @@ class PairPlan(NamedTuple):
     family: Integers
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def plan_pairs(child_ptr):
     """Split each family into a balanced tree of pairs, so windows grow as slowly as they can."""
     n = len(child_ptr) - 1
@@ -62,7 +62,7 @@ def plan_pairs(child_ptr):
     return PairPlan(left, right, order, family)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def above(plan, passed, roots):
     """Return, for each node of the plan, the sum of `passed` over all nodes above it; `roots` (k,) is known of the first k."""
     out = np.zeros(len(passed))
@@ -75,7 +75,7 @@ def above(plan, passed, roots):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def below_marked(plan, marked):
     """Mark the nodes that are anywhere below marked ones."""
     out = np.zeros(len(marked), np.bool_)

@@ -89,7 +89,7 @@ def _mean_rise(masses, offset, a):
     return mean
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def mean_rises(start, offset, masses, alpha):
     """Return, for every node, the posterior mean of `psi(x + alpha) - psi(alpha)`.
 

@@ -169,7 +169,7 @@ def _impossible(v, offset, messages):
     messages.largest[v] = np.inf
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
     """Store the message of the sum of `a` and `b`: times the node's own factor, if it has one.
 
@@ -228,7 +228,7 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
     messages.gone[v] = gone + cut_off(masses, offset, begin, end, messages.asked[v], own)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _sweep_up(position, end, plan, tilted, tolerance, messages, direct):
     """Work through `plan.order[position:end]` until a pair is too wide to convolve term by term; return where, and if so."""
     for place in range(position, end):
@@ -248,7 +248,7 @@ def _sweep_up(position, end, plan, tilted, tolerance, messages, direct):
     return end, False
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def empty_messages(count):
     masses = List.empty_list(MASSES)
     for _ in range(count):

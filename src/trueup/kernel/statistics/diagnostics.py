@@ -154,7 +154,7 @@ def _variances(draws: Reals) -> tuple[Reals, Reals]:
     return within, within * (length - 1) / length + between
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _compared(values, order, table):
     """R-hat and effective size of each quantity `(n, halves, draws)`, given its order and the scores of mean ranks."""
     n, many = order.shape
@@ -183,7 +183,7 @@ def _compared(values, order, table):
     return r_hat, ess
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _take_scores(ranked, order, table, out):
     """Write normal scores of sorted values where they were before; equal ones share their mean rank, `table[first + last]`."""
     first = 0
@@ -196,7 +196,7 @@ def _take_scores(ranked, order, table, out):
         first = last + 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _effective_sizes(values):
     sizes = np.empty(len(values))
     for q in range(len(values)):
@@ -209,7 +209,7 @@ SUMS = {"reassoc", "contract"}
 """What may be done to sums so that several terms are added at a time."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@njit(cache=True, error_model="numpy", fastmath=SUMS)
 def _spread(values):
     """Mean variance within halves, and the pooled estimate; halves `(halves, draws)`."""
     halves, length = values.shape
@@ -221,7 +221,7 @@ def _spread(values):
     return within, within * (length - 1) / length + between
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@njit(cache=True, error_model="numpy", fastmath=SUMS)
 def _effective_size(values, within, pooled):
     """Sum autocorrelations by Geyer's initial monotone sequence; halves `(halves, draws)`, which are centred in place."""
     halves, length = values.shape

@@ -162,13 +162,13 @@ class Room(NamedTuple):
     law: NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _sign(k):
     """Of the columns of a direction."""
     return 1 if k == 0 or k == 3 else -1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _touched(tables, columns, level, which, change):
     """List what a direction changes of the tables of a level: table and group `(m, 2)`, and by how much; how many."""
     many = 0
@@ -191,7 +191,7 @@ def _touched(tables, columns, level, which, change):
     return kept
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _ratio(x, up, down, step):
     """`Gamma(x + up) / Gamma(x + down)` at x + step over that at x."""
     if step == 1.0:
@@ -202,7 +202,7 @@ def _ratio(x, up, down, step):
     return math.exp(more - math.lgamma(x + step + down) + math.lgamma(x + down))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _draw(rng, weights, size):
     """A position in proportion to weights; -1 where there are none."""
     total = 0.0
@@ -216,7 +216,7 @@ def _draw(rng, weights, size):
     return -1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _windows(rng, places, moves, state, work, columns, stride):
     """Choose the window of every lowest place: one in which the current table has a uniform place, without negative counts."""
     first, ends, x = places.level_ptr[-2], work.ends, state.x
@@ -234,7 +234,7 @@ def _windows(rng, places, moves, state, work, columns, stride):
         work.ends[first + row, 0], ends[first + row, 1] = low, high - low + 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _leaf_prior(places, state, work, columns, stride):
     """Set the masses of every lowest place to the prior's ratios to that of the first step."""
     last, first, single = places.level_ptr.size - 2, places.level_ptr[-2], columns.size == 1
@@ -269,7 +269,7 @@ def _leaf_prior(places, state, work, columns, stride):
             work.masses[row, i] = mass
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _inner_prior(places, state, work, columns, stride, level):
     """Set the masses of every place of a level above the lowest to its children's times the prior's ratios."""
     child_ptr, first = places.child_ptr, places.level_ptr[level]
@@ -285,7 +285,7 @@ def _inner_prior(places, state, work, columns, stride, level):
             work.masses[v - first, i] = mass * work.tail[child, i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _normal_noise(gap, room, row, many, stride, low, size, masses):
     """Multiply masses by those of normal noise, whose ratios from step to step are powers; False if they are too far apart."""
     lean, bend = 0.0, 0.0
@@ -304,7 +304,7 @@ def _normal_noise(gap, room, row, many, stride, low, size, masses):
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _log_noise(gap, room, row, many, stride, low, size):
     """Set `room.logs` to the log masses of the noise at a place."""
     logs = room.logs
@@ -322,7 +322,7 @@ def _log_noise(gap, room, row, many, stride, low, size):
                 logs[i] = logs[i] - (slope + curve * away) * away if away <= reach else -np.inf
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _weigh(tables, state, work, room, many, columns, stride, level, level_ptr):
     """Multiply the masses of every place of a level by the noise's, and set its law; False if rounding left none."""
     first, normal = level_ptr[level], level > 0 or tables.pull.size == 0
@@ -345,7 +345,7 @@ def _weigh(tables, state, work, room, many, columns, stride, level, level_ptr):
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _add_logs(logs, masses, row, size):
     """Multiply masses by exponentials, the largest 1."""
     top = -np.inf
@@ -355,7 +355,7 @@ def _add_logs(logs, masses, row, size):
         masses[row, i] *= math.exp(logs[i] - top) if top > -np.inf else 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _message(tables, top, columns, stride, low, size, logs):
     """Add the log density of the root's table under the normal law that is known besides."""
     lean, bend = 0.0, 0.0
@@ -368,7 +368,7 @@ def _message(tables, top, columns, stride, low, size, logs):
         logs[i] += (lean - 0.5 * bend * t) * t
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _join(rng, places, work, level, span):
     """Sum every place's step and its later siblings' within a window of the sum, scaled to at most 1."""
     own, tail, ends = work.own, work.tail, work.ends
@@ -398,7 +398,7 @@ def _join(rng, places, work, level, span):
         ends[v, 2], ends[v, 3] = start, steps
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _move(rng, places, tables, moves, state, work, columns, stride, room):
     """Draw all places' steps along a direction; False if rounding left no mass."""
     last = places.level_ptr.size - 2
@@ -425,7 +425,7 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _descend(rng, places, work, step, logs, steps):
     """Draw every place's step given its parent's."""
     child_ptr, level_ptr, _ = places
@@ -447,7 +447,7 @@ def _descend(rng, places, work, step, logs, steps):
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _apply(places, tables, state, columns, stride, room):
     """Change all counts by the steps drawn."""
     level_ptr, steps, which, change = places.level_ptr, room.steps, room.which, room.change
@@ -469,7 +469,7 @@ def _apply(places, tables, state, columns, stride, room):
                     state.gap[tables.start[r] + row * tables.groups[r] + which[i, 1]] += change[i] * by
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def column_sweeps(rng, places, tables, moves, state, work, count):
     """Run sweeps of all directions from a state, which is overwritten; returns how many directions were left out.
 

@@ -43,7 +43,7 @@ TOTALS, CELL, SCALE = 0, 1, 2
 """What a slice draws: a concentration of totals, a cell's, or the common factor of the lowest level's."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def occupied(rng, guests, alpha):
     """Draw how many tables `guests` of a Chinese restaurant occupy: guest i + 1 a new one with probability alpha / (alpha + i).
 
@@ -66,7 +66,7 @@ def occupied(rng, guests, alpha):
             s = k + 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _seated(places, state, room, level, v, j):
     """Guests and rate of a place's cell."""
     first, last = places.level_ptr[level], places.level_ptr.size - 2
@@ -75,7 +75,7 @@ def _seated(places, state, room, level, v, j):
     return int(room[0, v, j]), room[1, v, j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _rates(places, state, room, level):
     """Sum the rates of the places of a level for those above."""
     room[1, places.level_ptr[level - 1] : places.level_ptr[level]] = 0.0
@@ -85,7 +85,7 @@ def _rates(places, state, room, level):
             room[1, places.parent[v], j] += state.kappa[level, j] * math.log1p(rate / state.kappa[level, j])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _seat(rng, places, state, room, level):
     """Draw the tables of the places of a level: the guests of those above."""
     even = 0.0 if level == places.level_ptr.size - 2 else EVEN
@@ -100,7 +100,7 @@ def _seat(rng, places, state, room, level):
                     room[0, p, j] += rng.random() * (around + even) < around
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _rise(x, b):
     """Log of `Gamma(x + b) / Gamma(b)`."""
     if x < 6:
@@ -111,7 +111,7 @@ def _rise(x, b):
     return math.lgamma(x + b) - math.lgamma(b)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _log_cell(places, state, room, level, j, kappa):
     """Log density of a cell's concentration given the guests and rates of a level, whose own compositions are integrated out."""
     total, even = 0.0, 0.0 if level == places.level_ptr.size - 2 else EVEN
@@ -124,7 +124,7 @@ def _log_cell(places, state, room, level, j, kappa):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _log_scale(places, state, room, factor):
     """Log density of a common factor of the lowest level's concentrations and sizes; `room` holds the rates above."""
     total, last = 0.0, places.level_ptr.size - 2
@@ -139,7 +139,7 @@ def _log_scale(places, state, room, factor):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _log_totals(places, state, level, a):
     """Log density of a given the totals."""
     total = 0.0
@@ -150,7 +150,7 @@ def _log_totals(places, state, level, a):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _density(places, state, room, hyper, what, level, which, log):
     """Log density of a log of `what`, at a level, of a cell or place."""
     value = math.exp(log)
@@ -168,7 +168,7 @@ def _density(places, state, room, hyper, what, level, which, log):
     return _log_scale(places, state, room, value) - 0.5 * apart * apart
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _slice(rng, places, state, room, hyper, what, level, which, value):
     """Draw one positive number by a slice of its log."""
     log = math.log(value)
@@ -190,7 +190,7 @@ def _slice(rng, places, state, room, hyper, what, level, which, value):
         low, high = (fresh, high) if fresh < log else (low, fresh)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _learn(rng, places, state, open_, room, hyper, level):
     """Draw the concentrations of a level, and the median that those of its cells share."""
     held, apart, wide = 1.0 / hyper.kappa_spread**2, 1.0 / hyper.cell_spread**2, 0.0
@@ -206,7 +206,7 @@ def _learn(rng, places, state, open_, room, hyper, level):
     state.common[level] = math.exp(mean / (held + wide) + rng.normal() / math.sqrt(held + wide))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _scale(rng, places, state, open_, room, hyper):
     """Scale the lowest level's concentrations and sizes together; the rates above scale with them."""
     last = places.level_ptr.size - 2
@@ -217,7 +217,7 @@ def _scale(rng, places, state, open_, room, hyper):
     room[1, places.level_ptr[last - 1] : places.level_ptr[last]] *= factor
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def draw_prior(rng, places, state, open_, room, hyper, learn):
     """Draw compositions, and concentrations and the rate of uninhabited places if they are to be learnt; `state` is overwritten.
 
@@ -253,7 +253,7 @@ def draw_prior(rng, places, state, open_, room, hyper, learn):
             state.theta[v, j] = max(fresh, TINY) * open_[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _level_of(places, v):
     level = 0
     while places.level_ptr[level + 1] <= v:

@@ -26,14 +26,14 @@ LEAST = 1e-12
 """The rate lies within so much of 0 and 1, so that logs of odds are numbers."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def parts(places, inhabited, v):
     """How many parts a place's total is split among: all but those that are uninhabited."""
     first, stop, last = places.child_ptr[v], places.child_ptr[v + 1], places.level_ptr[-2]
     return stop - first if first < last else inhabited[first - last : stop - last].sum()
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _how_many(rng, weights, rate, a, total, lived, empty):
     """Draw how many of `empty` places are inhabited beside `lived` ones that hold `total`."""
     least, log, most = (0 if lived else 1), 0.0, -np.inf
@@ -53,7 +53,7 @@ def _how_many(rng, weights, rate, a, total, lived, empty):
     return k
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def draw_inhabited(rng, places, state):
     """Draw which of the lowest places without persons are inhabited."""
     child_ptr, last, total = places.child_ptr, places.level_ptr[-2], state.total
@@ -73,7 +73,7 @@ def draw_inhabited(rng, places, state):
                 state.inhabited[v - last] = True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def draw_rate(rng, places, state):
     """Draw the rate of uninhabited places given which they are."""
     shape, other = RATE

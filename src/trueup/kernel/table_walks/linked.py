@@ -141,7 +141,7 @@ class LinkedState(NamedTuple):
     kappa: NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@njit(cache=True, error_model="numpy", inline="always")
 def log_gamma(z):
     """Log of Gamma at z > 0, to 1e-11: Stirling's series above 9."""
     below = 1.0
@@ -159,7 +159,7 @@ def log_gamma(z):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def rise(x, by, up, down):
     """Log of `Gamma(x + up) / Gamma(x + down)` at x + by over that at x; of large x by the ratio's series, to 1e-8."""
     least = min(x, x + by)
@@ -170,7 +170,7 @@ def rise(x, by, up, down):
     return log_gamma(x + by + up) - log_gamma(x + up) - log_gamma(x + by + down) + log_gamma(x + down)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inside(moves, state, v, m, t):
     """Whether no column of row v falls below zero along move m by t."""
     least = 0
@@ -179,7 +179,7 @@ def _inside(moves, state, v, m, t):
     return least >= 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _own(places, moves, pool_of, state, v, m, t):
     """Change of the log prior of a lowest place's table (row v) along move m by t, whose columns stay at least zero."""
     levels = places.level_ptr.size - 2
@@ -199,7 +199,7 @@ def _own(places, moves, pool_of, state, v, m, t):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _path(places, values, moves, state, v, m, t, stop):
     """Change of the log density of noise and splits from leaf v up to below the level `stop`."""
     levels = places.level_ptr.size - 1
@@ -220,7 +220,7 @@ def _path(places, values, moves, state, v, m, t, stop):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _normal(places, values, moves, state, v, m, sign, stop):
     """Add up precision and pull of t by the noise alone, from leaf v up to below the level `stop`."""
     levels = places.level_ptr.size - 1
@@ -237,7 +237,7 @@ def _normal(places, values, moves, state, v, m, sign, stop):
     return precision, pull
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _change(places, values, moves, state, v, m, t, stop):
     """Move leaf v by t along m; sums above the level `stop` are left alone."""
     levels = places.level_ptr.size - 1
@@ -255,7 +255,7 @@ def _change(places, values, moves, state, v, m, t, stop):
         node = places.parent[node]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _change_both(places, values, moves, state, v, w, m, t, stop):
     """Move leaf v by t along m, and w, if there is one, by -t."""
     for side in range(2 if w >= 0 else 1):
@@ -263,7 +263,7 @@ def _change_both(places, values, moves, state, v, w, m, t, stop):
         _change(places, values, moves, state, u, m, by, stop)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _gain(places, values, moves, pool_of, state, v, w, m, t, stop):
     """Change of the log density where v moves by t along m, and w, if there is one, by -t."""
     if t == 0:
@@ -278,7 +278,7 @@ def _gain(places, values, moves, pool_of, state, v, w, m, t, stop):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest, logs):
     """Draw t from its law on a window; `logs` is room for it."""
     stride = int(math.exp(rng.random() * math.log(widest + 1.0)))
@@ -299,7 +299,7 @@ def _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest, l
     return 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def rounded_mass(t, mean, sd):
     """Of the rounded normal law."""
     root = sd * math.sqrt(2.0)
@@ -307,7 +307,7 @@ def rounded_mass(t, mean, sd):
     return 0.5 * (math.erfc((far - 0.5) / root) - math.erfc((far + 0.5) / root))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop):
     """Propose t from the rounded normal law of the noise; 0 where it is rejected."""
     precision, pull = 0.0, 0.0
@@ -327,7 +327,7 @@ def _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop):
     return t if rng.random() < math.exp(min(gain, 700.0)) * here / there else 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def linked_sweeps(rng, places, values, moves, pool_of, state, widest, steps, count):
     """Run sweeps of all places from a state, which is overwritten.
 
@@ -345,7 +345,7 @@ def linked_sweeps(rng, places, values, moves, pool_of, state, widest, steps, cou
     _all_leaves(rng, places, values, moves, pool_of, state, widest, steps, count, np.empty(WINDOW))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def _all_leaves(rng, places, values, moves, pool_of, state, widest, steps, count, logs):
     leaves = state.x.shape[0]
     many = moves.free.size
@@ -366,7 +366,7 @@ def _all_leaves(rng, places, values, moves, pool_of, state, widest, steps, count
                     _change_both(places, values, moves, state, v, w, m, t, stop)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def near_zero_sweep(rng, places, values, moves, pool_of, state, widest, units, small, times):
     """Draw columns that may come down to zero one at a time, each on windows, from a state, which is overwritten.
 
@@ -382,7 +382,7 @@ def near_zero_sweep(rng, places, values, moves, pool_of, state, widest, units, s
     _all_small(rng, places, values, moves, pool_of, state, widest, units, small, times, np.empty(WINDOW))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def _all_small(rng, places, values, moves, pool_of, state, widest, units, small, times, logs):
     for v in range(small.shape[0]):
         for j in range(small.shape[1]):
@@ -395,7 +395,7 @@ def _all_small(rng, places, values, moves, pool_of, state, widest, units, small,
                     _change_both(places, values, moves, state, v, w, m, t, stop)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def partner(rng, places, v):
     """Another leaf below the parent, or below some place further up; -1 where it has none."""
     levels = places.level_ptr.size - 1
@@ -410,7 +410,7 @@ def partner(rng, places, v):
     return w + (w >= v)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def meeting_level(places, v, w):
     """The level below that of the lowest place that holds two leaves."""
     levels = places.level_ptr.size - 1

@@ -20,13 +20,13 @@ FARTHEST = 25.0
 """Longest distance of two totals."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_gamma_draw(rng, shape):
     """Log of a gamma deviate: `U^(1 / shape)` times one of shape + 1, as those of small shapes are too small for a double."""
     return math.log(rng.standard_gamma(shape + 1.0)) + math.log(1.0 - rng.random()) / shape
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def draw_beta_binomial(rng, count, own, other):
     """Draw how many of a count are of one kind: beta-binomial, in time that does not grow with the count."""
     if count == 0 or other <= 0.0:
@@ -35,7 +35,7 @@ def draw_beta_binomial(rng, count, own, other):
     return rng.binomial(count, 1.0 / (1.0 + math.exp(min(-odds, 700.0))))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def draw_dirichlet_multinomial(rng, count, among, kappa, theta, out):
     """Divide a count among columns by a Dirichlet-multinomial law: one column after the other, each a part of what is left."""
     left, last = 0.0, 0
@@ -50,7 +50,7 @@ def draw_dirichlet_multinomial(rng, count, among, kappa, theta, out):
             count -= out[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def draw_place(rng, forms, pool_of, kappa, theta, total, out):
     """Draw the cells of a place from the prior given the total of its free pool."""
     n = out.size
@@ -70,7 +70,7 @@ def draw_place(rng, forms, pool_of, kappa, theta, total, out):
             out[first] = held
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def fresh_sweep(rng, places, values, forms, pool_of, state, steps):
     """Draw small places from their prior, `steps` `(leaves,)` times each, from a state, which is overwritten."""
     levels, n = places.level_ptr.size - 2, forms.pool.shape[1]

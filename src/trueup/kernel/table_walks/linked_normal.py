@@ -107,7 +107,7 @@ class Scratch(NamedTuple):
     group: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=SUMS)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=SUMS)
 def _dot(row, x):
     total = row[0] * x[0]
     for i in range(1, row.size):
@@ -115,7 +115,7 @@ def _dot(row, x):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _add(pull, precision, row, at, apart):
     """Add the quadratic law of `at^apart`, `at` a constant and the sum of cells that a row counts."""
     first = apart / at
@@ -126,7 +126,7 @@ def _add(pull, precision, row, at, apart):
                 precision[i, j] += first / at * row[i] * row[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def take_quadratic(places, forms, pool_of, state, laws):
     """Take the quadratic laws of all places at their centres, under the concentrations and compositions of the state."""
     levels, n = places.level_ptr.size - 2, laws.centre.shape[1]
@@ -152,7 +152,7 @@ def take_quadratic(places, forms, pool_of, state, laws):
             _add(pull, precision, row, at, up - down)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=SUMS)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=SUMS)
 def _gather(places, values, forms, state, laws, v, sign, stop, scratch, k):
     """Add slope and precision of t at 0: of the prior at leaf v, and of noise from there up to below the level `stop`."""
     levels, n, columns = places.level_ptr.size - 1, scratch.t.size, scratch.columns
@@ -184,7 +184,7 @@ def _gather(places, values, forms, state, laws, v, sign, stop, scratch, k):
         node = places.parent[node]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=SUMS)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=SUMS)
 def _solve(scratch, n):
     """Factor Q in its lower half, and turn slopes into the mean, of n columns.
 
@@ -215,7 +215,7 @@ def _solve(scratch, n):
         mean[j] /= q[j, j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _beyond(rng, low):
     """Draw a standard normal deviate above `low` (Robert 1995, "Simulation of truncated normal variables")."""
     while low < 0.4:
@@ -229,7 +229,7 @@ def _beyond(rng, low):
             return z
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_deviate(z, other, low, high):
     """Log density of drawing z from `other` between two ends, but for what all share."""
     if max(low, -high) < NEGLIGIBLE:
@@ -237,7 +237,7 @@ def _log_deviate(z, other, low, high):
     return -0.5 * z * z - math.log(0.5 * math.erfc(max(low, -high) / math.sqrt(2.0)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _deviate(rng, other, low, high):
     """Draw a deviate: on the other side of `other` more often than not, or, where an end is near, beyond the nearer one."""
     if max(low, -high) < NEGLIGIBLE:
@@ -245,7 +245,7 @@ def _deviate(rng, other, low, high):
     return _beyond(rng, low) if low > -high else -_beyond(rng, -high)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _drawn(rng, state, v, w, scratch, n):
     """Draw t of n columns, each within its counts; return the log density of the way back less that of the way there."""
     q, mean, was, goes, log = scratch.factor, scratch.mean, scratch.was, scratch.goes, 0.0
@@ -269,7 +269,7 @@ def _drawn(rng, state, v, w, scratch, n):
     return log
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def take_sums(forms, scratch):
     """Changes of slacks and sums of pools by t."""
     for i in range(scratch.slack.size):
@@ -278,7 +278,7 @@ def take_sums(forms, scratch):
         scratch.pool[g] = _dot(forms.pool[g], scratch.t)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _groups(forms, r, scratch, count):
     """Changes of the groups of table r by t."""
     scratch.group[:count] = 0
@@ -288,7 +288,7 @@ def _groups(forms, r, scratch, count):
             scratch.group[g] += scratch.t[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def path_gain(places, values, forms, state, v, sign, stop, scratch):
     """Change of the log density of noise, and of splits above leaf v, below the level `stop` where it changes by `sign` t."""
     levels, free, total = places.level_ptr.size - 1, sign * scratch.pool[0], 0.0
@@ -311,7 +311,7 @@ def path_gain(places, values, forms, state, v, sign, stop, scratch):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
     """Change of the log density below the level `stop` where leaf v changes by `sign` t; minus infinity where it must not."""
     levels, n = places.level_ptr.size - 1, scratch.t.size
@@ -334,7 +334,7 @@ def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
     return total + path_gain(places, values, forms, state, v, sign, stop, scratch)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def change_place(places, values, forms, state, v, sign, stop, scratch):
     """Change leaf v by `sign` t; sums above the level `stop` are left alone."""
     levels, n = places.level_ptr.size - 1, scratch.t.size
@@ -357,7 +357,7 @@ def change_place(places, values, forms, state, v, sign, stop, scratch):
         node = places.parent[node]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _choose(rng, columns, k):
     """Put k columns first that are drawn at random."""
     for i in range(k if k < columns.size else 0):
@@ -365,7 +365,7 @@ def _choose(rng, columns, k):
         columns[i], columns[j] = columns[j], columns[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _step(rng, places, values, forms, pool_of, state, laws, v, w, stop, scratch, k):
     """Draw k columns of leaf v anew given all else, or of v and w given their sum; return whether that was accepted."""
     scratch.mean[:k], scratch.factor[:k, :k], scratch.noise[:k] = 0.0, 0.0, 0.0
@@ -389,7 +389,7 @@ def _step(rng, places, values, forms, pool_of, state, laws, v, w, stop, scratch,
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def empty_scratch(forms):
     """Room for one step."""
     n = forms.pool.shape[1]
@@ -408,7 +408,7 @@ def empty_scratch(forms):
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def normal_sweep(rng, places, values, forms, pool_of, state, laws, width, steps):
     """Draw every place with other ones, and half as often alone, from a state, which is overwritten as `laws` is.
 
@@ -424,7 +424,7 @@ def normal_sweep(rng, places, values, forms, pool_of, state, laws, width, steps)
     _all_places(rng, places, values, forms, pool_of, state, laws, width, steps, empty_scratch(forms))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def _all_places(rng, places, values, forms, pool_of, state, laws, width, steps, scratch):
     take_quadratic(places, forms, pool_of, state, laws)
     for v in range(laws.centre.shape[0]):

@@ -24,7 +24,7 @@ TOTALS, KAPPA, SHARES = 0, 1, 2
 """What a slice draws: a concentration of totals, one of compositions, or two shares."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def _climbs(counts, b):
     """Sum of the logs of `Gamma(x + b) / Gamma(b)` over counts x."""
     total, base = 0.0, log_gamma(b)
@@ -34,7 +34,7 @@ def _climbs(counts, b):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def _log_totals(places, state, level, log, hyper):
     """Log density of the log concentration of the totals of a level."""
     a = math.exp(log)
@@ -44,7 +44,7 @@ def _log_totals(places, state, level, log, hyper):
     return total - 0.5 * ((log - math.log(hyper[0])) / hyper[1]) ** 2
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def _log_children(places, state, level, v, c, around):
     """Log density of what the children of v at a level have in column c, given their concentration, but for what all share."""
     first, last = places.below[v], places.below[v] + places.children[v]
@@ -57,7 +57,7 @@ def _log_children(places, state, level, v, c, around):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def _log_kappa(places, state, columns, g, level, log, hyper):
     """Log density of the log concentration of a pool's compositions or tables at a level."""
     kappa, total = math.exp(log), -0.5 * ((log - math.log(hyper[2])) / hyper[3]) ** 2
@@ -70,7 +70,7 @@ def _log_kappa(places, state, columns, g, level, log, hyper):
     return total - _climbs(state.total[first:last] if g == 0 else state.sums[:, g], kappa)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def _log_shares(places, state, g, level, v, i, j, whole, log):
     """Log density of the log ratio of two shares of place v, of a given sum."""
     share, total = whole / (1.0 + math.exp(-log)), 0.0
@@ -82,7 +82,7 @@ def _log_shares(places, state, g, level, v, i, j, whole, log):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def _density(places, state, columns, hyper, which, g, level, v, i, j, whole, log):
     if abs(log) > (FAR if which != SHARES else 200.0):
         return -np.inf
@@ -93,7 +93,7 @@ def _density(places, state, columns, hyper, which, g, level, v, i, j, whole, log
     return _log_shares(places, state, g, level, v, i, j, whole, log)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def _slice(rng, places, state, columns, hyper, which, g, level, v, i, j, whole, log, width):
     """A draw of a log by a slice, from where it is."""
     given = (places, state, columns, hyper, which, g, level, v, i, j, whole)
@@ -116,7 +116,7 @@ def _slice(rng, places, state, columns, hyper, which, g, level, v, i, j, whole, 
     return log
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def draw_linked_prior(rng, places, state, columns, g, hyper, learn):
     """Draw a pool's compositions, and concentrations if they are to be learnt, given the tables; `state` is overwritten.
 
@@ -132,7 +132,7 @@ def draw_linked_prior(rng, places, state, columns, g, hyper, learn):
     _draw_all(rng, places, state, columns, g, hyper, learn)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(cache=True, error_model="numpy", _nrt=False)
 def _draw_all(rng, places, state, columns, g, hyper, learn):
     levels = places.level_ptr.size - 1
     for level in range(levels - 1, 0, -1):

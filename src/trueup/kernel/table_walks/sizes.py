@@ -21,7 +21,7 @@ WIDTH = 1.0
 """First width of a slice."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _log_size(held, kappa, power, log):
     """Log density of the log of a size."""
     total, s = power * log, math.exp(log)
@@ -30,7 +30,7 @@ def _log_size(held, kappa, power, log):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _draw_size(rng, held, kappa, power, s):
     """Draw a size by a slice of its log, whose law has one mode."""
     log = math.log(s)
@@ -48,7 +48,7 @@ def _draw_size(rng, held, kappa, power, s):
         low, high = (fresh, high) if fresh < log else (low, fresh)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def draw_sizes(rng, places, state):
     """Draw the size of every lowest place, and the cell of its one person more."""
     last, first = places.level_ptr.size - 2, places.level_ptr[-2]
