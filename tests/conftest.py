@@ -20,6 +20,11 @@ SPARK = {
 }
 """Executors find the tests' tasks; PySpark's encrypted broadcasts leave sockets open, a warning that would fail a test."""
 
+ON_SPARK = {
+    f"tests/{file}.py" for file in ("claims/test_contributions", "releasing/test_spark", "run/test_spark")
+}
+"""Files that one worker tests, so that Spark starts once."""
+
 
 class ManualFirst(LoadFileScheduling):
     """Gives the pages of the manual first, then files to one worker from the beginning, to the next one from the end.
@@ -28,6 +33,10 @@ class ManualFirst(LoadFileScheduling):
     and need most kernels between them; workers side by side in the list need the same ones at the same time. On a machine
     without compiled kernels a third of all compilation was done twice.
     """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "tests on Spark" if file in ON_SPARK else file
 
     def _assign_work_unit(self, node) -> None:
         pages = [scope for scope in self.workqueue if scope.startswith("docs/")]

@@ -12,12 +12,18 @@ import statistics
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "trueup"
+
+
+@cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def _seconds(code: str) -> float:
@@ -101,17 +107,15 @@ def test_a_lattice_release_loads_only_what_it_needs(tmp_path):
 def test_entropy_is_fetched_in_one_place_only():
     fetchers = {"urandom", "RAND_bytes", "getrandom", "secrets", "SystemRandom"}
     for path in SOURCE.rglob("*.py"):
-        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
-        attributes = {
-            node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
-        }
-        imports = {
-            alias.name
-            for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, ast.Import | ast.ImportFrom)
-            for alias in node.names
-        }
-        held = fetchers & (names | attributes | imports)
+        named: set[str] = set()
+        for node in ast.walk(_parsed(path)):
+            if isinstance(node, ast.Name):
+                named.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                named.add(node.attr)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                named.update(alias.name for alias in node.names)
+        held = fetchers & named
         # Keys of the studio's page are no noise, and nothing that is drawn comes near them.
         allowed = path in (SOURCE / "measuring" / "entropy.py", SOURCE / "studio" / "security.py")
         assert not held or allowed, f"{path} fetches entropy: {held}"
@@ -120,7 +124,7 @@ def test_entropy_is_fetched_in_one_place_only():
 def test_no_generator_is_unseeded():
     """`default_rng()` without an argument would make post-processing unrepeatable."""
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(_parsed(path)):
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
@@ -274,10 +278,13 @@ def _line(registry: Path, names: str, name: str, module: str) -> None:
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory) -> Path:
-    """Return a copy of the project with one more method, law and prior: one file and one line each."""
+    """Return a copy of the project with one more method, law and prior: one file and one line each.
+
+    Compiled kernels are copied, too: they stay good where what they were compiled from is the same.
+    """
     copy = tmp_path_factory.mktemp("project")
     for name in ("src", "tests", "docs"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("*.tmp*"))
     shutil.copy(ROOT / "pyproject.toml", copy)
     (copy / "src/trueup/reconciling/clip.py").write_text(TRIVIAL)
     registry = copy / "src/trueup/reconciling/__init__.py"
@@ -391,7 +398,7 @@ def test_a_file_above_300_lines_says_why():
     silent = set()
     for path in SOURCE.rglob("*.py"):
         text = path.read_text()
-        if text.count("\n") > 300 and "\nOne file: " not in (ast.get_docstring(ast.parse(text)) or ""):
+        if text.count("\n") > 300 and "\nOne file: " not in (ast.get_docstring(_parsed(path)) or ""):
             silent.add(str(path.relative_to(SOURCE)))
     assert not silent, "split the file by concept, or say why in its docstring"
 
@@ -400,7 +407,7 @@ def test_every_public_name_has_one_definition():
     """One word, one thing: a reader who looks a name up finds one place."""
     homes: dict[str, list[str]] = {}
     for path in SOURCE.rglob("*.py"):
-        for node in ast.parse(path.read_text()).body:
+        for node in _parsed(path).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     twice = {name: at for name, at in homes.items() if len(at) > 1 and name not in ("main", "register")}

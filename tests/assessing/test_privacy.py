@@ -144,15 +144,16 @@ def test_the_command_prints_no_figure_of_confidential_counts(tmp_path):
 
 @pytest.mark.thorough
 def test_the_command_prints_figures_of_public_counts(tmp_path):
-    options = ("--public-truth", "--budget-scale", ".5", "--budget-scale", 2, "--threshold", "county=10")
-    done = assess_command(
-        tmp_path, *options, "--method", "tree-topdown:rounding=none", "--out", tmp_path / "out"
-    )
+    options = ("--public-truth", "--threshold", "county=10", "--budget-scale", 2)
+    methods = ("--budget-scale", ".5", "--method", "tree-topdown:rounding=none")
+    done = assess_command(tmp_path, *options, *methods, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert "±" in done.stdout
+    done = assess_command(tmp_path, *options, *methods, "--json", "--out", tmp_path / "methods")
+    assert json.loads(done.stdout)["budgets"] == ["epsilon = 2", "epsilon = 1/2"]
     options = (*options, "--infer", "default", "--infer-replicates", 40, "--interval", "noise", "--json")
     told = json.loads(assess_command(tmp_path, *options, "--out", tmp_path / "json").stdout)
-    assert told["budgets"] == ["epsilon = 1/2", "epsilon = 2"]
+    assert told["budgets"] == ["epsilon = 2"]
     assert {row["statistic"] for row in told["levels"]} >= {"bias", "coverage", "wrong side"}
 
 
