@@ -260,20 +260,16 @@ class Geometric(BasePrior):
         return 0, int(np.ceil(-42 / np.log(self.ratio)))
 '''
 ADDED = {
-    "noise": ("noise/laws/mixed.py", NEW_LAW, "LAWS", "MixedLaplace", "trueup.noise.laws.mixed"),
-    "model/prior": ("model/geometric.py", NEW_PRIOR, "COUNT_PRIORS", "Geometric", "trueup.model.geometric"),
+    "reconciling/__init__.py": ("reconciling/clip.py", TRIVIAL, "tree-topdown", '"clip": "clip.Clip"'),
+    "noise/__init__.py": (
+        "noise/laws/mixed.py",
+        NEW_LAW,
+        "exact",
+        '"mixed-laplace": "laws.mixed.MixedLaplace"',
+    ),
+    "model/prior.py": ("model/geometric.py", NEW_PRIOR, "flat", '"geometric": "geometric.Geometric"'),
 }
-"""The law and the prior that are added from outside the package: a file, and a name in the tuple of their kind."""
-
-
-def _line(registry: Path, names: str, name: str, module: str) -> None:
-    """Add a name to a tuple, and import it."""
-    text = registry.read_text()
-    start = re.search(rf"^{names}\b[^\n]* = \(", text, re.MULTILINE)
-    assert start
-    text = f"{text[: start.end()]}{name}, {text[start.end() :]}"
-    first = text.index("from trueup.")
-    registry.write_text(f"{text[:first]}from {module} import {name}\n{text[first:]}")
+"""The method, the law and the prior that are added from outside the package: a file, and a line before that of another."""
 
 
 @pytest.fixture(scope="module")
@@ -286,15 +282,12 @@ def extended(tmp_path_factory) -> Path:
     for name in ("src", "tests", "docs"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("*.tmp*"))
     shutil.copy(ROOT / "pyproject.toml", copy)
-    (copy / "src/trueup/reconciling/clip.py").write_text(TRIVIAL)
-    registry = copy / "src/trueup/reconciling/__init__.py"
-    first = '        "tree-topdown": "tree_topdown.TreeTopDown",\n'
-    text = registry.read_text().replace(first, first + '        "clip": "clip.Clip",\n', 1)
-    registry.write_text(text)
-    for at, (file, text, names, name, module) in ADDED.items():
+    for listed, (file, text, other, line) in ADDED.items():
         (copy / "src/trueup" / file).write_text(text)
-        folder = copy / "src/trueup" / at
-        _line(folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py"), names, name, module)
+        path = copy / "src/trueup" / listed
+        lines = path.read_text().splitlines(keepends=True)
+        [at] = [k for k, each in enumerate(lines) if each.lstrip().startswith(f'"{other}": "')]
+        path.write_text("".join([*lines[:at], f"        {line},\n", *lines[at:]]))
     return copy
 
 

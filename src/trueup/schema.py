@@ -25,7 +25,7 @@ def spec_schema() -> dict[str, Any]:
     schema = Spec.model_json_schema(by_alias=True)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["$id"] = f"trueup-spec-{FORMAT}"
-    schema["$defs"]["Query"]["properties"]["noise"]["enum"] = [law.name for law in (*LAWS, *JOINT_LAWS)]
+    schema["$defs"]["Query"]["properties"]["noise"]["enum"] = [*LAWS.names, *JOINT_LAWS.names]
     _add_methods(schema, "reconcile", reconciling.METHODS, {}, {"type": "object", "maxProperties": 0})
     quantities = {"quantity": {"type": "array", "items": _record_schema(Ratio)}}
     any_method = {

@@ -10,7 +10,7 @@ import pytest
 
 from trueup.errors import DataError
 from trueup.inferring import infer
-from trueup.io.published.sdhc import read_sdhc, write_estimates, write_sdhc
+from trueup.io.published.sdhc import read_sdhc, write_estimates
 from trueup.model.spec import load_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "sdhc"
@@ -42,6 +42,27 @@ def made_up(folder, table, rng, law="Discrete Gaussian", variance="144", countie
     return spec, [folder / f"{table.lower()}{middle}.csv" for middle in files]
 
 
+def published_noise(paths):
+    """Region, iteration, data cell and number of every line of the published files."""
+    found = set()
+    for path in paths:
+        head, *lines = (line.split("|") for line in path.read_text().splitlines())
+        column = next(name for name in head if name.endswith("DATA_CELL"))
+        prefix = next((x for x in ("NUM", "DENOM") if f"_{x}_" in column), "CELL")
+        for line in lines:
+            row = dict(zip(head, line))
+            cell = f"{prefix}_{row[column]}"
+            found.add((row["REGION_ID"], row.get("ITERATION_CODE", "*"), cell, float(row["COUNT"])))
+    return found
+
+
+def estimated_noise(path):
+    """Return the same of the lines of written estimates."""
+    head, *lines = (line.split("|") for line in path.read_text().splitlines())
+    rows = [dict(zip(head, line)) for line in lines]
+    return {(r["GEOID"], r["ITERATION_CODE"], r["DATA_CELL"], float(r["COUNT_NOISY"])) for r in rows}
+
+
 @pytest.mark.parametrize("table", TABLES)
 def test_every_table_is_a_spec_and_no_code(table, tmp_path, rng):
     spec, paths = made_up(tmp_path, table, rng)
@@ -57,23 +78,17 @@ def test_every_table_is_a_spec_and_no_code(table, tmp_path, rng):
         head
         == "GEOID|REGION_TYPE|ITERATION_CODE|DATA_CELL|COUNT_NOISY|VARIANCE|MOE_NOISY|PRED|PRED_LO|PRED_HI"
     )
+    assert estimated_noise(tmp_path / "estimates.csv") == published_noise(paths)
     ratios = (tmp_path / "estimates_ratios.csv").read_text().splitlines()
     assert ratios[0].endswith("|DATA_CELL|RATIO_NOISY|RATIO_PRED|RATIO_PRED_LO|RATIO_PRED_HI")
     assert len(ratios) - 1 == len(quantities["mean"])
 
 
-@pytest.mark.parametrize("table", TABLES)
-@pytest.mark.parametrize(
-    ("law", "variance"), [("Discrete Gaussian", "144"), ("Two-Sided Geometric", "1151.83335")]
-)
-def test_files_survive_a_round_trip(table, law, variance, tmp_path, rng):
-    spec, paths = made_up(tmp_path, table, rng, law, variance)
-    first = read_sdhc(spec, paths)
-    (tmp_path / "again").mkdir()
-    second = read_sdhc(spec, write_sdhc(tmp_path / "again", table, spec, first))
-    assert [h.law.name for h in first.headers] == [h.law.name for h in second.headers]
-    assert first.headers[0].law.variance == pytest.approx(float(variance), rel=1e-6)
-    assert all(np.array_equal(a, b) for a, b in zip(first.values, second.values))
+def test_a_geometric_law_has_the_stated_variance(tmp_path, rng):
+    spec, paths = made_up(tmp_path, "PH2", rng, "Two-Sided Geometric", "1151.83335")
+    [law] = {header.law for header in read_sdhc(spec, paths).headers}
+    assert law.name == "discrete-laplace"
+    assert law.variance == pytest.approx(1151.83335, rel=1e-6)
 
 
 def test_order_and_extra_columns_do_not_matter(tmp_path, rng):
@@ -108,9 +123,7 @@ def test_states_and_counties_are_read_as_one_tree(table, tmp_path, rng):
     spec, paths = made_up(tmp_path, table, rng, counties=COUNTIES)
     read = read_sdhc(spec, paths)
     assert {header.margin.level for header in read.headers} == {"state", "county"}
-    (tmp_path / "again").mkdir()
-    again = read_sdhc(spec, write_sdhc(tmp_path / "again", table, spec, read))
-    np.testing.assert_array_equal(again.flat, read.flat)
+    assert sorted(read.flat) == sorted(number for *_, number in published_noise(paths))
 
 
 @pytest.mark.thorough
@@ -140,7 +153,7 @@ def test_a_state_without_counties_is_refused(tmp_path, rng):
 
 @pytest.mark.parametrize("law", ["Gaussian", "Laplace"])
 def test_continuous_laws_are_read_with_their_fractions(law, tmp_path, rng):
-    """As in the study of these tables, whose noise is continuous: draws are real numbers, and files survive a round trip."""
+    """As in the study of these tables, whose noise is continuous: draws are real numbers."""
     spec, paths = made_up(tmp_path, "PH5", rng, law)
     for path in paths:
         path.write_text(path.read_text().replace(f"|{law}", f".25|{law}"))
@@ -149,6 +162,3 @@ def test_continuous_laws_are_read_with_their_fractions(law, tmp_path, rng):
     assert (read.flat % 1 == 0.25).all()
     np.testing.assert_allclose([header.law.variance for header in read.headers], 144, rtol=1e-6)
     assert infer(read, spec=spec, draws=50).draws.dtype == float
-    (tmp_path / "again").mkdir()
-    again = read_sdhc(spec, write_sdhc(tmp_path / "again", "PH5", spec, read))
-    np.testing.assert_array_equal(again.flat, read.flat)

@@ -9,8 +9,8 @@ from trueup import inferring, reconciling
 from trueup.errors import SpecError
 from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.inferring.tree_exact import TreeExact
+from trueup.model.methods import describe, make
 from trueup.model.prior import FLAT, Bounded, FlatTotal, NegativeBinomial, Poisson, read_prior
-from trueup.model.registry import describe, make
 from trueup.reconciling.multinomial_mode import MultinomialMode
 from trueup.reconciling.multinomial_sample import MultinomialSample
 from trueup.schema import spec_schema

@@ -206,7 +206,7 @@ def test_a_move_across_the_whole_support_is_not_protected():
 
 
 def test_names_and_their_alias():
-    assert [law.name for law in LAWS[:2]] == ["discrete-laplace", "discrete-gaussian"]
+    assert LAWS.names[:2] == ("discrete-laplace", "discrete-gaussian")
     assert law_named("two-sided-geometric") is DiscreteLaplace
     with pytest.raises(SpecError, match="did you mean 'discrete-gaussian'"):
         law_named("discrete_gausian")

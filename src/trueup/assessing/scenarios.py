@@ -17,14 +17,13 @@ from trueup.assessing.intervals import RULES, IntervalRule
 from trueup.errors import SpecError
 from trueup.inferring.method import InferenceMethod as InferMethod
 from trueup.measuring import simulate
-from trueup.model import registry
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.mechanism import plan_measurements
+from trueup.model.methods import describe, refuse_method
 from trueup.model.records.assessment import Assessed, Budget
-from trueup.model.registry import describe
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
 from trueup.noise.rational import rational
@@ -211,7 +210,7 @@ def _reconciler(
 def _inferrer(
     method: InferMethod, constraints: Constraints, scenario: Scenario, draws: int, level: float
 ) -> Inferrer:
-    registry.refuse_method(
+    refuse_method(
         method, inference.inference_misfit(method, constraints, _header_only(constraints.cells, scenario))
     )
     return Inferrer(method, method.prepare(constraints, scenario.headers), draws, level)

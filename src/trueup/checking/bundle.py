@@ -28,8 +28,8 @@ from trueup.io.bundle.read import read_released, refuse_beyond, unverified_measu
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
+from trueup.model.methods import entry_of
 from trueup.model.records.measurements import Measurements
-from trueup.model.registry import entry_of
 from trueup.model.spec import Spec
 from trueup.reconciling import build
 from trueup.reconciling.method import Method

@@ -25,20 +25,20 @@ from trueup.inferring.given import (
 from trueup.inferring.method import InferenceMethod, Progress, announce, inference_misfit
 from trueup.inferring.prior_instead import prior_instead
 from trueup.inferring.same_records import measured_once
-from trueup.model import registry
 from trueup.model.constraints import Constraints
+from trueup.model.methods import describe, entry_of, make, refuse_method
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
-from trueup.model.registry import Methods, describe
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
 from trueup.model.verb import record_first
+from trueup.registry import Registry
 from trueup.run.executor import Executor
 from trueup.run.local import LocalPool, LocalThreads
 
-METHODS: Methods[InferenceMethod] = Methods(
+METHODS: Registry[InferenceMethod] = Registry(
     "trueup.inferring",
     {
         "tree-exact": "tree_exact.TreeExact",
@@ -138,7 +138,7 @@ def infer(
         if isinstance(method, str)
         else method or choose_inference(entry, constraints, measured)
     )
-    registry.refuse_method(chosen, inference_misfit(chosen, constraints, measured))
+    refuse_method(chosen, inference_misfit(chosen, constraints, measured))
     refuse_workers(chosen, workers, executor)
     asked = isinstance(method, InferenceMethod) or "prior" in entry
     instead = None if asked else prior_instead(chosen, constraints, measured)
@@ -200,7 +200,7 @@ def choose_inference(
     SpecError
         If the name or a parameter is unknown, or nothing fits.
     """
-    name, parameters = registry.entry_of(entry)
+    name, parameters = entry_of(entry)
     if name is not None:
         return inference_method(name, parameters, measured)
     fitting: str | None = None
@@ -230,7 +230,7 @@ def inference_method(
     name: str, parameters: Mapping[str, Any], measured: Measurements | None = None
 ) -> InferenceMethod:
     """Make a method from its name and parameters; measurements may ask for other defaults."""
-    made = registry.make(METHODS, "inference", name, parameters)
+    made = make(METHODS, "inference", name, parameters)
     if measured is None or not (asked := type(made).defaults(measured.cells, measured.headers)):
         return made
-    return registry.make(METHODS, "inference", name, {**asked, **parameters})
+    return make(METHODS, "inference", name, {**asked, **parameters})

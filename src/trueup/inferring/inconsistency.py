@@ -12,8 +12,6 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
-from trueup.noise.laws.exact import Exact
-from trueup.noise.perturbed.base import ByChange
 
 DRAWS = 200
 """Draws of the true counts over which the laws' variances are averaged."""
@@ -78,17 +76,14 @@ def _numbers(measured: Measurements) -> dict[Margin, _Numbers]:
     found: dict[Margin, _Numbers] = {}
     cells = measured.cells
     for header, values in zip(measured.headers, measured.values):
-        law: Any = header.law
-        if not (isinstance(law, Exact | ByChange)):
-            continue
         margin = canonical(cells, header.margin)
-        if margin.where:
+        if margin.where or not header.law.numeric:
             continue
         held = found.setdefault(margin, _Numbers(np.full(cells.size(margin), np.nan), []))
         groups = np.arange(cells.size(margin)) if header.groups is None else header.groups
         new = np.isnan(held.values[groups])
         held.values[groups[new]] = values[new]
-        held.laws.append((law, groups[new]))
+        held.laws.append((header.law, groups[new]))
     return found
 
 
@@ -121,6 +116,5 @@ def _expected(cells: Cells, margin: Margin, numbers: _Numbers, draws: NDArray) -
     true = cells.sum(draws, margin)
     found = np.zeros(cells.size(margin))
     for law, groups in numbers.laws:
-        if isinstance(law, ByChange):
-            found[groups] = law.variance_at(true[:, groups]).mean(axis=0)
+        found[groups] = law.variance_at(true[:, groups]).mean(axis=0)
     return found

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
+from trueup.model.methods import structural_misfit
 from trueup.model.nested import canonical
 from trueup.model.prior import FACTORED, Estimated, Flat, settle_priors
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.measurements import Measurements
-from trueup.model.registry import structural_misfit
 
 Progress = Callable[[int, int], None]
 """`progress(done, all)` after every finished block."""

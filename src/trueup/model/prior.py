@@ -16,6 +16,7 @@ from pydantic import BeforeValidator
 
 from trueup.errors import SpecError
 from trueup.model.prior_base import BasePrior
+from trueup.registry import Registry
 
 # scipy.special is imported by the functions that need it: with the flat prior nothing does.
 
@@ -314,8 +315,19 @@ class Estimated(BasePrior):
         return None
 
 
-COUNT_PRIORS: tuple[type, ...] = (Flat, Bounded, Poisson, NegativeBinomial, Masses)
-"""Priors on one count; one more is a file and a name here."""
+COUNT_PRIORS: tuple[type, ...] = tuple(
+    Registry(
+        "trueup.model",
+        {
+            "flat": "prior.Flat",
+            "bounded": "prior.Bounded",
+            "poisson": "prior.Poisson",
+            "negative-binomial": "prior.NegativeBinomial",
+            "masses": "prior.Masses",
+        },
+    )
+)
+"""Priors on one count; one more is a file and a line here."""
 PRIORS: tuple[type, ...] = (*COUNT_PRIORS, FlatTotal, Hierarchical, Estimated)
 FACTORED = (*COUNT_PRIORS, FlatTotal)
 """Priors that are products of factors given in advance."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trueup.noise.perturbed import CountInterval
+from trueup.noise.perturbed.interval import CountInterval
 
 UNKNOWN = "unknown"
 """The meaning of a code that says nothing."""

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from trueup.errors import SpecError, did_you_mean
 from trueup.noise.cost import Cost, Currency, Sensitivity
-from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 from trueup.noise.law import Law, Words
-from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
-from trueup.noise.laws.discrete_laplace import DiscreteLaplace
-from trueup.noise.laws.exact import Exact
-from trueup.noise.laws.gaussian import Gaussian
-from trueup.noise.laws.laplace import Laplace
-from trueup.noise.laws.truncated_geometric import TruncatedGeometric
 from trueup.noise.perturbed import PERTURBATIONS
+from trueup.registry import Registry
 
-LAWS = (DiscreteLaplace, DiscreteGaussian, TruncatedGeometric, Exact, Laplace, Gaussian)
-JOINT_LAWS = (LatticeLaplace, LatticeL2Laplace, LatticeGaussian)
-"""Laws of whole vectors, bound to invariants before they sample."""
+LAWS: Registry[Law] = Registry(
+    "trueup.noise",
+    {
+        "discrete-laplace": "laws.discrete_laplace.DiscreteLaplace",
+        "discrete-gaussian": "laws.discrete_gaussian.DiscreteGaussian",
+        "truncated-geometric": "laws.truncated_geometric.TruncatedGeometric",
+        "exact": "laws.exact.Exact",
+        "laplace": "laws.laplace.Laplace",
+        "gaussian": "laws.gaussian.Gaussian",
+    },
+)
+"""Laws of one count, one file and one line each."""
+JOINT_LAWS: Registry[Any] = Registry(
+    "trueup.noise.lattice.laws",
+    {
+        "lattice-laplace": "LatticeLaplace",
+        "lattice-l2-laplace": "LatticeL2Laplace",
+        "lattice-gaussian": "LatticeGaussian",
+    },
+)
 ALIASES = {"two-sided-geometric": "discrete-laplace"}
 
 __all__ = [
@@ -28,17 +40,19 @@ __all__ = [
     "PERTURBATIONS",
     "Cost",
     "Currency",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
-    "Exact",
-    "Gaussian",
-    "Laplace",
     "Law",
     "Sensitivity",
-    "TruncatedGeometric",
     "Words",
     "law_named",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a law by the name of its class: `trueup.noise.DiscreteLaplace`."""
+    for listed in (LAWS, JOINT_LAWS, PERTURBATIONS):
+        with suppress(AttributeError):
+            return listed.attribute(name)
+    raise AttributeError(f"module 'trueup.noise' has no attribute '{name}'")
 
 
 def law_named(name: object) -> type[Any]:
@@ -57,12 +71,14 @@ def law_named(name: object) -> type[Any]:
     Traceback (most recent call last):
     trueup.errors.SpecError: there is no law 'discrete-laplac'. ... To do: did you mean 'discrete-laplace'?
     """
-    laws: dict[str, type[Any]] = {law.name: law for law in (*LAWS, *JOINT_LAWS, *PERTURBATIONS)}
-    if isinstance(name, str) and (known := ALIASES.get(name, name)) in laws:
-        return laws[known]
+    known = ALIASES.get(name, name) if isinstance(name, str) else None
+    for listed in (LAWS, JOINT_LAWS, PERTURBATIONS):
+        if known in listed.names:
+            return listed.named(known)
+    names = (*LAWS.names, *JOINT_LAWS.names, *PERTURBATIONS.names)
     shown = repr(name) if isinstance(name, str) and len(name) <= 60 else f"a {type(name).__name__}"
     raise SpecError(
         f"there is no law {shown}",
-        needed=f"one of {', '.join(laws)}",
-        remedy=did_you_mean(name, [*laws, *ALIASES]),
+        needed=f"one of {', '.join(names)}",
+        remedy=did_you_mean(name, [*names, *ALIASES]),
     )

@@ -13,9 +13,7 @@ import numpy as np
 
 from trueup.errors import SpecError
 from trueup.noise.cost import Sensitivity
-from trueup.noise.lattice.laws import OnLattice
 from trueup.noise.law import Integers, Reals, Words
-from trueup.noise.laws.base import IntegerLaw
 from trueup.noise.laws.base import draws as checked_draws
 from trueup.noise.samplers.first_words import FirstWords, check_first_words
 
@@ -134,9 +132,9 @@ def audit(
 
 
 def _refuse_unsuitable(law: Any, size: int, delta: float | None, confidence: float) -> None:
-    if not isinstance(law, IntegerLaw) or law.support == (0, 0):
+    if not (law.discrete and law.additive) or law.exact:
         raise SpecError(f"law {law.name!r} draws nothing", needed="a law on the integers that adds noise")
-    if isinstance(law, OnLattice):
+    if law.joint:
         raise SpecError(f"law {law.name!r} draws vectors that keep invariants", needed="a law of one count")
     if checked_draws(size) < 1000:
         raise SpecError(f"{size} draws are asked for", needed="at least 1,000")

@@ -62,15 +62,19 @@ class Law(Protocol):
         Whether the mass of a vector is a product over its counts, so that one count has a law of its own.
     same_records
         Whether cells with the same records are published with the same value.
+    numeric
+        Whether what is published is always a number, not a code for an interval.
     """
 
     name: ClassVar[str]
+    title: ClassVar[str]
     discrete: ClassVar[bool]
     exact: ClassVar[bool]
     additive: ClassVar[bool]
     joint: ClassVar[bool]
     factors: ClassVar[bool]
     same_records: ClassVar[bool]
+    numeric: ClassVar[bool]
 
     @property
     def form(self) -> Form | None:
@@ -80,6 +84,10 @@ class Law(Protocol):
     @property
     def variance(self) -> float:
         """Variance of one draw (counts squared)."""
+        ...
+
+    def variance_at(self, true: ArrayLike) -> Reals:
+        """Variance of the published value given the true count (counts squared)."""
         ...
 
     @property

@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, DataError, SpecError
 from trueup.kernel.status import Status
-from trueup.model import registry
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints, slack, violations
 from trueup.model.header import Measured
+from trueup.model.methods import describe, entry_of, make, refuse_method, structural_misfit
 from trueup.model.nested import canonical
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
-from trueup.model.registry import Methods, describe
 from trueup.model.spec import Spec
 from trueup.model.stacking import COUNTED
 from trueup.model.verb import record_first
 from trueup.reconciling.expected_errors import WORK, ErrorSimulation, chosen_level
 from trueup.reconciling.method import Method, Solution
+from trueup.registry import Registry
 
-METHODS: Methods[Method] = Methods(
+METHODS: Registry[Method] = Registry(
     "trueup.reconciling",
     {
         "tree-topdown": "tree_topdown.TreeTopDown",
@@ -200,7 +200,7 @@ def choose(entry: Mapping[str, Any], constraints: Constraints) -> Method:
     SpecError
         If the name or a parameter is unknown, or no method handles the structure.
     """
-    name, parameters = registry.entry_of(entry)
+    name, parameters = entry_of(entry)
     return default(constraints) if name is None else build(name, parameters)
 
 
@@ -219,18 +219,18 @@ def default(constraints: Constraints) -> Method:
 
 def build(name: str, parameters: Mapping[str, Any]) -> Method:
     """Make a method from its name and parameters; SpecError with a hint where either is unknown."""
-    return registry.make(METHODS, "reconciliation", name, parameters)
+    return make(METHODS, "reconciliation", name, parameters)
 
 
 def misfit(method: Method, constraints: Constraints, headers: Sequence[Measured] = ()) -> str | None:
     """Say why a method does not fit constraints, and measurements if any are given; None if it does."""
-    structural = registry.structural_misfit(method, constraints.structure())
+    structural = structural_misfit(method, constraints.structure())
     return structural or method.refuses(constraints) or (method.refuses_noise(headers) if headers else None)
 
 
 def refuse_misfit(method: Method, constraints: Constraints, headers: Sequence[Measured] = ()) -> None:
     """Raise SpecError if the method does not fit."""
-    registry.refuse_method(method, misfit(method, constraints, headers))
+    refuse_method(method, misfit(method, constraints, headers))
 
 
 def refuse_inexact(counts: NDArray[np.int64], most: int = LARGEST) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from math import log, sqrt
 from pathlib import Path
@@ -45,13 +45,13 @@ from trueup.noise.laws.laplace import Laplace
 
 _CELL = re.compile(r"(PH\d+)_(?:(NUM|DENOM)_)?DATA_CELL")
 _FIXED = ["REGION_ID", "REGION_TYPE", "COUNT", "NOISE_DISTRIBUTION", "VARIANCE"]
-_NAMES = {
-    DiscreteGaussian: "Discrete Gaussian",
-    DiscreteLaplace: "Two-Sided Geometric",
-    Gaussian: "Gaussian",
-    Laplace: "Laplace",
+_OF_VARIANCE: dict[str, Callable[[Fraction], Law]] = {
+    "Discrete Gaussian": DiscreteGaussian,
+    "Two-Sided Geometric": lambda variance: DiscreteLaplace(_epsilon(variance)),
+    "Gaussian": Gaussian,
+    "Laplace": lambda variance: Laplace(Fraction(sqrt(variance / 2)).limit_denominator(10**9)),
 }
-"""Laws by the files' names: those that were published, and the continuous ones of studies of them."""
+"""Laws of a stated variance by the files' names: those that were published, and the continuous ones of studies of them."""
 
 PUBLISHED = Guarantee(
     kind="dp",
@@ -86,7 +86,16 @@ def read_sdhc(spec: Spec, sources: Sequence) -> Measurements:
 
     Examples
     --------
-    See `write_sdhc`.
+    >>> import tempfile
+    >>> from trueup.model.spec import load_spec
+    >>> rows = '''REGION_ID|REGION_TYPE|ITERATION_CODE|PH4_DATA_CELL|COUNT|NOISE_DISTRIBUTION|VARIANCE
+    ... 01|STATE|A|2|-3|Discrete Gaussian|144
+    ... 01|STATE|A|3|50|Discrete Gaussian|144
+    ... '''
+    >>> file = Path(tempfile.mkdtemp()) / "ph4.csv"
+    >>> _ = file.write_text(rows)
+    >>> read_sdhc(load_spec("examples/sdhc/ph4.toml"), [file]).flat.tolist()
+    [-3, 50]
     """
     parts = [_read_part(spec, source) for source in sources]
     keys = list(dict.fromkeys(level.column for level in spec.levels if level.column))
@@ -214,15 +223,11 @@ def _law(name: str, variance: str) -> Law:
         value = Fraction(0)
     if value <= 0:
         raise DataError(f"a noisy count has the VARIANCE '{variance}'", needed="a number above 0")
-    if name == _NAMES[DiscreteGaussian]:
-        return DiscreteGaussian(value)
-    if name == _NAMES[DiscreteLaplace]:
-        return DiscreteLaplace(_epsilon(value))
-    if name == _NAMES[Gaussian]:
-        return Gaussian(value)
-    if name == _NAMES[Laplace]:
-        return Laplace(Fraction(sqrt(value / 2)).limit_denominator(10**9))
-    raise DataError(f"NOISE_DISTRIBUTION '{name}' is unknown", needed=f"one of: {', '.join(_NAMES.values())}")
+    if name not in _OF_VARIANCE:
+        raise DataError(
+            f"NOISE_DISTRIBUTION '{name}' is unknown", needed=f"one of: {', '.join(_OF_VARIANCE)}"
+        )
+    return _OF_VARIANCE[name](value)
 
 
 def _epsilon(variance: Fraction) -> Fraction:
@@ -243,55 +248,6 @@ def _numbers(column: NDArray, law: Law) -> NDArray:
     return found
 
 
-def write_sdhc(folder: Path, table: str, spec: Spec, measurements: Measurements) -> list[Path]:
-    """Write measurements in the published layout; return the files.
-
-    Parameters
-    ----------
-    folder
-        Where to write `ph5_num.csv` and `ph5_denom.csv`, or `ph4.csv`.
-    table
-        `PH1` to `PH8`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from trueup.model.spec import load_spec
-    >>> rows = '''REGION_ID|REGION_TYPE|ITERATION_CODE|PH4_DATA_CELL|COUNT|NOISE_DISTRIBUTION|VARIANCE
-    ... 01|STATE|A|2|-3|Discrete Gaussian|144
-    ... 01|STATE|A|3|50|Discrete Gaussian|144
-    ... '''
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "ph4.csv").write_text(rows)
-    >>> spec = load_spec("examples/sdhc/ph4.toml")
-    >>> again = folder / "again"
-    >>> again.mkdir()
-    >>> [file] = write_sdhc(again, "PH4", spec, read_sdhc(spec, [folder / "ph4.csv"]))
-    >>> file.read_text() == rows
-    True
-    """
-    cells = measurements.cells
-    rows: dict[str, list[list]] = {}
-    for header, values in zip(measurements.headers, measurements.values):
-        groups = np.arange(cells.size(header.margin)) if header.groups is None else header.groups
-        for cell, value in zip(groups, values):
-            prefix, code, key = _address(spec, cells, header.margin.level, int(cell))
-            rows.setdefault(prefix, []).append(
-                [*key, code, value.item(), _NAMES[type(header.law)], _variance(header.law)]
-            )
-    files = []
-    for prefix, lines in sorted(rows.items(), reverse=True):
-        middle = "" if prefix == "CELL" else f"_{prefix}"
-        files.append(folder / f"{table.lower()}{middle.lower()}.csv")
-        head = ["REGION_ID", "REGION_TYPE", *(["ITERATION_CODE"] if _iterated(cells) else [])]
-        _write_rows(files[-1], [*head, f"{table}{middle}_DATA_CELL", *_FIXED[2:]], sorted(lines, key=_by_key))
-    return files
-
-
-def _by_key(line: list) -> tuple:
-    return (*map(str, line[:-4]), int(line[-4]))
-
-
 def _iterated(cells: Cells) -> bool:
     return "ITERATION_CODE" in cells.tree.keys[-1]
 
@@ -305,12 +261,6 @@ def _address(spec: Spec, cells: Cells, level: str, cell: int) -> tuple[str, str,
     keys = {name: str(column[place]) for name, column in cells.tree.keys[cells.tree.level(level)].items()}
     region = [keys.get("REGION_ID", keys.get(level, "")), keys.get("REGION_TYPE", level.upper())]
     return prefix, code, [*region, *([keys["ITERATION_CODE"]] if _iterated(cells) else [])]
-
-
-def _variance(law) -> str:
-    if isinstance(law, DiscreteGaussian | Gaussian):
-        return str(law.sigma2) if law.sigma2.denominator == 1 else repr(float(law.sigma2))
-    return f"{law.variance:.10g}"
 
 
 def _write_rows(path: Path, head: Sequence[str], rows: Sequence[Sequence]) -> None:

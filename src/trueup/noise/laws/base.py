@@ -43,6 +43,7 @@ class BaseLaw:
     joint: ClassVar[bool] = False
     factors: ClassVar[bool] = True
     same_records: ClassVar[bool] = False
+    numeric: ClassVar[bool] = True
 
     @property
     def form(self) -> Form | None:
@@ -93,6 +94,15 @@ class BaseLaw:
 
     def logpmf(self, noise: ArrayLike) -> Reals:
         """Log mass (log density for a continuous law) at `noise`."""
+        raise NotImplementedError
+
+    def variance_at(self, true: ArrayLike) -> Reals:
+        """Variance of the published value given the true count (counts squared): of what is added, the same everywhere."""
+        return np.full(np.shape(true), float(self.variance))
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise of one count (counts squared)."""
         raise NotImplementedError
 
     @property

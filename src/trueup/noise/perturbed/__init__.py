@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from trueup.noise.perturbed.base import Perturbation
-from trueup.noise.perturbed.cell_key import CellKey
-from trueup.noise.perturbed.interval import CountInterval
-from trueup.noise.perturbed.random_rounding import RandomRounding
-from trueup.noise.perturbed.rounded import Rounded
-from trueup.noise.perturbed.suppressed import Suppressed
+from trueup.registry import Registry
 
-PERTURBATIONS: tuple[type[Perturbation], ...] = (RandomRounding, CellKey, Rounded, Suppressed, CountInterval)
-"""Every law, one file each."""
-
-__all__ = [
-    "PERTURBATIONS",
-    "CellKey",
-    "CountInterval",
-    "Perturbation",
-    "RandomRounding",
-    "Rounded",
-    "Suppressed",
-]
+PERTURBATIONS: Registry[Perturbation] = Registry(
+    "trueup.noise.perturbed",
+    {
+        "random-rounding": "random_rounding.RandomRounding",
+        "cell-key": "cell_key.CellKey",
+        "rounded": "rounded.Rounded",
+        "suppressed": "suppressed.Suppressed",
+        "interval": "interval.CountInterval",
+    },
+)
+"""Every law, one file and one line each."""
+__getattr__ = PERTURBATIONS.attribute

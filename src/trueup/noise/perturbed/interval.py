@@ -36,6 +36,7 @@ class CountInterval(Perturbation):
 
     name: ClassVar[str] = "interval"
     title: ClassVar[str] = "An interval in the place of a count"
+    numeric: ClassVar[bool] = False
     low: int
     high: int | None = None
 

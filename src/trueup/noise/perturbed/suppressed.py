@@ -37,6 +37,7 @@ class Suppressed(Perturbation):
 
     name: ClassVar[str] = "suppressed"
     title: ClassVar[str] = "Suppression of counts below a threshold"
+    numeric: ClassVar[bool] = False
     threshold: int
     least: int = 1
 

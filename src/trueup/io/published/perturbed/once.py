@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 from trueup.io.published.perturbed.values import ValuesUnderLaw
 from trueup.model.cells import Cells, Margin
-from trueup.noise.laws.exact import Exact
-from trueup.noise.perturbed import CountInterval
 
 
 def counted_once(
@@ -27,7 +25,7 @@ def counted_once(
     result = []
     for v in found:
         key = f"{v.law}" if v.part.key is None and v.law.same_records else v.part.key
-        if key is None or isinstance(v.law, Exact | CountInterval):  # said twice, these say no more
+        if key is None or v.law.exact or not v.law.numeric:  # said twice, these say no more
             result.append(v)
             continue
         marks = _sums(cells, mark, v.margin)[v.groups]

@@ -15,7 +15,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.perturbed import PublishedTable
 from trueup.model.published_codes import read_interval
 from trueup.noise.laws.exact import Exact
-from trueup.noise.perturbed import CountInterval
+from trueup.noise.perturbed.interval import CountInterval
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from importlib import import_module
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from trueup.errors import SpecError, did_you_mean
 from trueup.model.faults import fault_text
+from trueup.registry import Registry
 
 
 class Named(Protocol):
@@ -19,35 +19,6 @@ class Named(Protocol):
 
 
 M = TypeVar("M", bound=Named)
-
-
-class Methods(Sequence[type[M]]):
-    """The methods of a verb, the preferred first, each imported when it is first asked for.
-
-    Parameters
-    ----------
-    package
-        The verb's package.
-    homes
-        For each method's name in a spec its file and class, such as `tree_topdown.TreeTopDown`.
-
-    Examples
-    --------
-    >>> from trueup.reconciling import METHODS
-    >>> METHODS[0].name, all(kind.name == name for kind, name in zip(METHODS, METHODS.names))
-    ('tree-topdown', True)
-    """
-
-    def __init__(self, package: str, homes: Mapping[str, str]) -> None:
-        self.names = tuple(homes)
-        self._homes = [f"{package}.{home}".rpartition(".") for home in homes.values()]
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __getitem__(self, at: int) -> type[M]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        module, _, kind = self._homes[at]
-        return getattr(import_module(module), kind)
 
 
 def make(kinds: Sequence[type[M]], noun: str, name: str, parameters: Mapping[str, Any]) -> M:
@@ -114,7 +85,7 @@ def describe(method: Named) -> dict[str, Any]:
 
 
 def _named(kinds: Sequence[type[M]], noun: str, name: str) -> type[M]:
-    names = kinds.names if isinstance(kinds, Methods) else tuple(kind.name for kind in kinds)
+    names = kinds.names if isinstance(kinds, Registry) else tuple(kind.name for kind in kinds)
     if name not in names:
         raise SpecError(
             f"{noun} method '{name}' is unknown",

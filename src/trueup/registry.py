@@ -1,0 +1,55 @@
+"""What a spec may name, such as methods and laws: one line each, imported when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, TypeVar
+
+K = TypeVar("K")
+
+
+class Registry(Sequence[type[K]]):
+    """Classes of one kind by the name that a spec gives them, the preferred first.
+
+    Parameters
+    ----------
+    package
+        The package that holds their files.
+    homes
+        For each name the file and the class, such as `tree_topdown.TreeTopDown`.
+
+    Examples
+    --------
+    >>> from trueup.reconciling import METHODS
+    >>> METHODS[0].name, all(kind.name == name for kind, name in zip(METHODS, METHODS.names))
+    ('tree-topdown', True)
+    """
+
+    def __init__(self, package: str, homes: Mapping[str, str]) -> None:
+        self.names = tuple(homes)
+        self._homes = [f"{package}.{home}".rpartition(".") for home in homes.values()]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, at: int) -> type[K]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        module, _, kind = self._homes[at]
+        return getattr(import_module(module), kind)
+
+    def named(self, name: str) -> type[K]:
+        """Return the class that a spec calls `name`, one of `names`."""
+        return self[self.names.index(name)]
+
+    def attribute(self, name: str) -> Any:
+        """Return the class whose Python name is `name`: what a package's `__getattr__` is.
+
+        Raises
+        ------
+        AttributeError
+            If there is none.
+        """
+        for at, (_, _, kind) in enumerate(self._homes):
+            if kind == name:
+                return self[at]
+        raise AttributeError(f"there is no class '{name}'")
