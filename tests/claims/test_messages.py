@@ -10,6 +10,7 @@ import numpy as np
 import pandas
 import pytest
 
+from tests.parameters import one_in
 from trueup.errors import DataError, InfeasibleError, TrueupError
 from trueup.files.source import open_table
 from trueup.io.microdata.by_parts import tabulate_by_parts
@@ -122,7 +123,7 @@ def quotes(said: str) -> bool:
     [(name, _in_memory) for name in ("csv", "folder", "frame")]
     + [(name, _by_parts) for name in ("csv", "folder", "relation")],
 )
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", one_in(2, FAULTS))
 def test_a_fault_is_named_by_its_row_and_not_quoted(tmp_path, fault, source, read):
     said = _refused(*FAULTS[fault], source, read, tmp_path)
     assert not quotes(said)

@@ -74,7 +74,7 @@ def test_one_row_equals_a_batch_of_one(kind, structure, rng):
     np.testing.assert_allclose(single, batch[0], atol=1e-9)
 
 
-@pytest.mark.parametrize(("kind", "structure"), one_in(3, FITTING))
+@pytest.mark.parametrize(("kind", "structure"), one_in(6, FITTING))
 def test_inputs_and_global_randomness_are_left_alone(kind, structure, rng):
     values = structure.noisy_values(structure.true_counts(rng), rng, BATCH)
     before, legacy, standard = values.copy(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002

@@ -28,7 +28,7 @@ def _simulated(kind, structure, population, seed=1):
     return expected_errors(kind(), sample, tables, np.random.default_rng(seed), said="a test", work=1), tables
 
 
-@pytest.mark.parametrize(("kind", "structure"), one_in(4, FITTING))
+@pytest.mark.parametrize(("kind", "structure"), one_in(8, FITTING))
 def test_every_method_has_errors_for_every_table(kind, structure, rng):
     found, tables = _simulated(kind, structure, structure.true_counts(rng))
     assert tuple(found.tables) == tables, found.note

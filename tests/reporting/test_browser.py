@@ -9,7 +9,7 @@ import pytest
 from tests.reporting.records import CROSSED, PLAIN, RECORDS, released
 from trueup.reporting import report
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 # Run inside the page, after its own script.
 PROBE = """() => {
@@ -90,7 +90,6 @@ def test_dark_and_light_differ(browser, page):
     assert light["fill"] != dark["fill"]
 
 
-@pytest.mark.thorough
 def test_a_screenshot_shows_more_than_paper(browser, page):
     with browser.opened(page) as (shown, _):
         shot = shown.screenshot()
@@ -98,7 +97,6 @@ def test_a_screenshot_shows_more_than_paper(browser, page):
     assert len(shot) > 40_000
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("record", "how"),
     [
@@ -118,7 +116,6 @@ def test_a_page_passes_the_accessibility_checker(browser, record, how):
     assert look["over"] <= 0
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_page_with_a_map_passes_the_accessibility_checker(browser, dark, tmp_path):
     ring = [[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]
@@ -129,7 +126,6 @@ def test_a_page_with_a_map_passes_the_accessibility_checker(browser, dark, tmp_p
     assert browser.accessibility(page, dark=dark, narrow=not dark)["faults"] == []
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("old", "new", "rule", "narrow"),
     [
