@@ -134,7 +134,7 @@ def _float_sums(rng, low, cumulative, n, count):
 
 @njit(cache=True)
 def float_free(rng, plan, epsilon, count):
-    """The float twin of rejection on free cells, one epsilon, no lumps: `plan` from `noise.lattice_integer.plan`."""
+    """The float twin of rejection on free cells, one epsilon, no aggregates: `plan` from `noise.lattice_integer.plan`."""
     out = np.zeros((count, plan.free.size + plan.kinds.size), np.int64)
     draw = 0
     while draw < count:

@@ -26,7 +26,7 @@ def cases(harness: Harness) -> Iterator[Case]:
     matrix = crossing()
     plan = lay_out(matrix, [[0], [2], [6]], [0] * 14, [0] * 3)
     float_free(rng, plan, 0.25, 1)
-    twin = {"float twin, without lumps": lambda: float_free(rng, plan, 0.25, 20)}
+    twin = {"float twin, without aggregates": lambda: float_free(rng, plan, 0.25, 20)}
     tuned = Tuned.of(matrix, chain.L1, 0.25, 1.2, 10.0, 5000, 300_000)
     bound = bind(LatticeLaplace(Fraction("1/4")), matrix)
     yield from against_chain(harness, "14 records, L1, epsilon = 1/4", bound, tuned, 20, more=twin)

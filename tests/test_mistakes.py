@@ -162,7 +162,7 @@ PYTHON = {
         lambda: made().release.table("town", by="sex", wide="sex", figure="true"),
         "one of released",
     ),
-    "wide by what is not there": (lambda: made().release.table("town", wide="age"), "not by 'age'"),
+    "wide by what is not there": (lambda: made().release.table("town", wide="age"), "'age' is not declared"),
     "a level in words": (lambda: made().release.table("town", level="high"), "not a probability"),
     "an area as a list": (lambda: made().posterior.area(["01/a", "02/c"]), "'town'"),
     "an area of an unknown level": (lambda: made().posterior.area({"village": ["a"]}), "no level 'village'"),

@@ -182,7 +182,7 @@ def test_the_truncated_laws_delta_bounds_the_true_one_closely(epsilon, bound, mo
         pair = np.stack([law.pmf(k), law.pmf(k - move)], axis=1)
         joint = (joint[:, None, :] * pair[None, :, :]).reshape(-1, 2)
         joint = joint[joint.any(axis=1)]
-        joint = lumped(joint)
+        joint = aggregated(joint)
     cost = law.cost(sensitivity)
     delta = np.sum(np.maximum(joint[:, 0] - np.exp(float(cost.amount)) * joint[:, 1] * (1 + 1e-12), 0))
     assert delta <= float(cost.delta)
@@ -193,7 +193,7 @@ def test_the_truncated_laws_delta_bounds_the_true_one_closely(epsilon, bound, mo
         assert float(cost.delta) < 1.001 * worst
 
 
-def lumped(joint: np.ndarray) -> np.ndarray:
+def aggregated(joint: np.ndarray) -> np.ndarray:
     """Merge outcomes of the same likelihood ratio."""
     with np.errstate(divide="ignore"):
         ratio = np.round(np.log(joint[:, 0]) - np.log(joint[:, 1]), 9)

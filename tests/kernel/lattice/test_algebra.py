@@ -99,7 +99,7 @@ def test_margins_that_share_an_attribute_split_into_tables():
 def test_general_systems_keep_their_lattice():
     crossing = three_crossing_sums()
     (piece,) = Lattice.of(14, crossing).pieces
-    assert (piece.kind, piece.dimension, len(set(piece.lumps))) == ("general", 11, 7)
+    assert (piece.kind, piece.dimension, len(set(piece.aggregates))) == ("general", 11, 7)
     pinned = Lattice.of(5, [[1, 1, 0, 0, 0], [1, -1, 0, 0, 0], [0, 1, 1, 1, 1]])
     assert pinned.pinned.tolist() == [0, 1]
     assert shape(pinned) == [("sum", (3,), 2)]

@@ -19,7 +19,7 @@ from trueup.kernel.lattice_samplers.tape import run
 from trueup.noise.lattice import integer as lattice_integer
 from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 from trueup.noise.lattice.pairs import laplace_pairs
-from trueup.noise.lattice.tables import Decisions, HalfNorm, laplace_lumps, laplace_steps, sizes
+from trueup.noise.lattice.tables import Decisions, HalfNorm, laplace_aggregates, laplace_steps, sizes
 
 DRAWS = 200_000
 FALSE_ALARM = 1e-6
@@ -126,7 +126,7 @@ def test_cells_of_unequal_precision(rng):
 
 @pytest.mark.thorough
 def test_cells_alike_but_of_unequal_precision(rng):
-    """Two of four cells with equal columns have another precision: two lumps, not one."""
+    """Two of four cells with equal columns have another precision: two aggregates, not one."""
     weights = [Fraction(w) for w in ("1", "2", "1", "2", "1", "1")]
     matrix = np.array([[1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 1]])
     vectors = points(matrix, [4, 5], 7)
@@ -224,8 +224,11 @@ def test_open_decisions_are_settled_exactly(bits, rng):
     vectors = points(TABLE, [2, 5, 6, 7, 8], 6)
     assert p_value(drawn, vectors, law_of(vectors, l1(1.5))) > FALSE_ALARM
     plan = lattice_integer.integer_plan(ALIKE, [[0, 1, 2], [3]], [0] * 5, [1, 0])
-    steps, lumps = laplace_steps(decisions, [epsilon]), laplace_lumps(decisions, [(epsilon, 1), (epsilon, 3)])
-    arguments = (plan, steps, lumps, np.zeros(64, np.uint64))
+    steps, aggregates = (
+        laplace_steps(decisions, [epsilon]),
+        laplace_aggregates(decisions, [(epsilon, 1), (epsilon, 3)]),
+    )
+    arguments = (plan, steps, aggregates, np.zeros(64, np.uint64))
     drawn = run(draw_free, arguments, (draws, 5), rng.bytes, settle).vectors
     vectors = points(ALIKE, [3, 4], 16)
     assert p_value(drawn, vectors, law_of(vectors, l1(1.5))) > FALSE_ALARM

@@ -55,7 +55,9 @@ class Piece:
             return _steps(self.cells.size) if self.kind == "sum" else np.eye(self.cells.size, dtype=np.int64)
         if self.kind == "table":
             return np.kron(*(_steps(size) for size in self.cells.shape))
-        members = [np.flatnonzero(self.lumps == lump) for lump in range(self.lumps.max() + 1)]
+        members = [
+            np.flatnonzero(self.aggregates == aggregate) for aggregate in range(self.aggregates.max() + 1)
+        ]
         firsts = np.array([cells[0] for cells in members])
         reduced = algebra.basis(self.invariants[:, firsts])
         between = np.zeros((len(reduced), self.cells.size), np.int64)
@@ -67,7 +69,7 @@ class Piece:
         return algebra.reduced(joined) if self.cells.size <= REDUCED_TOGETHER else joined
 
     @cached_property
-    def lumps(self) -> NDArray[np.int64]:
+    def aggregates(self) -> NDArray[np.int64]:
         """Label `(k,)` of each cell: cells with equal labels belong to the same invariants."""
         return np.unique(self.invariants, axis=1, return_inverse=True)[1].ravel()
 

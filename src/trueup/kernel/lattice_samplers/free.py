@@ -7,7 +7,7 @@ invariants, or fold it onto others), and accept with the product of the dependen
 law is the product of all cells' weights on the lattice; the acceptance does not depend on J.
 
 Cells with equal columns and the same law `a^|v|` enter the invariants by their sum S alone, so a dependent cell is
-drawn with all m cells of its kind as one lump: S is dependent, is accepted with `G_m(S) / G_m(0)`, where
+drawn with all m cells of its kind as one aggregate: S is dependent, is accepted with `G_m(S) / G_m(0)`, where
 `G_m(S)` is the weight of all v with sum S, and is split among the cells after acceptance. The more
 cells the wider is their sum, the less is rejected.
 
@@ -46,13 +46,13 @@ class FreePlan(NamedTuple):
     free
         Free cells, `(f,)`.
     cells, starts
-        Dependent lumps' cells end to end, and where each lump starts, `(r + 1,)`.
+        Dependent aggregates' cells end to end, and where each aggregate starts, `(r + 1,)`.
     matrix, divisor
-        `(r, f)` integers and a positive integer: the lumps' sums are `matrix @ v[free] / divisor`.
+        `(r, f)` integers and a positive integer: the aggregates' sums are `matrix @ v[free] / divisor`.
     laws
         Row of each of the n cells in the table of laws, `(n,)`.
     kinds
-        Row of each lump in the tables of lumps, `(r,)`.
+        Row of each aggregate in the tables of aggregates, `(r,)`.
     """
 
     free: NDArray[np.int64]
@@ -64,7 +64,7 @@ class FreePlan(NamedTuple):
     kinds: NDArray[np.int64]
 
 
-class Lumps(NamedTuple):
+class Aggregates(NamedTuple):
     """What accepts and splits the sum of m cells, for `t` pairs of a law and m.
 
     Attributes
@@ -83,18 +83,18 @@ class Lumps(NamedTuple):
 
 
 @njit(cache=True)
-def draw_free(tape, notes, state, plan, steps, lumps, scratch, out, done):
+def draw_free(tape, notes, state, plan, steps, aggregates, scratch, out, done):
     """Draw vectors of the lattice; `steps` are the cells' own laws, `scratch` zeroed words."""
     while done < out.shape[0]:
         v = out[done]
         state[START] = state[POSITION]
         tries = 1
-        while not _try(tape, notes, state, plan, steps, lumps, v):
+        while not _try(tape, notes, state, plan, steps, aggregates, v):
             tries += 1
         for i in range(plan.kinds.size):
             cells = plan.cells[plan.starts[i] : plan.starts[i + 1]]
             if cells.size > 1:
-                _split(tape, notes, state, lumps, plan.kinds[i], cells, scratch, v)
+                _split(tape, notes, state, aggregates, plan.kinds[i], cells, scratch, v)
         if state[STATUS] != RUNNING:
             break
         state[TRIES] += tries
@@ -103,8 +103,8 @@ def draw_free(tape, notes, state, plan, steps, lumps, scratch, out, done):
 
 
 @njit(cache=True)
-def _try(tape, notes, state, plan, steps, lumps, v):
-    """Propose a vector, lumps' sums in their first cells; tell whether to stop (accepted, or the tape needs attention)."""
+def _try(tape, notes, state, plan, steps, aggregates, v):
+    """Propose a vector, aggregates' sums in their first cells; tell whether to stop (accepted, or the tape needs attention)."""
     for cell in plan.free:
         v[cell] = invert(tape, notes, state, steps, plan.laws[cell])
     accepted = True
@@ -116,22 +116,22 @@ def _try(tape, notes, state, plan, steps, lumps, v):
         accepted = total % plan.divisor == 0
         if accepted:
             total //= plan.divisor
-            accepted = coin(tape, notes, state, lumps.sums, plan.kinds[i], abs(total))
+            accepted = coin(tape, notes, state, aggregates.sums, plan.kinds[i], abs(total))
             v[plan.cells[plan.starts[i]]] = total
         i += 1
     return accepted or state[STATUS] != RUNNING
 
 
 @njit(cache=True)
-def _split(tape, notes, state, lumps, kind, cells, scratch, v):
-    """Split the sum in a lump's first cell among its cells."""
+def _split(tape, notes, state, aggregates, kind, cells, scratch, v):
+    """Split the sum in an aggregate's first cell among its cells."""
     parts, total, accepted = np.zeros(cells.size, np.int64), v[cells[0]], False
     while not accepted and state[STATUS] == RUNNING:
         head = total
         for j in range(cells.size):
-            parts[j] = -invert(tape, notes, state, lumps.parts, kind)
+            parts[j] = -invert(tape, notes, state, aggregates.parts, kind)
             head -= parts[j]
-        accepted = head >= 0 and coin(tape, notes, state, lumps.heads, kind, head + 1)
+        accepted = head >= 0 and coin(tape, notes, state, aggregates.heads, kind, head + 1)
     if state[STATUS] == RUNNING:
         draw_composition(tape, state, head, 1, scratch, parts)
         for j in range(cells.size):

@@ -63,7 +63,7 @@ def pair_mass(epsilon: Fraction) -> float:
     return math.log((1 + math.exp(-x)) / -math.expm1(-x))
 
 
-def lump_gain(epsilon: Fraction, m: int) -> float:
+def aggregate_gain(epsilon: Fraction, m: int) -> float:
     """Return by how much (log) drawing m cells as one raises the acceptance: minus the log chance that they sum to zero.
 
     With `a = exp(-epsilon)` the chance is `(1 - a) / (1 + a)^(2m-1) sum_j C(m-1, j)^2 a^(2j)`.

@@ -69,7 +69,7 @@ def unwalkable(pieces: Sequence[Piece]) -> str:
     dimension = sum(piece.dimension for piece in pieces)
     if dimension > LARGEST_WALK:
         return f"a walk in {dimension:,} dimensions, at most {LARGEST_WALK:,}"
-    kinds = max((int(p.lumps.max()) + 1 for p in pieces if p.kind == "general"), default=0)
+    kinds = max((int(p.aggregates.max()) + 1 for p in pieces if p.kind == "general"), default=0)
     return (
         f"a reduced basis of {kinds:,} kinds of cells, at most {MOST_KINDS:,}" if kinds > MOST_KINDS else ""
     )

@@ -17,11 +17,11 @@ from trueup.noise.lattice.cost import (
     LARGEST_SUM,
     REACH,
     ROW,
+    aggregate_gain,
     gaussian_factor,
     half_norm,
     laplace_factor,
     log_mass,
-    lump_gain,
     pair_mass,
     reach_of,
     too_long,
@@ -29,7 +29,7 @@ from trueup.noise.lattice.cost import (
 )
 from trueup.noise.law import Words
 
-LARGEST_LUMP = 16
+LARGEST_AGGREGATE = 16
 """Most cells drawn by their sum: what they save grows with the root of their number, their tables with it."""
 NEVER = 1e9
 """Expected seconds for one vector beyond which a sampler is never considered."""
@@ -121,40 +121,50 @@ def _scratch(law, n: int) -> np.ndarray:
 
 
 def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
-    """Any piece: independent free cells, dependent lumps accepted by their weight."""
+    """Any piece: independent free cells, dependent aggregates accepted by their weight."""
     laplace = kind == "laplace"
     parameters = sorted(set(factors))
     cells = [laplace_factor(f) if laplace else gaussian_factor(f) for f in factors]
     masses = np.array([mass for mass, _, _ in cells])
     matrix = piece.invariants
-    lumps = _lumps(piece, factors) if laplace else [[cell] for cell in range(len(factors))]
+    aggregates = _aggregates(piece, factors) if laplace else [[cell] for cell in range(len(factors))]
     gains = np.array(
-        [lump_gain(factors[lump[0]], len(lump)) if laplace else masses[lump[0]] for lump in lumps]
+        [
+            aggregate_gain(factors[aggregate[0]], len(aggregate)) if laplace else masses[aggregate[0]]
+            for aggregate in aggregates
+        ]
     )
     order = np.argsort(-gains, kind="stable")
-    firsts = np.array([lumps[i][0] for i in order])
+    firsts = np.array([aggregates[i][0] for i in order])
     chosen = order[algebra.pivots(matrix[:, firsts])] if len(matrix) else np.zeros(0, np.intp)
-    dependent = [lumps[i] for i in chosen]
+    dependent = [aggregates[i] for i in chosen]
     tries = tries_for(log_mass(matrix, cells) - masses.sum() + gains[chosen].sum())
 
     @lru_cache(maxsize=1)
     def tables():
         from trueup.noise.lattice.tables import (
             Decisions,
-            gaussian_lumps,
+            gaussian_aggregates,
             gaussian_steps,
-            laplace_lumps,
+            laplace_aggregates,
             laplace_steps,
         )
 
         decisions = Decisions()
-        sorts = sorted({(factors[lump[0]], len(lump)) for lump in dependent}) or [(parameters[0], 1)]
-        kinds = [sorts.index((factors[lump[0]], len(lump))) for lump in dependent]
+        sorts = sorted({(factors[aggregate[0]], len(aggregate)) for aggregate in dependent}) or [
+            (parameters[0], 1)
+        ]
+        kinds = [sorts.index((factors[aggregate[0]], len(aggregate))) for aggregate in dependent]
         layout = integer_plan(matrix, dependent, [parameters.index(f) for f in factors], kinds)
         if laplace:
-            return decisions, layout, laplace_steps(decisions, parameters), laplace_lumps(decisions, sorts)
-        lumped = gaussian_lumps(decisions, [variance for variance, _ in sorts])
-        return decisions, layout, gaussian_steps(decisions, parameters), lumped
+            return (
+                decisions,
+                layout,
+                laplace_steps(decisions, parameters),
+                laplace_aggregates(decisions, sorts),
+            )
+        aggregated = gaussian_aggregates(decisions, [variance for variance, _ in sorts])
+        return decisions, layout, gaussian_steps(decisions, parameters), aggregated
 
     def draw(count: int, words: Words):
         from trueup.kernel.lattice_samplers.free import draw_free
@@ -178,23 +188,23 @@ def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
     return Choice("free", "integer", tries, seconds, draw, beyond=beyond)
 
 
-def _lumps(piece: Piece, factors) -> list[list[int]]:
-    """Group cells with the same invariants and factor, at most `LARGEST_LUMP` together."""
+def _aggregates(piece: Piece, factors) -> list[list[int]]:
+    """Group cells with the same invariants and factor, at most `LARGEST_AGGREGATE` together."""
     kinds, full = defaultdict(list), []
-    for cell, kind in enumerate(zip(piece.lumps.tolist(), factors)):
+    for cell, kind in enumerate(zip(piece.aggregates.tolist(), factors)):
         kinds[kind].append(cell)
-        if len(kinds[kind]) == LARGEST_LUMP:
+        if len(kinds[kind]) == LARGEST_AGGREGATE:
             full.append(kinds.pop(kind))
     return full + list(kinds.values())
 
 
 def integer_plan(matrix, dependent, laws, kinds):
-    """Lay out which cells are free and how the lumps of others depend on them."""
+    """Lay out which cells are free and how the aggregates of others depend on them."""
     from trueup.kernel.lattice_samplers.free import FreePlan
 
-    cells = [cell for lump in dependent for cell in lump]
+    cells = [cell for aggregate in dependent for cell in aggregate]
     others = np.setdiff1d(np.arange(matrix.shape[1]), cells)
-    firsts = np.array([lump[0] for lump in dependent], dtype=np.intp)
+    firsts = np.array([aggregate[0] for aggregate in dependent], dtype=np.intp)
     shared, divisor = algebra.dependence(matrix, firsts, others)
     starts = np.cumsum([0, *map(len, dependent)])
     free, cells, starts, shared, laws, kinds = (

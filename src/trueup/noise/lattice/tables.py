@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from trueup.kernel.lattice_samplers.free import Lumps
+from trueup.kernel.lattice_samplers.free import Aggregates
 from trueup.kernel.lattice_samplers.tape import Coins, Steps
 from trueup.noise.law import Words
 from trueup.noise.samplers.gaussian_table import GaussianTable
@@ -167,23 +167,26 @@ def gaussian_coins(decisions: Decisions, variances: Sequence[Fraction]) -> Coins
     )
 
 
-def laplace_lumps(decisions: Decisions, kinds: Sequence[tuple[Fraction, int]]) -> Lumps:
+def laplace_aggregates(decisions: Decisions, kinds: Sequence[tuple[Fraction, int]]) -> Aggregates:
     """Tabulate what accepts and splits the sum of m cells, for each `(epsilon, m)`."""
-    lumps = [_Lump(epsilon, m) for epsilon, m in kinds]
-    return Lumps(
-        decisions.coins([lump.sum for lump in lumps]),
-        decisions.steps([(lump.part, lump.reach(decisions.bits)) for lump in lumps]),
-        decisions.coins([lump.head for lump in lumps], peaks=[lump.mode + 1 for lump in lumps]),
+    aggregates = [_Aggregate(epsilon, m) for epsilon, m in kinds]
+    return Aggregates(
+        decisions.coins([aggregate.sum for aggregate in aggregates]),
+        decisions.steps([(aggregate.part, aggregate.reach(decisions.bits)) for aggregate in aggregates]),
+        decisions.coins(
+            [aggregate.head for aggregate in aggregates],
+            peaks=[aggregate.mode + 1 for aggregate in aggregates],
+        ),
     )
 
 
-def gaussian_lumps(decisions: Decisions, variances: Sequence[Fraction]) -> Lumps:
-    """Tabulate Gaussian weights for `draw_free`, all of whose lumps are single cells: nothing is split."""
+def gaussian_aggregates(decisions: Decisions, variances: Sequence[Fraction]) -> Aggregates:
+    """Tabulate Gaussian weights for `draw_free`, all of whose aggregates are single cells: nothing is split."""
     coins = gaussian_coins(decisions, variances)
-    return Lumps(coins, gaussian_steps(decisions, variances), coins)
+    return Aggregates(coins, gaussian_steps(decisions, variances), coins)
 
 
-class _Lump:
+class _Aggregate:
     """Weights of m cells at `a = exp(-epsilon)`, `x = a^2` (see `kernel.lattice.free`).
 
     `G_m(k) = a^k sum_j C(m-1+j+k, m-1) C(m-1+j, m-1) x^j` is a Gauss series; by Pfaff's transformation it is, up to a

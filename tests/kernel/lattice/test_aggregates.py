@@ -13,27 +13,27 @@ from trueup.kernel.lattice_samplers.free import draw_free
 from trueup.kernel.lattice_samplers.tape import run
 from trueup.noise.lattice import integer as lattice_integer
 from trueup.noise.lattice.laws import LatticeLaplace
-from trueup.noise.lattice.tables import Decisions, laplace_lumps, laplace_steps
+from trueup.noise.lattice.tables import Decisions, laplace_aggregates, laplace_steps
 
 DRAWS = 200_000
 FALSE_ALARM = 1e-6
 
 
-def draw_lump(rng, mistake, m=3, epsilon=Fraction(1, 2)):
-    """One sum of m + 1 cells, m of them one lump, with a named mistake."""
+def draw_aggregate(rng, mistake, m=3, epsilon=Fraction(1, 2)):
+    """One sum of m + 1 cells, m of them one aggregate, with a named mistake."""
     decisions = Decisions()
-    lumps = laplace_lumps(decisions, [(epsilon, m)])
+    aggregates = laplace_aggregates(decisions, [(epsilon, m)])
     if mistake == "accepted as one cell":
-        lumps = lumps._replace(sums=laplace_lumps(decisions, [(epsilon, 1)]).sums)
+        aggregates = aggregates._replace(sums=laplace_aggregates(decisions, [(epsilon, 1)]).sums)
     if mistake == "split without acceptance":
-        sure = np.full_like(lumps.heads.floors, 2**64 - 1)
-        lumps = lumps._replace(heads=lumps.heads._replace(floors=sure))
+        sure = np.full_like(aggregates.heads.floors, 2**64 - 1)
+        aggregates = aggregates._replace(heads=aggregates.heads._replace(floors=sure))
     if mistake == "one cell too few":
-        lumps = lumps._replace(sums=laplace_lumps(decisions, [(epsilon, m - 1)]).sums)
+        aggregates = aggregates._replace(sums=laplace_aggregates(decisions, [(epsilon, m - 1)]).sums)
     if mistake == "parts too wide":
-        lumps = lumps._replace(parts=laplace_lumps(decisions, [(epsilon / 2, m)]).parts)
+        aggregates = aggregates._replace(parts=laplace_aggregates(decisions, [(epsilon / 2, m)]).parts)
     layout = lattice_integer.integer_plan(np.ones((1, m + 1), np.int64), [list(range(m))], [0] * (m + 1), [0])
-    arguments = (layout, laplace_steps(decisions, [epsilon]), lumps, np.zeros(64, np.uint64))
+    arguments = (layout, laplace_steps(decisions, [epsilon]), aggregates, np.zeros(64, np.uint64))
     return run(draw_free, arguments, (DRAWS, m + 1), rng.bytes, decisions.settle).vectors
 
 
@@ -48,28 +48,30 @@ def draw_lump(rng, mistake, m=3, epsilon=Fraction(1, 2)):
         ),
     ],
 )
-def test_a_lump_wrongly_accepted_or_split_is_rejected(mistake, rng):
+def test_a_aggregate_wrongly_accepted_or_split_is_rejected(mistake, rng):
     vectors = points(np.ones((1, 4), np.int64), [0], 40)
     fits = (
-        p_value(draw_lump(rng, mistake), vectors, law_of(vectors, lambda v: -0.5 * np.abs(v).sum(axis=-1)))
+        p_value(
+            draw_aggregate(rng, mistake), vectors, law_of(vectors, lambda v: -0.5 * np.abs(v).sum(axis=-1))
+        )
         > FALSE_ALARM
     )
     assert fits == (not mistake)
 
 
 @pytest.mark.parametrize(("m", "epsilon"), [(1, "3/2"), (2, "1/4"), (5, "1/100"), (16, "2")])
-def test_the_weight_of_a_lump_is_its_convolution(m, epsilon):
+def test_the_weight_of_a_aggregate_is_its_convolution(m, epsilon):
     """Against m-fold convolution in doubles; the coins' floors are in integers."""
     rate = float(Fraction(epsilon))
     one = np.exp(-rate * np.abs(np.arange(-4000, 4001)))
     spectrum = np.fft.fft(np.fft.ifftshift(one)) ** m
     slow = np.fft.ifft(spectrum).real
-    lumps = laplace_lumps(Decisions(), [(Fraction(epsilon), m)])
-    k = np.arange(1, min(lumps.sums.floors.shape[1], int(6 * np.sqrt(m) / rate)))
-    assert lumps.sums.floors[0, k] / 2.0**64 == pytest.approx(slow[k] / slow[0], rel=1e-9, abs=1e-12)
+    aggregates = laplace_aggregates(Decisions(), [(Fraction(epsilon), m)])
+    k = np.arange(1, min(aggregates.sums.floors.shape[1], int(6 * np.sqrt(m) / rate)))
+    assert aggregates.sums.floors[0, k] / 2.0**64 == pytest.approx(slow[k] / slow[0], rel=1e-9, abs=1e-12)
 
 
-def test_large_lumps_are_drawn_and_save_tries(rng):
+def test_large_aggregates_are_drawn_and_save_tries(rng):
     matrix = three_crossing_sums(20)
     bound = LatticeLaplace("1/4").on(Lattice.of(140, matrix)).bound
     drawn = bound.draw(400, rng.bytes)
