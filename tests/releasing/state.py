@@ -1,4 +1,4 @@
-"""A small state whose release by blocks has three stages, for all tests of this folder."""
+"""A small state whose release by blocks has three layers, for all tests of this folder."""
 
 from __future__ import annotations
 

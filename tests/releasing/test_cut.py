@@ -1,4 +1,4 @@
-"""Cuts: every place in one part of each stage that covers its level, within the size that memory allows."""
+"""Cuts: every place in one part of each layer that covers its level, within the size that memory allows."""
 
 from unittest.mock import patch
 
@@ -44,18 +44,21 @@ def test_every_place_is_in_one_part_and_parts_fit(tree, most, workers):
     except TrueupError:
         assert np.diff(tree.child_ptr).max() >= most
         return
-    assert cut == Cut.of_plain(cut.plain())
-    assert [cut.stages[0].top, cut.stages[-1].bottom] == [0, len(tree.levels) - 1]
-    for upper, lower in zip(cut.stages, cut.stages[1:]):
+    plain = cut.plain()
+    assert cut == Cut.of_plain(plain)
+    plain["stages"] = plain.pop("layers")  # as older run folders have it
+    assert cut == Cut.of_plain(plain)
+    assert [cut.layers[0].top, cut.layers[-1].bottom] == [0, len(tree.levels) - 1]
+    for upper, lower in zip(cut.layers, cut.layers[1:]):
         assert upper.bottom == lower.top
-    measured = [level for s in range(len(cut.stages)) for level in cut.levels(s)]
-    settled = [level for s in range(len(cut.stages)) for level in cut.settled(s)]
+    measured = [level for s in range(len(cut.layers)) for level in cut.levels(s)]
+    settled = [level for s in range(len(cut.layers)) for level in cut.settled(s)]
     assert measured == settled == list(range(len(tree.levels)))
-    for stage in cut.stages:
-        assert stage.edges[0] == 0
-        assert stage.edges[-1] == tree.sizes[stage.top]
-        for first, last in zip(stage.edges, stage.edges[1:]):
-            assert 0 < sum(tree.branch(stage.top, first, last, stage.bottom).sizes) <= most
+    for layer in cut.layers:
+        assert layer.edges[0] == 0
+        assert layer.edges[-1] == tree.sizes[layer.top]
+        for first, last in zip(layer.edges, layer.edges[1:]):
+            assert 0 < sum(tree.branch(layer.top, first, last, layer.bottom).sizes) <= most
 
 
 @given(trees(), st.integers(2, 40))
@@ -66,10 +69,10 @@ def test_parts_know_each_other(tree, most):
         return
     for parts in cut.parts[:-1]:
         below = [b for part in parts for b in cut.below(part)]
-        assert below == cut.parts[parts[0].stage + 1]
+        assert below == cut.parts[parts[0].layer + 1]
         assert all(cut.above(b) == part for part in parts for b in cut.below(part))
     assert cut.below(cut.parts[-1][0]) == []
-    assert np.array_equal(np.unique(cut.part_of_leaf()), np.arange(cut.stages[-1].parts))
+    assert np.array_equal(np.unique(cut.part_of_leaf()), np.arange(cut.layers[-1].parts))
 
 
 def test_a_place_with_too_many_children_is_named():
@@ -79,16 +82,16 @@ def test_a_place_with_too_many_children_is_named():
 
 def test_workers_get_several_parts_each():
     tree = tree_of([[40], [50] * 40])
-    assert cut_tree(tree, 10**6).stages[-1].parts == 1
-    assert cut_tree(tree, 10**6, workers=2).stages[-1].parts >= 4
+    assert cut_tree(tree, 10**6).layers[-1].parts == 1
+    assert cut_tree(tree, 10**6, workers=2).layers[-1].parts >= 4
     assert str(PlacePart(1, 7)) == "1-00007"
 
 
 def test_the_first_stage_is_short_where_others_wait_for_it():
     tree = tree_of([[4], [250] * 4, [40] * 1000])
-    assert [(s.top, s.bottom) for s in cut_tree(tree, 6000).stages] == [(0, 2), (2, 3)]
+    assert [(s.top, s.bottom) for s in cut_tree(tree, 6000).layers] == [(0, 2), (2, 3)]
     cut = cut_tree(tree, 6000, workers=2)
-    assert [(s.top, s.bottom, s.parts) for s in cut.stages[:2]] == [(0, 1, 1), (1, 2, 4)]
+    assert [(s.top, s.bottom, s.parts) for s in cut.layers[:2]] == [(0, 1, 1), (1, 2, 4)]
 
 
 def test_more_memory_holds_more_places_and_too_little_is_refused():

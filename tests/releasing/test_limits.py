@@ -35,7 +35,7 @@ def limited_state(folder, *, less=0, homes=None):
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory):
-    """The folder of a release in three stages, and the limits."""
+    """The folder of a release in three layers, and the limits."""
     folder = tmp_path_factory.mktemp("state")
     paths, homes = limited_state(folder)
     pipeline.release(**paths, out=folder / "out", executor=LocalPool(1), places=MOST)

@@ -16,29 +16,29 @@ from trueup.model.tree import Tree
 BALANCE = 4
 """Bundles for each worker, where there are places enough: the last ones to finish should be short."""
 SMALL = 400
-"""Places of the last stage below which a part is not made smaller for balance: each costs a start of its own."""
+"""Places of the last layer below which a part is not made smaller for balance: each costs a start of its own."""
 FEW = 16
-"""The same of the stages above, whose tables are fuller: there a place takes some thirty times as long."""
+"""The same of the layers above, whose tables are fuller: there a place takes some thirty times as long."""
 ALONE = 1000
-"""The first stage is one part, which nobody else helps with: it holds one place for so many of the last level."""
+"""The first layer is one part, which nobody else helps with: it holds one place for so many of the last level."""
 
 
 class PlacePart(NamedTuple):
-    """One unit of work: the part `number` of the stage `stage`; both from 0, stages from the top."""
+    """One unit of work: the part `number` of the layer `layer`; both from 0, layers from the top."""
 
-    stage: int
+    layer: int
     number: int
 
     def __str__(self) -> str:
-        return f"{self.stage}-{self.number:05d}"
+        return f"{self.layer}-{self.number:05d}"
 
 
 @dataclass(frozen=True)
-class Stage:
+class Layer:
     """The levels `top` to `bottom` of the tree, their subtrees put together in parts.
 
-    A level between two stages belongs to both: the places are the leaves of the upper stage and the roots of the lower
-    one. The lower stage measures them, the upper one settles them.
+    A level between two layers belongs to both: the places are the leaves of the upper layer and the roots of the lower
+    one. The lower layer measures them, the upper one settles them.
 
     Attributes
     ----------
@@ -60,53 +60,53 @@ class Stage:
 
 @dataclass(frozen=True)
 class Cut:
-    """A tree in stages, from the top down; no part of a stage crosses the border of one above it.
+    """A tree in layers, from the top down; no part of a layer crosses the border of one above it.
 
     Examples
     --------
     >>> tree = Tree.from_columns(["all", "area", "block"],
     ...     [{}, {"area": ["a", "a", "b", "b"]}, {"block": ["1", "2", "1", "2"]}])
     >>> cut = cut_tree(tree, 3)
-    >>> cut.stages
-    (Stage(top=0, bottom=1, edges=(0, 1)), Stage(top=1, bottom=2, edges=(0, 1, 2)))
+    >>> cut.layers
+    (Layer(top=0, bottom=1, edges=(0, 1)), Layer(top=1, bottom=2, edges=(0, 1, 2)))
     >>> cut.below(PlacePart(0, 0))
-    [PlacePart(stage=1, number=0), PlacePart(stage=1, number=1)]
+    [PlacePart(layer=1, number=0), PlacePart(layer=1, number=1)]
     """
 
-    stages: tuple[Stage, ...]
+    layers: tuple[Layer, ...]
     leaves: tuple[
         tuple[int, ...], ...
-    ]  # per stage, (parts + 1,) edges of the parts among the places of `bottom`
+    ]  # per layer, (parts + 1,) edges of the parts among the places of `bottom`
 
     @cached_property
     def parts(self) -> list[list[PlacePart]]:
-        """The parts of every stage."""
-        return [[PlacePart(s, b) for b in range(stage.parts)] for s, stage in enumerate(self.stages)]
+        """The parts of every layer."""
+        return [[PlacePart(s, b) for b in range(layer.parts)] for s, layer in enumerate(self.layers)]
 
-    def levels(self, stage: int) -> range:
-        """Levels that a stage measures: all of its own but a last one that stands atop another stage."""
-        s = self.stages[stage]
-        return range(s.top, s.bottom + (stage == len(self.stages) - 1))
+    def levels(self, layer: int) -> range:
+        """Levels that a layer measures: all of its own but a last one that stands atop another layer."""
+        s = self.layers[layer]
+        return range(s.top, s.bottom + (layer == len(self.layers) - 1))
 
-    def settled(self, stage: int) -> range:
-        """Levels that a stage settles: all of its own but a first one that the stage above has settled."""
-        s = self.stages[stage]
-        return range(s.top + (stage > 0), s.bottom + 1)
+    def settled(self, layer: int) -> range:
+        """Levels that a layer settles: all of its own but a first one that the layer above has settled."""
+        s = self.layers[layer]
+        return range(s.top + (layer > 0), s.bottom + 1)
 
     def below(self, part: PlacePart) -> list[PlacePart]:
         """The parts whose roots are the leaves of a part."""
-        if part.stage + 1 == len(self.stages):
+        if part.layer + 1 == len(self.layers):
             return []
-        first, last = self.leaves[part.stage][part.number : part.number + 2]
-        edges = np.array(self.stages[part.stage + 1].edges)
+        first, last = self.leaves[part.layer][part.number : part.number + 2]
+        edges = np.array(self.layers[part.layer + 1].edges)
         numbers = range(*np.searchsorted(edges, [first, last]).tolist())
-        return [PlacePart(part.stage + 1, number) for number in numbers]
+        return [PlacePart(part.layer + 1, number) for number in numbers]
 
     def above(self, part: PlacePart) -> PlacePart:
         """The part among whose leaves the roots of a part are."""
-        first = self.stages[part.stage].edges[part.number]
-        at = np.searchsorted(self.leaves[part.stage - 1], first, side="right") - 1
-        return PlacePart(part.stage - 1, int(at))
+        first = self.layers[part.layer].edges[part.number]
+        at = np.searchsorted(self.leaves[part.layer - 1], first, side="right") - 1
+        return PlacePart(part.layer - 1, int(at))
 
     def part_of_leaf(self) -> NDArray[np.int64]:
         """For every place of the last level, the number of its part."""
@@ -115,20 +115,21 @@ class Cut:
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""
-        stages = [{"top": s.top, "bottom": s.bottom, "edges": list(s.edges)} for s in self.stages]
-        return {"stages": stages, "leaves": [list(edges) for edges in self.leaves]}
+        layers = [{"top": s.top, "bottom": s.bottom, "edges": list(s.edges)} for s in self.layers]
+        return {"layers": layers, "leaves": [list(edges) for edges in self.leaves]}
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> Cut:
         """Read from JSON."""
-        stages = tuple(Stage(s["top"], s["bottom"], tuple(s["edges"])) for s in plain["stages"])
-        return cls(stages, tuple(map(tuple, plain["leaves"])))
+        held = plain["layers"] if "layers" in plain else plain["stages"]  # so called in older run folders
+        layers = tuple(Layer(s["top"], s["bottom"], tuple(s["edges"])) for s in held)
+        return cls(layers, tuple(map(tuple, plain["leaves"])))
 
 
 def cut_tree(tree: Tree, most: int, workers: int = 1) -> Cut:
-    """Cut a tree into stages of parts that hold no more than `most` places each.
+    """Cut a tree into layers of parts that hold no more than `most` places each.
 
-    The boundary levels are those closest to the root that leave subtrees small enough, so that stages are few.
+    The boundary levels are those closest to the root that leave subtrees small enough, so that layers are few.
 
     Parameters
     ----------
@@ -145,13 +146,13 @@ def cut_tree(tree: Tree, most: int, workers: int = 1) -> Cut:
         If some place has more children than that: between a place and its children nothing can be cut.
     """
     size = min(most, _fair(tree.sizes[-1], workers, SMALL) or most)
-    while (stages := _stages(tree, size)) is None:
+    while (layers := _layers(tree, size)) is None:
         if size == most:
             raise _too_wide(tree, most)
         size = min(most, 2 * size)
     if workers > 1:
-        stages = _first_short(tree, stages)
-    return _in_parts(tree, stages, size, workers)
+        layers = _first_short(tree, layers)
+    return _in_parts(tree, layers, size, workers)
 
 
 def _fair(places: int, workers: int, least: int) -> int | None:
@@ -159,20 +160,20 @@ def _fair(places: int, workers: int, least: int) -> int | None:
     return max(least, -(-places // (BALANCE * workers))) if workers > 1 else None
 
 
-def _first_short(tree: Tree, stages: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Cut the first stage once more where it is long: it is worked on by one alone, while all others wait."""
-    (top, bottom), *others = stages
+def _first_short(tree: Tree, layers: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Cut the first layer once more where it is long: it is worked on by one alone, while all others wait."""
+    (top, bottom), *others = layers
     most = max(4 * FEW, tree.sizes[-1] // ALONE)
     short = [
         level for level in range(1, bottom) if tree.sizes[level] > 1 and tree.level_ptr[level + 1] <= most
     ]
     if not short or tree.level_ptr[bottom + 1] <= most:
-        return stages
+        return layers
     return [(top, short[-1]), (short[-1], bottom), *others]
 
 
-def _stages(tree: Tree, most: int) -> list[tuple[int, int]] | None:
-    """Top and bottom level of every stage from the top, or None if there is no way."""
+def _layers(tree: Tree, most: int) -> list[tuple[int, int]] | None:
+    """Top and bottom level of every layer from the top, or None if there is no way."""
     found, bottom = [], len(tree.levels) - 1
     if bottom == 0:
         return [(0, 0)]
@@ -190,16 +191,16 @@ def _subtrees(tree: Tree, top: int, bottom: int) -> NDArray[np.int64]:
     return np.sum([np.diff(tree.starts(top, level)) for level in range(top, bottom + 1)], axis=0)
 
 
-def _in_parts(tree: Tree, stages: list[tuple[int, int]], most: int, workers: int) -> Cut:
+def _in_parts(tree: Tree, layers: list[tuple[int, int]], most: int, workers: int) -> Cut:
     done, leaves, borders = [], [], [0, 1]
-    for top, bottom in stages:
+    for top, bottom in layers:
         sizes = _subtrees(tree, top, bottom)
         last = bottom == len(tree.levels) - 1
         size = most if last else min(most, _fair(int(sizes.sum()), workers, FEW) or most)
         edges = [e for first, end in pairwise(borders) for e in _runs(sizes, first, end, size)]
         edges.append(borders[-1])
         borders = tree.starts(top, bottom)[edges].tolist()
-        done.append(Stage(top, bottom, tuple(edges)))
+        done.append(Layer(top, bottom, tuple(edges)))
         leaves.append(tuple(borders))
     return Cut(tuple(done), tuple(leaves))
 

@@ -39,7 +39,7 @@ class Work(NamedTuple):
 
 
 class PartTask(Protocol):
-    """Something that is done with every part of a stage."""
+    """Something that is done with every part of a layer."""
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
         """Whether it was done before."""

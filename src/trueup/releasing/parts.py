@@ -1,10 +1,10 @@
 """A run by parts: measure every part, then up the tree, then down. Killed anywhere, it goes on from its folder.
 
-    total      check the confidential counts, and sum them into the roots of every part       (lowest stage first)
+    total      check the confidential counts, and sum them into the roots of every part       (lowest layer first)
     measure    draw noise, all parts at once; a committed part is never drawn again
     seal       the digest of all measurements, after which nothing is drawn
-    up         what a part's measurements and those below tell about its roots                (lowest stage first)
-    down       settle below the settled roots, check, write tables                            (highest stage first)
+    up         what a part's measurements and those below tell about its roots                (lowest layer first)
+    down       settle below the settled roots, check, write tables                            (highest layer first)
 
 Up to the seal the confidential counts are needed, and after it they are gone; what comes then is a function of the
 measurements and of nothing else, its seed included. So a run that was killed ends with the integers of one that was not.
@@ -170,12 +170,12 @@ class ByParts:
 
     def settle(self, target: Path) -> tuple[Release, Mapping[str, Any]]:
         """Reconcile up and down the tree; link the tables into the bundle, and say what its manifest says of them."""
-        folder, stages = self.folder, self.folder.cut.parts
+        folder, layers = self.folder, self.folder.cut.parts
         method, plan = divided(folder.spec, folder.headers)
-        for parts in stages[:0:-1]:
+        for parts in layers[:0:-1]:
             self.log.map(f"up to {folder.top_of(parts)}", Up(folder.path, plan), folder, parts, self.executor)
         seed = int(tie_seed(np.random.default_rng(int(folder.seal, 16))))
-        for parts in stages:
+        for parts in layers:
             task = Down(folder.path, plan, seed)
             self.log.map(f"down from {folder.top_of(parts)}", task, folder, parts, self.executor)
         self.log.notes |= {
@@ -198,8 +198,8 @@ class ByParts:
         for part in folder.all_parts:
             link_part(folder.measured, str(part), public / measured_file(str(part)))
         for level, table in enumerate(manifest["counts"]):
-            stage = next(s for s in range(len(folder.cut.stages)) if level in folder.cut.settled(s))
-            for part in folder.cut.parts[stage]:
+            layer = next(s for s in range(len(folder.cut.layers)) if level in folder.cut.settled(s))
+            for part in folder.cut.parts[layer]:
                 link_part(
                     folder.tables,
                     level_part(level, part),

@@ -33,7 +33,7 @@ from trueup.model.geography import read_tree
 from trueup.model.header import Measured
 from trueup.model.spec import Spec, parse_spec
 from trueup.model.tree import Tree
-from trueup.releasing.cut import Cut, PlacePart, Stage
+from trueup.releasing.cut import Cut, Layer, PlacePart
 from trueup.releasing.draws import Draws
 from trueup.run.parts import Parts
 
@@ -201,8 +201,8 @@ class RunFolder:
 
     @property
     def counts(self) -> SparseCounts:
-        """The tabulated counts of the last stage's parts."""
-        return SparseCounts(self.confidential / "counts", self.cut.stages[-1].parts)
+        """The tabulated counts of the last layer's parts."""
+        return SparseCounts(self.confidential / "counts", self.cut.layers[-1].parts)
 
     @property
     def tabulated(self) -> bool:
@@ -220,7 +220,7 @@ class RunFolder:
 
     @property
     def all_parts(self) -> list[PlacePart]:
-        """Every part, from the top stage down."""
+        """Every part, from the top layer down."""
         return [part for parts in self.cut.parts for part in parts]
 
     @cached_property
@@ -256,11 +256,11 @@ class RunFolder:
         remove_plan(self.path)
 
     def top_of(self, parts: Sequence[PlacePart]) -> str:
-        """The level at the top of a stage's parts."""
-        return self.spec.levels[self.cut.stages[parts[0].stage].top].name
+        """The level at the top of a layer's parts."""
+        return self.spec.levels[self.cut.layers[parts[0].layer].top].name
 
     def occupied(self, number: int) -> Occupied:
-        """Read the tabulated counts of a part of the last stage.
+        """Read the tabulated counts of a part of the last layer.
 
         Raises
         ------
@@ -312,8 +312,8 @@ class RunFolder:
 
     def branch(self, part: PlacePart) -> Branch:
         """Read the places of a part."""
-        stage = self.cut.stages[part.stage]
-        levels = [level.name for level in self.spec.levels][stage.top : stage.bottom + 1]
+        layer = self.cut.layers[part.layer]
+        levels = [level.name for level in self.spec.levels][layer.top : layer.bottom + 1]
         held = load_arrays(self.places.path(str(part)))
         keys = tuple(_named(held, f"key {i} ") for i in range(len(levels)))
         names = tuple(held.get(f"name {i}") for i in range(len(levels)))
@@ -323,15 +323,15 @@ class RunFolder:
 
     def write_branches(self, tree: Tree, cut: Cut) -> None:
         """Write the places of every part that has none."""
-        for stage, parts in zip(cut.stages, cut.parts):
+        for layer, parts in zip(cut.layers, cut.parts):
             for part in parts:
-                self.write_branch(tree, stage, part)
+                self.write_branch(tree, layer, part)
 
-    def write_branch(self, tree: Tree, stage: Stage, part: PlacePart) -> None:
+    def write_branch(self, tree: Tree, layer: Layer, part: PlacePart) -> None:
         """Write the places of a part."""
-        first, last = stage.edges[part.number : part.number + 2]
-        places = tree.branch(stage.top, first, last, stage.bottom)
-        starts = [tree.starts(stage.top, level)[first] for level in range(stage.top, stage.bottom + 1)]
+        first, last = layer.edges[part.number : part.number + 2]
+        places = tree.branch(layer.top, first, last, layer.bottom)
+        starts = [tree.starts(layer.top, level)[first] for level in range(layer.top, layer.bottom + 1)]
         keys = {f"key {i} {name}": col for i, held in enumerate(places.keys) for name, col in held.items()}
         names = {f"name {i}": col for i, col in enumerate(places.names) if col is not None}
         arrays = {"child_ptr": places.child_ptr, "level_ptr": places.level_ptr, "starts": np.array(starts)}
@@ -344,9 +344,9 @@ class RunFolder:
         """The finest cells of a part."""
         return build_cells(self.spec, branch.tree)
 
-    def headers_of(self, stage: int) -> tuple[Measured, ...]:
-        """What the parts of a stage measure."""
-        levels = {self.spec.levels[level].name for level in self.cut.levels(stage)}
+    def headers_of(self, layer: int) -> tuple[Measured, ...]:
+        """What the parts of a layer measure."""
+        levels = {self.spec.levels[level].name for level in self.cut.levels(layer)}
         return tuple(h for h in self.headers if h.margin.level in levels)
 
 

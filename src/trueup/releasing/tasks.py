@@ -48,7 +48,7 @@ CHECKS = ("whole numbers", "parts add up", "every constraint", "invariants exact
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """Something that is done with every part of a stage.
+    """Something that is done with every part of a layer.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class PartTotal(Task):
         refuse_broken(local_constraints(folder.spec, cells), counts)
         attributes = cells.finest.attributes
         sums = cells.sum(counts, Margin(branch.tree.levels[0], attributes))
-        if part.stage == 0:
+        if part.layer == 0:
             refuse_inexact(cells.sum(counts, Margin(branch.tree.levels[0])), BEFORE_NOISE)
         occupied = _occupied(sums.reshape(branch.tree.sizes[0], -1), int(branch.starts[0]))
         folder.sums.commit(str(part), lambda path: save_arrays(path, occupied._asdict()))
@@ -105,7 +105,7 @@ class Measure(Task):
 
     def work(self, folder: RunFolder, part: PlacePart) -> None:
         """Commit the measurements."""
-        branch, headers = folder.branch(part), folder.headers_of(part.stage)
+        branch, headers = folder.branch(part), folder.headers_of(part.layer)
         cells = folder.cells(branch)
         guarantee = guarantee_in(folder.plan["guarantee"])
         drawn = draw(cells, _exact(folder, part, branch), [h.at(cells) for h in headers], guarantee)
@@ -133,11 +133,11 @@ class _Reconciling(Task):
 
     def given(self, folder: RunFolder, part: PlacePart) -> tuple[Branch, Any, Answers, Any]:
         """What both ways are given: the places, what was measured there, and what is known from below."""
-        branch, stage = folder.branch(part), folder.cut.stages[part.stage]
+        branch, layer = folder.branch(part), folder.cut.layers[part.layer]
         spine = Spine(branch.tree.child_ptr, branch.tree.sizes[0])
         bounds = self.plan.bounds(local_constraints(folder.spec, folder.cells(branch)))
         firsts = tuple(branch.starts.tolist())
-        segment: Any = Segment(self.plan, stage.top, stage.bottom, spine, firsts, bounds)  # pyright: ignore[reportArgumentType]
+        segment: Any = Segment(self.plan, layer.top, layer.bottom, spine, firsts, bounds)  # pyright: ignore[reportArgumentType]
         summary: Any = Summary
         if isinstance(self.plan, JoinedPlan):
             segment, summary = JoinedSegment.of(self.plan, segment), JoinedSummary
@@ -168,21 +168,21 @@ class Down(_Reconciling):
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
         """Whether its tables, the leaves for the parts below and the report on it are committed."""
-        tables = (folder.tables.find(level_part(level, part)) for level in folder.cut.settled(part.stage))
-        below = part.stage == len(folder.cut.stages) - 1 or folder.settled.find(f"leaves-{part}")
+        tables = (folder.tables.find(level_part(level, part)) for level in folder.cut.settled(part.layer))
+        below = part.layer == len(folder.cut.layers) - 1 or folder.settled.find(f"leaves-{part}")
         return bool(folder.settled.find(f"report-{part}") and below and all(tables))
 
     def work(self, folder: RunFolder, part: PlacePart) -> None:
         """Commit the tables, the leaves for the parts below, and the report."""
         branch, segment, answers, below = self.given(folder, part)
-        above = _above(folder, part, self.plan.cells) if part.stage else None
+        above = _above(folder, part, self.plan.cells) if part.layer else None
         settled = self.down(segment, answers, below, above, self.seed)
         if not settled.solved:
             raise unsolved(folder.method, Status.UNSOLVED)
         tables = dict(zip(settled.levels, settled.tables)) | (
             {} if above is None else {settled.levels.start - 1: above}
         )
-        cells, headers = folder.cells(branch), folder.headers_of(part.stage)
+        cells, headers = folder.cells(branch), folder.headers_of(part.layer)
         top = min(tables)
         gaps = _gaps(cells, top, tables, headers, answers)
         refuse_broken_rules(folder, cells, top, tables, gaps)
@@ -206,7 +206,7 @@ class Down(_Reconciling):
                 lambda path, name=name, held=held: write_counts(path, cells, name, *held, folder.database),
                 ".parquet",
             )
-        if part.stage < len(folder.cut.stages) - 1:
+        if part.layer < len(folder.cut.layers) - 1:
             leaves = _occupied(settled.tables[-1], int(branch.starts[-1]))
             folder.settled.commit(f"leaves-{part}", lambda path: save_arrays(path, leaves._asdict()))
 
@@ -284,7 +284,7 @@ def level_part(level: int, part: PlacePart) -> str:
 
 def _exact(folder: RunFolder, part: PlacePart, branch: Branch) -> NDArray[np.int64]:
     """Confidential counts of all cells of a part's last level."""
-    if part.stage == len(folder.cut.stages) - 1:
+    if part.layer == len(folder.cut.layers) - 1:
         parts = [folder.occupied(part.number)]
     else:
         parts = [Occupied(**load_arrays(folder.sums.path(str(b)))) for b in folder.cut.below(part)]
@@ -307,16 +307,16 @@ def _occupied(table: NDArray, first: int = 0) -> Occupied:
 def _answers(folder: RunFolder, part: PlacePart, branch: Branch) -> list[list[NDArray]]:
     """What a part measured, per level and header `(places, groups)`."""
     cells = folder.cells(branch)
-    headers = [h.at(cells) for h in folder.headers_of(part.stage)]
+    headers = [h.at(cells) for h in folder.headers_of(part.layer)]
     values = read_measured(folder.measured.path(str(part)), cells, headers, folder.database)
     rows = [v.reshape(cells.margin_shape(h.margin)[0], -1) for h, v in zip(headers, values, strict=True)]
-    levels = (folder.spec.levels[level].name for level in folder.cut.levels(part.stage))
+    levels = (folder.spec.levels[level].name for level in folder.cut.levels(part.layer))
     return [[t for h, t in zip(headers, rows, strict=True) if h.margin.level == name] for name in levels]
 
 
 def _above(folder: RunFolder, part: PlacePart, cells: int) -> NDArray[np.int64]:
     """The settled tables of a part's roots, from the part whose leaves they are."""
-    first, last = folder.cut.stages[part.stage].edges[part.number : part.number + 2]
+    first, last = folder.cut.layers[part.layer].edges[part.number : part.number + 2]
     held = Occupied(**load_arrays(folder.settled.path(f"leaves-{folder.cut.above(part)}")))
     rows = slice(*np.searchsorted(held.place, [first, last]).tolist())
     held = Occupied(held.place[rows], held.cell[rows], held.count[rows])
