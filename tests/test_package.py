@@ -272,15 +272,19 @@ ADDED = {
 """The method, the law and the prior that are added from outside the package: a file, and a line before that of another."""
 
 
+PASSING = shutil.ignore_patterns("*.tmp.*", "*.pyc.*")
+
+
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory) -> Path:
     """Return a copy of the project with one more method, law and prior: one file and one line each.
 
-    Compiled kernels are copied, too: they stay good where what they were compiled from is the same.
+    Compiled kernels are copied, too: they stay good where what they were compiled from is the same. Files that another
+    process is writing at the time have passing names.
     """
     copy = tmp_path_factory.mktemp("project")
     for name in ("src", "tests", "docs"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("*.tmp*"))
+        shutil.copytree(ROOT / name, copy / name, ignore=PASSING)
     shutil.copy(ROOT / "pyproject.toml", copy)
     for listed, (file, text, other, line) in ADDED.items():
         (copy / "src/trueup" / file).write_text(text)
