@@ -72,13 +72,11 @@ class _Stack:
         self.given = document
         self.table, self.join = document["table"], document["table"]["join"]
         self.person, self.household = self.table["counts"], self.join.get("counts")
-        most = (document["privacy"].get("contribution") or {}).get("records")
-        if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+        if self.household == self.person:
             raise ValueError(
-                f"[table.join] needs [privacy] contribution = {{ records = ... }}: how many {self.person}s one "
-                f"{self.household} keeps"
+                f"[table] and [table.join] both count '{self.person}': name what each table's records are"
             )
-        self.most = most
+        self.most = self._most()
         if document["privacy"].get("id") is not None:
             raise ValueError("[privacy] id is that of [table.join]: leave it out")
         self.attributes = [self._attribute(part) for part in document.get("attribute", ())]
@@ -97,6 +95,18 @@ class _Stack:
         self.views: dict[str, list[str]] = {}
         self.recodes: dict[str, Values] = {COUNTED: dict(self.records)}
         self.views[COUNTED] = []
+
+    def _most(self) -> int:
+        """How many persons a household keeps."""
+        held = self.given["privacy"].get("contribution")
+        most = held.get("records") if isinstance(held, Mapping) else held
+        if isinstance(most, int) and not isinstance(most, bool) and most >= 1:
+            return most
+        given = "" if most is None else f", 1 or more, not {most!r}"
+        raise ValueError(
+            f"[table.join] needs [privacy] contribution = {{ records = ... }}: how many {self.person}s one {self.household} "
+            f"keeps{given}"
+        )
 
     def _attribute(self, part: Mapping) -> dict[str, Any]:
         held = {"of": self.person, **part}
