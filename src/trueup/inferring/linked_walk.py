@@ -16,7 +16,7 @@ from trueup.inferring.method import Progress
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR, Hyperprior
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.kernel.table_walks.linked import LinkedState, LinkedValues, linked_sweeps, near_zero_sweep
-from trueup.kernel.table_walks.linked_fresh import fresh_sweep
+from trueup.kernel.table_walks.linked_fresh import LARGEST, fresh_sweep
 from trueup.kernel.table_walks.linked_normal import NormalPlaces, normal_sweep
 from trueup.kernel.table_walks.linked_prior import draw_linked_prior
 from trueup.layouts.linked import LinkedProblem
@@ -31,18 +31,16 @@ OFTEN = 0.5
 """A place is drawn whole where so many of its steps are accepted."""
 LOW = 3.0
 """Columns may come down to zero whose centre is so many standard deviations of noise above it, or less."""
-PILOT, USUAL = 40, 0.6
+PILOT, USUAL = 40, 0.4
 """Sweeps of a run that says which places move slowly: their effective size is a smaller share of its draws."""
 STEPS, EACH = (8, 400), 5
 """Least and most single steps at a place in a sweep at first, and moves for each of them."""
-FRESH = 6
+FRESH = 2
 """Times that a small place is drawn from its prior for each single step."""
 TINIEST = 1e-4
 """Least gap of a count and its value that are not equal (scales of Laplace noise)."""
 MOST_STEPS = 6400
 """Steps at a place in a sweep, at most."""
-PRIOR = 2
-"""Sweeps for each draw of compositions and concentrations, which all places together tell of and few counts depend on."""
 POOLED = Hyperprior(kappa=100.0, kappa_spread=2.0)
 """Of pools other than the free one: median and spread of the concentrations of their compositions."""
 
@@ -66,7 +64,8 @@ class LinkedWalk:
     width, draws
         `(leaves,)` columns of a place that are drawn at a time, and how often in a sweep, where places are drawn whole.
     small
-        `(leaves, n)` columns that may come down to zero, which are drawn one at a time as well.
+        `(leaves, n)` columns that may come down to zero, which are drawn one at a time as well; none of small places, which
+        are drawn from their prior.
     sweeps, stopped, seconds
         Of each chain so far; whether it was interrupted; of one sweep of all chains, at last.
     slowest
@@ -125,7 +124,8 @@ class LinkedWalk:
             self.draws = np.rint(n / self.width / np.maximum(taken, OFTEN)).astype(np.int64)
             self.steps = np.where(self.width < n, steps // 2, 0)
             centre = np.mean([laws.centre for laws in self.laws], axis=0)
-            self.small = centre < LOW * self.problem.widest[self.problem.units]
+            whole = centre[:, self.problem.links.pools[0]].sum(axis=1, keepdims=True) > LARGEST
+            self.small = whole & (centre < LOW * self.problem.widest[self.problem.units])
 
     def run(self, kept: int, thin: int, tell: Progress = lambda done, of: None) -> NDArray:
         """Move every chain on by `kept * thin` sweeps; return draws `(chains, kept, n)`."""
@@ -159,7 +159,7 @@ class LinkedWalk:
         for i in range(len(out)):
             if self.stopped:
                 return
-            for sweep in range(i * thin, (i + 1) * thin):
+            for _ in range(thin):
                 if problem.whole:
                     laws = self.laws[chain]
                     if self.sweeps < WARM_UP:  # later the laws must not follow the chain
@@ -178,10 +178,10 @@ class LinkedWalk:
                     fresh_sweep(
                         rng, problem.places, problem.known, problem.forms, pool_of, state, FRESH * self.steps
                     )
-                    near_zero_sweep(rng, *moved, problem.units, self.small, self.draws)
+                    passes = np.ceil(self.draws * self.width / n).astype(np.int64)
+                    near_zero_sweep(rng, *moved, problem.units, self.small, passes)
                 linked_sweeps(rng, *moved, self.steps, 1)
-                if sweep % PRIOR == 0:
-                    self._prior(rng, state)
+                self._prior(rng, state)
             out[i] = state.x[:, :n].ravel()
             done[chain] = thin * (i + 1)
 
