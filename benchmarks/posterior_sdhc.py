@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from itertools import starmap
 from multiprocessing import get_context
@@ -31,13 +31,15 @@ REPLICATES, AGAIN = 20, 14
 RATIOS = ("ph1", "ph5", "ph8")
 """Tables of persons and households."""
 CLASSES = {"0 to 9": 10, "10 to 99": 100, "100 to 999": 1000, "1,000 or more": np.inf}
-"""Of true counts, and of the true denominators of ratios: names, and where each ends."""
+"""Of counts, and of the denominators of ratios: names, and where each ends. Of posterior means, which whoever reads an interval
+knows; and of true counts, which nobody does: of what is chosen by its true size, no posterior promises how often it is held."""
 RUN = ["table", "processor s", "wall s", "smallest ESS", "largest R-hat", "allowed", "refused", "MB"]
-HELD = ["table", "of", "class", "intervals", "held", "± s.e."]
+HELD = ["table", "of", "class", "intervals", "mass", "held", "± s.e.", "mean estimate", "mean truth"]
 
 
 class Found(NamedTuple):
-    """Of one table: a row of `RUN`, processor seconds, and which intervals hold the truth, by what they are of."""
+    """Of one table: a row of `RUN`, processor seconds, and intervals by what they are of: whether each holds the truth, its
+    mass, estimate and truth `(4, intervals)`."""
 
     run: list[str]
     seconds: float
@@ -78,11 +80,13 @@ def _row(table: str):
     """A row of `HELD`; the error is that between truths, or of independent intervals where there is one truth."""
 
     def row(of: tuple[str, str], inside: list[NDArray[np.float64]]) -> list[str]:
-        shares, sizes = np.array([x.mean() for x in inside]), np.array([x.size for x in inside])
+        shares, sizes = np.array([x[0].mean() for x in inside]), np.array([x.shape[1] for x in inside])
         share = np.average(shares, weights=sizes)
         apart = (sizes / sizes.sum()) ** 2 @ (shares - share) ** 2
         error = apart * len(sizes) / (len(sizes) - 1) if len(sizes) > 1 else share * (1 - share) / sizes[0]
-        return [table, *of, f"{sizes.sum():,}", f"{share:.3f}", f"{error**0.5:.3f}"]
+        _, mass, estimate, true = np.concatenate(inside, axis=1).mean(axis=1)
+        figures = f"{mass:.3f}", f"{share:.3f}", f"{error**0.5:.3f}", f"{estimate:.3f}", f"{true:.3f}"
+        return [table, *of, f"{sizes.sum():,}", *figures]
 
     return row
 
@@ -121,32 +125,39 @@ def _alone(given: tuple[str, tuple[int, int, float], int, int]) -> Found:
 
 
 def _held(posterior: Posterior, truth: Substate) -> Iterator[tuple[tuple[str, str], NDArray[np.float64]]]:
-    """Whether intervals hold true counts and ratios, in all and by size; of ratios where the true denominator is not 0."""
+    """Intervals of counts and ratios, in all and by size; of ratios where the true denominator is not 0."""
     cells = truth.cells
     for level in VARIANCES:
         margin = Margin(level, cells.finest.attributes)
         table, true = posterior.summary(margin, LEVEL), cells.sum(truth.counts, margin)
-        inside = ((table["low"] <= true) & (true <= table["high"])).astype(float)
-        yield from _by_size(f"{level} counts", inside, true)
+        yield from _by_size(f"{level} counts", _intervals(table, true), table["mean"], true)
     ratios = posterior.ratio_summary(LEVEL)
     for level in VARIANCES:
-        sums = cells.sum(truth.counts, Margin(level, cells.finest.attributes)).reshape(-1, cells.shape[1])
-        inside, size = [], []
+        margin = Margin(level, cells.finest.attributes)
+        sums = cells.sum(truth.counts, margin).reshape(-1, cells.shape[1])
+        means = posterior.summary(margin, LEVEL)["mean"].reshape(sums.shape)
+        found, sizes = [], []
         for ratio in (r for r in posterior.ratios if r.denominator):
             above, below, _ = ratio_weights(cells, ratio)
             at = (ratios["level"] == level) & (ratios["quantity"] == ratio.name)
             true, defined = quotients(sums @ above, sums @ below), sums @ below > 0
-            inside.append(((ratios["low"][at] <= true) & (true <= ratios["high"][at]))[defined])
-            size.append((sums @ below)[defined])
-        if inside:
-            yield from _by_size(f"{level} ratios", np.concatenate(inside).astype(float), np.concatenate(size))
+            found.append(_intervals({name: column[at] for name, column in ratios.items()}, true)[:, defined])
+            sizes.append(np.stack([means @ below, sums @ below])[:, defined])
+        if found:
+            yield from _by_size(f"{level} ratios", np.hstack(found), *np.hstack(sizes))
+
+
+def _intervals(table: Mapping[str, NDArray], true: NDArray) -> NDArray[np.float64]:
+    inside = (table["low"] <= true) & (true <= table["high"])
+    return np.array([inside, table["mass"], table["mean"], true], float)
 
 
 def _by_size(
-    of: str, inside: NDArray[np.float64], size: NDArray
+    of: str, found: NDArray[np.float64], estimate: NDArray, true: NDArray
 ) -> Iterator[tuple[tuple[str, str], NDArray[np.float64]]]:
-    yield (of, "all"), inside
-    least = 0.0
-    for name, end in CLASSES.items():
-        yield (of, name), inside[(size >= least) & (size < end)]
-        least = end
+    yield (of, "all"), found
+    for by, size in ("estimate", estimate), ("truth", true):
+        least = 0.0
+        for name, end in CLASSES.items():
+            yield (of, f"{by} {name}"), found[:, (size >= least) & (size < end)]
+            least = end
