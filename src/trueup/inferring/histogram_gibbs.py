@@ -35,7 +35,7 @@ from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
 from trueup.model.records.drawn import Drawn
 from trueup.run.local import cores
 
-WARM_UP, THIN = 100, 4
+WARM_UP, THIN = 100, 2
 """Sweeps before the first run, and between its draws."""
 USUAL = 12
 """Sweeps between draws that full chains usually need in the end, for the prediction."""

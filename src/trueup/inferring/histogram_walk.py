@@ -22,9 +22,8 @@ from trueup.inferring.walk import start_near
 from trueup.kernel.histogram.marginals import marginalise
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
-from trueup.kernel.table_walks.columns import ChainState, TreeMessages, column_sweeps
-from trueup.kernel.table_walks.compositions import draw_prior
-from trueup.kernel.table_walks.sizes import draw_sizes
+from trueup.kernel.table_walks.columns import ChainState, TreeMessages
+from trueup.kernel.table_walks.histograms import histogram_sweeps
 from trueup.layouts.columns import ColumnProblem
 from trueup.layouts.linear import LinearProblem
 from trueup.layouts.rows import RowProblem
@@ -33,8 +32,8 @@ from trueup.model.nested import canonical
 from trueup.model.prior import FLAT
 from trueup.run.local import cores
 
-EVERY = 3
-"""Sweeps between two draws of compositions and concentrations, which many places inform."""
+SMALL = 20_000
+"""Cells below which the sweeps of a draw are made in one go: an interruption waits for them."""
 RATE_AT_FIRST = 0.1
 """Of uninhabited places."""
 
@@ -205,16 +204,25 @@ class HistogramWalk:
     ) -> None:
         problem, rng, state = self.problem, self.rngs[chain], self.states[chain]
         room, saved = np.zeros((2, *state.theta.shape)), at
-        for sweep in range(thin * at, thin * len(out)):
+        count = thin if problem.cells.n < SMALL else 1
+        for sweep in range(thin * at, thin * len(out), count):
             if self.stopped:
                 return
-            self.left_out[chain] += column_sweeps(
-                rng, problem.places, problem.tables, problem.moves, state, work, 1
+            self.left_out[chain] += histogram_sweeps(
+                rng,
+                problem.places,
+                problem.tables,
+                problem.moves,
+                state,
+                work,
+                problem.open,
+                room,
+                HYPERPRIOR,
+                self.learn,
+                sweep,
+                count,
             )
-            draw_sizes(rng, problem.places, state)
-            if sweep % EVERY == 0:
-                draw_prior(rng, problem.places, state, problem.open, room, HYPERPRIOR, self.learn)
-            done[chain] = sweep + 1
+            done[chain] = sweep + count
             if done[chain] % thin:
                 continue
             drawn = done[chain] // thin

@@ -20,7 +20,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.noise import law_named
 
-WINDOWS, SPANS = (6, 12), (12, 32)
+WINDOWS, SPANS = (8, 14), (16, 32)
 """Least and most steps of a place's window and of siblings' sums."""
 STEPS = 4.0
 """Steps to a standard deviation of the noise, at most, where it is wide."""
@@ -136,8 +136,8 @@ class ColumnProblem:
         """Directions, and windows by the widths of the noise."""
         scale = self._scales
         stride = max(1, int(scale[-1] / STEPS))
-        window = int(np.clip(3 * scale[-1] / stride, *WINDOWS))
-        span = np.clip(6 * scale / stride, *SPANS).astype(np.int64)
+        window = int(np.clip(6 * scale[-1] / stride, *WINDOWS))
+        span = np.clip(12 * scale / stride, *SPANS).astype(np.int64)
         open_ = np.flatnonzero(self.open)
         pairs, squares = self._pairs(), self._squares()
         held = any(h.exact and self.cells.tree.level(h.margin.level) == len(scale) - 1 for h in self.headers)
@@ -241,8 +241,7 @@ class ColumnProblem:
         """Room for the messages of one chain."""
         nodes, width = len(self.places.parent), int(max(self.moves.window, self.moves.span.max()))
         own, tail = (np.zeros((nodes, width), np.float32) for _ in range(2))
-        masses = np.zeros((int(np.diff(self.places.level_ptr).max()), width))
-        return TreeMessages(own, tail, np.zeros((nodes, 4), np.int32), masses)
+        return TreeMessages(own, tail, np.zeros((nodes, 4), np.int32))
 
     @property
     def connected(self) -> bool:

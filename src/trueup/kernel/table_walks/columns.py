@@ -17,6 +17,13 @@ messages up the tree and draws down. A lowest place's t is drawn from a window o
 a uniform place, and so are the sums of siblings' t: as windows lie at places that do not depend on the current table, any
 table of the joint window would have proposed the same one with the same probability, and the law is kept.
 
+Most steps are *mirrored*: down the tree each t is a function of one uniform number, and where the current t = 0 stem from u,
+which is drawn given them, the next ones are those of 1 - u. As 1 - u is uniform where u is, the law is kept; a normal law is
+reflected at its mean, which counts forget in half the sweeps (Neal 1998, "Suppressing random walks in Markov chain Monte Carlo
+using ordered overrelaxation", whose order is that of the integers here, each drawn exactly). The others are drawn afresh.
+
+Functions that make no array are compiled with `_nrt=False`: they borrow the arrays of their callers, as `linked` says.
+
 One file: the density, its messages and the step are one derivation.
 """
 
@@ -33,7 +40,9 @@ from trueup.kernel.table_walks.inhabited import draw_inhabited, parts
 
 SLACK = 1e-6
 FAR = 300.0
-"""Logs of masses of normal noise that are multiplied up; farther ones are added as logs."""
+"""Logs of masses of normal noise that are multiplied up; where they rise farther, they are added as logs."""
+MIRRORED = 0.9
+"""Share of steps that are mirrored."""
 SINGLE, PAIR, SQUARE = 1, 2, 4
 """Columns that a direction changes."""
 
@@ -143,55 +152,72 @@ class ChainState(NamedTuple):
 
 
 class TreeMessages(NamedTuple):
-    """Room for messages: of nodes `(nodes, window)`, of siblings' sums `(nodes, span)`, first steps and sizes of both; masses."""
+    """Room for messages: of nodes `(nodes, wide)`, of siblings' sums `(nodes, wide)`, first steps and sizes of both."""
 
     own: NDArray[np.float32]
     tail: NDArray[np.float32]
     ends: NDArray[np.int32]
-    masses: NDArray[np.float64]
 
 
 class Room(NamedTuple):
-    """Room for one place's log masses; all steps; what a direction changes of a level's tables."""
+    """What a direction changes, level by level, and room for one place.
 
-    logs: NDArray[np.float64]
+    Attributes
+    ----------
+    steps, masses, logs
+        All places' steps; one place's masses and log masses.
+    first
+        `(levels + 1,)` where each level's changed groups begin in the arrays below.
+    which, change
+        Table and group, and by how much.
+    spot, law
+        Where the group's values start and how far apart they lie, place by place; slope, curve and reach of the noise.
+    """
+
     steps: NDArray[np.int64]
+    masses: NDArray[np.float64]
+    logs: NDArray[np.float64]
+    first: NDArray[np.int64]
     which: NDArray[np.int64]
     change: NDArray[np.float64]
     spot: NDArray[np.int64]
     law: NDArray[np.float64]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _sign(k):
     """Of the columns of a direction."""
     return 1 if k == 0 or k == 3 else -1
 
 
-@njit(cache=True, error_model="numpy")
-def _touched(tables, columns, level, which, change):
-    """List what a direction changes of the tables of a level: table and group `(m, 2)`, and by how much; how many."""
-    many = 0
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _touched(tables, columns, room, level, at):
+    """List what a direction changes of the tables of a level, from `at` on; where the list ends."""
+    which, change = room.which, room.change
+    many = at
     for r in range(tables.level.size):
         if tables.level[r] == level:
-            first = many
+            own = many
             for k in range(columns.size):
-                g, at = tables.group[r, columns[k]], first
-                while at < many and which[at, 1] != g:
-                    at += 1
-                if at == many:
-                    which[at, 0], which[at, 1], change[at] = r, g, 0.0
+                g, i = tables.group[r, columns[k]], own
+                while i < many and which[i, 1] != g:
+                    i += 1
+                if i == many:
+                    which[i, 0], which[i, 1], change[i] = r, g, 0.0
                     many += 1
-                change[at] += _sign(k)
-    kept = 0
-    for i in range(many):
+                change[i] += _sign(k)
+    for i in range(at, many):
         if change[i] != 0.0:
-            which[kept], change[kept] = which[i], change[i]
-            kept += 1
-    return kept
+            r, g = which[i, 0], which[i, 1]
+            change[at] = change[i]
+            room.spot[at, 0], room.spot[at, 1] = tables.start[r] + g, tables.groups[r]
+            room.law[at, 0], room.law[at, 1] = tables.slope[r], tables.curve[r]
+            room.law[at, 2] = -1.0 if tables.least[r] else tables.reach[r] + SLACK
+            at += 1
+    return at
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _ratio(x, up, down, step):
     """`Gamma(x + up) / Gamma(x + down)` at x + step over that at x."""
     if step == 1.0:
@@ -202,115 +228,124 @@ def _ratio(x, up, down, step):
     return math.exp(more - math.lgamma(x + step + down) + math.lgamma(x + down))
 
 
-@njit(cache=True, error_model="numpy")
-def _draw(rng, weights, size):
-    """A position in proportion to weights; -1 where there are none."""
-    total = 0.0
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _at(weights, size, left):
+    """The position at which cumulated weights pass `left`, the last of positive weight beyond; -1 where there are none."""
+    last = -1
+    for i in range(size):
+        if weights[i] > 0.0:
+            last = i
+            left -= weights[i]
+            if left < 0.0:
+                return i
+    return last
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _rank(rng, weights, size, at):
+    """A uniform number below 1 at which weights cumulated to 1 are at position `at`; any where rounding left it no weight."""
+    if not weights[at] > 0.0:
+        return rng.random()
+    total, below = 0.0, 0.0
     for i in range(size):
         total += weights[i]
-    left = rng.random() * total
-    for i in range(size):
-        left -= weights[i]
-        if left < 0.0:
-            return i
-    return -1
+        if i < at:
+            below += weights[i]
+    return (below + rng.random() * weights[at]) / total
 
 
-@njit(cache=True, error_model="numpy")
-def _windows(rng, places, moves, state, work, columns, stride):
-    """Choose the window of every lowest place: one in which the current table has a uniform place, without negative counts."""
-    first, ends, x = places.level_ptr[-2], work.ends, state.x
-    for row in range(len(x)):
-        low = -int(rng.random() * moves.window)
-        high = low + moves.window - 1
-        if not state.inhabited[row]:
-            low = high = 0
-        for k in range(columns.size):
-            most = x[row, columns[k]] // stride
-            if _sign(k) > 0:
-                low = max(low, -most)
-            else:
-                high = min(high, most)
-        work.ends[first + row, 0], ends[first + row, 1] = low, high - low + 1
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _window(rng, moves, state, columns, stride, row):
+    """Choose the window of a lowest place: one in which the current table has a uniform place, without negative counts."""
+    if not state.inhabited[row]:
+        return 0, 1
+    low = -int(rng.random() * moves.window)
+    high = low + moves.window - 1
+    for k in range(columns.size):
+        most = state.x[row, columns[k]]
+        most = most if stride == 1 else most // stride
+        if _sign(k) > 0:
+            low = max(low, -most)
+        else:
+            high = min(high, most)
+    return low, high - low + 1
 
 
-@njit(cache=True, error_model="numpy")
-def _leaf_prior(places, state, work, columns, stride):
-    """Set the masses of every lowest place to the prior's ratios to that of the first step."""
-    last, first, single = places.level_ptr.size - 2, places.level_ptr[-2], columns.size == 1
-    x, total, theta, sizes, spare, a = (
-        state.x,
-        state.total,
-        state.theta,
-        state.size,
-        state.spare,
-        state.a[last],
-    )
-    for row in range(len(x)):
-        v, s, both = first + row, sizes[row], 1.0
-        p, low = places.parent[v], stride * work.ends[v, 0]
-        for k in range(columns.size):
-            whole = state.kappa[last, columns[k]] + s
-            both *= 1.0 / whole if _sign(k) > 0 else whole
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _leaf_prior(places, state, columns, stride, row, low, size, masses):
+    """Set masses to the prior's ratios at a lowest place to that of the first step."""
+    last, v, single = places.level_ptr.size - 2, places.level_ptr[-2] + row, columns.size == 1
+    p, s, a, total, both = places.parent[v], state.size[row], state.a[last], state.total[v], 1.0
+    for k in range(columns.size):
+        whole = state.kappa[last, columns[k]] + s
+        both *= 1.0 / whole if _sign(k) > 0 else whole
+    if single:
+        both *= s
+    if stride > 1:
+        both = both**stride
+    masses[0] = mass = 1.0
+    for i in range(1, size):
+        t = stride * (low + i - 1.0)
+        over, under = both, 1.0
         if single:
-            both *= s
-        if stride > 1:
-            both = both**stride
-        work.masses[row, 0] = mass = 1.0
-        for i in range(1, work.ends[v, 1]):
-            t = low + stride * (i - 1.0)
-            mass *= both
-            if single:
-                mass *= _ratio(total[v] + t, a, 1.0, float(stride))
-            for k in range(columns.size):
-                j, sign = columns[k], _sign(k)
-                up = state.kappa[last, j] * theta[p, j] + (j == spare[row])
-                mass *= _ratio(x[row, j] + sign * t, up, 1.0, float(sign * stride))
-            work.masses[row, i] = mass
+            if stride == 1:
+                over, under = over * (total + t + a), total + t + 1.0
+            else:
+                over *= _ratio(total + t, a, 1.0, float(stride))
+        for k in range(columns.size):
+            j, sign = columns[k], _sign(k)
+            up, x = (
+                state.kappa[last, j] * state.theta[p, j] + (j == state.spare[row]),
+                state.x[row, j] + sign * t,
+            )
+            if stride > 1:
+                over *= _ratio(x, up, 1.0, float(sign * stride))
+            elif sign > 0:
+                over, under = over * (x + up), under * (x + 1.0)
+            else:
+                over, under = over * x, under * (x - 1.0 + up)
+        mass *= over / under
+        masses[i] = mass
 
 
-@njit(cache=True, error_model="numpy")
-def _inner_prior(places, state, work, columns, stride, level):
-    """Set the masses of every place of a level above the lowest to its children's times the prior's ratios."""
-    child_ptr, first = places.child_ptr, places.level_ptr[level]
-    up = 1.0 if level == 0 else state.a[level]
-    for v in range(first, places.level_ptr[level + 1]):
-        child, mass = child_ptr[v], 1.0
-        down = parts(places, state.inhabited, v) * state.a[level + 1]
-        low, size = work.ends[child, 2], work.ends[child, 3]
-        work.ends[v, 0], work.ends[v, 1] = low, size
-        for i in range(size):
-            if columns.size == 1 and i > 0:
-                mass *= _ratio(state.total[v] + stride * (low + i - 1.0), up, down, float(stride))
-            work.masses[v - first, i] = mass * work.tail[child, i]
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _inner_prior(places, state, columns, stride, level, v, low, size, tail, masses):
+    """Set the masses of a place above the lowest to its children's times the prior's ratios."""
+    child, mass, up = places.child_ptr[v], 1.0, 1.0 if level == 0 else state.a[level]
+    down = parts(places, state.inhabited, v) * state.a[level + 1]
+    for i in range(size):
+        if columns.size == 1 and i > 0:
+            mass *= _ratio(state.total[v] + stride * (low + i - 1.0), up, down, float(stride))
+        masses[i] = mass * tail[child, i]
 
 
-@njit(cache=True, error_model="numpy")
-def _normal_noise(gap, room, row, many, stride, low, size, masses):
-    """Multiply masses by those of normal noise, whose ratios from step to step are powers; False if they are too far apart."""
-    lean, bend = 0.0, 0.0
-    for k in range(many):
-        far = room.change[k] * stride
-        lean += 2.0 * room.law[k, 1] * far * gap[room.spot[k, 0] + row * room.spot[k, 1]]
-        bend += room.law[k, 1] * far * far
-    start, end = lean + bend * (2.0 * low + 1.0), lean + bend * (2.0 * (low + size) - 1.0)
-    if max(abs(start), abs(end)) * size > FAR:
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _normal_noise(gap, room, level, row, stride, low, size, bend, curve):
+    """Multiply masses by those of normal noise, whose ratios from step to step are powers; False if they rise too far.
+
+    `bend` is half the second difference of the log mass, `curve` its exponential: of one direction all places' are alike.
+    """
+    lean = 0.0
+    for k in range(room.first[level], room.first[level + 1]):
+        lean += 2.0 * room.law[k, 1] * room.change[k] * stride * gap[room.spot[k, 0] + row * room.spot[k, 1]]
+    start, masses = lean + bend * (2.0 * low + 1.0), room.masses
+    if start < 0.0 and -start * min(float(size), 1.0 - start / (2.0 * bend)) > FAR:
         return False
-    mass, ratio, curve = 1.0, math.exp(-start), math.exp(-2.0 * bend)
+    mass, ratio = 1.0, math.exp(-start)
     for i in range(1, size):
         mass *= ratio
         ratio *= curve
-        masses[row, i] *= mass
+        masses[i] *= mass
     return True
 
 
-@njit(cache=True, error_model="numpy")
-def _log_noise(gap, room, row, many, stride, low, size):
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _log_noise(gap, room, level, row, stride, low, size):
     """Set `room.logs` to the log masses of the noise at a place."""
     logs = room.logs
     for i in range(size):
         logs[i] = 0.0
-    for k in range(many):
+    for k in range(room.first[level], room.first[level + 1]):
         d, far = gap[room.spot[k, 0] + row * room.spot[k, 1]], room.change[k] * stride
         slope, curve, reach = room.law[k, 0], room.law[k, 1], room.law[k, 2]
         for i in range(size):
@@ -322,45 +357,59 @@ def _log_noise(gap, room, row, many, stride, low, size):
                 logs[i] = logs[i] - (slope + curve * away) * away if away <= reach else -np.inf
 
 
-@njit(cache=True, error_model="numpy")
-def _weigh(tables, state, work, room, many, columns, stride, level, level_ptr):
-    """Multiply the masses of every place of a level by the noise's, and set its law; False if rounding left none."""
-    first, normal = level_ptr[level], level > 0 or tables.pull.size == 0
-    for i in range(many):
-        normal = normal and room.law[i, 0] == 0.0 and room.law[i, 2] == np.inf
-    for v in range(first, level_ptr[level + 1]):
-        row, low, size = v - first, work.ends[v, 0], work.ends[v, 1]
-        if not (normal and _normal_noise(state.gap, room, row, many, stride, low, size, work.masses)):
-            _log_noise(state.gap, room, row, many, stride, low, size)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _weigh(rng, places, tables, moves, state, work, columns, stride, level, room):
+    """Set the law of every place of a level: the prior's masses times the noise's; False if rounding left none."""
+    last, first, masses = places.level_ptr.size - 2, places.level_ptr[level], room.masses
+    normal, bend = level > 0 or tables.pull.size == 0, 0.0
+    for k in range(room.first[level], room.first[level + 1]):
+        normal = normal and room.law[k, 0] == 0.0 and room.law[k, 2] == np.inf
+        bend += room.law[k, 1] * (room.change[k] * stride) ** 2
+    curve = math.exp(-2.0 * bend)
+    for v in range(first, places.level_ptr[level + 1]):
+        row = v - first
+        if level == last:
+            low, size = _window(rng, moves, state, columns, stride, row)
+            _leaf_prior(places, state, columns, stride, row, low, size, masses)
+        else:
+            child = places.child_ptr[v]
+            low, size = work.ends[child, 2], work.ends[child, 3]
+            _inner_prior(places, state, columns, stride, level, v, low, size, work.tail, masses)
+        work.ends[v, 0], work.ends[v, 1] = low, size
+        if not (normal and _normal_noise(state.gap, room, level, row, stride, low, size, bend, curve)):
+            _log_noise(state.gap, room, level, row, stride, low, size)
             if level == 0 and tables.pull.size:
                 _message(tables, state.top, columns, stride, low, size, room.logs)
-            _add_logs(room.logs, work.masses, row, size)
+            _add_logs(room.logs, masses, size)
         most = 0.0
         for i in range(size):
-            most = max(most, work.masses[row, i])
+            most = max(most, masses[i])
         if not most > 0.0:
             return False
-        for i in range(size):
-            work.own[v, i] = work.masses[row, i] / most
+        scale, own, stop = 1.0 / most, np.uintp(v), np.uintp(size)
+        for i in range(stop):
+            work.own[own, i] = masses[i] * scale
     return True
 
 
-@njit(cache=True, error_model="numpy")
-def _add_logs(logs, masses, row, size):
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _add_logs(logs, masses, size):
     """Multiply masses by exponentials, the largest 1."""
     top = -np.inf
     for i in range(size):
         top = max(top, logs[i])
     for i in range(size):
-        masses[row, i] *= math.exp(logs[i] - top) if top > -np.inf else 0.0
+        masses[i] *= math.exp(logs[i] - top) if top > -np.inf else 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _message(tables, top, columns, stride, low, size, logs):
     """Add the log density of the root's table under the normal law that is known besides."""
     lean, bend = 0.0, 0.0
     for k in range(columns.size):
-        lean += _sign(k) * (tables.pull[columns[k]] - tables.message[columns[k]] @ top)
+        lean += _sign(k) * tables.pull[columns[k]]
+        for m in range(top.size):
+            lean -= _sign(k) * tables.message[columns[k], m] * top[m]
         for m in range(columns.size):
             bend += _sign(k) * _sign(m) * tables.message[columns[k], columns[m]]
     for i in range(size):
@@ -368,15 +417,19 @@ def _message(tables, top, columns, stride, low, size, logs):
         logs[i] += (lean - 0.5 * bend * t) * t
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _join(rng, places, work, level, span):
-    """Sum every place's step and its later siblings' within a window of the sum, scaled to at most 1."""
+    """Sum every place's step and its later siblings' within a window of the sum, scaled to at most 1.
+
+    Indices without a sign need no look at whether they count from the end, and let several terms be added at a time.
+    """
     own, tail, ends = work.own, work.tail, work.ends
     for v in range(places.level_ptr[level + 1] - 1, places.level_ptr[level] - 1, -1):
+        here, after = np.uintp(v), np.uintp(v + 1)
         low, size = ends[v, 0], ends[v, 1]
         if v + 1 == places.child_ptr[places.parent[v] + 1]:
-            for i in range(size):
-                tail[v, i] = own[v, i]
+            for i in range(np.uintp(size)):
+                tail[here, i] = own[here, i]
             ends[v, 2], ends[v, 3] = low, size
             continue
         tail_low, tail_size, most = ends[v + 1, 2], ends[v + 1, 3], np.float32(0.0)
@@ -384,61 +437,86 @@ def _join(rng, places, work, level, span):
         stop = min(start + span, low + size - 1 + tail_low + tail_size)
         start = max(start, low + tail_low)
         steps = stop - start
-        for i in range(steps):
-            tail[v, i] = 0.0
+        for i in range(np.uintp(steps)):
+            tail[here, i] = np.float32(0.0)
         for t in range(size):
-            mass, shift = own[v, t], low + t + tail_low - start
-            for i in range(max(shift, 0), min(shift + tail_size, steps)):
-                tail[v, i] += mass * tail[v + 1, i - shift]
-        for i in range(steps):
-            most = max(most, tail[v, i])
-        if most > 0.0:
-            for i in range(steps):
-                tail[v, i] /= most
+            mass, shift = own[here, np.uintp(t)], low + t + tail_low - start
+            begin = max(shift, 0)
+            to, since = np.uintp(begin), np.uintp(begin - shift)
+            for i in range(np.uintp(max(min(shift + tail_size, steps) - begin, 0))):
+                tail[here, to + i] += mass * tail[after, since + i]
+        for i in range(np.uintp(steps)):
+            most = max(most, tail[here, i])
+        if most > np.float32(0.0):
+            most = np.float32(1.0) / most
+            for i in range(np.uintp(steps)):
+                tail[here, i] *= most
         ends[v, 2], ends[v, 3] = start, steps
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _move(rng, places, tables, moves, state, work, columns, stride, room):
     """Draw all places' steps along a direction; False if rounding left no mass."""
-    last = places.level_ptr.size - 2
+    last, at = places.level_ptr.size - 2, 0
+    for level in range(last + 1):
+        room.first[level] = at
+        at = _touched(tables, columns, room, level, at)
+    room.first[last + 1] = at
     for level in range(last, -1, -1):
-        many = _touched(tables, columns, level, room.which, room.change)
-        for i in range(many):
-            r = room.which[i, 0]
-            room.spot[i, 0], room.spot[i, 1] = tables.start[r] + room.which[i, 1], tables.groups[r]
-            room.law[i, 0], room.law[i, 1] = tables.slope[r], tables.curve[r]
-            room.law[i, 2] = -1.0 if tables.least[r] else tables.reach[r] + SLACK
-        if level == last:
-            _windows(rng, places, moves, state, work, columns, stride)
-            _leaf_prior(places, state, work, columns, stride)
-        else:
-            _inner_prior(places, state, work, columns, stride, level)
-        if not _weigh(tables, state, work, room, many, columns, stride, level, places.level_ptr):
+        if not _weigh(rng, places, tables, moves, state, work, columns, stride, level, room):
             return False
         if level > 0:
             _join(rng, places, work, level, moves.span[level])
-    at = _draw(rng, work.own[0], work.ends[0, 1])
-    if at < 0 or not _descend(rng, places, work, work.ends[0, 0] + at, room.logs, room.steps):
+    if not _descend(rng, places, work, room, rng.random() < MIRRORED):
         return False
-    _apply(places, tables, state, columns, stride, room)
+    _apply(places, state, columns, stride, room)
     return True
 
 
-@njit(cache=True, error_model="numpy")
-def _descend(rng, places, work, step, logs, steps):
-    """Draw every place's step given its parent's."""
-    child_ptr, level_ptr, _ = places
-    own, tail, ends, _ = work
-    steps[0] = step
-    for v in range(level_ptr[-2]):
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _shares(work, c, left, masses):
+    """Set the masses of a child's step where it and its later siblings make `left`; the first step, how many, their sum."""
+    ends = work.ends
+    first, tail_first = ends[c, 0], ends[c + 1, 2]
+    low = max(first, left - tail_first - ends[c + 1, 3] + 1)
+    size = max(min(first + ends[c, 1] - 1, left - tail_first) - low + 1, 0)
+    here, after, at, back = (
+        np.uintp(c),
+        np.uintp(c + 1),
+        np.uintp(low - first),
+        np.uintp(left - low - tail_first),
+    )
+    total = 0.0
+    for i in range(np.uintp(size)):
+        mass = float(work.own[here, at + i] * work.tail[after, back - i])
+        masses[i] = mass
+        total += mass
+    return low, size, total
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _descend(rng, places, work, room, mirrored):
+    """Draw every place's step given its parent's, or mirror the current one (0) in the law of each; False if masses are lost."""
+    child_ptr, masses, steps = places.child_ptr, room.masses, room.steps
+    low, size, total, u = work.ends[0, 0], work.ends[0, 1], 0.0, rng.random()
+    for i in range(size):
+        masses[i] = work.own[0, i]
+        total += masses[i]
+    if mirrored:
+        u = 1.0 - _rank(rng, masses, size, -low)
+    at = _at(masses, size, u * total)
+    if at < 0:
+        return False
+    steps[0] = low + at
+    for v in range(places.level_ptr[-2]):
         left, stop = steps[v], child_ptr[v + 1]
         for c in range(child_ptr[v], stop - 1):
-            low = max(ends[c, 0], left - ends[c + 1, 2] - ends[c + 1, 3] + 1)
-            high = min(ends[c, 0] + ends[c, 1] - 1, left - ends[c + 1, 2])
-            for t in range(low, high + 1):
-                logs[t - low] = own[c, t - ends[c, 0]] * tail[c + 1, left - t - ends[c + 1, 2]]
-            at = _draw(rng, logs, high - low + 1)
+            u = rng.random()
+            if mirrored:
+                low, size, total = _shares(work, c, 0, masses)
+                u = 1.0 - _rank(rng, masses, size, -low)
+            low, size, total = _shares(work, c, left, masses)
+            at = _at(masses, size, u * total)
             if at < 0:
                 return False
             steps[c] = low + at
@@ -447,15 +525,14 @@ def _descend(rng, places, work, step, logs, steps):
     return True
 
 
-@njit(cache=True, error_model="numpy")
-def _apply(places, tables, state, columns, stride, room):
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _apply(places, state, columns, stride, room):
     """Change all counts by the steps drawn."""
-    level_ptr, steps, which, change = places.level_ptr, room.steps, room.which, room.change
+    level_ptr, steps = places.level_ptr, room.steps
     last = level_ptr.size - 2
     for k in range(columns.size):
         state.top[columns[k]] += _sign(k) * stride * steps[0]
     for level in range(last + 1):
-        many = _touched(tables, columns, level, which, change)
         for v in range(level_ptr[level], level_ptr[level + 1]):
             by, row = stride * steps[v], v - level_ptr[level]
             if by != 0:
@@ -464,44 +541,44 @@ def _apply(places, tables, state, columns, stride, room):
                 if level == last:
                     for k in range(columns.size):
                         state.x[row, columns[k]] += _sign(k) * by
-                for i in range(many):
-                    r = which[i, 0]
-                    state.gap[tables.start[r] + row * tables.groups[r] + which[i, 1]] += change[i] * by
+                for i in range(room.first[level], room.first[level + 1]):
+                    state.gap[room.spot[i, 0] + row * room.spot[i, 1]] += room.change[i] * by
 
 
 @njit(cache=True, error_model="numpy")
-def column_sweeps(rng, places, tables, moves, state, work, count):
-    """Run sweeps of all directions from a state, which is overwritten; returns how many directions were left out.
+def column_sweep(rng, places, tables, moves, state, work):
+    """Move along every single column, and `moves.turns` pairs and squares at random; returns how many directions were left out.
 
     Parameters
     ----------
     rng
         A NumPy generator.
-    count
-        Sweeps: every single column, and `moves.turns` pairs and squares at random.
+    state
+        Where the chain is, which is overwritten.
     """
-    width, most, failed = work.own.shape[1], 4 * tables.level.size, 0
+    width, levels, failed = work.own.shape[1], places.level_ptr.size - 1, 0
+    most = 4 * tables.level.size
     room = Room(
-        np.empty(width),
         np.zeros(places.parent.size, np.int64),
+        np.empty(width),
+        np.empty(width),
+        np.zeros(levels + 1, np.int64),
         np.empty((most, 2), np.int64),
         np.empty(most),
         np.empty((most, 2), np.int64),
         np.empty((most, 3)),
     )
-    for _ in range(count):
-        for turn in range(len(moves.singles) + moves.turns.sum()):
-            if turn < len(moves.singles):
-                columns = moves.singles[turn]
-                if state.rate[0] > 0.0:
-                    draw_inhabited(rng, places, state)
-            elif turn < len(moves.singles) + moves.turns[0]:
-                columns = moves.pairs[int(rng.random() * len(moves.pairs))]
-            else:
-                columns = moves.squares[int(rng.random() * len(moves.squares))]
-            stride = 1 + int(
-                rng.random() ** 2 * moves.stride
-            )  # short ones more often: small counts take no others
-            if not _move(rng, places, tables, moves, state, work, columns, stride, room):
-                failed += 1
+    for turn in range(len(moves.singles) + moves.turns.sum()):
+        if turn < len(moves.singles):
+            columns = moves.singles[turn]
+            if state.rate[0] > 0.0:
+                draw_inhabited(rng, places, state)
+        elif turn < len(moves.singles) + moves.turns[0]:
+            columns = moves.pairs[int(rng.random() * len(moves.pairs))]
+        else:
+            columns = moves.squares[int(rng.random() * len(moves.squares))]
+        # Short ones more often: small counts take no others.
+        stride = 1 + int(rng.random() ** 2 * moves.stride)
+        if not _move(rng, places, tables, moves, state, work, columns, stride, room):
+            failed += 1
     return failed

@@ -35,6 +35,10 @@ from trueup.kernel.table_walks.inhabited import draw_rate, parts
 EVEN = 0.1
 TINY = 1e-100
 """Least share: below it a count of one more is as good as impossible."""
+FEW = 12
+"""Guests of a restaurant who are seated one by one, 2 or more."""
+PRODUCT = 16
+"""Factors of a ratio of gamma functions that are multiplied up: fewer take less time than their logs."""
 WIDTH, OUT = 1.0, 20
 """First width of a slice, and steps out of it at most."""
 FAR = 12.0
@@ -47,15 +51,15 @@ TOTALS, CELL, SCALE = 0, 1, 2
 def occupied(rng, guests, alpha):
     """Draw how many tables `guests` of a Chinese restaurant occupy: guest i + 1 a new one with probability alpha / (alpha + i).
 
-    Beyond the first two, new tables come as points of rate `log(1 + alpha / i)` on [i, i + 1), at most one each, thinned
+    Beyond the first few, new tables come as points of rate `log(1 + alpha / i)` on [i, i + 1), at most one each, thinned
     from the rate alpha / (s - 1), so that the time is that of the tables, not of the guests.
     """
-    count, i = 0, 0
-    while i < min(guests, 2):
-        if i == 0 or rng.random() * (alpha + i) < alpha:
+    count, i = min(guests, 1), 1
+    while i < min(guests, FEW):
+        if rng.random() * (alpha + i) < alpha:
             count += 1
         i += 1
-    s = 2.0
+    s = float(FEW)
     while True:
         s = 1.0 + (s - 1.0) * math.exp(min(-math.log(1.0 - rng.random()) / alpha, 700.0))
         if not s < guests:
@@ -66,7 +70,7 @@ def occupied(rng, guests, alpha):
             s = k + 1.0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _seated(places, state, room, level, v, j):
     """Guests and rate of a place's cell."""
     first, last = places.level_ptr[level], places.level_ptr.size - 2
@@ -75,7 +79,7 @@ def _seated(places, state, room, level, v, j):
     return int(room[0, v, j]), room[1, v, j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _rates(places, state, room, level):
     """Sum the rates of the places of a level for those above."""
     room[1, places.level_ptr[level - 1] : places.level_ptr[level]] = 0.0
@@ -85,7 +89,7 @@ def _rates(places, state, room, level):
             room[1, places.parent[v], j] += state.kappa[level, j] * math.log1p(rate / state.kappa[level, j])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _seat(rng, places, state, room, level):
     """Draw the tables of the places of a level: the guests of those above."""
     even = 0.0 if level == places.level_ptr.size - 2 else EVEN
@@ -100,10 +104,10 @@ def _seat(rng, places, state, room, level):
                     room[0, p, j] += rng.random() * (around + even) < around
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _rise(x, b):
     """Log of `Gamma(x + b) / Gamma(b)`."""
-    if x < 6:
+    if x < PRODUCT:
         total = 1.0
         for i in range(x):
             total *= b + i
@@ -111,7 +115,7 @@ def _rise(x, b):
     return math.lgamma(x + b) - math.lgamma(b)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_cell(places, state, room, level, j, kappa):
     """Log density of a cell's concentration given the guests and rates of a level, whose own compositions are integrated out."""
     total, even = 0.0, 0.0 if level == places.level_ptr.size - 2 else EVEN
@@ -124,12 +128,13 @@ def _log_cell(places, state, room, level, j, kappa):
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_scale(places, state, room, factor):
     """Log density of a common factor of the lowest level's concentrations and sizes; `room` holds the rates above."""
     total, last = 0.0, places.level_ptr.size - 2
     for v in range(places.level_ptr[last - 1], places.level_ptr[last]):
-        total -= factor * (state.theta[v] @ room[1, v])
+        for j in range(state.theta.shape[1]):
+            total -= factor * state.theta[v, j] * room[1, v, j]
     for v in range(places.level_ptr[last], places.level_ptr[last + 1]):
         p = places.parent[v]
         for j in range(state.theta.shape[1]):
@@ -139,7 +144,7 @@ def _log_scale(places, state, room, factor):
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_totals(places, state, level, a):
     """Log density of a given the totals."""
     total = 0.0

@@ -26,14 +26,14 @@ LEAST = 1e-12
 """The rate lies within so much of 0 and 1, so that logs of odds are numbers."""
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def parts(places, inhabited, v):
     """How many parts a place's total is split among: all but those that are uninhabited."""
     first, stop, last = places.child_ptr[v], places.child_ptr[v + 1], places.level_ptr[-2]
     return stop - first if first < last else inhabited[first - last : stop - last].sum()
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _how_many(rng, weights, rate, a, total, lived, empty):
     """Draw how many of `empty` places are inhabited beside `lived` ones that hold `total`."""
     least, log, most = (0 if lived else 1), 0.0, -np.inf

@@ -21,7 +21,7 @@ WIDTH = 1.0
 """First width of a slice."""
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_size(held, kappa, power, log):
     """Log density of the log of a size."""
     total, s = power * log, math.exp(log)
@@ -30,7 +30,7 @@ def _log_size(held, kappa, power, log):
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _draw_size(rng, held, kappa, power, s):
     """Draw a size by a slice of its log, whose law has one mode."""
     log = math.log(s)
