@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,8 @@ WINDOWS, SPANS = (8, 14), (16, 32)
 """Least and most steps of a place's window and of siblings' sums."""
 STEPS = 4.0
 """Steps to a standard deviation of the noise, at most, where it is wide."""
+WHOLE = 1 << 24
+"""Whole numbers below which single precision holds."""
 VAGUE = 1e4
 """Standard deviation (counts) of what stands in, at the start of a chain alone, for finest cells that nobody measured."""
 
@@ -96,7 +98,7 @@ class ColumnProblem:
         """Margin, values, form and whether these are lower bounds, of all that was measured or is bounded below."""
         exact = (0.0, 0.0, 0.0)
         known = [
-            (h.margin, np.asarray(v, float), exact if h.exact else tuple(h.law.form or exact), False)
+            (h.margin, np.asarray(v), exact if h.exact else tuple(h.law.form or exact), False)
             for h, v in zip(self.headers, self.values, strict=True)
         ]
         for b in self.constraints.bounds:
@@ -193,23 +195,23 @@ class ColumnProblem:
         ConvergenceError
             If the settled tables do not keep all that is exact.
         """
-        headers, values = list(self.headers), []
-        for h, v in zip(headers, self.values, strict=True):
-            noise = 0.0 if h.exact else away * h.law.variance**0.5 * rng.normal(size=len(v))
-            values.append(np.asarray(v, float) + noise)
+        headers, sizes = list(self.headers), [len(v) for v in self.values]
         if not any(h.margin == self.cells.finest for h in headers):
             headers.append(Measured("start", self.cells.finest, law_named("gaussian")(VAGUE)))
-            values.append(np.zeros(self.cells.n))
-        return default_tables(self.constraints, headers, np.concatenate(values), rng).reshape(
-            self.cells.shape[0], -1
-        )
+            sizes.append(self.cells.n)
+        values, at = np.zeros(sum(sizes)), 0
+        for h, v in zip(self.headers, self.values, strict=True):
+            noise = 0.0 if h.exact else away * h.law.variance**0.5 * rng.normal(size=len(v))
+            values[at : at + len(v)] = v + noise
+            at += len(v)
+        return default_tables(self.constraints, headers, values, rng).reshape(self.cells.shape[0], -1)
 
     def state(self, x: NDArray[np.int64], a: float, kappa: float, rate: float = 0.0) -> ChainState:
         """A chain's state at tables `(leaves, n)`: concentrations, and the rate of uninhabited places."""
         levels = len(self.cells.tree.levels)
         tree, flat = self.cells.tree, x.ravel()
         total = np.concatenate([self.cells.sum(flat, Margin(level)) for level in tree.levels])
-        gap = np.concatenate([self.cells.sum(flat, m) - v for m, v, *_ in self._known])
+        gaps = [self.cells.sum(flat, m) - v for m, v, *_ in self._known]
         inner = int(tree.level_ptr[-2])
         theta = np.empty((inner, self.columns))
         for level in range(levels - 1):
@@ -218,7 +220,7 @@ class ColumnProblem:
         theta = self.open * (theta + 0.5)
         theta /= theta.sum(axis=1, keepdims=True)
         each = np.full(levels, 1.0)
-        total, gap, top = total.astype(np.int64), gap.astype(float), x.sum(axis=0).astype(float)
+        total, gap, top = total.astype(np.int64), _together(gaps, total[0]), x.sum(axis=0).astype(float)
         kappas, sizes = np.full((levels, self.columns), kappa), x.sum(axis=1) + 1.0
         first = np.full(len(x), np.flatnonzero(self.open)[0])
         lived, rates = np.ones(len(x), bool), np.array([rate])
@@ -255,6 +257,15 @@ class ColumnProblem:
         return not self.constraints.bounds and all(not m.attributes and m.level != last for m in exact)
 
 
+def _together(gaps: list[NDArray], total: int) -> NDArray:
+    """Differences one after the other, in single precision where it holds them exactly: whole ones, of no more than millions."""
+    whole = all(gap.dtype.kind in "iu" or bool((gap == np.rint(gap)).all()) for gap in gaps)
+    largest = 2 * total + max(float(np.abs(gap).max(initial=0)) for gap in gaps)
+    return np.concatenate(
+        gaps, dtype=np.float32 if whole and largest < WHOLE else np.float64, casting="unsafe"
+    )
+
+
 def default_tables(
     constraints: Constraints, headers: Sequence[Measured], values: NDArray, rng: np.random.Generator
 ) -> NDArray[np.int64]:
@@ -267,6 +278,7 @@ def default_tables(
     """
     problem = histogram_problem(constraints, headers, folded=True)
     fit, _ = problem.least_squares(values[None])
+    fit = replace(fit, values=())  # settling looks at the subtrees' alone
     chains = [problem.chain(level, [m for m, _ in plan]) for level, plan in enumerate(problem.tree.plan)]
     seeds = rng.integers(2**63, size=1, dtype=np.uint64)
     found = problem.settle(fit, chains, seeds, integer=True, posterior=True)

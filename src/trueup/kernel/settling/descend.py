@@ -34,7 +34,7 @@ from trueup.kernel.settling.refine import Coarse, SettlingStage
 from trueup.kernel.settling.transport import mixed_keys
 from trueup.kernel.status import largest
 
-PIECE = 1_000_000  # cells that are settled together
+PIECE = 100_000  # cells that are settled together
 SLACK = 1e-3  # variance (counts squared) that a cell at its posterior mean has at least when sums are kept
 
 

@@ -139,7 +139,7 @@ class ChainState(NamedTuple):
 
     x: NDArray[np.int32]
     total: NDArray[np.int64]
-    gap: NDArray[np.float64]
+    gap: NDArray[np.float32] | NDArray[np.float64]
     top: NDArray[np.float64]
     theta: NDArray[np.float64]
     a: NDArray[np.float64]
