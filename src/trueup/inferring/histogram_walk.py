@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +32,19 @@ from trueup.model.nested import canonical
 from trueup.model.prior import FLAT
 from trueup.run.local import cores
 
-SMALL = 20_000
-"""Cells below which the sweeps of a draw are made in one go: an interruption waits for them."""
+TOGETHER = 20_000
+"""Cells that are moved in one go, in one sweep or several: an interruption waits for them."""
 RATE_AT_FIRST = 0.1
 """Of uninhabited places."""
+
+
+class _Part(NamedTuple):
+    """A chain's part in a run: its name in checkpoints, empty where none are left; first draw, sweeps to a draw, draws."""
+
+    run: str
+    first: int
+    thin: int
+    out: NDArray
 
 
 @dataclass(eq=False)
@@ -98,8 +107,8 @@ class HistogramWalk:
     ) -> NDArray:
         """Move every chain on by `kept * thin` sweeps; return draws `(chains, kept, n)` in the narrowest type that holds them.
 
-        An interruption ends all chains within a sweep. A run to be `saved` leaves checkpoints, where there are to be any, and
-        goes on from those that it has left. Draws `before` it, whose `concentrations` stand, are its first.
+        An interruption ends all chains within a sweep, or some short ones. A run to be `saved` leaves checkpoints, where there
+        are to be any, and goes on from those that it has left. Draws `before` it, whose `concentrations` stand, are its first.
         """
         keep = self.keep if saved else None
         self.left_out = self.left_out or [0] * len(self.states)
@@ -117,9 +126,9 @@ class HistogramWalk:
         done, works = [thin * n for n in at], SimpleQueue()
         for _ in range(threads):
             works.put(self.problem.work())
-        self.stopped = False
+        self.stopped, name = False, run_name(out, thin) if keep else ""
         run_side_by_side(
-            lambda c: self._chain(c, out[c], thin, works, done, at[c], run_name(out, thin) if keep else ""),
+            lambda c: self._chain(c, _Part(name, at[c], thin, out[c]), works, done),
             done,
             kept * thin * len(done),
             tell,
@@ -174,64 +183,39 @@ class HistogramWalk:
             run, chain, done, self.rngs[chain], draws=draws, learnt=learnt, counted=counted, **state
         )
 
-    def _chain(
-        self,
-        chain: int,
-        out: NDArray,
-        thin: int,
-        works: Any,
-        done: list[int],
-        at: int,
-        run: str,
-    ) -> None:
+    def _chain(self, chain: int, part: _Part, works: Any, done: list[int]) -> None:
         work: TreeMessages = works.get()
         began = time.thread_time()  # what others run beside it does not change what is predicted
         try:
-            self._sweeps(chain, out, thin, work, done, at, run)
+            self._sweeps(chain, part, work, done)
         finally:
             self.spent[chain] = time.thread_time() - began
             works.put(work)  # others may wait for it, to hear that they are stopped
 
-    def _sweeps(
-        self,
-        chain: int,
-        out: NDArray,
-        thin: int,
-        work: TreeMessages,
-        done: list[int],
-        at: int,
-        run: str,
-    ) -> None:
-        problem, rng, state = self.problem, self.rngs[chain], self.states[chain]
-        room, saved = np.zeros((2, *state.theta.shape)), at
-        count = thin if problem.cells.n < SMALL else 1
-        for sweep in range(thin * at, thin * len(out), count):
-            if self.stopped:
-                return
-            self.left_out[chain] += histogram_sweeps(
-                rng,
-                problem.places,
-                problem.tables,
-                problem.moves,
-                state,
-                work,
-                problem.open,
-                room,
-                HYPERPRIOR,
-                self.learn,
-                sweep,
-                count,
-            )
-            done[chain] = sweep + count
-            if done[chain] % thin:
+    def _sweeps(self, chain: int, part: _Part, work: TreeMessages, done: list[int]) -> None:
+        state, most = self.states[chain], max(TOGETHER // self.problem.cells.n, 1)
+        drawn = saved = part.first
+        while drawn < len(part.out) and not self.stopped:
+            count = min(most, part.thin - done[chain] % part.thin)
+            self._move(chain, work, done[chain], count)
+            done[chain] += count
+            if done[chain] % part.thin:
                 continue
-            drawn = done[chain] // thin
-            out[drawn - 1] = state.x.ravel()
-            learnt = np.concatenate([state.a[1:], state.common[1:], state.rate])
-            self.concentrations[chain, drawn - 1] = learnt
-            if run and self.keep and (drawn == len(out) or self.keep.due(chain)):
-                self._save(run, chain, drawn, out[saved:drawn])
+            part.out[drawn] = state.x.ravel()
+            self.concentrations[chain, drawn] = np.concatenate([state.a[1:], state.common[1:], state.rate])
+            drawn += 1
+            if part.run and self.keep and (drawn == len(part.out) or self.keep.due(chain)):
+                self._save(part.run, chain, drawn, part.out[saved:drawn])
                 saved = drawn
+
+    def _move(self, chain: int, work: TreeMessages, sweep: int, count: int) -> None:
+        """Make sweeps of a chain, the first of number `sweep`."""
+        p, state = self.problem, self.states[chain]
+        room = np.zeros((2, *state.theta.shape))
+        prior = p.open, room, HYPERPRIOR, self.learn
+        self.left_out[chain] += histogram_sweeps(
+            self.rngs[chain], p.places, p.tables, p.moves, state, work, *prior, sweep, count
+        )
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:
         """What the record says of a run: R-hat and effective sizes of the counts of each table.
