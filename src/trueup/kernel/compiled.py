@@ -61,7 +61,8 @@ def njit(*, cache: bool, **options: Any) -> Callable[[Callable], Any]:
 
     def compiled(function: Callable) -> Any:
         # Nothing calls a kernel from C, and the code for that takes a twentieth of the time of compilation.
-        kernel: Any = numba.njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
+        given = {"nogil": True, "no_cfunc_wrapper": True, **options}
+        kernel: Any = numba.njit(**given)(function)
         kernel.__class__ = Kernel
         if cache:
             kernel._cache = KeptCode(kernel)
@@ -72,6 +73,9 @@ def njit(*, cache: bool, **options: Any) -> Callable[[Callable], Any]:
 
 class Kernel(CPUDispatcher):
     """A compiled function that has code for calls from Python once Python calls it, and none for kernels' calls alone."""
+
+    _compiler: Any
+    overloads: Any
 
     @property
     def called_by_kernel(self) -> bool:
