@@ -99,6 +99,8 @@ def thinned(run: NDArray, draws: int) -> NDArray:
     """Return as many draws as are asked for, evenly from all chains `(chains, kept, n)`; all where there are fewer."""
     chains, kept = run.shape[:2]
     each = min(-(-draws // chains), kept)
+    if each == kept:  # a copy may be as large as all else
+        return run
     return run[:, np.linspace(0, kept - 1, each).round().astype(int)]
 
 
