@@ -13,8 +13,7 @@ from benchmarks.harness import Case, Harness
 from trueup.assessing import assess
 from trueup.measuring import read_confidential, simulate
 from trueup.model.cells import Margin
-from trueup.model.mechanism import plan_measurements
-from trueup.model.problem import public_cells
+from trueup.model.problem import Problem
 from trueup.model.spec import Spec, load_spec, parse_spec
 from trueup.reconciling import reconcile
 
@@ -54,14 +53,10 @@ def counties() -> tuple[str, pandas.DataFrame | Path]:
 
 def one_by_one(spec: Spec, table: pandas.DataFrame, replicates: int) -> float:
     """Root mean squared error of the finest counts, from releases that are made one after the other."""
-    cells = public_cells(spec, table)
-    headers, guarantee = plan_measurements(spec, cells)
-    counts, rng = read_confidential(spec, cells, table), np.random.default_rng(1)
+    problem = Problem.of(spec, data=table)
+    counts, rng = read_confidential(spec, problem.cells, table), np.random.default_rng(1)
     squares = [
-        np.mean(
-            (reconcile(simulate(cells, counts, headers, guarantee, rng), spec=spec).counts - counts) ** 2.0
-        )
-        for _ in range(replicates)
+        np.mean((reconcile(simulate(problem, counts, rng)).counts - counts) ** 2.0) for _ in range(replicates)
     ]
     return float(np.sqrt(np.mean(squares)))
 

@@ -43,12 +43,7 @@ def made() -> SimpleNamespace:
     """Records that were made once, of simulated noise."""
     spec = tu.parse_spec(SPEC)
     problem = tu.Problem.of(spec, PLACES)
-    noisy = simulate(
-        problem.cells, np.array(COUNTS), problem.headers, problem.guarantee, np.random.default_rng(7)
-    )
-    from dataclasses import replace
-
-    noisy = replace(noisy, spec=spec)
+    noisy = simulate(problem, np.array(COUNTS), np.random.default_rng(7))
     return SimpleNamespace(
         spec=spec,
         problem=problem,

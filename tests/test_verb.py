@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import io
 import pickle
+import pkgutil
 
 import numpy as np
 import pandas
@@ -17,6 +19,10 @@ from trueup import Margin
 from trueup.errors import SpecError, TrueupError
 
 COUNTIES = pandas.read_csv(io.StringIO(TABLE), dtype={"state": str, "county": str})
+
+
+def cells_of(spec):
+    return trueup.Problem.of(spec, COUNTIES).cells
 
 
 @pytest.mark.parametrize(
@@ -33,6 +39,10 @@ COUNTIES = pandas.read_csv(io.StringIO(TABLE), dtype={"state": str, "county": st
         (lambda spec: trueup.infer([]), "no measurements are given"),
         (lambda spec: trueup.infer([3]), "a int stands among several measurements"),
         (lambda spec: trueup.assess({}, None), "a dict is given as spec"),
+        (
+            lambda spec: trueup.simulate(cells_of(spec), [1], (), None, None),
+            "given a Cells as problem.*Problem.of",
+        ),
     ],
 )
 def test_what_is_not_the_record_is_refused_by_name(call, said):
@@ -47,6 +57,19 @@ def test_the_package_names_its_verbs():
     verbs = {"measure", "reconcile", "infer", "assess", "report", "explain", "plan", "release", "check"}
     assert verbs <= set(FUNCTIONS)
     assert dir(trueup) == trueup.__all__
+
+
+def test_editors_are_told_where_every_public_name_lives():
+    """They do not run the package: what they complete stands in its imports for type checkers."""
+    told = {
+        alias.asname: (node.module, alias.name)
+        for node in ast.walk(ast.parse(inspect.getsource(trueup)))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    for name in set(trueup.__all__) - {"__version__"}:
+        module, called = told[name]
+        assert pkgutil.resolve_name(f"{module}:{called}") is getattr(trueup, name)
 
 
 def test_an_old_name_works_and_says_the_new_one():

@@ -6,9 +6,50 @@ Names are loaded when first used: importing trueup loads nothing but its own nam
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trueup.version import __version__ as __version__
+
+if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loaded
+    from trueup import theory as theory
+    from trueup.assessing import assess as assess
+    from trueup.assessing.truth import made_up_truth as made_up_truth
+    from trueup.checking.bundle import check_bundle as check  # noqa: F401
+    from trueup.errors import TrueupError as TrueupError
+    from trueup.files.source import JoinedTables as JoinedTables
+    from trueup.inferring import infer as infer
+    from trueup.io.bundle.areas import write_areas as write_areas
+    from trueup.io.bundle.read import read_measurements as read_measurements
+    from trueup.io.bundle.read import read_release as read_release
+    from trueup.io.export import export as export
+    from trueup.io.published.perturbed import read_perturbed as read_perturbed
+    from trueup.measuring import measure as measure
+    from trueup.measuring import simulate as simulate
+    from trueup.model.cells import Attribute as Attribute
+    from trueup.model.cells import Cells as Cells
+    from trueup.model.cells import Margin as Margin
+    from trueup.model.constraints import Constraints as Constraints
+    from trueup.model.header import Measured as Measured
+    from trueup.model.problem import Problem as Problem
+    from trueup.model.proposal import propose_spec as propose_spec
+    from trueup.model.records.assessment import Assessment as Assessment
+    from trueup.model.records.measurements import Measurements as Measurements
+    from trueup.model.records.posterior import Posterior as Posterior
+    from trueup.model.records.release import Release as Release
+    from trueup.model.spec import Spec as Spec
+    from trueup.model.spec import load_spec as load_spec
+    from trueup.model.spec import parse_spec as parse_spec
+    from trueup.model.tree import Tree as Tree
+    from trueup.planning.plan import plan as plan
+    from trueup.planning.planned_spec import planned_spec as planned_spec
+    from trueup.planning.planner import Planner as Planner
+    from trueup.reconciling import reconcile as reconcile
+    from trueup.releasing.by_size import MarginsBySize as MarginsBySize
+    from trueup.releasing.by_size import margins_by_size as margins_by_size
+    from trueup.releasing.explain import explain as explain
+    from trueup.releasing.pipeline import release as release
+    from trueup.reporting import report as report
+    from trueup.synth import synthesize as synthesize
 
 _HOMES = {
     "Assessment": "trueup.model.records.assessment",

@@ -19,8 +19,7 @@ from trueup.cli.app import EXIT_CODES, TERMINATED
 from trueup.cli.progress import LogLines, progress
 from trueup.errors import SpecError
 from trueup.measuring import simulate
-from trueup.model.mechanism import plan_measurements
-from trueup.model.problem import public_cells
+from trueup.model.problem import Problem
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +113,8 @@ def test_a_law_on_a_lattice_is_not_audited_count_by_count():
 
 def test_tables_and_draws_that_cannot_be_are_refused_by_name(areas):
     spec = trueup.parse_spec(SPEC)
-    cells = public_cells(spec, areas[1])
-    noisy = simulate(cells, np.zeros(3, np.int64), *plan_measurements(spec, cells), np.random.default_rng(0))
+    problem = Problem.of(spec, data=areas[1])
+    noisy = simulate(problem, np.zeros(3, np.int64), np.random.default_rng(0))
     with pytest.raises(SpecError, match="no level 'tract'"):
         trueup.reconcile(noisy, spec=spec).sums(Margin("tract"))
     for draws in (0, -1):

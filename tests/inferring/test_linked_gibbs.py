@@ -18,7 +18,6 @@ from trueup.measuring import read_confidential, simulate
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints, LinearRule, violations
 from trueup.model.linear import parse_linear
-from trueup.model.mechanism import plan_measurements
 from trueup.noise import law_named
 
 A, KAPPA = 1.3, 4.0
@@ -158,7 +157,7 @@ def test_two_tables_keep_every_rule_and_their_state(rng):
     """Draws of linked records obey the links, and what a chain keeps up step by step is what its table says."""
     given = problem(query=[*document()["query"]])
     counts = read_confidential(given.spec, given.cells, population(rng, 40), constraints=given.constraints)
-    measured = simulate(given.cells, counts, *plan_measurements(given.spec, given.cells), rng)
+    measured = simulate(given, counts, rng)
     problem_ = LinkedProblem(given.constraints, measured.headers, tuple(measured.values))
     walk = LinkedWalk.of(problem_, rng.spawn(2))
     run = walk.run(4, 1)
@@ -192,7 +191,7 @@ def capped():
 def test_a_top_code_bounds_persons_on_both_sides(rng):
     given = problem(**capped())
     counts = read_confidential(given.spec, given.cells, population(rng, 40), constraints=given.constraints)
-    measured = simulate(given.cells, counts, *plan_measurements(given.spec, given.cells), rng)
+    measured = simulate(given, counts, rng)
     problem_ = LinkedProblem(given.constraints, measured.headers, tuple(measured.values))
     walk = LinkedWalk.of(problem_, rng.spawn(2))
     run = walk.run(4, 1).reshape(8, -1)

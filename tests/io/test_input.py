@@ -19,8 +19,7 @@ from trueup.files.whole import whole_counts
 from trueup.io.microdata.tabulate import read_counts
 from trueup.measuring import simulate
 from trueup.model.geography import read_tree
-from trueup.model.mechanism import plan_measurements
-from trueup.model.problem import public_cells
+from trueup.model.problem import Problem, public_cells
 from trueup.model.spec import parse_spec
 
 FRAME = {"state": ["02", "01", "01"], "county": ["001", "003", "001"], "n": [30, 7, 0]}
@@ -349,9 +348,8 @@ def test_simulated_measurements_are_never_written(tmp_path, rng):
     from trueup.io.bundle.write import write_measurements
 
     spec, frame = parse_spec(SPEC), pandas.DataFrame(FRAME)
-    cells = public_cells(spec, frame)
-    headers, guarantee = plan_measurements(spec, cells)
-    simulated = simulate(cells, read_counts(spec, cells, frame), headers, guarantee, rng)
+    problem = Problem.of(spec, data=frame)
+    simulated = simulate(problem, read_counts(spec, problem.cells, frame), rng)
     with pytest.raises(PrivacyError, match="simulated"):
         write_measurements(tmp_path, SPEC, simulated)
     assert not list(tmp_path.iterdir())

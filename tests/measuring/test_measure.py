@@ -12,8 +12,7 @@ import pytest
 from tests.areas import SPEC
 from trueup import measure, simulate
 from trueup.errors import InfeasibleError
-from trueup.model.mechanism import plan_measurements
-from trueup.model.problem import public_cells
+from trueup.model.problem import Problem
 from trueup.model.spec import parse_spec
 from trueup.noise import law_named
 
@@ -37,11 +36,9 @@ def test_forked_workers_draw_different_noise():
 
 def test_noise_is_added_to_the_true_sums(rng):
     """A sign test of the median: each noisy value is below and above its true sum equally often."""
-    spec = parse_spec(SPEC)
-    cells = public_cells(spec, FRAME)
-    headers, guarantee = plan_measurements(spec, cells)
+    problem = Problem.of(parse_spec(SPEC), data=FRAME)
     counts = np.array([0, 7, 30])
-    draws = np.array([simulate(cells, counts, headers, guarantee, rng).flat for _ in range(4000)])
+    draws = np.array([simulate(problem, counts, rng).flat for _ in range(4000)])
     truth = np.array([37, 7, 30, 0, 7, 30])
     above, below = (draws > truth).sum(axis=0), (draws < truth).sum(axis=0)
     # Six standard deviations; a shift by one count moves the difference by more than 300.
@@ -62,15 +59,11 @@ def _noisy_again(text) -> bool:
 
 
 def test_simulations_are_marked_and_repeatable():
-    spec = parse_spec(SPEC)
-    cells = public_cells(spec, FRAME)
-    headers, guarantee = plan_measurements(spec, cells)
-    one, two = (
-        simulate(cells, np.array([0, 7, 30]), headers, guarantee, np.random.default_rng(5)) for _ in range(2)
-    )
+    problem = Problem.of(parse_spec(SPEC), data=FRAME)
+    one, two = (simulate(problem, np.array([0, 7, 30]), np.random.default_rng(5)) for _ in range(2))
     assert one.simulation
     assert one.digest == two.digest
-    assert not measure(spec, FRAME).simulation
+    assert not measure(problem, FRAME).simulation
 
 
 def test_data_that_break_a_declared_rule_are_refused_without_a_count():

@@ -13,8 +13,7 @@ from tests.reference.lattice import law_of, p_value, points, table_margins
 from trueup import explain, measure, reconcile, simulate
 from trueup.errors import PrivacyError, SpecError
 from trueup.model.guarantee import Change
-from trueup.model.mechanism import plan_measurements
-from trueup.model.problem import public_cells
+from trueup.model.problem import Problem
 from trueup.model.spec import load_spec, parse_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -39,9 +38,8 @@ PLACES = pandas.DataFrame(
 
 
 def plan(text, frame):
-    spec = parse_spec(text)
-    cells = public_cells(spec, frame)
-    return cells, *plan_measurements(spec, cells)
+    problem = Problem.of(parse_spec(text), data=frame)
+    return problem, problem.headers, problem.guarantee
 
 
 def lattice_spec(head, level, invariants, noise="lattice-laplace", budget="epsilon", attributes=()):
@@ -54,11 +52,11 @@ def lattice_spec(head, level, invariants, noise="lattice-laplace", budget="epsil
 
 def test_invariants_at_two_levels_of_a_tree(rng):
     text = lattice_spec(TREE, "tract", "{ level = 'state' }, { level = 'county' }")
-    cells, headers, guarantee = plan(text, PLACES)
+    problem, headers, guarantee = plan(text, PLACES)
     assert guarantee.amount == Fraction(1, 2)
     assert headers[0].law.epsilon == Fraction(1, 4)
     for _ in range(50):
-        noisy = simulate(cells, np.array(PLACES["n"]), headers, guarantee, rng)
+        noisy = simulate(problem, np.array(PLACES["n"]), rng)
         sums = pandas.Series(noisy.values[0]).groupby([PLACES["s"], PLACES["c"]]).sum()
         assert sums.tolist() == PLACES["n"].groupby([PLACES["s"], PLACES["c"]]).sum().tolist()
 
@@ -76,14 +74,14 @@ def test_both_margins_of_a_table_cost_a_swap_of_two_steps(rng):
     )  # fmt: skip
     invariants = "{ level = 'county' }, { level = 'all', attributes = ['edu'] }"
     text = lattice_spec(GRID, "county", invariants, attributes=("edu",)).replace("1/2", "3")
-    cells, headers, guarantee = plan(text, frame)
+    problem, headers, guarantee = plan(text, frame)
     assert (headers[0].law.epsilon, guarantee.amount, guarantee.neighbours) == (Fraction(3, 2), 3, "replace")
     assert guarantee.change == Change(2, 4, 2, Fraction(6), Fraction(0), True, True)
     counts = frame["n"].to_numpy()
     drawn = headers[0].law.bound.draw(50_000, rng.bytes).vectors
     vectors = points(table_margins(3, 3), [2, 5, 6, 7, 8], 6)
     assert p_value(drawn, vectors, law_of(vectors, lambda v: -1.5 * np.abs(v).sum(axis=1))) > 1e-6
-    noisy = simulate(cells, counts, headers, guarantee, rng).values[0].reshape(3, 3)
+    noisy = simulate(problem, counts, rng).values[0].reshape(3, 3)
     assert noisy.sum(axis=0).tolist() == counts.reshape(3, 3).sum(axis=0).tolist()
     assert noisy.sum(axis=1).tolist() == counts.reshape(3, 3).sum(axis=1).tolist()
 
@@ -115,11 +113,11 @@ def test_the_chain_is_used_only_when_asked_for_and_costs_a_delta(rng):
     _, headers, exact = plan(text, PLACES)
     assert (exact.delta, headers[0].law.bound.distance) == (0, 0)
     asked = text.replace("name = 'q'", "name = 'q', options = { sampler = 'markov-chain' }")
-    cells, headers, guarantee = plan(asked, PLACES)
+    problem, headers, guarantee = plan(asked, PLACES)
     assert guarantee.delta == pytest.approx((1 + np.exp(0.5)) * headers[0].law.bound.distance)
     assert guarantee.delta > 0.03
     assert "NOT exact" in " ".join(guarantee.sentences)
-    noisy = simulate(cells, np.array(PLACES["n"]), headers, guarantee, rng).values[0]
+    noisy = simulate(problem, np.array(PLACES["n"]), rng).values[0]
     assert pandas.Series(noisy).groupby(PLACES["c"]).sum().tolist() == PLACES.groupby("c")["n"].sum().tolist()
     with pytest.raises(PrivacyError, match="markov-chain"):
         measure(parse_spec(asked), PLACES)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -59,8 +57,8 @@ def noisy(rng, name: str, households: int = 60):
     if "constraints" in SPECS[name]:
         tables.persons.loc[tables.persons.relation == "ref", "age"] = "adult"
     counts = read_confidential(given.spec, given.cells, tables, constraints=given.constraints)
-    measured = simulate(given.cells, counts, given.headers, given.guarantee, rng)
-    return given, counts, replace(measured, spec=given.spec)
+    measured = simulate(given, counts, rng)
+    return given, counts, measured
 
 
 @pytest.mark.parametrize("method", ["joined-posterior", "joined-tree"])
@@ -101,8 +99,8 @@ def test_without_noise_the_counts_come_back(rng):
     exact = [query | {"rho": dict.fromkeys(LEVELS, budgets[query["name"]])} for query in document()["query"]]
     given = problem(query=exact)
     counts = read_confidential(given.spec, given.cells, population(rng, 60), constraints=given.constraints)
-    measured = simulate(given.cells, counts, given.headers, given.guarantee, rng)
-    released = reconcile(replace(measured, spec=given.spec), "joined-tree")
+    measured = simulate(given, counts, rng)
+    released = reconcile(measured, "joined-tree")
     np.testing.assert_array_equal(released.counts, counts)
 
 

@@ -15,8 +15,7 @@ from trueup.errors import DataError, SpecError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.model.mechanism import plan_measurements
-from trueup.model.problem import public_cells
+from trueup.model.problem import Problem
 from trueup.model.spec import parse_spec
 from trueup.noise.lattice.laws import LatticeGaussian, LatticeLaplace
 from trueup.noise.laws.exact import Exact
@@ -54,8 +53,7 @@ BY = {name: build("lattice-posterior", {"estimate": name}) for name in ("mean", 
 def noisy(case, rng):
     text, frame = CASES[case]
     spec = parse_spec(text)
-    cells = public_cells(spec, frame)
-    return spec, simulate(cells, np.array(frame["n"]), *plan_measurements(spec, cells), rng)
+    return spec, simulate(Problem.of(spec, data=frame), np.array(frame["n"]), rng)
 
 
 @pytest.mark.parametrize("case", CASES)

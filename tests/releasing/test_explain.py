@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from trueup.cli.app import new_app
 from trueup.cli.explain import register
 from trueup.model.cells import Attribute, Cells
+from trueup.model.problem import Problem
 from trueup.model.spec import parse_spec
 from trueup.model.tree import Tree
 from trueup.releasing.explain import explain
@@ -118,8 +119,12 @@ def test_a_rare_group_has_members_in_more_places_where_shares_are_partly_the_par
     assert places_of_rare_groups(0.5) > 1.5 * places_of_rare_groups(0.0)
 
 
-def test_an_explanation_is_shown_in_one_short_line():
-    found = explain(spec(), PLACES, simulate=False)
-    assert repr(found).startswith("Explanation(method='")
-    assert "tables=[all, tract, tract x sex, block, block x sex], epsilon=5/4)" in repr(found)
-    assert len(repr(found)) < 130
+def test_an_explanation_is_shown_in_three_lines_and_knows_its_problem():
+    problem = Problem.of(spec(), PLACES)
+    found = explain(problem, simulate=False)
+    assert found.problem is problem
+    title, tables, method = repr(found).splitlines()
+    assert title == f"Explanation: {problem.spec.title}"
+    assert "all, tract, tract x sex, block, block x sex; epsilon = 5/4 for one" in tables
+    assert found.method["method"] in method
+    assert "<table>" in found._repr_html_()

@@ -11,7 +11,7 @@ from trueup.assessing import assess
 from trueup.inferring import infer
 from trueup.measuring import simulate
 from trueup.model.build import build_cells
-from trueup.model.mechanism import plan_measurements
+from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
@@ -61,10 +61,9 @@ def tree(blocks: int = 3, names: tuple[str, str] = ("Avalon", HOSTILE)) -> Tree:
 def measured(text: str, *, blocks: int = 3, simulation: bool = False) -> tuple[Measurements, Spec]:
     """Measure made-up counts with seeded noise; by default unmarked, as a real record would be."""
     spec = parse_spec(text)
-    cells = build_cells(spec, tree(blocks))
-    counts = np.arange(cells.n) % 37
-    noisy = simulate(cells, counts, *plan_measurements(spec, cells), np.random.default_rng(5))
-    return replace(noisy, simulation=simulation, spec=spec), spec
+    problem = Problem(spec, build_cells(spec, tree(blocks)))
+    noisy = simulate(problem, np.arange(problem.cells.n) % 37, np.random.default_rng(5))
+    return replace(noisy, simulation=simulation), spec
 
 
 def released(text: str, method=None, **options) -> tuple[Release, Spec]:

@@ -16,7 +16,6 @@ from trueup.assessing.estimators import POSTERIOR, Estimator, Inferrer, Reconcil
 from trueup.assessing.intervals import RULES, IntervalRule
 from trueup.errors import SpecError
 from trueup.inferring.method import InferenceMethod as InferMethod
-from trueup.measuring import simulate
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Guarantee
@@ -24,6 +23,7 @@ from trueup.model.header import Measured
 from trueup.model.mechanism import plan_measurements
 from trueup.model.methods import describe, refuse_method
 from trueup.model.records.assessment import Assessed, Budget
+from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
 from trueup.noise.rational import rational
@@ -115,8 +115,8 @@ def inferrers(spec: Spec, constraints: Constraints, scenario: Scenario, wanted: 
 
 def _header_only(cells: Cells, scenario: Scenario):
     """Measurements of empty cells: which method fits depends on laws and margins alone."""
-    zeros = np.zeros(cells.n, np.int64)
-    return simulate(cells, zeros, scenario.headers, scenario.guarantee, np.random.default_rng(0))
+    zeros = tuple(header.sums(cells, np.zeros(cells.n, np.int64)) for header in scenario.headers)
+    return Measurements(cells, scenario.headers, zeros, scenario.guarantee, simulation=True)
 
 
 def interval_rules(wanted: Sequence[Any], level: float) -> list[IntervalRule]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -49,7 +48,7 @@ def register(app: typer.Typer) -> None:
                 progress=lambda done, of: tell("simulating errors", done, of),
             )
         if as_json:
-            print_json(asdict(plan))
+            print_json(plan.document())
         else:
             _show(plan)
 

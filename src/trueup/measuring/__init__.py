@@ -118,25 +118,35 @@ def draw(
     return _noised(cells, counts, headers, guarantee, entropy.words, simulation=False)
 
 
-def simulate(
-    cells: Cells,
-    counts: NDArray[np.int64],
-    headers: Sequence[Measured],
-    guarantee: Guarantee,
-    rng: np.random.Generator,
-) -> Measurements:
-    """Do the same with seeded noise, for assessment; the record is marked and never released.
+@takes_records
+def simulate(problem: Problem, counts: NDArray[np.int64], rng: np.random.Generator) -> Measurements:
+    """Measure made-up counts of all `n` cells with seeded noise; the record is marked and never released.
+
+    Parameters
+    ----------
+    problem
+        What is measured, of which cells.
+    counts
+        (n,) whole numbers in the order of the problem's cells.
+    rng
+        Where the noise comes from: the same state gives the same record.
+
+    Raises
+    ------
+    DataError
+        Sums of the counts are beyond 2^62.
 
     Examples
     --------
     >>> from trueup.demo.areas import AREAS
     >>> import pandas
     >>> problem = Problem.of(AREAS, pandas.DataFrame({"area": ["a", "b"]}))
-    >>> counts, rng = np.array([300, 400]), np.random.default_rng(1)
-    >>> simulate(problem.cells, counts, problem.headers, problem.guarantee, rng).simulation
-    True
+    >>> noisy = simulate(problem, np.array([300, 400]), np.random.default_rng(1))
+    >>> noisy.simulation, noisy.problem is problem
+    (True, True)
     """
-    return _noised(cells, counts, headers, guarantee, rng.bytes, simulation=True)
+    drawn = _noised(problem.cells, counts, problem.headers, problem.guarantee, rng.bytes, simulation=True)
+    return drawn.of(problem, None)
 
 
 def _noised(cells, counts, headers, guarantee, words: Words, *, simulation: bool) -> Measurements:

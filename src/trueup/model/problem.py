@@ -166,7 +166,7 @@ def public_cells(spec: Spec, data: Any = None, geography: Any = None) -> Cells:
             "no public geography is given"
             + ("" if public else ", and the spec does not declare the keys of the table public"),
             needed="the list of all places",
-            remedy="give --geography FILE"
+            remedy="give --geography FILE, in Python geography=..."
             + ("" if public else ', or write keys = "public" under [table] for a table of counts'),
         )
     return build_cells(spec, places if isinstance(places, Tree) else read_tree(spec, places))

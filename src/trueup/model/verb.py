@@ -43,7 +43,7 @@ def takes_records(verb: Callable[P, R]) -> Callable[P, R]:
     @wraps(verb)
     def checked(*arguments: P.args, **options: P.kwargs) -> R:
         _refuse_unknown_options(verb.__name__, expected, options)
-        for name, given in expected.bind(*arguments, **options).arguments.items():
+        for name, given in (*zip(expected.parameters, arguments), *options.items()):
             _refuse_other_kinds(verb.__name__, name, str(expected.parameters[name].annotation), given)
         return verb(*arguments, **options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from trueup.model.header import Measured
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.spec import Spec
+from trueup.model.three_lines import ThreeLines
 from trueup.model.verb import takes_records
 from trueup.reconciling import build, choose, describe, published, refuse_misfit
 from trueup.reconciling.expected_errors import (
@@ -86,27 +87,62 @@ class NoiseTail:
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation:
-    """What a spec will do: engine, structure, method, cost, expected error, tails of the noise.
+class Explanation(ThreeLines):
+    """What a spec will do: engine, structure, method, cost, expected error, tails of the noise; `problem` is what it is of.
 
     By parts there is no closed form of the errors: it is for trees that memory holds. Errors by size of the count
     (`classes`) are simulated on a made-up population of the public places.
     """
 
-    title: str
-    structure: str
-    cells: int
+    problem: Problem
     method: dict[str, Any]
-    guarantee: Guarantee
     expected: tuple[ExpectedError, ...]
     engine: str = "memory"
     tails: tuple[NoiseTail, ...] = ()
     classes: ExpectedErrors | None = None
 
-    def __repr__(self) -> str:
+    @property
+    def title(self) -> str:
+        """What the spec calls the release."""
+        return self.problem.spec.title
+
+    @property
+    def structure(self) -> str:
+        """What shape the constraints have."""
+        return self.problem.constraints.structure()
+
+    @property
+    def cells(self) -> int:
+        """How many finest cells are published."""
+        return self.problem.cells.n
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is protected, at what cost."""
+        return self.problem.guarantee
+
+    def document(self) -> dict[str, Any]:
+        """What `trueup explain --json` prints."""
+        return {
+            "title": self.title,
+            "structure": self.structure,
+            "cells": self.cells,
+            "method": self.method,
+            "guarantee": asdict(self.guarantee),
+            "expected": [asdict(each) for each in self.expected],
+            "engine": self.engine,
+            "tails": [asdict(each) for each in self.tails],
+            "classes": asdict(self.classes) if self.classes else None,
+        }
+
+    def _lines(self) -> tuple[str, str, str]:
         tables = ", ".join(each.table for each in self.expected)
-        cost = f"{self.guarantee.currency}={self.guarantee.amount}"
-        return f"Explanation(method={self.method['method']!r}, tables=[{tables}], {cost})"
+        cost = f"{self.guarantee.currency} = {self.guarantee.amount} for one {self.guarantee.unit}"
+        return (
+            f"Explanation: {self.title}",
+            f"tables: {tables}; {cost}",
+            f"by the method '{self.method['method']}'; structure: {self.structure}",
+        )
 
 
 @takes_records
@@ -167,7 +203,7 @@ def explain(
         if by_parts
         else choose(problem.spec.reconcile, constraints)
     )
-    headers, guarantee = problem.headers, problem.guarantee
+    headers = problem.headers
     for header in headers:
         refuse_approximate(header)
     if not by_parts:
@@ -187,11 +223,8 @@ def explain(
         for margin in published(constraints)
     )
     return Explanation(
-        problem.spec.title,
-        constraints.structure(),
-        cells.n,
+        problem,
         describe(chosen),
-        guarantee,
         tuple(rows),
         engine,
         tuple(_tail(header) for header in headers if not header.exact),
