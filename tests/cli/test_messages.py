@@ -67,7 +67,7 @@ def test_the_line_that_synth_prints_is_a_command(areas):
 def test_explain_names_the_option_that_is_missing_and_no_key_that_is_there(areas):
     done = run("explain", areas[0])
     assert done.returncode == 2
-    assert "give --geography FILE." in done.stderr
+    assert "give --geography FILE," in done.stderr
     assert "keys" not in done.stderr
 
 

@@ -174,7 +174,7 @@ def resume(
     folder: str | Path,
     *,
     executor: Executor,
-    spec: str | Path | None = None,
+    spec: Spec | str | Path | None = None,
     data: Any = None,
     geography: Any = None,
     out: str | Path | None = None,
