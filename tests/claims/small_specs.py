@@ -15,7 +15,6 @@ from trueup.model.guarantee import Guarantee
 from trueup.model.mechanism import plan_measurements
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
-from trueup.noise import JOINT_LAWS
 
 TREES = (
     (["all"], [{}]),
@@ -173,7 +172,7 @@ class Case:
         whole: list = [0.0] * len(changes)
         for header in self.noisy:
             moved = changes @ rows(self.cells, header.margin).T
-            joint = isinstance(header.law, JOINT_LAWS)
+            joint = header.law.joint
             kinds = moved if joint else np.sort(np.abs(moved), axis=1)
             kinds, label = np.unique(kinds, axis=0, return_inverse=True)
             lattice = self._lattice(header) if joint else None

@@ -19,7 +19,6 @@ from trueup.model.build import build_cells, build_constraints
 from trueup.model.constraints import Constraints
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
-from trueup.noise import JOINT_LAWS
 
 CLOSE = 1e-3
 """Sums over a lattice are cut off at a norm; everything else agrees to rounding."""
@@ -96,7 +95,7 @@ def check_change(case, folded=False):
 def check_noise(case, rng):
     """Joint noise leaves the invariants, and a structural zero never gets any."""
     for header in case.noisy:
-        if isinstance(header.law, JOINT_LAWS):
+        if header.law.joint:
             drawn = header.law.bound.draw(30, rng.bytes).vectors
             group = rows(case.cells, header.margin)
             assert not drawn[:, group[:, ~case.zeros].sum(axis=1) == 0].any()
@@ -118,7 +117,7 @@ def test_stated_losses_are_those_of_all_neighbours_on_random_small_specs(rng):
     kinds = set()
     for case in cases(rng, SPECS):
         check(case, rng)
-        joint = any(isinstance(h.law, JOINT_LAWS) for h in case.noisy)
+        joint = any(h.law.joint for h in case.noisy)
         kinds.add((case.guarantee.kind, case.guarantee.neighbours, case.guarantee.currency, joint))
     assert len(kinds) == 12  # both relations and currencies: no invariants, and invariants with either noise
 
