@@ -194,10 +194,11 @@ class HistogramWalk:
 
     def _sweeps(self, chain: int, part: _Part, work: TreeMessages, done: list[int]) -> None:
         state, most = self.states[chain], max(TOGETHER // self.problem.cells.n, 1)
+        room = np.zeros((2, *state.theta.shape))
         drawn = saved = part.first
         while drawn < len(part.out) and not self.stopped:
             count = min(most, part.thin - done[chain] % part.thin)
-            self._move(chain, work, done[chain], count)
+            self._move(chain, work, room, done[chain], count)
             done[chain] += count
             if done[chain] % part.thin:
                 continue
@@ -208,13 +209,11 @@ class HistogramWalk:
                 self._save(part.run, chain, drawn, part.out[saved:drawn])
                 saved = drawn
 
-    def _move(self, chain: int, work: TreeMessages, sweep: int, count: int) -> None:
+    def _move(self, chain: int, work: TreeMessages, room: NDArray, sweep: int, count: int) -> None:
         """Make sweeps of a chain, the first of number `sweep`."""
-        p, state = self.problem, self.states[chain]
-        room = np.zeros((2, *state.theta.shape))
-        prior = p.open, room, HYPERPRIOR, self.learn
+        p, prior = self.problem, (self.problem.open, room, HYPERPRIOR, self.learn)
         self.left_out[chain] += histogram_sweeps(
-            self.rngs[chain], p.places, p.tables, p.moves, state, work, *prior, sweep, count
+            self.rngs[chain], p.places, p.tables, p.moves, self.states[chain], work, *prior, sweep, count
         )
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:

@@ -31,6 +31,7 @@ JOINT_LAWS: Registry[Any] = Registry(
         "lattice-gaussian": "LatticeGaussian",
     },
 )
+_EVERY = (LAWS, JOINT_LAWS, PERTURBATIONS)
 ALIASES = {"two-sided-geometric": "discrete-laplace"}
 
 __all__ = [
@@ -49,7 +50,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Return a law by the name of its class: `trueup.noise.DiscreteLaplace`."""
-    for listed in (LAWS, JOINT_LAWS, PERTURBATIONS):
+    for listed in _EVERY:
         with suppress(AttributeError):
             return listed.attribute(name)
     raise AttributeError(f"module 'trueup.noise' has no attribute '{name}'")
@@ -72,10 +73,10 @@ def law_named(name: object) -> type[Any]:
     trueup.errors.SpecError: there is no law 'discrete-laplac'. ... To do: did you mean 'discrete-laplace'?
     """
     known = ALIASES.get(name, name) if isinstance(name, str) else None
-    for listed in (LAWS, JOINT_LAWS, PERTURBATIONS):
+    for listed in _EVERY:
         if known in listed.names:
             return listed.named(known)
-    names = (*LAWS.names, *JOINT_LAWS.names, *PERTURBATIONS.names)
+    names = [each for listed in _EVERY for each in listed.names]
     shown = repr(name) if isinstance(name, str) and len(name) <= 60 else f"a {type(name).__name__}"
     raise SpecError(
         f"there is no law {shown}",
