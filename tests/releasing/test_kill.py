@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import zlib
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests import linked_tables
 from tests.releasing.killing import KillingPool
 from tests.releasing.state import MOST, TERMS, copy_of, write_state
 from trueup.checking.bundle import check_bundle
+from trueup.files.table import JoinedTables
 from trueup.io.bundle.manifest import read_manifest
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
@@ -41,6 +43,7 @@ class Drivers:
         self.place, self.out, self.url = place, place / "out", str(place / "ledger.db")
         self.paths = {name: str(path) for name, path in paths.items()}
         self.most, self.table, self.terms = most, table, terms
+        self.drawn: set[str] = set()
         self.open_account()
         self.server = subprocess.Popen(
             [sys.executable, "-m", "tests.releasing.killing"],
@@ -97,9 +100,12 @@ class Drivers:
         return after
 
     def check_end(self, before: dict[str, str]) -> None:
-        """The release stands whole and alone, charged once, with the draws that were committed."""
+        """The release stands whole and alone, charged once, with the draws that were committed and no other's noise."""
         manifest = read_manifest(self.out)
-        assert before.items() <= manifest["parts"].items()
+        parts = manifest["parts"]
+        assert before.items() <= parts.items()
+        assert len(self.drawn.union(parts.values())) == len(self.drawn) + len(parts), "equal noisy values"
+        self.drawn.update(parts.values())
         assert all(check.holds for check in check_bundle(self.out))
         assert self.spent() == Fraction(manifest["guarantee"]["amount"])
         state = Ledger.open(self.url).state()
@@ -120,14 +126,23 @@ def drivers(tmp_path):
     drivers.close()
 
 
-@pytest.fixture
-def linked_drivers(tmp_path, rng):
-    """Of persons and households in two stages."""
+@pytest.fixture(scope="module")
+def linked_server(tmp_path_factory, request):
+    """Of persons and households in two stages; one server for all tests, since it takes longer to begin than a release."""
+    place = tmp_path_factory.mktemp("linked")
     blocks = pandas.DataFrame({"block": [f"{c}{b}" for c in "1234" for b in "1234"]})
-    paths = linked_tables.write_tables(tmp_path, rng, 90, blocks)
-    drivers = Drivers(tmp_path, paths, 6, "t", linked_tables.TERMS)
+    rng = np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))
+    paths = linked_tables.write_tables(place, rng, 90, blocks)
+    drivers = Drivers(place, paths, 6, "t", linked_tables.TERMS)
     yield drivers
     drivers.close()
+
+
+@pytest.fixture
+def linked_drivers(linked_server):
+    """The server, in a place as new."""
+    yield linked_server
+    forget(linked_server)
 
 
 @pytest.mark.parametrize("runs", [1, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
@@ -172,18 +187,32 @@ PIECES = [
 def test_two_workers_and_their_driver_killed_at_random_draw_once_and_pay_once(
     drivers, kills, rng, tmp_path_factory
 ):
-    """Workers die in any task at any moment, drivers after any answer, until so many have died."""
+    kill_workers_and_drivers(drivers, kills, 60, rng, tmp_path_factory)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kills", [pytest.param(25, id=f"25, piece {i}") for i in range(4)])
+def test_two_workers_that_link_two_tables_and_their_driver_killed_at_random(
+    linked_drivers, kills, rng, tmp_path_factory
+):
+    kill_workers_and_drivers(linked_drivers, kills, 24, rng, tmp_path_factory)
+
+
+def kill_workers_and_drivers(drivers: Drivers, kills: int, latest: int, rng, tmp_path_factory) -> None:
+    """Workers die in any task at any moment, drivers after any answer up to the latest, until so many have died."""
     marks, died, runs = tmp_path_factory.mktemp("marks"), 0, 0
     while died + len(list(marks.iterdir())) < kills:
         before = {}
         order = {"workers": 2, "share": 0.15, "marks": str(marks)}
-        while (status := drivers.run(**order, kill=int(rng.integers(1, 60)))) != 0:
+        while (status := drivers.run(**order, kill=int(rng.integers(1, latest)))) != 0:
             died += status == -signal.SIGKILL  # else a part was given up, whose worker had died three times
             before = drivers.check_between(before)
         drivers.check_end(before)
         assert_replayed(drivers.out, tmp_path_factory.mktemp("replay") / "out")
         forget(drivers)
         runs += 1
+    assert list(marks.iterdir()), "no worker was killed: the test has no power"
     print(f"{died} drivers and {len(list(marks.iterdir()))} workers were killed in {runs} runs")
 
 
@@ -201,44 +230,81 @@ def assert_replayed(out: Path, place: Path) -> None:
 
 def forget(drivers: Drivers) -> None:
     """Make the place as new."""
-    shutil.rmtree(drivers.out)
-    for path in drivers.place.glob("ledger.db*"):
-        path.unlink()
+    given = {Path(path).name for path in drivers.paths.values()}
+    for path in drivers.place.iterdir():
+        if path.name not in given:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     drivers.open_account()
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        "trueup.releasing.start:RunFolder.write_plan",  # nothing begun
-        "trueup.releasing.tasks:draw",  # reserved, nothing drawn
-        "trueup.releasing.draws:Draws.seal",  # all drawn, not sealed
-        "trueup.ledger.reservation:Reservation.seal",  # sealed, and the ledger does not know
-        "trueup.releasing.run_folder:RunFolder.forget_counts",  # sealed, the confidential counts not gone
-        "trueup.releasing.pipeline:finish_bundle",  # half staged
-        "trueup.ledger.ledger:Reservation._record",  # staged whole, not committed
-        "trueup.ledger.publish:publish",  # committed, not in place
-        "trueup.releasing.run_folder:RunFolder.remove",  # in place, the run folder not gone
-        "trueup.releasing.run_folder:RunFolder.finish_removing",  # the run folder renamed, and whole
-        "trueup.releasing.run_folder:remove_plan",  # all of it gone but the plan
-    ],
-)
+DELICATE = [
+    "trueup.releasing.start:RunFolder.write_plan",  # nothing begun
+    "trueup.releasing.tasks:draw",  # reserved, nothing drawn
+    "trueup.releasing.draws:Draws.note",  # drawn and committed, and not in the journal
+    "trueup.releasing.draws:Draws.seal",  # all drawn, not sealed
+    "trueup.ledger.reservation:Reservation.seal",  # sealed, and the ledger does not know
+    "trueup.releasing.run_folder:RunFolder.forget_counts",  # sealed, the confidential counts not gone
+    "trueup.releasing.parts:link_part",  # settled, nothing staged
+    "trueup.releasing.pipeline:finish_bundle",  # half staged
+    "trueup.ledger.ledger:Reservation._record",  # staged whole, not committed
+    "trueup.ledger.publish:publish",  # committed, not in place
+    "trueup.releasing.run_folder:RunFolder.remove",  # in place, the run folder not gone
+    "trueup.releasing.run_folder:RunFolder.finish_removing",  # the run folder renamed, and whole
+    "trueup.releasing.run_folder:remove_plan",  # all of it gone but the plan
+]
+LINKING = [
+    "trueup.releasing.data:linked_records",  # the ledger has reserved, nothing is read
+    "trueup.releasing.data:tabulate_by_parts",  # both tables linked, nothing counted
+    "trueup.releasing.run_folder:RunFolder.keep_counts",  # counted, and nothing says so
+    "trueup.releasing.tasks:joined_up",  # all is drawn, and no part has told the one above
+    "trueup.releasing.tasks:joined_down",  # the parts have, and nothing is settled
+    "trueup.reconciling.joined_parts:least_of",  # households are settled, persons are not
+    "trueup.releasing.tasks:write_counts",  # both are, and nothing of it is written
+]
+"""Where a run of two tables does something else than one of one."""
+
+
+@pytest.mark.parametrize("call", DELICATE)
 def test_a_driver_killed_at_a_delicate_point_goes_on(drivers, call):
+    goes_on_from(drivers, call)
+
+
+@pytest.mark.parametrize("call", [*DELICATE, *LINKING])
+def test_a_driver_that_links_two_tables_killed_at_a_delicate_point_goes_on(linked_drivers, call):
+    goes_on_from(linked_drivers, call)
+
+
+def goes_on_from(drivers: Drivers, call: str) -> None:
+    """Kill a driver where it calls a function; the next one ends the run."""
     assert drivers.run(call=call) == -signal.SIGKILL
     before = drivers.check_between({})
     assert drivers.run() == 0
     drivers.check_end(before)
 
 
+MOMENTS = {"PartTotal": "before", "Measure": "inside", "Up": "inside", "Down": "after"}
+"""Killed while noise is committed, and while counts are settled."""
+
+
 def test_killed_workers_are_replaced_and_draw_once(tmp_path):
-    """Killed while noise is drawn, while it is committed, and while counts are settled."""
-    moments = {"PartTotal": "before", "Measure": "inside", "Up": "inside", "Down": "after"}
-    marks = tmp_path / "marks"
+    replaced_and_draw_once(tmp_path, write_state(tmp_path))
+
+
+def test_killed_workers_that_link_two_tables_are_replaced_and_draw_once(tmp_path, rng):
+    blocks = pandas.DataFrame({"block": [f"{c}{b}" for c in "1234" for b in "1234"]})
+    paths = linked_tables.write_tables(tmp_path, rng, 90, blocks)
+    data = JoinedTables(paths["data"], paths.pop("households"))
+    replaced_and_draw_once(tmp_path, paths | {"data": data})
+
+
+def replaced_and_draw_once(folder: Path, given: Mapping) -> None:
+    """Kill a worker in every kind of task; the release stands whole."""
+    marks = folder / "marks"
     marks.mkdir()
-    with KillingPool(2, moments, marks) as pool:
-        pipeline.release(**write_state(tmp_path), out=tmp_path / "out", executor=pool, places=MOST)
-    assert {p.name for p in marks.iterdir()} == set(moments)
-    assert all(check.holds for check in check_bundle(tmp_path / "out"))
+    with KillingPool(2, MOMENTS, marks) as pool:
+        pipeline.release(**given, out=folder / "out", executor=pool, places=MOST)
+    assert {p.name for p in marks.iterdir()} == set(MOMENTS)
+    assert all(check.holds for check in check_bundle(folder / "out"))
 
 
 def test_two_drivers_of_one_run_do_not_meet(drivers):
