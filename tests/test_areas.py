@@ -11,7 +11,7 @@ import polars
 import pytest
 
 from tests.parameters import one_in
-from trueup.checking.bundle import check_bundle
+from trueup.checking.bundle import check as check_bundle
 from trueup.errors import BundleError, DataError, SpecError
 from trueup.io.bundle.areas import write_areas
 from trueup.releasing import pipeline

@@ -81,6 +81,7 @@ def test_an_old_name_works_and_says_the_new_one():
 def test_a_public_function_can_be_pickled_and_read(name):
     function = getattr(trueup, name)
     assert pickle.loads(pickle.dumps(function)) is function
+    assert function.__name__ == name, "`help` shows the name that users know"
     assert inspect.signature(function).parameters
     assert ">>>" in function.__doc__
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loade
     from trueup import theory as theory
     from trueup.assessing import assess as assess
     from trueup.assessing.truth import made_up_truth as made_up_truth
-    from trueup.checking.bundle import check_bundle as check  # noqa: F401
+    from trueup.checking.bundle import check as check
     from trueup.errors import TrueupError as TrueupError
     from trueup.files.source import JoinedTables as JoinedTables
     from trueup.inferring import infer as infer
@@ -69,7 +69,7 @@ _HOMES = {
     "Tree": "trueup.model.tree",
     "TrueupError": "trueup.errors",
     "assess": "trueup.assessing",
-    "check": "trueup.checking.bundle:check_bundle",
+    "check": "trueup.checking.bundle",
     "explain": "trueup.releasing.explain",
     "export": "trueup.io.export",
     "infer": "trueup.inferring",
@@ -91,7 +91,7 @@ _HOMES = {
     "synthesize": "trueup.synth",
     "write_areas": "trueup.io.bundle.areas",
 }
-"""Where each public name lives; after a colon, what it is called there."""
+"""Where each public name lives."""
 _RENAMED = {"check_bundle": "check"}
 """Old names, which work for one release."""
 
@@ -105,8 +105,7 @@ def __getattr__(name: str) -> Any:
         warn_old_form(f"trueup.{name}", f"trueup.{_RENAMED[name]}")
         name = _RENAMED[name]
     if name in _HOMES:
-        home, _, called = _HOMES[name].partition(":")
-        return getattr(import_module(home), called or name)
+        return getattr(import_module(_HOMES[name]), name)
     if name == "theory":
         return import_module("trueup.theory")
     from trueup.errors import did_you_mean

@@ -15,7 +15,7 @@ import pandas
 import pytest
 
 from trueup import infer, measure, reconcile, release
-from trueup.checking.bundle import check_bundle
+from trueup.checking.bundle import check as check_bundle
 from trueup.errors import InfeasibleError, SpecError, TrueupError
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact

@@ -16,7 +16,7 @@ import pytest
 from tests.parameters import one_in
 from tests.reference.lattice import table_margins, three_crossing_sums
 from trueup import infer, read_measurements, reconcile, release
-from trueup.checking.bundle import check_bundle
+from trueup.checking.bundle import check as check_bundle
 from trueup.errors import DataError, PrivacyError, SpecError, TrueupError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.lattice_samplers import klein

@@ -15,7 +15,7 @@ import pytest
 import trueup
 from tests.ledger.conftest import database
 from tests.ledger.helpers import PERSON
-from trueup.checking.bundle import check_bundle
+from trueup.checking.bundle import check as check_bundle
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.verify import verify_ledger
 

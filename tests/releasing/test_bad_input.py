@@ -17,7 +17,7 @@ from tests.releasing.bad_input import (
     release,
     taken_meanwhile,
 )
-from trueup.checking.bundle import check_bundle
+from trueup.checking.bundle import check as check_bundle
 from trueup.errors import (
     BudgetError,
     BundleError,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.releasing.bad_input import Interrupted, account, interrupted, release
 from tests.releasing.state import write_state
-from trueup.checking.bundle import check_bundle
+from trueup.checking.bundle import check as check_bundle
 from trueup.errors import BudgetError, BundleError, BusyError
 from trueup.files.owner import owning
 from trueup.io.bundle.read import read_release

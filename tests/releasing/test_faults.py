@@ -12,7 +12,7 @@ import pytest
 import trueup
 from tests.releasing.bad_input import account, interrupted
 from tests.releasing.fault_table import MOMENTS, documented, label
-from trueup.checking.bundle import check_bundle
+from trueup.checking.bundle import check as check_bundle
 from trueup.errors import BudgetError, BundleError, TrueupError
 from trueup.io.bundle.manifest import read_manifest
 from trueup.releasing.draws import Draws

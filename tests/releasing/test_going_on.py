@@ -16,7 +16,7 @@ import pytest
 from tests.command import run as trueup
 from tests.releasing.bad_input import Interrupted, interrupted, release
 from tests.releasing.state import write_state
-from trueup.checking.bundle import check_bundle
+from trueup.checking.bundle import check as check_bundle
 from trueup.errors import DataError
 from trueup.releasing import cut
 from trueup.releasing.pipeline import resume

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import trueup
 from tests.releasing.bad_input import release
-from trueup.checking.bundle import check_bundle
+from trueup.checking.bundle import check as check_bundle
 from trueup.io.bundle.tables import label_sql, labels
 from trueup.model.cells import Margin
 from trueup.model.tree import Tree

@@ -11,7 +11,7 @@ import pytest
 import trueup
 from tests.releasing.bad_input import LIMITED
 from tests.releasing.state import BLOCKS, MOST, write_state
-from trueup.checking.bundle import check_bundle
+from trueup.checking.bundle import check as check_bundle
 from trueup.errors import DataError, InfeasibleError, TrueupError
 from trueup.io.bundle.manifest import digest, read_manifest, read_spec
 from trueup.model.build import build_constraints

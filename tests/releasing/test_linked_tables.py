@@ -11,7 +11,7 @@ import pytest
 
 from tests.linked_tables import TERMS, joined, write_tables
 from tests.releasing.bad_input import Interrupted, Stopping
-from trueup.checking.bundle import check_bundle
+from trueup.checking.bundle import check as check_bundle
 from trueup.errors import DataError
 from trueup.files.table import JoinedTables
 from trueup.io.bundle.manifest import read_manifest

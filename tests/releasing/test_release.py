@@ -8,7 +8,7 @@ import pytest
 
 import trueup
 from tests.releasing.state import MOST, write_state
-from trueup.checking.bundle import check_bundle
+from trueup.checking.bundle import check as check_bundle
 from trueup.errors import BundleError
 from trueup.io.bundle.manifest import MANIFEST, read_manifest, read_spec, write_manifest
 from trueup.io.bundle.read import read_released

@@ -18,7 +18,7 @@ from tests.conftest import SPARK
 from tests.releasing.on_spark import Watched, killing, killing_at_random
 from tests.releasing.state import MOST, TERMS, copy_of, write_state
 from tests.spark_cluster import standalone
-from trueup.checking.bundle import check_bundle
+from trueup.checking.bundle import check as check_bundle
 from trueup.errors import TrueupError
 from trueup.io.bundle.manifest import read_manifest
 from trueup.ledger.account import Account

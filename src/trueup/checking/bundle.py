@@ -39,7 +39,7 @@ MEMORY = 2_000_000_000
 """Bytes that DuckDB may hold in memory; the rest goes to a temporary folder."""
 
 
-def check_bundle(folder: str | Path, *, memory: int | None = None) -> list[Check]:
+def check(folder: str | Path, *, memory: int | None = None) -> list[Check]:
     """Check every rule that the public files of a bundle must keep, relying on none of its claims.
 
     Parameters
@@ -69,7 +69,7 @@ def check_bundle(folder: str | Path, *, memory: int | None = None) -> list[Check
     >>> from trueup.demo import run_demo
     >>> folder = Path(tempfile.mkdtemp()) / "demo"
     >>> _ = run_demo(folder)
-    >>> checks = check_bundle(folder / "children")
+    >>> checks = check(folder / "children")
     >>> all(check.holds for check in checks), checks[2].rule
     (True, 'the measurements are those that were sealed when they were drawn')
     """

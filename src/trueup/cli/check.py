@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def check(bundle: BundlePath, memory: MemoryLimit = None, as_json: AsJson = False) -> None:
         """Check digests, sums, signs, invariants and every constraint of a bundle."""
-        from trueup.checking.bundle import check_bundle
+        from trueup.checking.bundle import check as check_bundle
 
         checks = check_bundle(bundle, memory=memory_limit(memory))
         if as_json:

@@ -103,7 +103,7 @@ class Prepared:
         name = self.method.name
         if solution.status is not Status.SOLVED:
             raise unsolved(name, solution.status)
-        checks = check(self.constraints, measurements, solution)
+        checks = rules_kept(self.constraints, measurements, solution)
         if self.method.integer and (broken := [rule for rule, holds in checks.items() if not holds]):
             raise unsolved(name, f"its counts break {', '.join(broken)}, which is a defect of the method")
         return Release(
@@ -244,7 +244,7 @@ def refuse_inexact(counts: NDArray[np.int64], most: int = LARGEST) -> None:
         )
 
 
-def check(constraints: Constraints, measurements: Measurements, solution: Solution) -> dict[str, bool]:
+def rules_kept(constraints: Constraints, measurements: Measurements, solution: Solution) -> dict[str, bool]:
     """Check final counts against every rule, independently of the method that made them."""
     counts, cells = solution.values, constraints.cells
     invariants = (
