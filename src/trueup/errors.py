@@ -76,6 +76,12 @@ class BudgetError(TrueupError):
     exit_code = 3
 
 
+class LedgerError(BudgetError):
+    """The ledger cannot be reached, read or written: it has neither granted nor refused anything."""
+
+    exit_code = 1
+
+
 class BundleError(TrueupError):
     """A bundle on disk is missing, damaged, of another kind, or in the way."""
 

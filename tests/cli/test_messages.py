@@ -16,7 +16,7 @@ from tests.areas import SPEC, write_areas
 from tests.command import run
 from trueup import Margin, errors
 from trueup.cli.app import EXIT_CODES, TERMINATED
-from trueup.cli.progress import LogLines, progress
+from trueup.cli.progress import LogLines, progress, writing_log
 from trueup.errors import SpecError
 from trueup.measuring import simulate
 from trueup.model.problem import Problem
@@ -141,6 +141,14 @@ def test_each_kind_of_error_has_the_exit_code_that_is_documented():
     assert kinds >= {2, 3, 4, 5}
 
 
+def test_a_ledger_that_cannot_be_read_is_the_system_s_refusal_and_one_that_is_not_there_the_ledger_s(
+    tmp_path,
+):
+    (tmp_path / "ledger.db").write_text("no database" * 100)
+    assert run("budget", "show", tmp_path / "ledger.db").returncode == errors.LedgerError.exit_code == 1
+    assert run("budget", "show", tmp_path / "none.db").returncode == errors.BudgetError.exit_code == 3
+
+
 ENDED = """
 import os, signal, sys
 from trueup.cli import app as program
@@ -168,13 +176,27 @@ def test_a_process_that_goes_on_after_a_command_ends_by_signals_as_before():
 
 
 def test_a_log_has_a_line_now_and_then_with_the_time_left(capsys, monkeypatch):
-    clock = iter([0.0, 10.0, 40.0, 80.0])
+    clock = (
+        time for time in (0.0, 10.0, 40.0, 80.0) for _ in range(2)
+    )  # for the time left, for when to say it
     monkeypatch.setattr("trueup.cli.progress.time.monotonic", lambda: next(clock))
     lines = LogLines()
     for done in range(4):
         lines.watch("measuring", done, 3)
     said = capsys.readouterr().err.splitlines()
     assert [line[21:] for line in said] == ["measuring: 2 of 3, about 20 s left", "measuring: 3 of 3"]
+
+
+def test_lines_of_json_have_the_time_left_too(tmp_path, monkeypatch):
+    clock = iter([0.0, 10.0, 40.0, 80.0])
+    monkeypatch.setattr("trueup.cli.progress.time.monotonic", lambda: next(clock))
+    seen = []
+    with writing_log(tmp_path / "log.jsonl", lambda *given: seen.append(given)) as watch:
+        for done in range(1, 5):  # one part was done by an earlier attempt
+            watch("measuring", done, 4)
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line.get("seconds left") for line in lines if "stage" in line] == [None, 20, 20, None]
+    assert len(seen) == 4
 
 
 def test_a_stage_without_parts_is_said_once(capsys):

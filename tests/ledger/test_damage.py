@@ -248,7 +248,7 @@ def test_a_full_disk_grants_nothing(kept):
         [sys.executable, "-c", FULL, str(kept)], capture_output=True, text=True, cwd=Path.cwd()
     )
     assert run.returncode == 1
-    assert "BudgetError: the ledger in the file" in run.stderr
+    assert "LedgerError: the ledger in the file" in run.stderr
     assert "no budget was granted" in run.stderr
     ledger = Ledger.open(str(kept))
     assert len(ledger.state().reserved) == 3

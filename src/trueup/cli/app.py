@@ -20,10 +20,11 @@ FAILURE, FAILED_CHECK, INTERRUPTED, TERMINATED = 1, 6, 130, 143
 
 EXIT_CODES = {
     0: "done",
-    FAILURE: "the system refused (space, memory, a permission, a worker: try again when there is more) or an internal error; "
+    FAILURE: "the system refused (space, memory, a permission, a worker, a ledger that cannot be reached: try again when that is "
+    "mended) or an internal error; "
     "nothing is half-written",
     TrueupError.exit_code: "bad input: the message says what was given, what is needed, what to do",
-    BudgetError.exit_code: "the ledger refused the privacy loss",
+    BudgetError.exit_code: "the ledger refused: the loss is not granted, or there is no such account or ledger",
     BusyError.exit_code: "another process works on the same folder: try again later",
     ConvergenceError.exit_code: "stopped before the answer could be called one: other settings may do",
     FAILED_CHECK: "something that was checked does not hold",

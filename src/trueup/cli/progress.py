@@ -93,8 +93,13 @@ def writing_log(path: Path | None, watch: Watch) -> Iterator[Watch]:
         def line(**fields: Any) -> None:
             file.write(json.dumps({"time": datetime.now().astimezone().isoformat(), **fields}) + "\n")
 
+        left = TimeLeft()
+
         def both(what: str, done: int, of: int) -> None:
-            line(stage=what, done=done, of=of)
+            seconds = left(what, done, of)
+            line(
+                stage=what, done=done, of=of, **({} if seconds is None else {"seconds left": round(seconds)})
+            )
             watch(what, done, of)
 
         line(attempt="begun", trueup=__version__, process=os.getpid(), host=socket.gethostname())
@@ -106,13 +111,26 @@ def writing_log(path: Path | None, watch: Watch) -> Iterator[Watch]:
         line(attempt="done")
 
 
+class TimeLeft:
+    """About how many seconds the rest of a stage takes, by those that its parts have taken; None where none was done yet."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, tuple[float, int]] = {}
+
+    def __call__(self, what: str, done: int, of: int) -> float | None:
+        """Take note of what is done; a stage may begin with parts that an earlier attempt has done."""
+        now = time.monotonic()
+        begun, before = self._begun.setdefault(what, (now, done))
+        return (now - begun) / (done - before) * (of - done) if before < done < of else None
+
+
 class LogLines:
     """Dated lines of a run's stages, for a log: each stage once, and of parts the last and one in `PERIOD` seconds before it."""
 
     PERIOD = 30.0
 
     def __init__(self) -> None:
-        self._begun: dict[str, float] = {}
+        self._left = TimeLeft()
         self._said = 0.0
 
     def watch(self, what: str, done: int = 0, of: int = 0) -> None:
@@ -121,13 +139,11 @@ class LogLines:
             if not done:
                 say_dated(what)
             return
-        now = time.monotonic()
-        begun = self._begun.setdefault(what, now)
+        left, now = self._left(what, done, of), time.monotonic()
         if done < of and now - self._said < self.PERIOD:
             return
         self._said = now
-        left = f", about {(now - begun) / done * (of - done):.0f} s left" if 0 < done < of else ""
-        say_dated(f"{what}: {done:,} of {of:,}{left}")
+        say_dated(f"{what}: {done:,} of {of:,}" + ("" if left is None else f", about {left:.0f} s left"))
 
 
 def say_dated(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from trueup.errors import BudgetError
+from trueup.errors import LedgerError
 from trueup.ledger.entries import Entry
 
 WAIT_SECONDS = 60
@@ -46,9 +46,9 @@ class Store(Protocol):
         ...
 
 
-def unusable(where: str, said: object) -> BudgetError:
+def unusable(where: str, said: object) -> LedgerError:
     """Return the error for a store that cannot be read or written."""
-    return BudgetError(
+    return LedgerError(
         f"the ledger in {where} cannot be used: {str(said).strip()}",
         needed="a ledger that can be read and written; no budget was granted",
         remedy="check path, permissions and free space",
