@@ -49,6 +49,7 @@ class Package:
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", "")  # kept beside the files, wherever else is said
     return Package(tmp_path, monkeypatch)
 
 

@@ -1,11 +1,13 @@
 """The top-down default: against a slow twin, its promises, and its refusals."""
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from scipy.optimize import brentq
 
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
+from trueup.errors import SpecError
 from trueup.kernel.tree.least_squares import aggregate, least_squares, messages, sweep_up, unidentified
 from trueup.kernel.tree.topdown import raw_weights, topdown
 
@@ -58,6 +60,14 @@ def test_contradictions_name_the_node():
     assert run(child_ptr, variance, y)[1] == -1
     y[3] = -1.0
     assert run(child_ptr, variance, y)[1] == 3
+
+
+@pytest.mark.parametrize("sizes", [(3, 3, 2), (3, 9000, 3), (9000, 9000, 3), (3, 3, 5)])
+def test_arrays_that_are_not_of_the_tree_are_refused(sizes):
+    """Longer bounds were read beyond the tree, without an end."""
+    lower, upper, values = (np.full(size, fill) for size, fill in zip(sizes, (0.0, np.inf, 1.0)))
+    with pytest.raises(SpecError, match="one of each for every node"):
+        topdown(np.array([1, 3, 3, 3]), np.ones(3), lower, upper, values)
 
 
 def test_upper_bounds_inside_the_tree_hold():

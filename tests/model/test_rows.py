@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trueup.errors import InfeasibleError
+from trueup.errors import InfeasibleError, SpecError
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Bound, Constraints, LinearRule
 from trueup.model.linear import parse_linear
@@ -54,6 +54,16 @@ def test_bounds_exclude_each_other_by_way_of_sums():
     message = refused(bounds=bounds)
     assert "the bound on 'all'; the bound on 'x, kind=a'; the bound on 'x, kind=b'" in message
     assert "the bound on 'x'" not in message
+
+
+@pytest.mark.parametrize("limits", [(1.0, 2.0, 3.0, 4.0), np.zeros(40)])
+def test_a_bound_has_one_limit_or_one_for_each_count(limits):
+    cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    for bound in (Bound(Margin("area"), lower=limits), Bound(Margin("area"), upper=limits)):
+        with pytest.raises(SpecError, match=f"bound of 'area' has {len(limits)} limits.*or 2: one for each"):
+            Constraints(cells, (), bounds=(bound,))
+    for fitting in ((3.0,), np.zeros(2), 3):
+        Constraints(cells, (), bounds=(Bound(Margin("area"), lower=fitting),))
 
 
 def test_a_structural_zero_excludes_a_bound():

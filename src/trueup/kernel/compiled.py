@@ -48,7 +48,8 @@ def njit(*, cache: bool, **options: Any) -> Callable[[Callable], Any]:
     cache
         Whether to keep the code on disk.
     options
-        Further options of `numba.njit`.
+        Further options of `numba.njit`. Its manual leaves out `_nrt=False`: no counting of references is compiled, for functions
+        that make no array, and borrow those of their callers.
 
     Examples
     --------

@@ -79,6 +79,10 @@ class Constraints:
     linear: tuple[LinearRule, ...] = ()
     joined: Any = None  # a `trueup.model.joined.LinkedTables`, which stands above these rules
 
+    def __post_init__(self) -> None:
+        for bound in self.bounds:
+            _refuse_other_length(bound, self.cells)
+
     def within(self, *bounds: Bound) -> Constraints:
         """The same with further public limits."""
         return replace(self, bounds=(*self.bounds, *bounds)) if bounds else self
@@ -149,6 +153,15 @@ class Constraints:
     def _groups_where(self, margin: Margin, where: Mapping[str, str]) -> NDArray[np.bool_]:
         chosen = np.broadcast_to(self.cells.where(where), self.cells.shape).astype(np.int64)
         return self.cells.sum(chosen.ravel(), margin) > 0
+
+
+def _refuse_other_length(bound: Bound, cells: Cells) -> None:
+    for limit in (bound.lower, bound.upper):
+        if np.ndim(limit) and len(limit) not in (1, cells.size(bound.margin)):  # pyright: ignore[reportArgumentType]
+            raise SpecError(
+                f"a bound of '{bound.margin}' has {len(limit)} limits",  # pyright: ignore[reportArgumentType]
+                needed=f"one limit, or {cells.size(bound.margin)}: one for each count of it",
+            )
 
 
 def refuse_broken(constraints: Constraints, counts: NDArray) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from trueup.errors import SpecError
 from trueup.kernel.compiled import njit
 from trueup.kernel.tree.bounds import propagate
 from trueup.kernel.tree.least_squares import messages, most_children, sweep_up
@@ -60,6 +61,15 @@ def topdown(
     >>> topdown(tree, q, np.zeros(3), np.full(3, np.inf), np.array([6.0, 8.0, -4.0]))
     (array([5., 5., 0.]), -1)
     """
+    if (
+        any(len(given) != len(variance) for given in (lower, upper))
+        or np.shape(values)[-1:] != variance.shape
+    ):
+        raise SpecError(
+            f"a tree of {len(variance)} nodes is given {len(lower)} lower and {len(upper)} upper bounds, and values of shape "
+            f"{np.shape(values)}",
+            needed="one of each for every node",
+        )
     gain, spread = weights or messages(child_ptr, variance)
     x = np.array(values, dtype=float, order="C")
     rows = np.atleast_2d(x)
