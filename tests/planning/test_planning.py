@@ -19,6 +19,7 @@ from trueup.noise import law_named
 from trueup.planning.allocation import exact_amounts, scaled
 from trueup.planning.margins import margin_ratio, normal_ratio
 from trueup.planning.optimum import Hyperbolic, epsilon_at
+from trueup.planning.outcome import about_local_optima
 from trueup.planning.plan import plan
 from trueup.planning.planned_spec import planned_spec
 from trueup.planning.targets import Target
@@ -296,7 +297,7 @@ def test_areas_off_the_hierarchy_are_targets():
     ("table", "column", "message"),
     [
         (DISTRICTS.assign(block="z"), "district", "no place of level 'block'"),
-        (pandas.concat([DISTRICTS, DISTRICTS[:1]]), "district", "lists a place twice"),
+        (pandas.concat([DISTRICTS, DISTRICTS[:1]]), "district", "lists the place .* twice"),
         (DISTRICTS[:0], "district", "is empty"),
         (DISTRICTS, "county", "no column 'county'"),
         (DISTRICTS.rename(columns={"district": "sex"}), "sex", "as a level or an attribute"),
@@ -339,3 +340,8 @@ def test_the_command_takes_areas_from_a_file(tmp_path):
     found = CliRunner().invoke(app, ["plan", str(tmp_path / "spec.toml"), *files, *wish])
     assert found.exit_code == 0, found.output
     assert "district=12@95%" in found.output
+
+
+@pytest.mark.parametrize(("agree", "said"), [(1, "no other agrees on it"), (3, "3 of them agree on it")])
+def test_how_many_solves_agree_is_said_in_words(agree, said):
+    assert about_local_optima(5, agree).endswith(f"the best of 5 solves, and {said}.")

@@ -19,12 +19,14 @@ from trueup.assessing.intervals import Bounds
 from trueup.errors import SpecError
 from trueup.model.cells import Cells, Margin
 from trueup.model.records.assessment import COMPARATOR, Assessed
-from trueup.noise.perturbed import CellKey, Perturbation, RandomRounding, Rounded, Suppressed
+from trueup.noise.perturbed import PERTURBATIONS, Perturbation
 
 IMPLIED = "implied"
 """Name of the intervals that a comparator's law alone implies, under a flat prior on each count."""
 LABEL = "no formal guarantee"
-_LAWS = {law.name: law for law in (CellKey, RandomRounding, Rounded, Suppressed)}
+_LAWS = tuple(
+    name for name in PERTURBATIONS.names if name != "interval"
+)  # which says where a count lies, and makes none
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,9 +190,9 @@ def _made(
             f"comparator '{name}' is unknown", needed=f"one of: {', '.join((*_LAWS, 'swapping'))}"
         )
     try:
-        law = _LAWS[name](**given)
+        law = PERTURBATIONS.named(name)(**given)
     except TypeError:
-        known = ", ".join(field.name for field in fields(_LAWS[name]))
+        known = ", ".join(field.name for field in fields(PERTURBATIONS.named(name)))  # pyright: ignore[reportArgumentType]
         raise SpecError(
             f"comparator '{name}' lacks a parameter or has an unknown one", needed=known
         ) from None

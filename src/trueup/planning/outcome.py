@@ -40,7 +40,8 @@ def about_discrete(task: PlanningTask, total: float) -> tuple[str, ...]:
 
 
 def about_local_optima(solves: int, agree: int) -> str:
-    return f"The objective may have local optima: this is the best of {solves} solves, and {agree} of them agree on it."
+    agreeing = "no other agrees" if agree == 1 else f"{agree} of them agree"
+    return f"The objective may have local optima: this is the best of {solves} solves, and {agreeing} on it."
 
 
 def least_of_mechanisms(
