@@ -223,7 +223,7 @@ BAD = [
     ("a place that another table lacks", DataError, "'z, sex=f'", TOTALS + LONG, [totals(6, 6, 3, districts="abz"), rows(3, 3, 3, 3)]),
     ("an unknown value of an attribute", DataError, "'x' for 'sex'", LONG, [rows(3, 3, 3, 3, sexes=("f", "x"))]),
     ("a missing column", DataError, "column 'n'", LONG, [rows(3, 3, 3, 3).drop(columns="n")]),
-    ("a table too few", DataError, "1 tables are given", TOTALS + LONG, [rows(3, 3, 3, 3)]),
+    ("a table too few", DataError, "1 table is given", TOTALS + LONG, [rows(3, 3, 3, 3)]),
     ("no table of the last level", DataError, "last level", TOTALS.replace('"district"\ncount', '"all"\ncount'), [totals(6, districts=("a",))]),
     ("a code that cannot be read", SpecError, "cannot be read", LONG.replace('"1-4"', '"few"'), [rows(3, 3, 3, 3)]),
     ("a code that is a count", SpecError, "is a count", LONG.replace('"*" = ', '"7" = '), [rows(3, 3, 3, 3)]),

@@ -58,7 +58,7 @@ Infer = Annotated[
 InferReplicates = Annotated[
     int, typer.Option("--infer-replicates", help="How many replicates inference sees.")
 ]
-Level = Annotated[float, typer.Option("--level", help="Probability that the intervals claim.")]
+Level = Annotated[str, typer.Option("--level", help="Probability that the intervals claim: 90% or .9.")]
 Comparators = Annotated[
     list[str] | None,
     typer.Option(
@@ -104,7 +104,7 @@ def register(app: typer.Typer) -> None:
         interval: Intervals = None,
         infer: Infer = None,
         infer_replicates: InferReplicates = 200,
-        level: Level = 0.9,
+        level: Level = "90%",
         comparator: Comparators = None,
         published: Released = None,
         threshold: Thresholds = None,
@@ -114,6 +114,7 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Simulate releases of known counts: bias, error, coverage and fairness of methods and budgets."""
+        from trueup.model.tables import probability_of
         from trueup.releasing.again import assess_table
 
         tables = data and given_tables(with_encoding(data, encoding), with_encoding(households, encoding))
@@ -130,7 +131,7 @@ def register(app: typer.Typer) -> None:
                 intervals=interval or ["least-squares"],
                 infer=True if infer == "default" else infer,
                 infer_replicates=infer_replicates,
-                level=level,
+                level=probability_of(level),
                 comparators=[_method(text) for text in comparator or []],
                 released=published,
                 thresholds=_thresholds(threshold or []),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.options import AsJson, BundlePath
+from trueup.cli.options import AsJson, BundlePath, refuse_idle
 from trueup.cli.printing import print_json
 from trueup.cli.progress import progress
 
@@ -57,6 +57,8 @@ def register(app: typer.Typer) -> None:
         """Write the tables of a bundle, names beside keys, with a page that says what was protected."""
         from trueup.io.export import export as run
 
+        refuse_idle({"--for-spreadsheets": for_spreadsheets}, "--to csv", to == "csv")
+        refuse_idle({"--agency": agency != "TRUEUP"}, "--to sdmx-csv", to == "sdmx-csv")
         with progress(quiet=as_json) as tell:
             tell("writing the tables")
             written = run(

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from trueup.cli.app import say_resume
-from trueup.cli.options import AsJson, Encoding, MemoryLimit, memory_limit, with_encoding
+from trueup.cli.options import AsJson, Encoding, MemoryLimit, memory_limit, refuse_idle, with_encoding
 from trueup.cli.posterior_printed import posterior_as_json, print_areas, print_missed, print_posterior
 from trueup.cli.printing import print_json
 from trueup.cli.progress import Tell, progress
@@ -128,14 +128,14 @@ def register(app: typer.Typer) -> None:
         from trueup.files.memory import CELL, PROCESS, refuse_needed
         from trueup.files.target import refuse_occupied
         from trueup.inferring import infer as run
-        from trueup.inferring import inference_method
+        from trueup.inferring import tiered
         from trueup.io.bundle.posterior import write_posterior
         from trueup.io.bundle.read import refuse_beyond
         from trueup.reporting import report
 
-        _refuse_idle({"--column": column != "area", "--by": by}, "--areas", areas)
-        _refuse_idle({"--geography": geography}, "--perturbed", perturbed)
-        _refuse_idle({"--csv": as_csv, "--chosen": chosen}, "--out", out)
+        refuse_idle({"--column": column != "area", "--by": by}, "--areas", areas)
+        refuse_idle({"--geography": geography, "--encoding": encoding}, "--perturbed", perturbed)
+        refuse_idle({"--csv": as_csv, "--chosen": chosen}, "--out", out)
         if out is not None:
             refuse_occupied(out)
         limit, each = memory_limit(memory), CELL + (8 * draws if within is None else 0)
@@ -157,12 +157,13 @@ def register(app: typer.Typer) -> None:
         cells = _inferred(measurements, within)
         shown = _known(cells, chosen or [])
         wanted = None if areas is None else _areas(cells, areas, column, by)
+        method = None if tier is None else tiered(measurements, spec, tier)
         chains = None if out is None else out.absolute().with_name(f".{out.name}.chains")
         # Progress goes to standard error, whatever goes to standard output.
         with _goes_on(chains), progress(quiet=False) as tell:
             posterior = run(
                 measurements,
-                None if tier is None else inference_method("histogram-gibbs", _asked(spec) | {"tier": tier}),
+                method,
                 spec=spec if perturbed is None else None,
                 draws=draws,
                 level=level,
@@ -215,23 +216,17 @@ def _goes_on(chains: Path | None) -> Iterator[None]:
         raise
 
 
-def _asked(spec: Any) -> dict[str, Any]:
-    """The parameters that a spec gives to its method of inference, but for the tier."""
-    asked = {} if spec is None else dict(spec.infer)
-    return {name: value for name, value in asked.items() if name not in ("method", "quantity", "tier")}
-
-
 def _refuse_estimates(spec: Any, sdhc: list[Path] | None, path: Path) -> None:
     """Refuse estimates of what is no S-DHC table, or of one without ratios."""
-    from trueup.errors import BundleError, SpecError
+    from trueup.errors import SpecError
+    from trueup.files.target import refuse_file
 
     if not sdhc or not spec.infer.get("quantity"):
         raise SpecError(
             "--estimates is for S-DHC tables and the ratios that their spec names",
             needed="--sdhc FILE, and [[infer.quantity]]",
         )
-    if path.exists():
-        raise BundleError(f"'{path}' exists", remedy="choose another --estimates")
+    refuse_file(path, "--estimates")
 
 
 def _write_estimates(path: Path, posterior: Any, spec: Any, measurements: Any) -> None:
@@ -247,14 +242,6 @@ def _missed(measurements, posterior) -> list[dict]:
         {**each._asdict(), "total": str(each.total), "parts": str(each.parts), "explained": each.explained}
         for each in inconsistencies(measurements, posterior)
     ]
-
-
-def _refuse_idle(options: dict[str, Any], needed: str, given: Any) -> None:
-    """Refuse options that do nothing without another."""
-    from trueup.errors import SpecError
-
-    if given is None and (idle := [name for name, value in options.items() if value]):
-        raise SpecError(f"{idle[0]} does nothing without {needed}", remedy=f"add {needed}, or leave it out")
 
 
 def _inferred(measurements: Any, within: str | None) -> Any:
@@ -281,10 +268,10 @@ def _known(cells: Any, labels: list[str]) -> tuple[str, ...]:
 
 def _areas(cells: Any, mapping: Path, column: str, by: str | None) -> Callable[[Any], dict]:
     """Read areas off the hierarchy; what is returned describes them, given the posterior."""
-    from trueup.inferring.areas import infer_areas
+    from trueup.inferring.areas import infer_areas, refuse_overlapping
     from trueup.model.cells import Margin
     from trueup.planning.areas import AreaTable
 
     kept = [name.strip() for name in (by or "").split(",") if name.strip()]
-    cells.margin(Margin(cells.finest.level, tuple(kept)))
+    refuse_overlapping(cells, cells.margin(Margin(cells.finest.level, tuple(kept))))
     return partial(infer_areas, mapping=AreaTable.read(mapping, column, cells), by=kept)

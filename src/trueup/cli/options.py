@@ -131,3 +131,11 @@ def open_account(url: str | None, analyst: str | None, key: str | None) -> Accou
     from trueup.ledger.account import Account
 
     return Account.open(url, analyst, key)
+
+
+def refuse_idle(options: dict[str, Any], needed: str, given: Any) -> None:
+    """Refuse options that do nothing without another."""
+    from trueup.errors import SpecError
+
+    if not given and (idle := [name for name, value in options.items() if value]):
+        raise SpecError(f"{idle[0]} does nothing without {needed}", remedy=f"add {needed}, or leave it out")

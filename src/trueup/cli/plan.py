@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.options import AsJson, Encoding, GeographyPath, SpecPath, with_encoding
+from trueup.cli.options import AsJson, Encoding, GeographyPath, SpecPath, refuse_idle, with_encoding
 from trueup.cli.printing import print_json, print_table
 from trueup.errors import BundleError, SpecError
+from trueup.files.target import refuse_file
 
 Total = Annotated[
     str | None,
@@ -71,6 +72,13 @@ def register(app: typer.Typer) -> None:
         from trueup.planning.plan import plan as plan_spec
         from trueup.planning.planned_spec import planned_spec
 
+        refuse_idle({"--column": column != "area"}, "--areas", areas)
+        refuse_idle({"--areas": areas}, f"a --target on '{column}'", _about_areas(target or [], column))
+        for path, option in ((out, "--out"), (write, "--write")):
+            if path is not None:
+                refuse_file(path, option)
+        if out is not None and out == write:
+            raise SpecError(f"--out and --write both name '{out}'", needed="a file for each")
         loaded = load_spec(spec)
         planned = plan_spec(
             loaded,
@@ -90,6 +98,12 @@ def register(app: typer.Typer) -> None:
             print_json(_plain(_figures(planned)))
         else:
             _show(planned)
+
+
+def _about_areas(targets: list[str], column: str) -> bool:
+    """Whether a target names a table of areas, perhaps by its mean."""
+    tables = (text.partition("=")[0].removeprefix("mean:").partition(" x ")[0].strip() for text in targets)
+    return column in tables
 
 
 def _preset(relative: bool, no_worse: bool, wishes: bool) -> Any:

@@ -214,6 +214,7 @@ def register(app: typer.Typer) -> None:
             print(
                 f"The problem needs more than {memory_text(total or MEMORY)} of memory: it is released by parts."
             )
+        _refuse_idle(how, chosen, out)
         carried_out = _in_memory if chosen == "memory" else _by_parts
         released = carried_out(problem, given_data, out, geography, account, replace(how, engine=chosen))
         show_release(released, str(out), as_json=as_json, repeated=repeated and account and account.key)
@@ -225,6 +226,26 @@ def _refuse_lost_master(engine: str | None, master: str | None) -> None:
     if master is not None and engine != "spark":
         given = f"not '{engine}'" if engine else "and no engine is given"
         raise SpecError(f"--master is for the engine 'spark', {given}", remedy="add --engine spark")
+
+
+def _refuse_idle(how: _How, engine: str, out: Path) -> None:
+    """Refuse options of a release by parts that would do nothing."""
+    asked = {"--take-over": how.take_over, "--worker-memory": how.worker_memory}
+    given = next((name for name, value in asked.items() if value), None)
+    if engine == "memory" and given:
+        raise SpecError(
+            f"{given} is for a release by parts, and this one is made in the memory of one process",
+            remedy=f"add --engine local or --engine spark, or leave out {given}",
+        )
+    if not how.take_over:
+        return
+    from trueup.releasing.start import run_path
+
+    if not run_path(out).exists():
+        raise SpecError(
+            f"--take-over is given, and there is no run to take over: no folder '{run_path(out)}'",
+            remedy="leave out --take-over, or name the run's folder by --resume",
+        )
 
 
 def _in_memory(problem, data, out, geography, account, how: _How) -> Any:

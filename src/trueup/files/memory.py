@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import sys
@@ -64,6 +65,11 @@ def refuse_needed(what: str, needed: float, memory: int | None) -> None:
             f"{what} needs about {memory_text(needed)} of memory, and may use {memory_text(memory)}",
             remedy="raise --memory",
         )
+
+
+def machine_bytes() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def peak_bytes() -> int:

@@ -21,7 +21,7 @@ def refuse_occupied(target: Path) -> None:
     Raises
     ------
     BundleError
-        If the folder exists and is not empty, is a link, or its parent does not exist.
+        If the folder exists and is not empty, is a link, or its parent does not exist or may not be written to.
     """
     if target.is_symlink():
         raise BundleError(
@@ -34,6 +34,21 @@ def refuse_occupied(target: Path) -> None:
             remedy="choose another --out",
         )
     _refuse_orphan(target)
+
+
+def refuse_file(file: Path, option: str = "--out") -> None:
+    """Refuse a file that exists, or whose folder does not, before it is made what goes into it.
+
+    Raises
+    ------
+    BundleError
+        Naming the option that says where to write; or if the folder may not be written to.
+    """
+    if file.exists() or file.is_symlink():
+        raise BundleError(f"'{file}' exists", remedy=f"choose another {option}")
+    if not file.absolute().parent.is_dir():
+        raise BundleError(f"the folder of '{file}' does not exist", remedy="create it first")
+    _refuse_locked(file)
 
 
 _STORE = re.compile(r"(s3[an]?|gs|r2|oss|abfss?|wasbs?|adl|dbfs|hdfs|https?):/")
@@ -50,6 +65,16 @@ def _refuse_orphan(target: Path) -> None:
         )
     if not target.absolute().parent.is_dir():
         raise BundleError(f"the parent folder of '{target}' does not exist", remedy="create it first")
+    _refuse_locked(target)
+
+
+def _refuse_locked(target: Path) -> None:
+    effective = os.access in os.supports_effective_ids
+    if not os.access(target.absolute().parent, os.W_OK | os.X_OK, effective_ids=effective):
+        raise ResourceError(
+            f"cannot write beside '{target}': Permission denied",
+            remedy="check permissions, or choose another folder",
+        )
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from trueup.inferring.given import (
     read_quantity,
     refuse_draws,
     refuse_fractions,
+    refuse_vast,
     refuse_workers,
     values_for,
 )
@@ -132,6 +133,7 @@ def infer(
 
         measured, constraints, kept = cut_within(measured, constraints, within)
         released = None if released is None else released[kept]
+    refuse_vast(draws, measured.cells.n)
     ratios = tuple(read_quantity(part) for part in entry.pop("quantity", ()))
     chosen = (
         inference_method(method, {}, measured)
@@ -191,7 +193,7 @@ def _silent(done: int, of: int) -> None:
 
 
 def choose_inference(
-    entry: Mapping[str, Any], constraints: Constraints, measured: Measurements
+    entry: Mapping[str, Any], constraints: Constraints, measured: Measurements | Problem
 ) -> InferenceMethod:
     """Return the method that a spec names, or the first that fits.
 
@@ -226,8 +228,43 @@ def choose_inference(
     )
 
 
+def tiered(source: Measurements | Release, spec: Spec | None, tier: str) -> InferenceMethod:
+    """The method that a spec asks for, or that fits, with a tier.
+
+    Raises
+    ------
+    SpecError
+        If the method has no tiers, or not this one.
+    """
+    measured, constraints, entry = read_given(source, spec)
+    asked = {name: value for name, value in entry.items() if name not in ("quantity", "tier")}
+    chosen = choose_inference(asked, constraints, measured)
+    if not hasattr(chosen, "tier"):
+        raise SpecError(
+            f"the tier '{tier}' is given, and these counts are inferred by '{chosen.name}', which has no tiers",
+            remedy="leave out --tier",
+        )
+    return inference_method(chosen.name, entry_of(asked)[1] | {"tier": tier}, measured)
+
+
+def refuse_asked(problem: Problem) -> None:
+    """Refuse what a spec says under `[infer]` where its own measurements could not be inferred so, before they are drawn.
+
+    Raises
+    ------
+    SpecError
+        If the method or a parameter is unknown, the method does not fit, or a ratio has wrong keys.
+    """
+    entry = dict(problem.spec.infer)
+    for part in entry.pop("quantity", ()):
+        read_quantity(part)
+    if entry:
+        chosen = choose_inference(entry, problem.constraints, problem)
+        refuse_method(chosen, inference_misfit(chosen, problem.constraints, problem))
+
+
 def inference_method(
-    name: str, parameters: Mapping[str, Any], measured: Measurements | None = None
+    name: str, parameters: Mapping[str, Any], measured: Measurements | Problem | None = None
 ) -> InferenceMethod:
     """Make a method from its name and parameters; measurements may ask for other defaults."""
     made = make(METHODS, "inference", name, parameters)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.kernel.histogram.marginals import marginalise
-from trueup.model.cells import Margin
+from trueup.model.cells import Cells, Margin
 from trueup.model.records.posterior import Posterior
 from trueup.model.tables import probability_of
 from trueup.planning.areas import AreaTable
@@ -67,7 +67,7 @@ def infer_areas(
     cells = posterior.cells
     table = mapping if isinstance(mapping, AreaTable) else AreaTable.read(mapping, column, cells)
     margin = cells.margin(Margin(cells.tree.levels[-1], tuple(by)))
-    _refuse_overlapping(posterior, margin)
+    refuse_overlapping(cells, margin)
     level = probability_of(posterior.level if level is None else level)
     chains, draws, _ = posterior.draws.shape
     each = posterior.draws.reshape(chains, draws, cells.shape[0], -1)
@@ -93,8 +93,9 @@ def _labels(posterior: Posterior, margin: Margin, table: AreaTable) -> dict[str,
     return columns | {r.name: np.array(r.values)[at] for r, at in zip(kept, grid[1:])}
 
 
-def _refuse_overlapping(posterior: Posterior, margin: Margin) -> None:
-    for attribute in posterior.cells.attributes:
+def refuse_overlapping(cells: Cells, margin: Margin) -> None:
+    """Refuse a margin of areas that sums out an attribute whose values overlap."""
+    for attribute in cells.attributes:
         if not attribute.partition and attribute.name not in margin.attributes:
             raise SpecError(
                 f"the values of '{attribute.name}' overlap, so that areas have no single count",

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
+from trueup.files.memory import machine_bytes, memory_text
 from trueup.inferring.method import InferenceMethod
 from trueup.inferring.several import read_together, rules_together
 from trueup.model.constraints import Constraints
@@ -42,6 +43,17 @@ def refuse_draws(draws: int) -> None:
     """Refuse a number of draws that is none."""
     if not isinstance(draws, int | np.integer) or draws < 1:
         raise SpecError(f"{draws!r} draws are asked for", needed="a whole number, at least 1")
+
+
+def refuse_vast(draws: int, counts: int) -> None:
+    """Refuse draws of counts that this machine cannot hold."""
+    needed, held = draws * counts * np.dtype(np.int64).itemsize, machine_bytes()
+    if needed > held:
+        raise SpecError(
+            f"{draws:,} draws of {counts:,} counts take {memory_text(needed)} of memory, and this machine has "
+            f"{memory_text(held)}",
+            remedy="ask for fewer draws, or infer within a place",
+        )
 
 
 def refuse_workers(method: InferenceMethod, workers: int, executor: Executor | None) -> None:

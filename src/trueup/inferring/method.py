@@ -15,6 +15,7 @@ from trueup.model.header import Measured
 from trueup.model.methods import structural_misfit
 from trueup.model.nested import canonical
 from trueup.model.prior import FACTORED, Estimated, Flat, settle_priors
+from trueup.model.problem import Problem
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.measurements import Measurements
 
@@ -113,7 +114,9 @@ class InferenceMethod(ABC):
         """
 
 
-def inference_misfit(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> str | None:
+def inference_misfit(
+    method: InferenceMethod, constraints: Constraints, measured: Measurements | Problem
+) -> str | None:
     """Say why a method does not fit; None if it does."""
     return structural_misfit(method, constraints.structure()) or method.refuses(constraints, measured.headers)
 

@@ -228,15 +228,15 @@ def read_law(entry: Mapping[str, Any], table: str) -> Any:
         raise SpecError(f"law '{kind.name}' of table '{table}' is given {shown}", needed=f"{known}") from None
 
 
-def parse_perturbed(text: str, folder: Path | None = None) -> PerturbedSpec:
-    """Read the spec of published tables from TOML text; files that laws name lie in `folder`.
+def parse_perturbed(text: str, folder: Path | None = None, what: str = "the spec") -> PerturbedSpec:
+    """Read the spec of published tables from TOML text; files that laws name lie in `folder`, messages call it `what`.
 
     Raises
     ------
     SpecError
         With every mistake and its place in the spec.
     """
-    document = read_toml(text)
+    document = read_toml(text, what)
     for part in document.get("published", ()) if isinstance(document.get("published"), list) else ():
         law = part.get("law") if isinstance(part, dict) else None
         if isinstance(law, dict) and law.get("name") == CellKey.name and "file" in law:
@@ -250,4 +250,4 @@ def parse_perturbed(text: str, folder: Path | None = None) -> PerturbedSpec:
 
 def load_perturbed(path: str | Path) -> PerturbedSpec:
     """Read the spec of published tables from a TOML file; see `parse_perturbed`."""
-    return parse_perturbed(read_spec_text(path), Path(path).parent)
+    return parse_perturbed(read_spec_text(path), Path(path).parent, f"'{path}'")

@@ -235,7 +235,11 @@ def parse_spec(text: str) -> Spec:
     Traceback (most recent call last):
     trueup.errors.SpecError: the spec has mistakes: ...
     """
-    document = read_toml(text)
+    return _read(text, "the spec")
+
+
+def _read(text: str, what: str) -> Spec:
+    document = read_toml(text, what)
     if "published" in document and "query" not in document:
         raise SpecError(
             "this is the spec of tables that others published, whose laws bound no privacy loss",
@@ -294,7 +298,7 @@ def load_spec(path: str | Path) -> Spec:
     >>> load_spec(files("trueup.demo") / "children.toml").table.counts
     'child'
     """
-    return parse_spec(read_spec_text(path))
+    return _read(read_spec_text(path), f"'{path}'")
 
 
 def read_spec_text(path: str | Path) -> str:

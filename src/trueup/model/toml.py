@@ -95,8 +95,8 @@ def _value(value: Any) -> str:
 _DEEPEST, _LONGEST = 50, 1000
 
 
-def read_toml(text: str) -> dict[str, Any]:
-    """Read TOML text that somebody wrote by hand.
+def read_toml(text: str, what: str = "the spec") -> dict[str, Any]:
+    """Read TOML text that somebody wrote by hand; messages call it `what`.
 
     Raises
     ------
@@ -106,7 +106,11 @@ def read_toml(text: str) -> dict[str, Any]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"the spec is not TOML: {error}") from None
+        raise SpecError(
+            f"{what} is not TOML: {error}",
+            needed="a spec in TOML",
+            remedy="correct it there, or check the path",
+        ) from None
     except RecursionError:
         raise _too_deep() from None
     except ValueError:  # of a whole number that Python refuses to read, which is no error of TOML

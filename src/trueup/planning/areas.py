@@ -63,6 +63,8 @@ class AreaTable:
         given = [as_text(np.asarray(rows[name])) for name in (column, *keys)]
         if not given[0].size:
             raise DataError(f"{table.name} is empty", needed="a row for each place of each area")
+        if any(text is None or not str(text).strip() for column in given for text in column.tolist()):
+            raise DataError(f"{table.name} has a row without an area or a place", needed="both in every row")
         place = {key: i for i, key in enumerate(zip(*(c.tolist() for c in keys.values())))}
         found = np.array([place.get(key, -1) for key in zip(*(c.tolist() for c in given[1:]))])
         if (found < 0).any():
@@ -73,8 +75,13 @@ class AreaTable:
                 remedy="correct the mapping",
             )
         names, area = np.unique(given[0], return_inverse=True)
-        if len(np.unique(np.stack([area, found]), axis=1).T) < len(found):
-            raise DataError(f"{table.name} lists a place twice in one area", needed="each place in one row")
+        both, times = np.unique(np.stack([area.reshape(-1), found]), axis=1, return_counts=True)
+        if (times > 1).any():
+            which, leaf = both[:, int(np.argmax(times > 1))]
+            raise DataError(
+                f"area '{names[which]}' lists the place '{cells.tree.label(cells.tree.levels[-1], int(leaf))}' twice",
+                needed="each place of an area in one row",
+            )
         return cls(column, tuple(names.tolist()), area.reshape(-1), found)
 
     def laid_out(self, cells: Cells, shapes: Shapes) -> Areas:

@@ -204,6 +204,10 @@ def explain(
         else choose(problem.spec.reconcile, constraints)
     )
     headers = problem.headers
+    if problem.spec.infer:
+        from trueup.inferring import refuse_asked  # slow to import
+
+        refuse_asked(problem)
     for header in headers:
         refuse_approximate(header)
     if not by_parts:

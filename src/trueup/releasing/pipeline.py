@@ -239,7 +239,12 @@ def _removed(gone: RunFolder) -> StoredRelease:
 def _settled(spec: Any, geography: Any, data: Any, log: Log, rows: int | None) -> Problem:
     refuse_addresses(data)
     with log.stage("reading the spec and the places"):
-        return Problem.of(spec, geography, data=data, rows=rows)
+        problem = Problem.of(spec, geography, data=data, rows=rows)
+        if problem.spec.infer:
+            from trueup.inferring import refuse_asked  # slow to import
+
+            refuse_asked(problem)
+        return problem
 
 
 def _in_memory(

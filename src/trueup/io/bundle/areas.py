@@ -15,6 +15,7 @@ from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
 from trueup.files.staging import writing
 from trueup.files.table import Source, require
+from trueup.files.target import refuse_file
 from trueup.io.bundle.manifest import read_manifest, read_spec, refuse_altered
 from trueup.io.microdata.sql import text_sql
 from trueup.model.build import build_cells
@@ -99,15 +100,15 @@ def write_areas(
     folder, out = Path(folder), Path(out)
     if out.suffix not in _ENDINGS:
         raise BundleError(f"'{out.name}' has an unknown ending", needed=f"one of {', '.join(_ENDINGS)}")
-    if out.exists():
-        raise BundleError(f"'{out}' exists", remedy="choose another --out")
+    refuse_file(out)
     manifest = read_manifest(folder)
     spec = read_spec(folder)[1]
     cells = build_cells(spec, Tree.from_columns(["all"], [{}]))
     kept = _kept(cells, attributes)
     files = _finest(folder, manifest, spec)
     with (
-        tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=_parent(out)) as scratch,
+        quiet_duckdb(f"'{folder}'"),
+        tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.absolute().parent) as scratch,
         connect(
             files=files_read(mapping),
             folders=[scratch, folder / "public"],
@@ -118,18 +119,12 @@ def write_areas(
         keys = _register_places(connection, folder, spec)
         _refuse_taken(column, keys, cells)
         _register_areas(connection, mapping, column, keys, spec.levels[-1].name)
-        with quiet_duckdb(f"'{folder}'"), writing(out):
+        with writing(out):
             query = _sums(connection, files, keys, column, kept)
             part = Path(scratch) / f"areas{out.suffix}"
             connection.execute(f"COPY ({query}) TO {literal(str(part))} ({_ENDINGS[out.suffix]})")
             part.replace(out)
         return connection.execute(f"SELECT count(DISTINCT {_AREA}) FROM areas").fetchall()[0][0]
-
-
-def _parent(out: Path) -> Path:
-    if not out.absolute().parent.is_dir():
-        raise BundleError(f"the folder of '{out}' does not exist", remedy="create it first")
-    return out.absolute().parent
 
 
 def _kept(cells: Cells, attributes: Sequence[str] | None) -> list[tuple[Attribute, Recode]]:
@@ -207,7 +202,7 @@ def _brought(connection: Any, table: Source, columns: list[str]) -> Relation:
 
 def _refuse_bad_rows(connection: Any, name: str, keys: list[str], level: str) -> None:
     same = ", ".join(map(quoted, keys))
-    missing = " OR ".join(f"{column} IS NULL" for column in (_AREA, *map(quoted, keys)))
+    missing = " OR ".join(f"coalesce(trim({column}), '') = ''" for column in (_AREA, *map(quoted, keys)))
     if not connection.execute("SELECT 1 FROM areas LIMIT 1").fetchall():
         raise DataError(f"{name} is empty", needed="a row for each place of each area")
     if connection.execute(f"SELECT 1 FROM areas WHERE {missing} LIMIT 1").fetchall():

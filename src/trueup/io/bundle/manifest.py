@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import BundleError
+from trueup.errors import BundleError, SpecError
 from trueup.model.cells import Margin, conditions
 from trueup.model.guarantee import Change, Charge, Guarantee
 from trueup.model.header import Measured
@@ -103,9 +103,13 @@ def measured_file(part: str) -> str:
 
 
 def read_spec(folder: Path) -> tuple[str, Spec]:
-    """Read the spec of a bundle, as text and parsed."""
+    """Read the spec of a bundle, as text and parsed; BundleError if it is not the one that was written and cannot be read."""
     text = _read(folder, "spec.toml")
-    return text, parse_spec(text)
+    try:
+        return text, parse_spec(text)
+    except SpecError:
+        refuse_altered(folder, {"files": {"spec.toml": read_manifest(folder)["files"]["spec.toml"]}})
+        raise
 
 
 def refuse_altered(folder: Path, manifest: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trueup.errors import SpecError, TrueupError, load_extra
 from trueup.files.staging import staged, write_whole
-from trueup.files.target import refuse_occupied
+from trueup.files.target import refuse_file, refuse_occupied
 from trueup.io.export.content import Exported, Record, content
 from trueup.io.export.excel import workbook
 from trueup.io.export.sdmx import write_sdmx_folder
@@ -76,6 +76,7 @@ def export(
     out = Path(out)
     wanted = to or (out.suffix[1:] if out.suffix[1:] in FORMATS else "csv")
     refuse_unwritable(wanted)
+    _refuse_target(out, wanted)
     if isinstance(record, str | Path):
         record = _read(Path(record))
     named = (tables,) if isinstance(tables, str) else tuple(tables)
@@ -83,10 +84,17 @@ def export(
     if wanted == "xlsx":
         write_whole(out, workbook(held))
         return out
-    refuse_occupied(out)
     with staged(out) as folder:
         _write(folder, held, wanted, for_spreadsheets, agency)
     return out
+
+
+def _refuse_target(out: Path, to: str) -> None:
+    if to != "xlsx":
+        return refuse_occupied(out)
+    if out.suffix != ".xlsx":
+        raise SpecError(f"'{out.name}' is the name of a workbook", needed="one that ends in .xlsx")
+    return refuse_file(out)
 
 
 def refuse_unwritable(to: str) -> None:

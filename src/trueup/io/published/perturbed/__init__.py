@@ -109,8 +109,9 @@ def _matched(spec: PerturbedSpec, tables: Sequence[Any]) -> list[tuple[Published
     rest = [part for part in spec.published if part.file is None]
     if len(rest) != len(left):
         raise DataError(
-            f"{len(tables)} tables are given",
+            f"{len(tables)} table{'s are' if len(tables) != 1 else ' is'} given",
             needed=f"{len(spec.published)}: {', '.join(part.name for part in spec.published)}",
+            remedy="give each by --table FILE, in the order of the spec",
         )
     every = {part.name: source for part, source in (*pairs, *zip(rest, left))}
     return [(part, every[part.name]) for part in spec.published]
