@@ -10,6 +10,10 @@ import pytest
 
 from tests.areas import write_areas
 from tests.command import run
+from trueup.cli.infer import _areas
+from trueup.errors import SpecError
+from trueup.model.cells import Attribute, Cells
+from trueup.model.tree import Tree
 
 PERTURBED = Path(__file__).parents[2] / "examples" / "perturbed"
 
@@ -119,6 +123,16 @@ def test_wrong_options_are_refused_before_anything_is_drawn(bundle, options, sai
     assert done.returncode == 2
     assert said in done.stderr
     assert "drawing" not in done.stderr
+
+
+def test_areas_that_would_sum_overlapping_values_are_refused_before_anything_is_drawn(tmp_path):
+    """What is returned otherwise describes areas once the draws are made."""
+    kinds = Attribute("count", ("persons", "families"), partition=False)
+    cells = Cells(Tree.from_columns(["all", "place"], [{}, {"place": ["a", "b"]}]), (kinds,))
+    (tmp_path / "map.csv").write_text("area,place\nnorth,a\n")
+    with pytest.raises(SpecError, match="'count' overlap.*keep them"):
+        _areas(cells, tmp_path / "map.csv", "area", None)
+    assert callable(_areas(cells, tmp_path / "map.csv", "area", "count"))
 
 
 def test_json_holds_the_summary(bundle):

@@ -10,6 +10,8 @@ from scipy.special import gammaln, logsumexp
 
 from tests.inferring.problems import noisy, states
 from tests.linked_tables import document, gaussian, population, problem
+from trueup.errors import SpecError
+from trueup.inferring import tiered
 from trueup.inferring.linked_gibbs import LinkedGibbs
 from trueup.inferring.linked_walk import LinkedWalk
 from trueup.kernel.statistics.diagnostics import diagnose
@@ -214,3 +216,12 @@ def test_a_top_code_bounds_persons_on_both_sides(rng):
 )
 def test_other_rules_are_refused_by_name(rules, says):
     assert says in LinkedGibbs().refuses(pairs(rules=rules), ())
+
+
+def test_a_tier_is_refused_by_the_name_of_the_method_that_fits(rng):
+    both = problem()
+    measured = simulate(both, np.ones(both.cells.n, np.int64), rng)
+    with pytest.raises(
+        SpecError, match=r"tier 'full' is given, .* by 'linked-gibbs', which has no tiers.*leave out --tier"
+    ):
+        tiered(measured, None, "full")
