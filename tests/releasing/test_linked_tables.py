@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow.parquet
@@ -23,6 +24,7 @@ from trueup.releasing.again import reconcile_bundle
 from trueup.releasing.pipeline import measure_only, release, resume
 from trueup.releasing.run_folder import RunFolder
 from trueup.run.local import LocalPool
+from trueup.run.parts import Part, Parts
 
 
 @pytest.fixture
@@ -89,6 +91,42 @@ def test_a_run_by_parts_that_is_interrupted_again_and_again_goes_on(given, tmp_p
     np.testing.assert_array_equal(reconcile_bundle(out, tmp_path / "replay").counts, read_release(out).counts)
     assert len(list((out / "public" / "measurements").glob("*"))) > 1
     assert spent(given) == Problem.of(given["spec"], given["geography"]).guarantee.amount
+
+
+def interrupted_link(parts: Parts, part: Part, link=Parts._link) -> bool:
+    """Interrupt the commit of measurements, whose file is written already."""
+    if parts.folder.name == "measured":
+        raise Interrupted
+    return link(parts, part)
+
+
+POINTS = {
+    "noise is drawn, and its part not committed": ("trueup.run.parts.Parts._link", interrupted_link),
+    "a part is committed, and not in the journal": ("trueup.releasing.draws.Draws.note", None),
+    "households are settled, persons are not": ("trueup.reconciling.joined_parts.least_of", None),
+    "all is settled, nothing is staged": ("trueup.releasing.parts.link_part", None),
+    "all is staged, nothing is published": ("trueup.ledger.reservation.Reservation._record", None),
+}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_run_by_parts_that_is_interrupted_at_a_delicate_point_goes_on(given, tmp_path, point):
+    """What was committed stays, what was drawn and not committed is published nowhere, and the loss is charged once."""
+    out, run = tmp_path / "out", tmp_path / "out.run"
+    name, function = POINTS[point]
+    interrupting = patch(name, function) if function else patch(name, side_effect=Interrupted)
+    with interrupting, pytest.raises(Interrupted):
+        release(out=out, executor=LocalPool(1), places=4, **given)
+    assert not out.exists()
+    parts = RunFolder(run).measured
+    drawn = {name: parts.part(name).digest for name in parts.names()}
+    assert bool(drawn) is (function is None)
+    assert spent(given) == Problem.of(given["spec"], given["geography"]).guarantee.amount
+    resume(run, executor=LocalPool(1), account=given["account"])
+    assert drawn.items() <= read_manifest(out)["parts"].items()
+    assert holds(out)
+    assert spent(given) == Problem.of(given["spec"], given["geography"]).guarantee.amount
+    assert sorted(path.name for path in tmp_path.glob("*out*")) == ["out"]
 
 
 @pytest.mark.thorough
