@@ -130,7 +130,7 @@ def test_areas_that_would_sum_overlapping_values_are_refused_before_anything_is_
     kinds = Attribute("count", ("persons", "families"), partition=False)
     cells = Cells(Tree.from_columns(["all", "place"], [{}, {"place": ["a", "b"]}]), (kinds,))
     (tmp_path / "map.csv").write_text("area,place\nnorth,a\n")
-    with pytest.raises(SpecError, match="'count' overlap.*keep them"):
+    with pytest.raises(SpecError, match=r"'count' overlap.*keep them"):
         _areas(cells, tmp_path / "map.csv", "area", None)
     assert callable(_areas(cells, tmp_path / "map.csv", "area", "count"))
 
