@@ -44,6 +44,8 @@ LENGTHENED = 1.2
 """Length of the next run over what the last one says is needed."""
 SMALL, PROBED = 20_000, 20
 """Cells below which so many sweeps are timed for the prediction: starting threads takes longer than one."""
+ALL = 2
+"""Draws of so few cells that are judged for each that is asked for, at first one a sweep: every other one says less."""
 WATCHED, SOME = 1 << 40, 4000
 """Counts of each table that are watched: all, and by tier A so many of the lowest places' at random."""
 SHORT = 2
@@ -170,12 +172,11 @@ class HistogramGibbs(InferenceMethod):
         self, walk: HistogramWalk, plan: Plan, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
         """Make the run longer until it passes: of what was drawn before, as many draws are kept as lie so many sweeps apart."""
-        kept, thin = -(-max(draws, FEWEST) // self.chains), THIN
+        each = plan.judged
+        kept, first = each * -(-max(draws, FEWEST) // self.chains), THIN // each
         if (begun := walk.begun(self.chains, kept)) is None:
-            walk.run(1, WARM_UP, _warming(progress))
-        else:
-            thin = begun
-        run = None
+            walk.run(1, WARM_UP - walk.sweeps, _warming(progress))
+        run, thin = None, begun or first
         while True:
             run = walk.run(kept, thin, told_in_draws(progress, draws), saved=True, before=run)
             announce(progress, "comparing the chains")
@@ -185,10 +186,10 @@ class HistogramGibbs(InferenceMethod):
             # Times decide what is refused, never what is drawn.
             most = 60 * self.minutes / max(1, self.chains / cores())
             too_long = walk.seconds * (walk.sweeps + kept * thin * longer) > most
-            if enough or thin * longer > MOST_THIN or too_long:
+            if enough or thin * longer > MOST_THIN // each or too_long:
                 break
             announce(progress, f"chains are too short: {thin * longer} sweeps to a draw")
-            run = None if thin == THIN else run[:, longer - 1 :: longer]  # the first run is warm-up too
+            run = None if thin == first else run[:, longer - 1 :: longer]  # the first run is warm-up too
             walk.concentrations = walk.concentrations[:, longer - 1 :: longer]
             thin *= longer
         if not enough and self.tier == "auto":
@@ -208,7 +209,7 @@ class HistogramGibbs(InferenceMethod):
         """Run two chains of a fixed length."""
         walk.rngs, walk.states = walk.rngs[:SHORT], walk.states[:SHORT]
         if walk.begun(SHORT, plan.sweeps - WARM_UP) is None:
-            walk.run(1, WARM_UP, _warming(progress))
+            walk.run(1, WARM_UP - walk.sweeps, _warming(progress))
         run = walk.run(plan.sweeps - WARM_UP, 1, told_in_draws(progress, draws), saved=True)
         announce(progress, "comparing the chains")
         return self._judged(walk, run, plan, walk.diagnosed(run, SOME, rng), rng, progress)
@@ -258,9 +259,15 @@ class Plan:
     draws: int
 
     @property
+    def judged(self) -> int:
+        """Draws that are judged for each that is asked for."""
+        return ALL if self.tier == "full" and self.problem.cells.n < SMALL else 1
+
+    @property
     def memory(self) -> float:
         """Bytes, the draws that are kept included."""
-        n, kept = self.problem.cells.n, max(self.draws, FEWEST if self.tier == "full" else SHORT * SHORTEST)
+        fewest = FEWEST if self.tier == "full" else SHORT * SHORTEST
+        n, kept = self.problem.cells.n, self.judged * max(self.draws, fewest)
         return n * (MEMORY[0] + MEMORY[1] * self.chains + 2 * kept) + 150e6
 
     @property

@@ -13,14 +13,22 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError
 from trueup.kernel.histogram.marginals import cell_groups
 from trueup.kernel.settling.nearest import tolerance_for
-from trueup.kernel.table_walks.columns import ChainState, Directions, MeasuredTables, Places, TreeMessages
+from trueup.kernel.table_walks.columns import (
+    NARROW,
+    WIDE,
+    ChainState,
+    Directions,
+    MeasuredTables,
+    Places,
+    TreeMessages,
+)
 from trueup.layouts.histogram import UNSETTLED, histogram_problem, refuses_on_histogram
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.noise import law_named
 
-WINDOWS, SPANS = (8, 14), (16, 32)
+WINDOWS, SPANS = (8, 14), (16, WIDE)
 """Least and most steps of a place's window and of siblings' sums."""
 STEPS = 4.0
 """Steps to a standard deviation of the noise, at most, where it is wide."""
@@ -241,9 +249,9 @@ class ColumnProblem:
 
     def work(self) -> TreeMessages:
         """Room for the messages of one chain."""
-        nodes, width = len(self.places.parent), int(max(self.moves.window, self.moves.span.max()))
-        own, tail = (np.zeros((nodes, width), np.float32) for _ in range(2))
-        return TreeMessages(own, tail, np.zeros((nodes, 4), np.int32))
+        nodes, inner = len(self.places.parent), int(self.places.level_ptr[-2])
+        own = np.zeros(WIDE * inner + NARROW * (nodes - inner), np.float32)
+        return TreeMessages(own, np.zeros((nodes, WIDE), np.float32), np.zeros((nodes, 4), np.int32))
 
     @property
     def connected(self) -> bool:

@@ -45,6 +45,14 @@ MIRRORED = 0.9
 """Share of steps that are mirrored."""
 SINGLE, PAIR, SQUARE = 1, 2, 4
 """Columns that a direction changes."""
+NARROW, WIDE = 16, 32
+"""Longest window of a lowest place, and of siblings' sums: arrays have that many steps, zero beyond those in use, so that
+loops are of a length known when they are compiled, and several terms are added at a time."""
+PADDED = 4 * WIDE
+SMALL, OFTEN = 1e-6, 4
+"""Sums of masses below which they are scaled to 1, and at how many siblings that is looked at: windows cut off little of each."""
+AT_ONCE = {"contract", "reassoc", "nsz"}
+"""What may be done to sums of masses so that several terms are added at a time."""
 
 
 class Places(NamedTuple):
@@ -152,7 +160,7 @@ class ChainState(NamedTuple):
 
 
 class TreeMessages(NamedTuple):
-    """Room for messages: of nodes `(nodes, wide)`, of siblings' sums `(nodes, wide)`, first steps and sizes of both."""
+    """Room for messages: of places, which begin at `_own`, of siblings' sums `(nodes, WIDE)`, first steps and sizes of both."""
 
     own: NDArray[np.float32]
     tail: NDArray[np.float32]
@@ -164,8 +172,12 @@ class Room(NamedTuple):
 
     Attributes
     ----------
-    steps, masses, logs
-        All places' steps; one place's masses and log masses.
+    steps, heads
+        All places' steps; of each place above the lowest the part whose step is drawn first.
+    masses, logs, ratios
+        One place's masses, log masses, and ratios of masses to those of the step before.
+    pad, within
+        A message between zeros; `WIDE` ones, and as many zeros.
     first
         `(levels + 1,)` where each level's changed groups begin in the arrays below.
     which, change
@@ -175,8 +187,12 @@ class Room(NamedTuple):
     """
 
     steps: NDArray[np.int64]
+    heads: NDArray[np.int64]
     masses: NDArray[np.float64]
     logs: NDArray[np.float64]
+    ratios: NDArray[np.float64]
+    pad: NDArray[np.float32]
+    within: NDArray[np.float32]
     first: NDArray[np.int64]
     which: NDArray[np.int64]
     change: NDArray[np.float64]
@@ -229,29 +245,35 @@ def _ratio(x, up, down, step):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _at(weights, size, left):
-    """The position at which cumulated weights pass `left`, the last of positive weight beyond; -1 where there are none."""
+def _at(masses, size, left):
+    """The position at which cumulated masses pass `left`, the last of positive mass beyond; -1 where there are none."""
     last = -1
     for i in range(size):
-        if weights[i] > 0.0:
+        if masses[i] > 0.0:
             last = i
-            left -= weights[i]
+            left -= masses[i]
             if left < 0.0:
                 return i
     return last
 
 
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _rank(rng, weights, size, at):
-    """A uniform number below 1 at which weights cumulated to 1 are at position `at`; any where rounding left it no weight."""
-    if not weights[at] > 0.0:
-        return rng.random()
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
+def _rank(u, masses, at, width):
+    """A number, uniform on (0, 1) if u is, at which masses cumulated to 1 are at position `at`; u where that has no mass."""
+    if not masses[at] > 0.0:
+        return u
     total, below = 0.0, 0.0
-    for i in range(size):
-        total += weights[i]
-        if i < at:
-            below += weights[i]
-    return (below + rng.random() * weights[at]) / total
+    for i in range(width):
+        total += masses[i]
+        below += masses[i] if i < at else 0.0
+    return (below + u * masses[at]) / total
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _own(places, v):
+    """Where a place's message begins among those of all: `WIDE` steps of places above the lowest, `NARROW` of these."""
+    inner = places.level_ptr[-2]
+    return WIDE * v if v < inner else NARROW * (v + inner)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -272,71 +294,88 @@ def _window(rng, moves, state, columns, stride, row):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _leaf_prior(places, state, columns, stride, row, low, size, masses):
-    """Set masses to the prior's ratios at a lowest place to that of the first step."""
+def _leaf_ratios(places, state, columns, stride, row, low, size, ratios):
+    """Set the ratios of the prior's masses at a lowest place to those of the step before; beyond `size` they mean nothing."""
     last, v, single = places.level_ptr.size - 2, places.level_ptr[-2] + row, columns.size == 1
-    p, s, a, total, both = places.parent[v], state.size[row], state.a[last], state.total[v], 1.0
+    p, s, a, total, both = places.parent[v], state.size[row], state.a[last], float(state.total[v]), 1.0
     for k in range(columns.size):
         whole = state.kappa[last, columns[k]] + s
         both *= 1.0 / whole if _sign(k) > 0 else whole
     if single:
         both *= s
     if stride > 1:
-        both = both**stride
-    masses[0] = mass = 1.0
-    for i in range(1, size):
-        t = stride * (low + i - 1.0)
-        over, under = both, 1.0
+        _long_ratios(places, state, columns, stride, row, low, size, both**stride, ratios)
+        return
+    begin = low - 1.0
+    for k in range(columns.size):
+        j = columns[k]
+        up, x = state.kappa[last, j] * state.theta[p, j] + (j == state.spare[row]), float(state.x[row, j])
         if single:
-            if stride == 1:
-                over, under = over * (total + t + a), total + t + 1.0
-            else:
-                over *= _ratio(total + t, a, 1.0, float(stride))
+            x, total = x + begin, total + begin
+            for i in range(ratios.size):
+                ratios[i] = both * ((total + i + a) * (x + i + up)) / ((total + i + 1.0) * (x + i + 1.0))
+        elif k == 0:
+            x += begin
+            for i in range(ratios.size):
+                ratios[i] = both * (x + i + up) / (x + i + 1.0)
+        elif _sign(k) > 0:
+            x += begin
+            for i in range(ratios.size):
+                ratios[i] *= (x + i + up) / (x + i + 1.0)
+        else:
+            x -= begin
+            for i in range(ratios.size):
+                ratios[i] *= (x - i) / (x - i - 1.0 + up)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _long_ratios(places, state, columns, stride, row, low, size, both, ratios):
+    """Set the prior's ratios at a lowest place where steps are of several counts."""
+    last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
+    p, a, total = places.parent[v], state.a[last], state.total[v]
+    for i in range(1, size):
+        t, ratio = stride * (low + i - 1.0), both
+        if columns.size == 1:
+            ratio *= _ratio(total + t, a, 1.0, float(stride))
         for k in range(columns.size):
             j, sign = columns[k], _sign(k)
-            up, x = (
-                state.kappa[last, j] * state.theta[p, j] + (j == state.spare[row]),
-                state.x[row, j] + sign * t,
-            )
-            if stride > 1:
-                over *= _ratio(x, up, 1.0, float(sign * stride))
-            elif sign > 0:
-                over, under = over * (x + up), under * (x + 1.0)
-            else:
-                over, under = over * x, under * (x - 1.0 + up)
-        mass *= over / under
-        masses[i] = mass
+            up = state.kappa[last, j] * state.theta[p, j] + (j == state.spare[row])
+            ratio *= _ratio(state.x[row, j] + sign * t, up, 1.0, float(sign * stride))
+        ratios[i] = ratio
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _inner_prior(places, state, columns, stride, level, v, low, size, tail, masses):
-    """Set the masses of a place above the lowest to its children's times the prior's ratios."""
-    child, mass, up = places.child_ptr[v], 1.0, 1.0 if level == 0 else state.a[level]
-    down = parts(places, state.inhabited, v) * state.a[level + 1]
-    for i in range(size):
-        if columns.size == 1 and i > 0:
-            mass *= _ratio(state.total[v] + stride * (low + i - 1.0), up, down, float(stride))
-        masses[i] = mass * tail[child, i]
+def _inner_ratios(places, state, columns, stride, level, v, low, size, ratios):
+    """Set the prior's ratios at a place above the lowest."""
+    up, down = 1.0 if level == 0 else state.a[level], parts(places, state.inhabited, v) * state.a[level + 1]
+    for i in range(1, size):
+        t = stride * (low + i - 1.0)
+        ratios[i] = _ratio(state.total[v] + t, up, down, float(stride)) if columns.size == 1 else 1.0
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _normal_noise(gap, room, level, row, stride, low, size, bend, curve):
-    """Multiply masses by those of normal noise, whose ratios from step to step are powers; False if they rise too far.
+def _normal_noise(gap, room, level, row, stride, low, size, bend):
+    """The first ratio of the masses of normal noise from step to step; 0 if masses rise too far.
 
-    `bend` is half the second difference of the log mass, `curve` its exponential: of one direction all places' are alike.
+    `bend` is half the second difference of the log mass: of one direction all places' are alike.
     """
     lean = 0.0
     for k in range(room.first[level], room.first[level + 1]):
         lean += 2.0 * room.law[k, 1] * room.change[k] * stride * gap[room.spot[k, 0] + row * room.spot[k, 1]]
-    start, masses = lean + bend * (2.0 * low + 1.0), room.masses
+    start = lean + bend * (2.0 * low + 1.0)
     if start < 0.0 and -start * min(float(size), 1.0 - start / (2.0 * bend)) > FAR:
-        return False
-    mass, ratio = 1.0, math.exp(-start)
+        return 0.0
+    return math.exp(-start)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _cumulate(ratios, size, ratio, curve, masses):
+    """Set masses by their ratios times those of normal noise, of which each is `curve` times the one before."""
+    masses[0] = mass = 1.0
     for i in range(1, size):
-        mass *= ratio
+        mass *= ratios[i] * ratio
         ratio *= curve
-        masses[i] *= mass
-    return True
+        masses[i] = mass
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -370,25 +409,42 @@ def _weigh(rng, places, tables, moves, state, work, columns, stride, level, room
         row = v - first
         if level == last:
             low, size = _window(rng, moves, state, columns, stride, row)
-            _leaf_prior(places, state, columns, stride, row, low, size, masses)
+            _leaf_ratios(places, state, columns, stride, row, low, size, room.ratios[:NARROW])
         else:
-            child = places.child_ptr[v]
+            child = room.heads[v]
             low, size = work.ends[child, 2], work.ends[child, 3]
-            _inner_prior(places, state, columns, stride, level, v, low, size, work.tail, masses)
+            _inner_ratios(places, state, columns, stride, level, v, low, size, room.ratios)
         work.ends[v, 0], work.ends[v, 1] = low, size
-        if not (normal and _normal_noise(state.gap, room, level, row, stride, low, size, bend, curve)):
+        ratio = _normal_noise(state.gap, room, level, row, stride, low, size, bend) if normal else 0.0
+        if ratio > 0.0:
+            _cumulate(room.ratios, size, ratio, curve, masses)
+        else:
+            _cumulate(room.ratios, size, 1.0, 1.0, masses)
             _log_noise(state.gap, room, level, row, stride, low, size)
             if level == 0 and tables.pull.size:
                 _message(tables, state.top, columns, stride, low, size, room.logs)
             _add_logs(room.logs, masses, size)
-        most = 0.0
-        for i in range(size):
-            most = max(most, masses[i])
-        if not most > 0.0:
+        if level < last:
+            for i in range(size):
+                masses[i] *= work.tail[child, i]
+        width, at = NARROW if level == last else WIDE, _own(places, v)
+        masses[size:width] = 0.0
+        if not _keep(masses[:width], work.own[at : at + width]):
             return False
-        scale, own, stop = 1.0 / most, np.uintp(v), np.uintp(size)
-        for i in range(stop):
-            work.own[own, i] = masses[i] * scale
+    return True
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
+def _keep(masses, own):
+    """Write a place's masses, of which the sum is made 1; False if they are none."""
+    total = 0.0
+    for i in range(masses.size):
+        total += masses[i]
+    if not total > 0.0:
+        return False
+    scale = 1.0 / total
+    for i in range(own.size):
+        own[i] = masses[i] * scale
     return True
 
 
@@ -418,45 +474,78 @@ def _message(tables, top, columns, stride, low, size, logs):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _join(rng, places, work, level, span):
-    """Sum every place's step and its later siblings' within a window of the sum, scaled to at most 1.
+def _next(places, p, v):
+    """The sibling after v, a part of p; the first one after the last."""
+    return v + 1 if v + 1 < places.child_ptr[p + 1] else places.child_ptr[p]
 
-    Indices without a sign need no look at whether they count from the end, and let several terms be added at a time.
-    """
-    own, tail, ends = work.own, work.tail, work.ends
-    for v in range(places.level_ptr[level + 1] - 1, places.level_ptr[level] - 1, -1):
-        here, after = np.uintp(v), np.uintp(v + 1)
-        low, size = ends[v, 0], ends[v, 1]
-        if v + 1 == places.child_ptr[places.parent[v] + 1]:
-            for i in range(np.uintp(size)):
-                tail[here, i] = own[here, i]
-            ends[v, 2], ends[v, 3] = low, size
-            continue
-        tail_low, tail_size, most = ends[v + 1, 2], ends[v + 1, 3], np.float32(0.0)
-        start = -int(rng.random() * span)
-        stop = min(start + span, low + size - 1 + tail_low + tail_size)
-        start = max(start, low + tail_low)
-        steps = stop - start
-        for i in range(np.uintp(steps)):
-            tail[here, i] = np.float32(0.0)
-        for t in range(size):
-            mass, shift = own[here, np.uintp(t)], low + t + tail_low - start
-            begin = max(shift, 0)
-            to, since = np.uintp(begin), np.uintp(begin - shift)
-            for i in range(np.uintp(max(min(shift + tail_size, steps) - begin, 0))):
-                tail[here, to + i] += mass * tail[after, since + i]
-        for i in range(np.uintp(steps)):
-            most = max(most, tail[here, i])
-        if most > np.float32(0.0):
-            most = np.float32(1.0) / most
-            for i in range(np.uintp(steps)):
-                tail[here, i] *= most
-        ends[v, 2], ends[v, 3] = start, steps
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _join(rng, places, work, level, span, room):
+    """Sum the steps of every place and of the siblings after it within a window of the sum, from a random one round to it."""
+    ends, width = work.ends, NARROW if level == places.level_ptr.size - 2 else WIDE
+    for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
+        first, stop = places.child_ptr[p], places.child_ptr[p + 1]
+        after = first + int(rng.random() * (stop - first))
+        room.heads[p], own = _next(places, p, after), _own(places, after)
+        ends[after, 2], ends[after, 3] = ends[after, 0], ends[after, 1]
+        for i in range(WIDE):
+            work.tail[after, i] = work.own[own + i] if i < width else 0.0
+        for _ in range(stop - first - 1):
+            v = after - 1 if after > first else stop - 1
+            low, size, tail_low = ends[v, 0], ends[v, 1], ends[after, 2]
+            begin = -int(rng.random() * span)
+            end = min(begin + span, low + size - 1 + tail_low + ends[after, 3])
+            begin = max(begin, low + tail_low)
+            ends[v, 2], ends[v, 3] = begin, end - begin
+            shift = WIDE + begin - low - tail_low
+            within = room.within[WIDE - end + begin : 2 * WIDE - end + begin]
+            _convolve(
+                work.own, _own(places, v), size, work.tail[after], work.tail[v], shift, within, room.pad
+            )
+            if v % OFTEN == 0:
+                _raise(work.tail[v])
+            after = v
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath={"contract"})
+def _convolve(own, at, size, after, out, shift, within, pad):
+    """Set a message to the sums of a place's steps and the message `after` it, where `within` is 1."""
+    for i in range(WIDE):
+        pad[WIDE + i] = after[i]
+        out[i] = 0.0
+    for t in range(0, size, NARROW):
+        m, z = own[at + t : at + t + NARROW], pad[shift - t - NARROW + 1 : shift - t + WIDE]
+        for i in range(
+            WIDE
+        ):  # terms are written out, so that they are added in registers, four sums at a time
+            out[i] += within[i] * (
+                (m[0] * z[i + 15] + m[1] * z[i + 14] + m[2] * z[i + 13] + m[3] * z[i + 12])
+                + (m[4] * z[i + 11] + m[5] * z[i + 10] + m[6] * z[i + 9] + m[7] * z[i + 8])
+                + (
+                    (m[8] * z[i + 7] + m[9] * z[i + 6] + m[10] * z[i + 5] + m[11] * z[i + 4])
+                    + (m[12] * z[i + 3] + m[13] * z[i + 2] + m[14] * z[i + 1] + m[15] * z[i])
+                )
+            )
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
+def _raise(masses):
+    """Scale masses to the sum 1 where they are small."""
+    total = np.float32(0.0)
+    for i in range(WIDE):
+        total += masses[i]
+    if SMALL > total > 0.0:
+        for i in range(WIDE):
+            masses[i] /= total
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _move(rng, places, tables, moves, state, work, columns, stride, room):
-    """Draw all places' steps along a direction; False if rounding left no mass."""
+    """Draw all places' steps along a direction; False if rounding left no mass.
+
+    Which of siblings is drawn last is random: what is left for it depends on where in the masses of their steps the numbers of
+    the others lie, so that it is mirrored least.
+    """
     last, at = places.level_ptr.size - 2, 0
     for level in range(last + 1):
         room.first[level] = at
@@ -466,63 +555,70 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
         if not _weigh(rng, places, tables, moves, state, work, columns, stride, level, room):
             return False
         if level > 0:
-            _join(rng, places, work, level, moves.span[level])
+            _join(rng, places, work, level, moves.span[level], room)
     if not _descend(rng, places, work, room, rng.random() < MIRRORED):
         return False
     _apply(places, state, columns, stride, room)
     return True
 
 
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _shares(work, c, left, masses):
-    """Set the masses of a child's step where it and its later siblings make `left`; the first step, how many, their sum."""
-    ends = work.ends
-    first, tail_first = ends[c, 0], ends[c + 1, 2]
-    low = max(first, left - tail_first - ends[c + 1, 3] + 1)
-    size = max(min(first + ends[c, 1] - 1, left - tail_first) - low + 1, 0)
-    here, after, at, back = (
-        np.uintp(c),
-        np.uintp(c + 1),
-        np.uintp(low - first),
-        np.uintp(left - low - tail_first),
-    )
-    total = 0.0
-    for i in range(np.uintp(size)):
-        mass = float(work.own[here, at + i] * work.tail[after, back - i])
-        masses[i] = mass
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
+def _shares(own, at, pad, back, width, masses):
+    """Set the masses of a place's steps where the siblings after it make up what is left; their sum."""
+    total, m, z = 0.0, own[at : at + width], pad[WIDE + back - width + 1 : WIDE + back + 1]
+    for i in range(width):
+        masses[i] = mass = float(m[i] * z[width - 1 - i])
         total += mass
-    return low, size, total
+    return total
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _descend(rng, places, work, room, mirrored):
     """Draw every place's step given its parent's, or mirror the current one (0) in the law of each; False if masses are lost."""
-    child_ptr, masses, steps = places.child_ptr, room.masses, room.steps
-    low, size, total, u = work.ends[0, 0], work.ends[0, 1], 0.0, rng.random()
-    for i in range(size):
-        masses[i] = work.own[0, i]
+    child_ptr, masses, steps, ends, total, u = (
+        places.child_ptr,
+        room.masses,
+        room.steps,
+        work.ends,
+        0.0,
+        rng.random(),
+    )
+    for i in range(WIDE):
+        masses[i] = work.own[i]
         total += masses[i]
     if mirrored:
-        u = 1.0 - _rank(rng, masses, size, -low)
-    at = _at(masses, size, u * total)
+        u = 1.0 - _rank(u, masses, -ends[0, 0], WIDE)
+    at = _at(masses, WIDE, u * total)
     if at < 0:
         return False
-    steps[0] = low + at
+    steps[0] = ends[0, 0] + at
+    lowest = places.level_ptr[-3]
     for v in range(places.level_ptr[-2]):
-        left, stop = steps[v], child_ptr[v + 1]
-        for c in range(child_ptr[v], stop - 1):
-            u = rng.random()
-            if mirrored:
-                low, size, total = _shares(work, c, 0, masses)
-                u = 1.0 - _rank(rng, masses, size, -low)
-            low, size, total = _shares(work, c, left, masses)
-            at = _at(masses, size, u * total)
+        left, c = steps[v], room.heads[v]
+        for _ in range(child_ptr[v + 1] - child_ptr[v] - 1):
+            after, low = _next(places, v, c), ends[c, 0]
+            at = _step(rng, places, work, room, c, after, left, mirrored, WIDE if v < lowest else NARROW)
             if at < 0:
                 return False
             steps[c] = low + at
             left -= low + at
-        steps[stop - 1] = left
+            c = after
+        steps[c] = left
     return True
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _step(rng, places, work, room, c, after, left, mirrored, width):
+    """Draw a place's step given what is left for it and the siblings after it; its position, -1 if masses are lost."""
+    u, own, low, masses = rng.random(), _own(places, c), work.ends[c, 0], room.masses
+    for i in range(WIDE):
+        room.pad[WIDE + i] = work.tail[after, i]
+    back = -low - work.ends[after, 2]
+    if mirrored:
+        _shares(work.own, own, room.pad, back, width, masses)
+        u = 1.0 - _rank(u, masses, -low, width)
+    total = _shares(work.own, own, room.pad, back + left, width, masses)
+    return _at(masses, width, u * total)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -556,12 +652,16 @@ def column_sweep(rng, places, tables, moves, state, work):
     state
         Where the chain is, which is overwritten.
     """
-    width, levels, failed = work.own.shape[1], places.level_ptr.size - 1, 0
+    levels, failed = places.level_ptr.size - 1, 0
     most = 4 * tables.level.size
     room = Room(
         np.zeros(places.parent.size, np.int64),
-        np.empty(width),
-        np.empty(width),
+        np.zeros(places.level_ptr[-2], np.int64),
+        np.empty(WIDE),
+        np.empty(WIDE),
+        np.empty(WIDE),
+        np.zeros(PADDED, np.float32),
+        np.append(np.ones(WIDE, np.float32), np.zeros(WIDE, np.float32)),
         np.zeros(levels + 1, np.int64),
         np.empty((most, 2), np.int64),
         np.empty(most),

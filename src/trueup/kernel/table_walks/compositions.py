@@ -39,6 +39,8 @@ FEW = 12
 """Guests of a restaurant who are seated one by one, 2 or more."""
 PRODUCT = 16
 """Factors of a ratio of gamma functions that are multiplied up: fewer take less time than their logs."""
+LARGE = 1e120
+"""Products beyond it, or below one divided by it, become logs: one more ratio, of which `TINY` is a factor, must fit."""
 WIDTH, OUT = 1.0, 20
 """First width of a slice, and steps out of it at most."""
 FAR = 12.0
@@ -107,31 +109,39 @@ def _seat(rng, places, state, room, level):
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _rise(x, b):
     """Log of `Gamma(x + b) / Gamma(b)`."""
-    if x < PRODUCT:
-        total = 1.0
-        for i in range(x):
-            total *= b + i
-        return math.log(total)
-    return math.lgamma(x + b) - math.lgamma(b)
+    total, product = _risen(x, b, 0.0, 1.0)
+    return total + math.log(product)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _risen(x, b, total, product):
+    """Multiply `exp(total) product` by `Gamma(x + b) / Gamma(b)`: one log for the products of many."""
+    if x >= PRODUCT:
+        return total + math.lgamma(x + b) - math.lgamma(b), product
+    for i in range(x):
+        product *= b + i
+    if LARGE > product > 1.0 / LARGE:
+        return total, product
+    return total + math.log(product), 1.0
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_cell(places, state, room, level, j, kappa):
     """Log density of a cell's concentration given the guests and rates of a level, whose own compositions are integrated out."""
-    total, even = 0.0, 0.0 if level == places.level_ptr.size - 2 else EVEN
+    total, product, guests, even = 0.0, 1.0, 0.0, 0.0 if level == places.level_ptr.size - 2 else EVEN
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
         n, rate = _seated(places, state, room, level, v, j)
         b = max(kappa * state.theta[places.parent[v], j], TINY) + even
-        total -= (b + n) * math.log1p(rate / kappa)
-        if n > 0:
-            total += _rise(n, b) - n * math.log(kappa)
-    return total
+        total -= (b + n) * math.log(1.0 + rate / kappa)
+        guests += n
+        total, product = _risen(n, b, total, product)
+    return total + math.log(product) - guests * math.log(kappa)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_scale(places, state, room, factor):
     """Log density of a common factor of the lowest level's concentrations and sizes; `room` holds the rates above."""
-    total, last = 0.0, places.level_ptr.size - 2
+    total, product, last = 0.0, 1.0, places.level_ptr.size - 2
     for v in range(places.level_ptr[last - 1], places.level_ptr[last]):
         for j in range(state.theta.shape[1]):
             total -= factor * state.theta[v, j] * room[1, v, j]
@@ -139,9 +149,9 @@ def _log_scale(places, state, room, factor):
         p = places.parent[v]
         for j in range(state.theta.shape[1]):
             n, _ = _seated(places, state, room, last, v, j)
-            if n > 0:
-                total += _rise(n, max(factor * state.kappa[last, j] * state.theta[p, j], TINY))
-    return total
+            around = max(factor * state.kappa[last, j] * state.theta[p, j], TINY)
+            total, product = _risen(n, around, total, product)
+    return total + math.log(product)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
