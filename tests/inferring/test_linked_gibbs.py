@@ -11,7 +11,7 @@ from scipy.special import gammaln, logsumexp
 from tests.inferring.problems import noisy, states
 from tests.linked_tables import document, gaussian, population, problem
 from trueup.errors import SpecError
-from trueup.inferring import tiered
+from trueup.inferring import infer, tiered
 from trueup.inferring.linked_gibbs import LinkedGibbs
 from trueup.inferring.linked_walk import LinkedWalk
 from trueup.kernel.statistics.diagnostics import diagnose
@@ -172,6 +172,49 @@ def test_two_tables_keep_every_rule_and_their_state(rng):
         np.testing.assert_allclose(state.gap, again.gap, atol=1e-9)
         np.testing.assert_array_equal(state.total, again.total)
         np.testing.assert_array_equal(state.sums[:, 1:], again.sums[:, 1:])
+
+
+def linked_chains(seed, steps, exchanges):
+    """Draws of four chains on a small problem of two tables, with given concentrations: single steps and exchanges a sweep."""
+    wide = {"all": "1/50", "county": "1/50", "block": "1/20"}
+    given = problem(query=[part | {"rho": wide} for part in document()["query"]])
+    rng = np.random.default_rng(7)
+    counts = read_confidential(given.spec, given.cells, population(rng, 12), constraints=given.constraints)
+    measured = simulate(given, counts, rng)
+    problem_ = LinkedProblem(given.constraints, measured.headers, tuple(measured.values))
+    assert problem_.exchanged
+    walk = LinkedWalk.of(problem_, seed.spawn(4), (0.15, KAPPA))
+    walk.steps[:], walk.draws[:] = steps, exchanges
+    walk.run(300, 1)
+    return walk.run(3000, 1), problem_
+
+
+@pytest.mark.thorough
+def test_exchanges_of_households_and_single_steps_have_one_law(rng):
+    """Households and persons of every place, by steps along one vector alone and by exchanges too."""
+    single, problem_ = linked_chains(rng, 400, 0)
+    both, _ = linked_chains(rng, 20, 20)
+    n, persons = problem_.links.slack.shape[1], problem_.links.linked[0][0]
+    far = []
+    for among in (persons, np.setdiff1d(np.arange(n), persons)):
+        sums = [run.reshape(4, 3000, -1, n)[..., among].sum(axis=3) for run in (single, both)]
+        for place in range(sums[0].shape[2]):
+            for limit in np.unique(np.quantile(sums[1][..., place], [0.2, 0.5, 0.8]).round()):
+                events = [(s[..., place] <= limit).astype(float)[..., None] for s in sums]
+                if min(e.var() for e in events) > 0.01:
+                    spread = sum(e.var() / diagnose(e)[1][0] for e in events)
+                    far.append(abs(events[0].mean() - events[1].mean()) / np.sqrt(spread))
+    assert len(far) >= 12
+    assert max(far) < 6
+
+
+def test_chains_that_would_take_too_long_are_refused_before_they_run(rng):
+    """By the time of the first sweeps, and by the memory of what is kept."""
+    given = problem(query=[*document()["query"]])
+    counts = read_confidential(given.spec, given.cells, population(rng, 40), constraints=given.constraints)
+    measured = simulate(given, counts, rng)
+    with pytest.raises(SpecError, match=r"predicted, longer than 0.0001 minutes.*--within"):
+        infer(measured, method=LinkedGibbs(minutes=0.0001))
 
 
 def capped():

@@ -36,3 +36,16 @@ def divisions(count: int, kinds: int) -> Iterator[tuple[int, ...]]:
     for first in range(count + 1):
         for others in divisions(count - first, kinds - 1):
             yield first, *others
+
+
+def exchange(
+    rng: np.random.Generator, units: Sequence[int], alphas: Sequence[float], leave: int, come: int
+) -> list[int]:
+    """Units listed one by one, of which some leave, each as likely as the others; then as many as come do from the urn."""
+    listed = np.repeat(np.arange(len(units)), units)
+    stay = rng.permutation(listed)[leave:]
+    there = np.bincount(stay, minlength=len(units)).tolist()
+    for _ in range(come):
+        weights = np.add(alphas, there)
+        there[rng.choice(len(alphas), p=weights / weights.sum())] += 1
+    return there

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.errors import SpecError
 from trueup.inferring.method import Progress
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.model.prior import Hierarchical
+from trueup.model.tree import Tree
 from trueup.run.local import cores
 
 ESS = 400.0
@@ -33,6 +37,48 @@ def refuses_settings(prior: Hierarchical, chains: int, of: str) -> str | None:
     if len(prior.concentrations) not in (0, 2):
         return f"it takes two concentrations: of totals and of {of}"
     return "it compares chains, so it takes two or more" if chains < 2 else None
+
+
+def told_cost(seconds: float, memory: float) -> str:
+    """Say what time and memory (bytes) chains are predicted to take."""
+    time = f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+    return f"{time} and {memory / 1e9:.1f} GB"
+
+
+def refuse_forecast(
+    text: str, seconds: float, memory: float, minutes: float, tree: Tree, other: str = ""
+) -> None:
+    """Refuse chains that are predicted to take longer than `minutes`, or more memory (bytes) than there is.
+
+    Parameters
+    ----------
+    text
+        The prediction in words.
+    other
+        What else would take less time, if anything.
+
+    Raises
+    ------
+    SpecError
+        With what to do.
+    """
+    place = f"{tree.levels[-2]}={tree.label(tree.levels[-2], 0)}"
+    remedy = f"infer one place with all below it (`--within '{place}'`, any level), or ask for fewer draws"
+    if seconds > 60 * minutes:
+        raise SpecError(
+            f"{text}, longer than {minutes:g} minutes", remedy=f"{other}allow more `minutes`, or {remedy}"
+        )
+    if memory > (there := available()):
+        raise SpecError(f"{text}, and {there / 1e9:.1f} GB are free", remedy=remedy)
+
+
+def available() -> float:
+    """Bytes of memory that are free, as far as the system says."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return math.inf
 
 
 def run_side_by_side(

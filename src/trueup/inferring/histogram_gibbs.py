@@ -14,14 +14,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import SpecError
 from trueup.inferring.chains import (
     ESS,
     FEWEST,
     chains_agree,
     chains_too_short,
+    refuse_forecast,
     refuses_settings,
     thinned,
+    told_cost,
     told_in_draws,
 )
 from trueup.inferring.checkpoint import Checkpoint, key_of
@@ -275,7 +276,7 @@ class Plan:
         """The prediction in words."""
         return (
             f"{'full chains' if self.tier == 'full' else 'approximate'}: {self.chains} Markov chains of about "
-            f"{self.sweeps:,} sweeps, {_time(self.seconds)} and {self.memory / 1e9:.1f} GB predicted"
+            f"{self.sweeps:,} sweeps, {told_cost(self.seconds, self.memory)} predicted"
         )
 
     @property
@@ -285,19 +286,8 @@ class Plan:
 
     def refuse(self, minutes: float) -> None:
         """Refuse what takes too long or does not fit."""
-        tree = self.problem.cells.tree
-        remedy = (
-            f"infer one place with all below it (`--within '{tree.levels[-2]}={tree.label(tree.levels[-2], 0)}'`, any level), "
-            "or ask for fewer draws"
-        )
-        if self.seconds > 60 * minutes:
-            other = 'take tier = "approximate", or ' if self.tier == "full" else ""
-            raise SpecError(
-                f"{self.text}, longer than {minutes:g} minutes",
-                remedy=f"{other}allow more `minutes`, or {remedy}",
-            )
-        if self.memory > (there := available()):
-            raise SpecError(f"{self.text}, and {there / 1e9:.1f} GB are free", remedy=remedy)
+        other = 'take tier = "approximate", or ' if self.tier == "full" else ""
+        refuse_forecast(self.text, self.seconds, self.memory, minutes, self.problem.cells.tree, other)
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,19 +300,6 @@ class _State:
         return ColumnProblem(
             self.constraints, self.headers, tuple(split(values, self.headers, self.constraints.cells))
         )
-
-
-def available() -> float:
-    """Bytes of memory that are free, as far as the system says."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return math.inf
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
 
 
 def _silent(done: int, of: int) -> None:

@@ -15,6 +15,7 @@ from trueup.inferring.chains import (
     FEWEST,
     chains_agree,
     chains_too_short,
+    refuse_forecast,
     refuses_settings,
     thinned,
     told_in_draws,
@@ -28,7 +29,7 @@ from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
 from trueup.model.records.drawn import Drawn
 
 THIN = 2
-"""Sweeps between draws where places are not drawn whole."""
+"""Sweeps between draws where places are neither drawn whole nor exchange households."""
 NEARLY, MORE = 2.0, 1.15
 """Times that a run is made longer at most, rather than begun anew with more steps; by how much more than seems to be needed."""
 LONGER = "allow more `minutes`, or infer a place of its own (`--within`)"
@@ -83,13 +84,22 @@ class LinkedGibbs(InferenceMethod):
     def apply(
         self, state: Any, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Run chains longer until they agree; what was drawn with fewer steps is warm-up."""
+        """Run chains longer until they agree; what was drawn with fewer steps is warm-up.
+
+        Raises
+        ------
+        SpecError
+            If even the shortest run is predicted to take longer than `minutes`, or more memory than there is.
+        """
         constraints, headers = state
         problem = LinkedProblem(constraints, headers, tuple(split(values, headers, constraints.cells)))
         announce(progress, "finding tables to start from")
         walk = LinkedWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
-        thin, began = 1 if problem.whole else THIN, time.perf_counter()
+        thin, began = 1 if problem.whole or problem.exchanged else THIN, time.perf_counter()
         kept, tell = -(-max(draws, FEWEST) // self.chains), told_in_draws(progress, draws)
+        announce(progress, "seeing how long a sweep takes")
+        walk.begin()
+        refuse_forecast(*walk.forecast(kept, thin), self.minutes, constraints.cells.tree)
         announce(progress, f"warming up: {WARM_UP} sweeps")
         walk.warm_up()
         run = walk.run(kept, thin, tell)

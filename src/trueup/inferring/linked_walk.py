@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.inferring.chains import AWAY, ESS, diagnosed_in_pieces, run_side_by_side
+from trueup.inferring.chains import AWAY, ESS, diagnosed_in_pieces, run_side_by_side, told_cost
 from trueup.inferring.method import Progress
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR, Hyperprior
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.kernel.table_walks.linked import LinkedState, LinkedValues, linked_sweeps, near_zero_sweep
+from trueup.kernel.table_walks.linked_exchange import exchange_sweep
 from trueup.kernel.table_walks.linked_fresh import LARGEST, fresh_sweep
 from trueup.kernel.table_walks.linked_normal import NormalPlaces, normal_sweep
 from trueup.kernel.table_walks.linked_prior import draw_linked_prior
@@ -31,12 +32,16 @@ OFTEN = 0.5
 """A place is drawn whole where so many of its steps are accepted."""
 LOW = 3.0
 """Columns may come down to zero whose centre is so many standard deviations of noise above it, or less."""
+BYTES = 200
+"""Of a cell of a chain, but for draws."""
 PILOT, USUAL = 40, 0.4
 """Sweeps of a run that says which places move slowly: their effective size is a smaller share of its draws."""
 STEPS, EACH = (8, 400), 5
 """Least and most single steps at a place in a sweep at first, and moves for each of them."""
 FRESH = 2
 """Times that a small place is drawn from its prior for each single step."""
+EXCHANGES = 20
+"""Exchanges of households at a place in a sweep at first; single steps are half as many there as elsewhere."""
 TINIEST = 1e-4
 """Least gap of a count and its value that are not equal (scales of Laplace noise)."""
 MOST_STEPS = 6400
@@ -62,7 +67,8 @@ class LinkedWalk:
     steps
         `(leaves,)` single steps at each place in a sweep.
     width, draws
-        `(leaves,)` columns of a place that are drawn at a time, and how often in a sweep, where places are drawn whole.
+        `(leaves,)` columns of a place that are drawn at a time, where places are drawn whole, and how often in a sweep; how often
+        households are exchanged, where they are.
     small
         `(leaves, n)` columns that may come down to zero, which are drawn one at a time as well; none of small places, which
         are drawn from their prior.
@@ -93,20 +99,36 @@ class LinkedWalk:
         """Start chains apart: the first near the values, others near noisier ones."""
         a, kappa = given or (HYPERPRIOR.a, POOLED.kappa)
         starts = [problem.start(rng, AWAY * (chain > 0)) for chain, rng in enumerate(rngs)]
-        many = int(np.clip(len(problem.links.changes) // EACH, *STEPS))
+        many = int(np.clip(len(problem.links.changes) // EACH, *STEPS)) // (1 + problem.exchanged)
         states = [problem.state(x, a, kappa) for x in starts]
         laws = [problem.normal(s) for s in states if problem.whole]
         leaves, *kinds = problem.cells.shape
-        steps, width, draws = (np.full(leaves, k) for k in (many, prod(kinds), 1))
+        steps, width, draws = (
+            np.full(leaves, k) for k in (many, prod(kinds), EXCHANGES if problem.exchanged else 1)
+        )
         small = np.zeros((leaves, problem.links.slack.shape[1]), bool)
         return cls(problem, rngs, states, laws, not given, steps, width, draws, small)
 
-    def warm_up(self) -> None:
-        """Run `WARM_UP` sweeps, in which is seen which places are drawn whole, and a pilot run that says what moves slowly."""
+    def begin(self) -> None:
+        """Run the first sweeps, which say how long one takes, and which places are drawn whole."""
         if self.problem.whole:
             self._narrow()
+        else:
+            self.run(1, 1)  # what is compiled is loaded
+            self.run(SEEING, 1)
+
+    def forecast(self, kept: int, thin: int) -> tuple[str, float, float]:
+        """Predict what the shortest run takes after `begin`: in words, seconds, and bytes."""
+        chains, sweeps = len(self.states), WARM_UP + PILOT + kept * thin
+        seconds = (sweeps - self.sweeps) * self.seconds
+        memory = self.problem.cells.n * chains * (BYTES + 4.0 * kept) + 150e6
+        text = f"{chains} Markov chains of {sweeps:,} sweeps or more, {told_cost(seconds, memory)} predicted"
+        return text, seconds, memory
+
+    def warm_up(self) -> None:
+        """Run the other sweeps up to `WARM_UP`, and a pilot run that says what moves slowly."""
         self.run(WARM_UP - self.sweeps, 1)
-        if self.problem.whole:
+        if self.problem.whole or self.problem.exchanged:
             pilot = self.run(PILOT, 1)
             self.diagnosed(pilot)
             self._prolong(USUAL * len(self.states) * PILOT, 1.0)
@@ -137,7 +159,8 @@ class LinkedWalk:
             "places",
             "widest",
             "units",
-            *["forms"][: self.problem.whole],
+            *["forms"][: self.problem.whole or self.problem.exchanged],
+            *["pools"][: self.problem.exchanged],
         ):  # before threads
             getattr(self.problem, part)
         done = [0] * len(self.states)
@@ -180,6 +203,10 @@ class LinkedWalk:
                     )
                     passes = np.ceil(self.draws * self.width / n).astype(np.int64)
                     near_zero_sweep(rng, *moved, problem.units, self.small, passes)
+                if problem.exchanged:
+                    exchange_sweep(
+                        rng, problem.places, problem.known, problem.forms, problem.pools, state, self.draws
+                    )
                 linked_sweeps(rng, *moved, self.steps, 1)
                 self._prior(rng, state)
             out[i] = state.x[:, :n].ravel()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.histogram.marginals import cell_groups
 from trueup.kernel.table_walks.linked import LinkedMoves, LinkedPlaces, LinkedState, LinkedValues
+from trueup.kernel.table_walks.linked_exchange import LinkedPools
 from trueup.kernel.table_walks.linked_normal import LinkedForms, NormalPlaces
 from trueup.layouts.columns import default_tables
 from trueup.layouts.links import Integers, PlaceLinks, distinct, impossible, links_of
@@ -207,13 +208,33 @@ class LinkedProblem:
         table = np.hstack([np.eye(self.links.slack.shape[1], dtype=np.int64), self.links.slack.T])
         pools = np.array([table[:, p].sum(axis=1) for p in self.links.pools])
         group, level = np.array([t.group for t in self.tables]), np.array([t.level for t in self.tables])
-        free, pairs = self.links.pools[0], self.links.linked
+        free, pairs = self.links.pools[0], () if self.constraints.joined else self.links.linked
         counted = [[table[each, : len(table)].sum(axis=0) for each in pair] for pair in pairs]
         persons, households = np.array(counted, np.int64).reshape(-1, 2, len(table)).swapaxes(0, 1)
         slack = [self.links.slack[2 * i : 2 * i + 2] for i in range(len(pairs))]
         limits = [[-each[0][h[0]], each[1][h[0]]] for each, (_, h) in zip(slack, pairs)]
         own = persons, households, np.array(limits, np.int64).reshape(-1, 2)
         return LinkedForms(self.links.slack, pools, group, level, free, *map(np.ascontiguousarray, own))
+
+    @cached_property
+    def pools(self) -> LinkedPools:
+        """Pools of two tables without slacks, and what their households hold of each."""
+        joined, links = self.constraints.joined, self.links
+        held = np.zeros((len(links.pools), self.links.slack.shape[1]), np.int64)
+        first, kinds = joined.households.start, joined.households.size
+        shared = held.shape[1] // joined.records
+        households = slice(first * shared, (first + kinds) * shared)
+        group = cell_groups(joined.persons.cells(ROOT).marginal(joined.determined.attributes))
+        needed = joined.determined.held(np.eye(kinds * shared, dtype=np.int64))
+        for g, columns in enumerate(links.pools[1:], 1):
+            held[g, households] = needed[:, group[columns[0]]]
+        return LinkedPools(_starts(links.pools), np.concatenate(links.pools), held)
+
+    @cached_property
+    def exchanged(self) -> bool:
+        """Whether households are exchanged with their persons: those of both tables, their numbers determined."""
+        joined = self.constraints.joined
+        return joined is not None and joined.determined is not None and not len(self.links.slack)
 
     @cached_property
     def whole(self) -> bool:

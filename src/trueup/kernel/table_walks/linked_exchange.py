@@ -1,0 +1,140 @@
+"""Steps of a place for chains of two linked tables: some households leave with their persons, and others come.
+
+Units of one pool are exchangeable under its Dirichlet-multinomial law: where r of T units, chosen at random, leave a
+table x, those that stay, z, are of that law, and s units that come one after the other from the urn of these make one again, y.
+With P_T the law of tables of T units,
+
+    P_T(x) P(z stays of x) P(y comes from z) = P_(T-r)(z) P(x comes from z) P(y comes from z),
+
+and from y to x it is the same. First households leave and come, then the persons by whom those now there hold more or fewer, and
+in each pool as many further units leave as come. The numbers r and s do not depend on the table but for r at most T, and (r, s)
+is as likely as (s, r). So all that is left of the ratio of both directions is Gamma(T + a) / T!, the splits above, and the noise.
+
+Steps along one vector hardly connect an empty place with one of a few households: each adds one kind of household with given
+kinds of persons, one of hundreds over which the prior's mass is spread.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.compiled import njit
+from trueup.kernel.table_walks.linked import LEAST, rise
+from trueup.kernel.table_walks.linked_normal import change_place, empty_scratch, path_gain, take_sums
+
+RENEWED, APART = 10.0, 8.0
+"""Units of a pool that leave while others come, and by how many fewer or more households come than leave, at most."""
+
+
+class LinkedPools(NamedTuple):
+    """Pools of a place's columns, the free one, of households, first.
+
+    Attributes
+    ----------
+    start, column
+        `(pools + 1,)` where the columns of each pool start among `column`.
+    held
+        `(pools, n)` units of the pool that one of a column brings: persons of households.
+    """
+
+    start: NDArray[np.int64]
+    column: NDArray[np.int64]
+    held: NDArray[np.int64]
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _leave(rng, columns, whole, count, x):
+    """Take so many units of a whole out of columns, each as likely as the others."""
+    for i in range(count):
+        left, at = int(rng.random() * (whole - i)), 0
+        while left >= x[columns[at]]:
+            left -= x[columns[at]]
+            at += 1
+        x[columns[at]] -= 1
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _come(rng, columns, count, kappa, theta, x):
+    """Add so many units to columns: each of a kind with a chance in proportion to alpha and to how many there are."""
+    whole = 0.0
+    for j in columns:
+        whole += x[j] + max(kappa * theta[j], LEAST)
+    for i in range(count):
+        left, at = rng.random() * (whole + i), 0
+        while at < columns.size - 1:
+            left -= x[columns[at]] + max(kappa * theta[columns[at]], LEAST)
+            if left < 0.0:
+                break
+            at += 1
+        x[columns[at]] += 1
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _renew(rng, columns, whole, less, more, further, kappa, theta, x):
+    """Let `less` units of a whole leave and `more` come, and as many further ones of each as there are to leave."""
+    both = min(further, whole - less)
+    _leave(rng, columns, whole, less + both, x)
+    _come(rng, columns, more + both, kappa, theta, x)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _at_most(rng, most):
+    """Draw a number from 0 on: one more of it has a uniform log."""
+    return int(math.exp(rng.random() * math.log(most + 1.0))) - 1
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def draw_exchange(rng, pools, kappa, theta, x, by, further, persons, out):
+    """Draw what a place's cells x become where its households change by a number; of these and of each set of persons so many
+    further ones are renewed."""
+    for j in range(out.size):
+        out[j] = x[j]
+    for g in range(pools.start.size - 1):
+        columns, whole, change = pools.column[pools.start[g] : pools.start[g + 1]], 0, by
+        for j in columns:
+            whole += x[j]
+        if g > 0:
+            change = 0
+            for j in pools.column[: pools.start[1]]:
+                change += pools.held[g, j] * (out[j] - x[j])
+        more = persons if g > 0 else further
+        _renew(rng, columns, whole, max(-change, 0), max(change, 0), more, kappa[g], theta, out)
+
+
+@njit(cache=True, error_model="numpy")
+def exchange_sweep(rng, places, values, forms, pools, state, steps):
+    """Exchange households of all places, `steps` `(leaves,)` times each, from a state, which is overwritten.
+
+    Parameters
+    ----------
+    rng
+        A NumPy generator.
+    pools
+        All columns are of one of these, and all persons are held by households.
+    """
+    _all_places(rng, places, values, forms, pools, state, steps, empty_scratch(forms))
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _all_places(rng, places, values, forms, pools, state, steps, scratch):
+    levels, n = places.level_ptr.size - 2, forms.pool.shape[1]
+    for v in range(steps.size):
+        node = places.level_ptr[levels] + v
+        kappa, theta, x = state.kappa[levels], state.theta[places.parent[node]], state.x[v]
+        for _ in range(steps[v]):
+            further, persons, by = _at_most(rng, RENEWED), _at_most(rng, RENEWED), _at_most(rng, APART)
+            by = by if rng.random() < 0.5 else -by
+            if state.total[node] + by < 0 or (by == 0 and further == 0 and persons == 0):
+                continue
+            draw_exchange(rng, pools, kappa, theta, x, by, further, persons, scratch.t)
+            for j in range(n):
+                scratch.t[j] -= x[j]
+            take_sums(forms, scratch)
+            log = rise(state.total[node], by, state.a[levels], 1.0)
+            log += path_gain(places, values, forms, state, v, 1, 0, scratch)
+            if math.log(1.0 - rng.random()) <= log:
+                change_place(places, values, forms, state, v, 1, 0, scratch)
