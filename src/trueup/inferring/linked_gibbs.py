@@ -99,9 +99,10 @@ class LinkedGibbs(InferenceMethod):
         kept, tell = -(-max(draws, FEWEST) // self.chains), told_in_draws(progress, draws)
         announce(progress, "seeing how long a sweep takes")
         walk.begin()
-        refuse_forecast(*walk.forecast(kept, thin), self.minutes, constraints.cells.tree)
+        self._refuse(walk, kept, thin)
         announce(progress, f"warming up: {WARM_UP} sweeps")
         walk.warm_up()
+        self._refuse(walk, kept, thin)  # places that move slowly get more steps
         run = walk.run(kept, thin, tell)
         while True:
             announce(progress, "comparing the chains")
@@ -130,3 +131,7 @@ class LinkedGibbs(InferenceMethod):
             stats=stats,
             tables=tuple(walk.margins),
         )
+
+    def _refuse(self, walk: LinkedWalk, kept: int, thin: int) -> None:
+        """Refuse what is predicted to take too long."""
+        refuse_forecast(*walk.forecast(kept, thin), self.minutes, walk.problem.cells.tree)

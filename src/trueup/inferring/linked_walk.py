@@ -118,7 +118,7 @@ class LinkedWalk:
             self.run(SEEING, 1)
 
     def forecast(self, kept: int, thin: int) -> tuple[str, float, float]:
-        """Predict what the shortest run takes after `begin`: in words, seconds, and bytes."""
+        """Predict what the shortest run still takes, after `begin` or after `warm_up`: in words, seconds, and bytes."""
         chains, sweeps = len(self.states), WARM_UP + PILOT + kept * thin
         seconds = (sweeps - self.sweeps) * self.seconds
         memory = self.problem.cells.n * chains * (BYTES + 4.0 * kept) + 150e6
@@ -131,7 +131,7 @@ class LinkedWalk:
         if self.problem.whole or self.problem.exchanged:
             pilot = self.run(PILOT, 1)
             self.diagnosed(pilot)
-            self._prolong(USUAL * len(self.states) * PILOT, 1.0)
+            self.seconds *= self._prolong(USUAL * len(self.states) * PILOT, 1.0)
 
     def _narrow(self) -> None:
         """Draw places a few columns at a time, and by single steps too, where what is drawn whole is often rejected."""
