@@ -96,6 +96,21 @@ def constraints_of(cells, laws, **more):
     return Constraints(cells, tuple(laws), **more)
 
 
+@pytest.mark.parametrize(
+    ("narrow", "pairs"),
+    [((), 2), (("total",), 6), (("cells",), 2), (("cells", "total"), 2), (("unmeasured",), 6)],
+)
+def test_pairs_are_fewer_where_no_sum_of_cells_is_known_better_than_these(narrow, pairs, rng):
+    cells, laws, _ = blocks(rng)
+    for name, margin in (("total", Margin("block")), ("cells", cells.finest)):
+        laws |= {margin: GAUSSIAN("1")} if name in narrow else {}
+    if "unmeasured" in narrow:
+        del laws[cells.finest]
+    record = noisy(cells, np.ones(cells.n, np.int64), laws, rng)
+    problem = ColumnProblem(constraints_of(cells, laws), record.headers, record.values)
+    assert problem.moves.turns[0] == pairs
+
+
 def test_full_chains_say_what_ran_and_repeat(rng):
     cells, laws, record = blocks(rng)
     told = []

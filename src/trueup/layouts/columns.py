@@ -1,4 +1,7 @@
-"""Histograms on a hierarchy as the column sampler takes them: places, measured tables, directions, and where to start."""
+"""Histograms on a hierarchy as the column sampler takes them: places, measured tables, directions, and where to start.
+
+One file: all of it is derived from one problem, its cells and what was measured of them.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,13 @@ from trueup.layouts.histogram import UNSETTLED, histogram_problem, refuses_on_hi
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
+from trueup.model.nested import canonical
 from trueup.noise import law_named
 
 WINDOWS, SPANS = (8, 14), (16, WIDE)
 """Least and most steps of a place's window and of siblings' sums."""
+FEWER = 4
+"""Columns to a pair in a sweep, where no sum of cells is known better than these."""
 STEPS = 4.0
 """Steps to a standard deviation of the noise, at most, where it is wide."""
 WHOLE = 1 << 24
@@ -152,8 +158,20 @@ class ColumnProblem:
         pairs, squares = self._pairs(), self._squares()
         held = any(h.exact and self.cells.tree.level(h.margin.level) == len(scale) - 1 for h in self.headers)
         singles = open_[:0] if held else open_
-        turns = np.array([len(open_) if len(pairs) else 0, len(open_) // 4 if len(squares) else 0])
+        exchanges = len(open_) if self._sums_are_narrow else -(-len(open_) // FEWER)
+        turns = np.array([exchanges if len(pairs) else 0, len(open_) // 4 if len(squares) else 0])
         return Directions(singles[:, None], pairs, squares, turns.astype(np.int64), window, span, stride)
+
+    @property
+    def _sums_are_narrow(self) -> bool:
+        """Whether some sum of a lowest place's cells is known better than these: single columns then move little."""
+        last = len(self.cells.tree.levels) - 1
+        known = {True: np.inf, False: np.inf}  # the finest cells, and sums of theirs
+        for h in self.headers:
+            if self.cells.tree.level(h.margin.level) == last:
+                finest = canonical(self.cells, h.margin) == canonical(self.cells, self.cells.finest)
+                known[finest] = min(known[finest], 0.0 if h.exact else h.law.variance)
+        return known[False] < known[True]
 
     @property
     def _scales(self) -> NDArray[np.float64]:
