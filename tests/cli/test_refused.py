@@ -102,6 +102,8 @@ REFUSED = {
     "infer": "no source is given",
     "infer nowhere": "there is no 'nowhere'.* To do: check the path",
     "infer nothing": "no public/manifest.json",
+    f"{INFER} --out bundle/public/posterior": "lies in the bundle 'bundle'",
+    f"{ASSESS} --infer-replicates 5": "--infer-replicates does nothing without --infer",
     "infer bundle/public": "give the folder that holds it as 'public'",
     "infer towns.toml": "add --sdhc FILE or --nmf FOLDER",
     "infer towns.csv": "'towns.csv' is not TOML",

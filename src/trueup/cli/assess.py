@@ -16,6 +16,7 @@ from trueup.cli.options import (
     OutPath,
     SpecPath,
     given_tables,
+    refuse_idle,
     with_encoding,
 )
 from trueup.cli.printing import print_json, print_table
@@ -56,7 +57,13 @@ Infer = Annotated[
     typer.Option("--infer", help="Assess this method of inference too; 'default' for the spec's."),
 ]
 InferReplicates = Annotated[
-    int, typer.Option("--infer-replicates", help="How many replicates inference sees.")
+    int | None,
+    typer.Option(
+        "--infer-replicates",
+        min=1,
+        help="How many replicates inference sees; 200 by default.",
+        show_default=False,
+    ),
 ]
 Level = Annotated[str, typer.Option("--level", help="Probability that the intervals claim: 90% or .9.")]
 Comparators = Annotated[
@@ -103,7 +110,7 @@ def register(app: typer.Typer) -> None:
         budget_scale: Scales = None,
         interval: Intervals = None,
         infer: Infer = None,
-        infer_replicates: InferReplicates = 200,
+        infer_replicates: InferReplicates = None,
         level: Level = "90%",
         comparator: Comparators = None,
         published: Released = None,
@@ -117,6 +124,7 @@ def register(app: typer.Typer) -> None:
         from trueup.model.tables import probability_of
         from trueup.releasing.again import assess_table
 
+        refuse_idle({"--infer-replicates": infer_replicates}, "--infer", infer)
         tables = data and given_tables(with_encoding(data, encoding), with_encoding(households, encoding))
         truth = _truth(tables, truth_bundle)
         with progress(quiet=as_json) as tell:
@@ -130,7 +138,7 @@ def register(app: typer.Typer) -> None:
                 budgets=[f"0{text}" if text.startswith(".") else text for text in budget_scale or ["1"]],
                 intervals=interval or ["least-squares"],
                 infer=True if infer == "default" else infer,
-                infer_replicates=infer_replicates,
+                infer_replicates=infer_replicates or 200,
                 level=probability_of(level),
                 comparators=[_method(text) for text in comparator or []],
                 released=published,

@@ -21,6 +21,7 @@ from trueup.cli.posterior_printed import posterior_as_json, print_areas, print_m
 from trueup.cli.printing import print_json
 from trueup.cli.progress import Tell, progress
 from trueup.cli.published import named_source, read_published_tables, read_source, refuse_two_sources
+from trueup.errors import SpecError
 
 Source = Annotated[
     Path | None,
@@ -141,6 +142,7 @@ def register(app: typer.Typer) -> None:
         limit, each = memory_limit(memory), CELL + (8 * draws if within is None else 0)
         bundle = source if source is not None and source.is_dir() else None
         if bundle is not None:
+            _refuse_inside(bundle, out)
             refuse_beyond(bundle, limit, each=each)
         if perturbed is not None:
             refuse_two_sources(source, sdhc, nmf)
@@ -189,6 +191,12 @@ def register(app: typer.Typer) -> None:
             print_posterior(posterior, show, out)
             print_areas(found, column, show)
             print_missed(missed)
+
+
+def _refuse_inside(bundle: Path, out: Path | None) -> None:
+    """Refuse to write into the bundle that is read."""
+    if out is not None and out.resolve().is_relative_to(bundle.resolve()):
+        raise SpecError(f"'{out}' lies in the bundle '{bundle}'", needed="a folder beside it")
 
 
 @dataclass(frozen=True)
