@@ -1,10 +1,12 @@
-"""The command `trueup`, run in the process of the tests."""
+"""The command `trueup`, run in the process of the tests, and by whom."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -31,3 +33,14 @@ def run(*arguments) -> Done:
     finally:
         sys.argv = argv
     return Done(0, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def ordinary_user() -> Iterator[None]:
+    """Root may write everywhere: step back from it."""
+    before = os.geteuid()
+    os.seteuid(before or 65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-from contextlib import contextmanager
 from pathlib import Path
 
 import pandas
 import pytest
 
 import trueup
-from tests.command import run
+from tests.command import ordinary_user, run
 
 SPEC = """
 format = 2
@@ -246,17 +244,6 @@ def test_what_cannot_be_used_is_refused_before_anything_is_done(command, folder,
     assert "Traceback" not in said
     assert not re.search("drawing|simulating|reconciling", done.stderr), "long work had begun"
     assert held(folder) == before, "nothing is left half-written"
-
-
-@contextmanager
-def ordinary_user():
-    """Root may write everywhere: step back from it."""
-    before = os.geteuid()
-    os.seteuid(before or 65534)
-    try:
-        yield
-    finally:
-        os.seteuid(before)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,17 @@
 """What a damaged, cut, restored, full or read-only ledger does: it never grants."""
 
 import json
-import os
 import re
 import resource
 import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.command import ordinary_user
 from tests.ledger.helpers import begin, epsilon, ledger_at, release, request, reserve, stage
 from trueup.errors import BudgetError, BundleError
 from trueup.ledger.entries import entry_digest, link
@@ -204,17 +203,6 @@ def test_the_table_itself_is_append_only(url, command):
     ):
         transaction._connection.execute(command)
     assert ledger.state().number == len(ledger.entries()) == 3
-
-
-@contextmanager
-def ordinary_user():
-    """Root may write read-only files: step back from it."""
-    before = os.geteuid()
-    os.seteuid(before or 65534)
-    try:
-        yield
-    finally:
-        os.seteuid(before)
 
 
 def test_a_read_only_file_grants_nothing(kept):
