@@ -174,26 +174,40 @@ def test_two_tables_keep_every_rule_and_their_state(rng):
         np.testing.assert_array_equal(state.sums[:, 1:], again.sums[:, 1:])
 
 
-def linked_chains(seed, steps, exchanges):
+def few_kinds(size, block):
+    """A spec with few kinds of households, which single steps connect, and noise beside which the prior says much."""
+    rho = {"all": f"1/{10 * block}", "county": f"1/{10 * block}", "block": f"1/{4 * block}"}
+    attributes = [{"name": "sex", "values": ["f", "m"]}, {"name": "size", "persons": {}} | size]
+    queries = [
+        gaussian("households", "household", ["size"], rho),
+        gaussian("persons", "person", ["sex"], rho),
+    ]
+    contribution = document()["privacy"] | {"contribution": {"records": 3}}
+    return document(attribute=attributes, query=queries, privacy=contribution)
+
+
+def linked_chains(seed, spec, a, steps, exchanges):
     """Draws of four chains on a small problem of two tables, with given concentrations: single steps and exchanges a sweep."""
-    wide = {"all": "1/50", "county": "1/50", "block": "1/20"}
-    given = problem(query=[part | {"rho": wide} for part in document()["query"]])
+    given = problem(**spec)
     rng = np.random.default_rng(7)
     counts = read_confidential(given.spec, given.cells, population(rng, 12), constraints=given.constraints)
     measured = simulate(given, counts, rng)
     problem_ = LinkedProblem(given.constraints, measured.headers, tuple(measured.values))
-    assert problem_.exchanged
-    walk = LinkedWalk.of(problem_, seed.spawn(4), (0.15, KAPPA))
+    walk = LinkedWalk.of(problem_, seed.spawn(4), (a, KAPPA))
     walk.steps[:], walk.draws[:] = steps, exchanges
     walk.run(300, 1)
     return walk.run(3000, 1), problem_
 
 
 @pytest.mark.thorough
-def test_exchanges_of_households_and_single_steps_have_one_law(rng):
+@pytest.mark.parametrize(
+    ("size", "block", "a"), [({}, 5, 0.15), ({"values": ["1", "2+"]}, 1, 0.4)], ids=["exact", "top-code"]
+)
+def test_exchanges_of_households_and_single_steps_have_one_law(size, block, a, rng):
     """Households and persons of every place, by steps along one vector alone and by exchanges too."""
-    single, problem_ = linked_chains(rng, 400, 0)
-    both, _ = linked_chains(rng, 20, 20)
+    spec = few_kinds(size, block)
+    single, problem_ = linked_chains(rng, spec, a, 300, 0)
+    both, _ = linked_chains(rng, spec, a, 20, 20)
     n, persons = problem_.links.slack.shape[1], problem_.links.linked[0][0]
     far = []
     for among in (persons, np.setdiff1d(np.arange(n), persons)):
@@ -206,6 +220,25 @@ def test_exchanges_of_households_and_single_steps_have_one_law(rng):
                     far.append(abs(events[0].mean() - events[1].mean()) / np.sqrt(spread))
     assert len(far) >= 12
     assert max(far) < 6
+
+
+def test_households_are_exchanged_where_pools_have_all_their_persons():
+    """Not where a set of persons is of one kind alone, whose number is that of its households' persons."""
+
+    def exchanged(changes):
+        given = problem(**changes)
+        measured = simulate(given, np.zeros(given.cells.n, np.int64), np.random.default_rng(1))
+        return LinkedProblem(given.constraints, measured.headers, tuple(measured.values)).exchanged
+
+    alone = document()
+    alone["attribute"] = [a for a in alone["attribute"] if a["name"] not in ("sex", "head")]
+    alone["query"] = [
+        gaussian("households", "household", ["size", "children"], {"all": "1", "block": "1"}),
+        gaussian("persons", "person", ["age"], {"all": "1", "block": "1"}),
+    ]
+    assert exchanged(document())
+    assert exchanged(capped())
+    assert not exchanged(alone)
 
 
 def test_chains_that_would_take_too_long_are_refused_before_they_run(rng):

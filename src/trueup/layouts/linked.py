@@ -19,7 +19,7 @@ from trueup.kernel.table_walks.linked import LinkedMoves, LinkedPlaces, LinkedSt
 from trueup.kernel.table_walks.linked_exchange import LinkedPools
 from trueup.kernel.table_walks.linked_normal import LinkedForms, NormalPlaces
 from trueup.layouts.columns import default_tables
-from trueup.layouts.links import Integers, PlaceLinks, distinct, impossible, links_of
+from trueup.layouts.links import Integers, PlaceLinks, distinct, impossible, links_of, room_of
 from trueup.model.build import own_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
@@ -218,23 +218,38 @@ class LinkedProblem:
 
     @cached_property
     def pools(self) -> LinkedPools:
-        """Pools of two tables without slacks, and what their households hold of each."""
+        """Pools of two tables, and what their columns hold of those that come after them."""
         joined, links = self.constraints.joined, self.links
-        held = np.zeros((len(links.pools), self.links.slack.shape[1]), np.int64)
-        first, kinds = joined.households.start, joined.households.size
-        shared = held.shape[1] // joined.records
-        households = slice(first * shared, (first + kinds) * shared)
-        group = cell_groups(joined.persons.cells(ROOT).marginal(joined.determined.attributes))
-        needed = joined.determined.held(np.eye(kinds * shared, dtype=np.int64))
-        for g, columns in enumerate(links.pools[1:], 1):
-            held[g, households] = needed[:, group[columns[0]]]
+        n, (size, *_) = links.slack.shape[1], joined.links
+        held = np.zeros((len(links.pools), len(links.pool_of)), np.int64)
+        kinds = np.arange(n).reshape(joined.records, -1)[joined.households.start :][: joined.households.size]
+        if joined.determined is not None:
+            group = cell_groups(joined.persons.cells(ROOT).marginal(joined.determined.attributes))
+            needed = joined.determined.held(np.eye(kinds.size, dtype=np.int64))
+            for g, columns in enumerate(links.pools[1:], 1):
+                held[g, kinds.ravel()] = needed[:, group[columns[0]]]
+        else:  # for each value that both tables have, further persons beyond a top code and the room for them, then all persons
+            for g, columns in enumerate(links.pools[1:], 1):
+                own = columns[0] < n
+                s = (columns[0] if own else np.flatnonzero(links.slack[columns[0] - n])[0]) % kinds.shape[1]
+                held[g, kinds[:, s]] = size.persons if own else room_of(joined) - size.persons
+                if own:
+                    held[g, links.pools[g - 1][0]] = 1
         return LinkedPools(_starts(links.pools), np.concatenate(links.pools), held)
 
     @cached_property
     def exchanged(self) -> bool:
-        """Whether households are exchanged with their persons: those of both tables, their numbers determined."""
-        joined = self.constraints.joined
-        return joined is not None and joined.determined is not None and not len(self.links.slack)
+        """Whether households are exchanged with their persons: of two tables, if pools have all cells that moves change, and all
+        persons whose number households determine."""
+        joined, n = self.constraints.joined, self.links.slack.shape[1]
+        if joined is None or (self.links.pool_of[:n] < 0)[self.links.changes.any(axis=0)].any():
+            return False
+        if joined.determined is None:
+            return True
+        every = np.repeat(joined.determined.weights.sum(axis=0), n // joined.records)
+        first = joined.households.start * (n // joined.records)
+        free = self.links.pools[0]
+        return bool((self.pools.held[:, free].sum(axis=0) == every[free - first]).all())
 
     @cached_property
     def whole(self) -> bool:

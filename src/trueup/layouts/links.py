@@ -169,7 +169,7 @@ def _of_tables(joined: LinkedTables, open_: NDArray[np.bool_]) -> PlaceLinks:
             counted.append(persons[joined.inside(link), s])
             if link is size:  # what households with the top code hold beyond it
                 pools.append(np.array([n + len(slack) - 1, n + len(slack)]))
-                room = _room(joined)
+                room = room_of(joined)
                 slack.append(_unit(n, dict.fromkeys(persons[:, s], -1) | dict(zip(households[:, s], room))))
                 counted.append(_last_inside(joined, persons[:, s]))
                 changes += [_unit(n, {j: 1}) for each in own for j in each]
@@ -189,7 +189,7 @@ def _of_tables(joined: LinkedTables, open_: NDArray[np.bool_]) -> PlaceLinks:
     )
 
 
-def _room(joined: LinkedTables) -> Integers:
+def room_of(joined: LinkedTables) -> Integers:
     """How many persons a household of each kind holds at most."""
     size = joined.links[0]
     return np.where((not size.exact) & (size.persons == size.persons.max()), joined.most, size.persons)
@@ -197,7 +197,7 @@ def _room(joined: LinkedTables) -> Integers:
 
 def impossible(joined: LinkedTables) -> NDArray[np.bool_]:
     """Which kinds of households would hold more persons of some set than they hold of all."""
-    room = _room(joined)
+    room = room_of(joined)
     return np.any([link.persons > room for link in joined.links], axis=0)
 
 

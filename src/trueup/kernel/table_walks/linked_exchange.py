@@ -38,7 +38,7 @@ class LinkedPools(NamedTuple):
     start, column
         `(pools + 1,)` where the columns of each pool start among `column`.
     held
-        `(pools, n)` units of the pool that one of a column brings: persons of households.
+        `(pools, n + m)` units of the pool that one of a column brings, which is in a pool before: persons of households.
     """
 
     start: NDArray[np.int64]
@@ -89,8 +89,8 @@ def _at_most(rng, most):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def draw_exchange(rng, pools, kappa, theta, x, by, further, persons, out):
-    """Draw what a place's cells x become where its households change by a number; of these and of each set of persons so many
-    further ones are renewed."""
+    """Draw what a place's columns x become where its households change by a number; of these and of each other pool so many
+    further units are renewed."""
     for j in range(out.size):
         out[j] = x[j]
     for g in range(pools.start.size - 1):
@@ -99,10 +99,19 @@ def draw_exchange(rng, pools, kappa, theta, x, by, further, persons, out):
             whole += x[j]
         if g > 0:
             change = 0
-            for j in pools.column[: pools.start[1]]:
+            for j in pools.column[: pools.start[g]]:
                 change += pools.held[g, j] * (out[j] - x[j])
         more = persons if g > 0 else further
         _renew(rng, columns, whole, max(-change, 0), max(change, 0), more, kappa[g], theta, out)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _inside(x, n, slack):
+    """Whether no slack falls below zero: those of no pool may."""
+    least = 0
+    for i in range(slack.size):
+        least = min(least, x[n + i] + slack[i])
+    return least >= 0
 
 
 @njit(cache=True, error_model="numpy")
@@ -114,13 +123,14 @@ def exchange_sweep(rng, places, values, forms, pools, state, steps):
     rng
         A NumPy generator.
     pools
-        All columns are of one of these, and all persons are held by households.
+        All cells are of one of these, and the units of each but the first are those that the pools before hold.
     """
-    _all_places(rng, places, values, forms, pools, state, steps, empty_scratch(forms))
+    out = np.empty(state.x.shape[1], np.int64)
+    _all_places(rng, places, values, forms, pools, state, steps, out, empty_scratch(forms))
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
-def _all_places(rng, places, values, forms, pools, state, steps, scratch):
+def _all_places(rng, places, values, forms, pools, state, steps, out, scratch):
     levels, n = places.level_ptr.size - 2, forms.pool.shape[1]
     for v in range(steps.size):
         node = places.level_ptr[levels] + v
@@ -130,10 +140,12 @@ def _all_places(rng, places, values, forms, pools, state, steps, scratch):
             by = by if rng.random() < 0.5 else -by
             if state.total[node] + by < 0 or (by == 0 and further == 0 and persons == 0):
                 continue
-            draw_exchange(rng, pools, kappa, theta, x, by, further, persons, scratch.t)
+            draw_exchange(rng, pools, kappa, theta, x, by, further, persons, out)
             for j in range(n):
-                scratch.t[j] -= x[j]
+                scratch.t[j] = out[j] - x[j]
             take_sums(forms, scratch)
+            if not _inside(x, n, scratch.slack):
+                continue
             log = rise(state.total[node], by, state.a[levels], 1.0)
             log += path_gain(places, values, forms, state, v, 1, 0, scratch)
             if math.log(1.0 - rng.random()) <= log:
