@@ -53,11 +53,11 @@ def cases(harness: Harness) -> Iterator[Case]:
 
 def pictures(harness: Harness) -> Iterator[Picture]:
     """The eight tables at 3,143 counties; with `--full` ratios there and small groups, again and again."""
-    yield from _both(harness, "3,143 counties", [(t, LARGE, 1, 21) for t in TABLES[5:] + TABLES[:5]])
+    yield from _both(harness, "3,143 counties", [(t, LARGE, range(1), 21) for t in TABLES[5:] + TABLES[:5]])
     if harness.full:
-        ratios = [(t, LARGE, AGAIN, 22) for t in RATIOS]
+        ratios = [(t, LARGE, range(AGAIN), 22) for t in RATIOS]
         yield from _both(harness, f"3,143 counties, {AGAIN} truths", ratios)
-        small = [(t, SMALL, REPLICATES, 23) for t in RATIOS]
+        small = [(t, SMALL, range(REPLICATES), 23) for t in TABLES]
         yield from _both(harness, f"small groups in 60 counties, {REPLICATES} truths", small)
 
 
@@ -91,17 +91,12 @@ def _row(table: str):
     return row
 
 
-def _alone(given: tuple[str, tuple[int, int, float], int, int]) -> Found:
-    """Make, measure and infer a table, again and again."""
-    table, size, again, seed = given
-    rng, held, spent, stats, refused = (
-        np.random.default_rng([seed, TABLES.index(table)]),
-        {},
-        [0.0, 0.0],
-        [],
-        0,
-    )
-    for _ in range(again):
+def _alone(given: tuple[str, tuple[int, int, float], range, int]) -> Found:
+    """Make, measure and infer a table, again and again; each truth has a seed of its own, so that a few may be run alone."""
+    table, size, truths, seed = given
+    held, spent, stats, refused = {}, [0.0, 0.0], [], 0
+    for k in truths:
+        rng = np.random.default_rng([seed, TABLES.index(table), k])
         truth = substate(table, *size, rng)
         measured = truth.measure(rng)
         began = time.process_time(), time.perf_counter()

@@ -92,6 +92,12 @@ def test_a_ratio_without_a_denominator_says_how_often(rng):
     assert columns["mean"][1] == pytest.approx((6 / draws[0, ~zero, 3]).mean())
     assert columns["ess"][1] == (~zero).sum()
     assert np.isfinite([columns[name] for name in ("mean", "sd", "median", "low", "high", "mass")]).all()
+    for rows in range(4):
+        first = counts_and_families(draws, True).ratio_summary(rows=rows)
+        assert all(
+            np.array_equal(first[name], column[:rows], equal_nan=column.dtype.kind == "f")
+            for name, column in columns.items()
+        )
     chained = counts_and_families(draws.reshape(4, 1000, 4), False).ratio_summary()
     assert np.isfinite([chained[name] for name in ("mean", "ess", "r_hat")]).all()
     none = counts_and_families(draws * [1, 1, 1, 0], True)

@@ -50,7 +50,7 @@ def print_posterior(posterior, show: int, out: Path | None) -> None:
             str(margin), ["", "mean", "sd", "interval", "its probability"], _rows(columns, "label", show)
         )
     if posterior.ratios:
-        columns = posterior.ratio_summary()
+        columns = posterior.ratio_summary(rows=show)
         columns["name"] = [f"{p} {q}" for p, q in zip(columns["place"], columns["quantity"])]
         rows = [
             [*r, f"{zero:.3g}"] for r, zero in zip(_rows(columns, "name", show), columns["denominator_zero"])

@@ -252,15 +252,18 @@ def _iterated(cells: Cells) -> bool:
     return "ITERATION_CODE" in cells.tree.keys[-1]
 
 
-def _address(spec: Spec, cells: Cells, level: str, cell: int) -> tuple[str, str, list[str]]:
-    """Prefix and code of a data cell of a level's table, and its key columns in the published order."""
-    per_place = cells.n // cells.shape[0]
-    place, within = divmod(cell, per_place)
-    count = next(c.count for c in spec.table.cells if _combination(cells, c.where) == within)
-    prefix, code = count.split("_")
-    keys = {name: str(column[place]) for name, column in cells.tree.keys[cells.tree.level(level)].items()}
-    region = [keys.get("REGION_ID", keys.get(level, "")), keys.get("REGION_TYPE", level.upper())]
-    return prefix, code, [*region, *([keys["ITERATION_CODE"]] if _iterated(cells) else [])]
+def _codes(spec: Spec, cells: Cells) -> dict[int, str]:
+    """Prefix and code of the data cell of each combination of attributes; the first where several have one."""
+    return {_combination(cells, cell.where): cell.count for cell in reversed(spec.table.cells)}
+
+
+def _places(cells: Cells, level: str) -> list[list[str]]:
+    """Key columns of every place of a level, in the published order."""
+    own = {name: column.astype(str) for name, column in cells.tree.keys[cells.tree.level(level)].items()}
+    places = cells.tree.sizes[cells.tree.level(level)]
+    region = [own.get("REGION_ID", own.get(level, np.full(places, "")))]
+    region.append(own.get("REGION_TYPE", np.full(places, level.upper())))
+    return np.column_stack([*region, *([own["ITERATION_CODE"]] if _iterated(cells) else [])]).tolist()
 
 
 def _write_rows(path: Path, head: Sequence[str], rows: Sequence[Sequence]) -> None:
@@ -279,34 +282,34 @@ def write_estimates(path: Path, posterior: Posterior, spec: Spec, measurements: 
     1.645 standard deviations.
     """
     cells, lines = posterior.cells, []
+    codes, per_place = _codes(spec, cells), cells.n // cells.shape[0]
     for header, values in zip(measurements.headers, measurements.values):
         margin, counts = header.margin, posterior.summary(header.margin)
+        places = _places(cells, margin.level)
         groups = np.arange(cells.size(margin)) if header.groups is None else header.groups
         noise = [float(header.law.variance), 1.645 * sqrt(header.law.variance)]
-        for cell, value in zip(groups.tolist(), values):
-            prefix, code, key = _address(spec, cells, margin.level, cell)
-            found = [float(counts[name][cell]) for name in ("mean", "low", "high")]
-            lines.append([*_geoid(key), f"{prefix}_{code}", value.item(), *noise, *found])
+        found = [counts[name][groups].astype(float).tolist() for name in ("mean", "low", "high")]
+        for cell, value, *figures in zip(groups.tolist(), values.tolist(), *found):
+            place, code = places[cell // per_place], codes[cell % per_place]
+            lines.append([*_geoid(place), code, value, *noise, *figures])
     head = ["GEOID", "REGION_TYPE", "ITERATION_CODE", "DATA_CELL"]
     names = [*head, "COUNT_NOISY", "VARIANCE", "MOE_NOISY", "PRED", "PRED_LO", "PRED_HI"]
     _write_rows(path, names, lines)
     names = [*head, "RATIO_NOISY", "RATIO_PRED", "RATIO_PRED_LO", "RATIO_PRED_HI"]
     measured = {header.margin.level for header in measurements.headers}
-    _write_rows(path.with_stem(f"{path.stem}_ratios"), names, _ratio_lines(posterior, spec, measured))
+    _write_rows(path.with_stem(f"{path.stem}_ratios"), names, _ratio_lines(posterior, measured))
 
 
-def _ratio_lines(posterior: Posterior, spec: Spec, levels: set[str]) -> list[list]:
+def _ratio_lines(posterior: Posterior, levels: set[str]) -> list[list]:
     """Rows of the ratios at every place of the levels that were measured."""
-    cells, ratios, lines = posterior.cells, posterior.ratio_summary(), []
-    per_place, row = cells.n // cells.shape[0], 0
+    ratios, lines, row = posterior.ratio_summary(), [], 0
+    found = [ratios[name].astype(float).tolist() for name in ("noisy", "mean", "low", "high")]
+    places = {level: _places(posterior.cells, level) for level in levels}
     while row < len(ratios["mean"]):
-        level = str(ratios["level"][row])
-        places = cells.tree.sizes[cells.tree.level(level)]
-        for place in range(places if level in levels else 0):
-            key = _geoid(_address(spec, cells, level, place * per_place)[2])
-            found = [float(ratios[c][row + place]) for c in ("noisy", "mean", "low", "high")]
-            lines.append([*key, ratios["quantity"][row + place], *found])
-        row += places
+        level, tree = str(ratios["level"][row]), posterior.cells.tree
+        for k, place in enumerate(places.get(level, []), start=row):
+            lines.append([*_geoid(place), ratios["quantity"][k], *(column[k] for column in found)])
+        row += tree.sizes[tree.level(level)]
     return lines
 
 

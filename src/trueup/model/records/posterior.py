@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -295,8 +295,9 @@ class Posterior(Tabled):
             total = total + (int(coefficient) if coefficient.denominator == 1 else float(coefficient)) * part
         return np.asarray(total)
 
-    def ratio_summary(self, level: float | str | None = None) -> Columns:
-        """Describe every ratio of the spec at every place of the levels reported: posterior, noisy ratio, Fieller set.
+    def ratio_summary(self, level: float | str | None = None, rows: int | None = None) -> Columns:
+        """Describe every ratio of the spec at every place of the levels reported, or the first `rows` of them: posterior, noisy
+        ratio, Fieller set.
 
         Returns
         -------
@@ -308,12 +309,13 @@ class Posterior(Tabled):
             raise SpecError("the spec declares no quantity", remedy="add [[infer.quantity]] to it")
         probability = probability_of(self.level if level is None else level)
         tables = self._tables_of_levels()
-        parts = [
-            self._ratios_at(name, values, ratio, probability)
-            for ratio in self.ratios
-            for name, values in tables.items()
-        ]
-        return {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
+        parts, done = [], 0
+        for ratio, (name, values) in product(self.ratios, tables.items()):
+            first = values if rows is None else values[:, :, : max(rows - done, 1)]
+            parts.append(self._ratios_at(name, first, ratio, probability))
+            if rows is not None and (done := done + values.shape[2]) >= rows:
+                break
+        return {column: np.concatenate([part[column] for part in parts])[:rows] for column in parts[0]}
 
     def _tables_of_levels(self) -> dict[str, NDArray]:
         """Draws `(chains, draws, places, k)` of the levels whose tables are reported, and of the last; the finest first."""
