@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -25,7 +26,7 @@ from tests.inferring.histograms import (
 )
 from tests.inferring.problems import noisy
 from trueup.errors import BundleError, ConvergenceError, SpecError
-from trueup.inferring import chains, histogram_gibbs, infer
+from trueup.inferring import chains, histogram_gibbs, histogram_walk, infer
 from trueup.inferring.areas import infer_areas
 from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.histogram_gibbs import HistogramGibbs
@@ -150,6 +151,17 @@ def test_an_approximate_posterior_says_so_and_is_held_against_chains_of_single_p
     check = posterior.drawn.stats["check"]
     assert check["places"] == 2
     assert check["rms_difference_of_totals_in_sds"] < 0.6
+
+
+@pytest.mark.parametrize(("each", "refused"), [(0, False), (1, True)])
+def test_chains_in_which_rounding_leaves_out_steps_are_refused(each, refused, rng, monkeypatch):
+    """One step in every few sweeps that was left out."""
+    cells, laws, record = blocks(rng)
+    sweeps = histogram_walk.histogram_sweeps
+    monkeypatch.setattr(histogram_walk, "histogram_sweeps", lambda *given: sweeps(*given) + each)
+    chains_ = HistogramGibbs(tier="approximate")
+    with pytest.raises(ConvergenceError, match="rounding left no mass") if refused else nullcontext():
+        infer(record, chains_, spec=constraints_of(cells, laws), draws=200)
 
 
 def test_chains_that_do_not_pass_in_time_are_approximate_unless_full_ones_were_asked_for(rng, monkeypatch):

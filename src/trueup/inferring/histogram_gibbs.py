@@ -137,9 +137,9 @@ class HistogramGibbs(InferenceMethod):
         if checkpoint is not None and (plan.seconds > LONG or checkpoint.exists()):
             walk.keep = Checkpoint.of(checkpoint, key)
             announce(progress, f"checkpoints in '{checkpoint}': the same command goes on from them")
-        if plan.tier == "approximate":
-            return self._approximate(walk, plan, draws, rng, progress)
-        return self._full(walk, plan, draws, rng, progress)
+        run = self._approximate if plan.tier == "approximate" else self._full
+        drawn = run(walk, plan, draws, rng, progress)
+        return replace(drawn, refused=drawn.refused or walk.rounded)
 
     def plan(self, problem: ColumnProblem, seconds: float, draws: int) -> Plan:
         """Predict what tiers cost, and choose.

@@ -34,6 +34,8 @@ from trueup.run.local import cores
 
 TOGETHER = 20_000
 """Cells that are moved in one go, in one sweep or several: an interruption waits for them."""
+ROUNDED = 1e-4
+"""Share of steps that rounding may leave out: what chains draw without them is not the posterior."""
 RATE_AT_FIRST = 0.1
 """Of uninhabited places."""
 
@@ -244,6 +246,15 @@ class HistogramWalk:
             "concentrations": {name: _described(x) for name, x in zip(names, a.T)},
             "uninhabited": _described(a[:, -1]),
         }
+
+    @property
+    def rounded(self) -> str:
+        """Why draws are refused where rounding left out more than a few directions, as if these had been rejected; empty else."""
+        each = len(self.problem.moves.singles) + int(self.problem.moves.turns.sum())
+        left, tried = sum(self.left_out), each * self.sweeps * len(self.states)
+        if left <= ROUNDED * tried:
+            return ""
+        return f"rounding left no mass in {left:,} of {tried:,} steps; infer a place of its own, or take 'lattice-moves'"
 
     @property
     def margins(self) -> list[Margin]:
