@@ -269,7 +269,9 @@ def test_a_driver_killed_at_a_delicate_point_goes_on(drivers, call):
     goes_on_from(drivers, call)
 
 
-@pytest.mark.parametrize("call", [*DELICATE, *LINKING])
+@pytest.mark.parametrize(
+    "call", [*(pytest.param(call, marks=pytest.mark.slow) for call in DELICATE), *LINKING]
+)
 def test_a_driver_that_links_two_tables_killed_at_a_delicate_point_goes_on(linked_drivers, call):
     goes_on_from(linked_drivers, call)
 
