@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import resource
 import sys
+from pathlib import Path
 
 from trueup.errors import SpecError, TrueupError
 
@@ -70,6 +72,15 @@ def refuse_needed(what: str, needed: float, memory: int | None) -> None:
 def machine_bytes() -> int:
     """Bytes of memory that this machine has."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def available() -> float:
+    """Bytes of memory that are free, as far as the system says."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return math.inf
 
 
 def peak_bytes() -> int:

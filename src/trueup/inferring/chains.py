@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
+from trueup.files.memory import available
 from trueup.inferring.method import Progress
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.model.prior import Hierarchical
@@ -70,15 +69,6 @@ def refuse_forecast(
         )
     if memory > (there := available()):
         raise SpecError(f"{text}, and {there / 1e9:.1f} GB are free", remedy=remedy)
-
-
-def available() -> float:
-    """Bytes of memory that are free, as far as the system says."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return math.inf
 
 
 def run_side_by_side(
