@@ -186,17 +186,20 @@ def few_kinds(size, block):
     return document(attribute=attributes, query=queries, privacy=contribution)
 
 
-def linked_chains(seed, spec, a, steps, exchanges):
-    """Draws of four chains on a small problem of two tables, with given concentrations: single steps and exchanges a sweep."""
+def few_households(rng, spec):
+    """A problem of two tables of twelve households; which persons are kept is drawn anew at each call."""
     given = problem(**spec)
-    rng = np.random.default_rng(7)
     counts = read_confidential(given.spec, given.cells, population(rng, 12), constraints=given.constraints)
     measured = simulate(given, counts, rng)
-    problem_ = LinkedProblem(given.constraints, measured.headers, tuple(measured.values))
-    walk = LinkedWalk.of(problem_, seed.spawn(4), (a, KAPPA))
+    return LinkedProblem(given.constraints, measured.headers, tuple(measured.values))
+
+
+def linked_chains(rng, linked, a, steps, exchanges):
+    """Draws of four chains with given concentrations, by so many steps and exchanges a sweep, as `(4, 3000, places, n)`."""
+    walk = LinkedWalk.of(linked, rng.spawn(4), (a, KAPPA))
     walk.steps[:], walk.draws[:] = steps, exchanges
     walk.run(300, 1)
-    return walk.run(3000, 1), problem_
+    return walk.run(3000, 1).reshape(4, 3000, -1, linked.links.slack.shape[1])
 
 
 @pytest.mark.thorough
@@ -205,13 +208,11 @@ def linked_chains(seed, spec, a, steps, exchanges):
 )
 def test_exchanges_of_households_and_single_steps_have_one_law(size, block, a, rng):
     """Households and persons of every place, by steps along one vector alone and by exchanges too."""
-    spec = few_kinds(size, block)
-    single, problem_ = linked_chains(rng, spec, a, 300, 0)
-    both, _ = linked_chains(rng, spec, a, 20, 20)
-    n, persons = problem_.links.slack.shape[1], problem_.links.linked[0][0]
-    far = []
-    for among in (persons, np.setdiff1d(np.arange(n), persons)):
-        sums = [run.reshape(4, 3000, -1, n)[..., among].sum(axis=3) for run in (single, both)]
+    linked = few_households(rng, few_kinds(size, block))
+    runs = [linked_chains(rng, linked, a, *often) for often in ((300, 0), (20, 20))]
+    persons, far = linked.links.linked[0][0], []
+    for among in (persons, np.setdiff1d(np.arange(runs[0].shape[3]), persons)):
+        sums = [run[..., among].sum(axis=3) for run in runs]
         for place in range(sums[0].shape[2]):
             for limit in np.unique(np.quantile(sums[1][..., place], [0.2, 0.5, 0.8]).round()):
                 events = [(s[..., place] <= limit).astype(float)[..., None] for s in sums]

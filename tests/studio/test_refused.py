@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +21,7 @@ from trueup.errors import BusyError, TrueupError
 from trueup.studio import jobs
 from trueup.studio.pages import application
 from trueup.studio.project import Project
+from trueup.studio.server import serve
 
 OWN = {"origin": ORIGIN}
 
@@ -361,3 +364,24 @@ def test_the_host_is_checked_before_the_link(visit):
     link = visit.keys.link.replace(ORIGIN, "http://attacker.example")
     assert stranger(visit.studio, visit.keys).get(link).status_code == 421
     assert stranger(visit.studio, visit.keys, host=f"http://{HOST}").get("/table").status_code == 401
+
+
+def test_a_link_may_be_opened_as_soon_as_it_is_printed(tmp_path):
+    """Who asks before pages are served waits for them: at the moment of the link a connection is taken, none refused."""
+    taken = []
+
+    def tell(line):
+        if line.startswith("Open: "):
+            address = re.search(r"//([\d.]+):(\d+)/", line)
+            assert address
+            socket.create_connection((address[1], int(address[2])), timeout=10).close()
+            taken.append(line)
+            raise KeyboardInterrupt
+
+    before = os.umask(0o077)  # which serving sets for its own process
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            serve(None, tmp_path / "work", tell=tell)
+    finally:
+        os.umask(before)
+    assert len(taken) == 1

@@ -105,6 +105,7 @@ def _listening(port: int) -> socket.socket:
     listener = socket.socket()
     try:
         listener.bind(("127.0.0.1", port))
+        listener.listen()  # a link may be opened as soon as it is printed: callers wait until the pages are served
     except OSError as error:
         listener.close()
         raise TrueupError(
