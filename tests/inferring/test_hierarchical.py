@@ -112,15 +112,19 @@ def test_posteriors_are_calibrated_under_the_hyperprior_and_wrong_concentrations
     assert spread_p(transforms(rng, 500, times=3.0)[0]) < FALSE_ALARM
 
 
-def density(prior, cells, measured, **constraints):
-    """The log density of hyperparameters, as the search has it."""
+def density(prior, cells, measured, *, extra_zeros=False, **constraints):
+    """The log density of hyperparameters, as the search has it; with extra zeros where these are asked for."""
     built = tree_constraints(cells, **constraints)
     state = TreeExact(prior=prior).prepare(built, measured.headers)
+    search = SolutionSearch(state, measured.flat, LocalPool())
     splits = splits_of(prior, state.problem.nested, state.problem.bounds()[1])
-    return SolutionSearch(state, measured.flat, LocalPool()).objective(splits, lambda done, of: None), splits
+    splits = splits.with_zeros(search.noisy_total) if extra_zeros else splits
+    return search.objective(splits, lambda done, of: None), splits
 
 
-@pytest.mark.parametrize("kind", ["uniform", "shares", "covariates", "zeros"])
+@pytest.mark.parametrize(
+    "kind", ["uniform", "shares", "covariates", "zeros", "extra zeros", "zeros and extra zeros"]
+)
 def test_the_gradient_equals_finite_differences(kind, rng):
     truth = rng.negative_binomial(0.7, 0.05, CELLS.n)
     numbers = tuple(float(x) for x in rng.integers(0, 30, CELLS.n))
@@ -130,13 +134,13 @@ def test_the_gradient_equals_finite_differences(kind, rng):
         prior = Hierarchical(shares=numbers)
     if kind == "covariates":
         prior = Hierarchical(covariates=(numbers, tuple(float(x) for x in rng.normal(size=CELLS.n))))
-    if kind == "zeros":
+    if kind.startswith("zeros"):
         upper = np.full(CELLS.n, 10_000)
         upper[:4] = 0  # the first state, whole, and a county of the next
         constraints = {"bounds": (Bound(CELLS.finest, upper=tuple(upper.tolist())),)}
         truth[:4] = 0
     measured = noisy(CELLS, truth, laplace_tree(CELLS, "1/2"), rng)
-    objective, splits = density(prior, CELLS, measured, **constraints)
+    objective, splits = density(prior, CELLS, measured, extra_zeros="extra" in kind, **constraints)
     theta = rng.normal(0, 0.7, len(splits.names))
     gradient = objective(theta)[1]
     for k in range(len(theta)):
@@ -153,12 +157,13 @@ def test_the_record_says_what_was_estimated(rng):
     assert np.isfinite(record["pareto_k"])
 
 
-def test_a_cut_tree_has_the_evidence_of_the_whole(rng, monkeypatch):
+@pytest.mark.parametrize("extra_zeros", [False, True])
+def test_a_cut_tree_has_the_evidence_of_the_whole(extra_zeros, rng, monkeypatch):
     measured = noisy(CELLS, rng.negative_binomial(0.7, 0.05, CELLS.n), laplace_tree(CELLS, "1/2"), rng)
-    theta, found = rng.normal(0, 0.7, 2), []
+    theta, found = rng.normal(0, 0.7, 2 + extra_zeros), []
     for largest in (tree_exact.LARGE, 20):
         monkeypatch.setattr(tree_exact, "LARGE", largest)
-        value, gradient = density(Hierarchical(), CELLS, measured)[0](theta)[:2]
+        value, gradient = density(Hierarchical(), CELLS, measured, extra_zeros=extra_zeros)[0](theta)[:2]
         found.append([value, *gradient])
     assert np.allclose(*found, rtol=0, atol=1e-5)
 
@@ -175,7 +180,7 @@ def test_what_is_solved_again_above_equals_what_is_solved_whole(level, rng):
     parents, first = nested.level_ptr[level : level + 2].tolist()
     for _ in range(4):
         theta = np.append(rng.normal(0, 0.3, level), np.zeros(2 - level))
-        alpha, total = splits.parameters(theta)
+        alpha, total = splits.parameters(theta)[:2]
         tilted = mode.tilted._replace(factors=mode.tilted.factors._replace(alpha=alpha, total=total))
         pairs.append((solve_above(mode, tilted, first, parents, 1e-9), search.at(splits, 1e-9, theta)))
         missing = sum(one.dropped for one in pairs[-1])  # tables were made deep enough for the mode

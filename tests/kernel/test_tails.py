@@ -9,7 +9,7 @@ import pytest
 from scipy.special import gammaln
 
 from trueup.kernel.messages.pairs import plan_pairs
-from trueup.kernel.messages.pmf import OPEN
+from trueup.kernel.messages.pmf import OPEN, no_splits
 from trueup.kernel.messages.solve import settle_tilts, solve, tilt
 from trueup.layouts.factors import FactorTable
 from trueup.noise import law_named
@@ -157,7 +157,7 @@ def test_regions_that_are_alike_need_no_deeper_tables_than_others(concentration,
     table.add_law(law, np.arange(511), values, np.where(np.arange(511) < 11, 960.0, 50.0))
     alpha, total = np.repeat([1.0, concentration, 0.05], [1, 10, 500]), np.ones(511)
     total[:11] = np.repeat([10 * concentration, 2.5], [1, 10])
-    table.add_splits(alpha, total)
+    table.add_splits((alpha, total, *no_splits(len(alpha))[2:]))
     solved = solve(child_ptr, table.build())
     assert solved.dropped <= 1e-9
     wanted = log_evidence(law, values, alpha, total, child_ptr, None, 90)

@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.tree_state import DEPTHS, TreeState
+from trueup.kernel.messages.extra_zeros import with_divisors
 from trueup.kernel.messages.partition import take_factors
-from trueup.kernel.messages.pmf import Factors
+from trueup.kernel.messages.pmf import SPLIT, Factors, reach_all
 from trueup.kernel.messages.tilting import bounds
+from trueup.layouts.factors import Split
 from trueup.layouts.splits import Splits
 
 Integers = NDArray[np.int64]
@@ -72,9 +74,7 @@ class FamilySample(TreeState):
             whole, child_ptr=self.child_ptr, **{name: getattr(whole, name)[self.nodes] for name in each}
         )
 
-    def factors(
-        self, values: NDArray, depth: NDArray, splits: tuple[NDArray, NDArray] | None = None
-    ) -> Factors | None:
+    def factors(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
         """As `TreeState.factors`; of what is left out, bounds and invariants remain."""
         every = np.full(len(self.problem.child_ptr) - 1, DEPTHS[0])
         every[self.nodes] = depth
@@ -82,7 +82,10 @@ class FamilySample(TreeState):
             return None
         low, high = bounds(self.problem.child_ptr, found.lower, found.upper)
         own = take_factors(found, self.nodes)._replace(lower=low[self.nodes], upper=high[self.nodes])
-        return own if splits is None else own._replace(alpha=splits[0], total=splits[1])
+        if splits is None:
+            return own
+        own = own._replace(**dict(zip(SPLIT, splits)))
+        return with_divisors(own, *bounds(self.child_ptr, *reach_all(own)))
 
     def refuse_contradiction(self, values: NDArray, factors: Factors) -> None:
         """What contradicts itself is named when the whole tree is solved."""

@@ -121,9 +121,9 @@ def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
 
     The guess of each variance is two over the parts that inform it; few are up to `FEW`.
     """
-    informed = np.concatenate(
-        [splits.families(), np.full(splits.covariates.shape[1], splits.free.sum()), splits.held()]
-    )
+    covariates = np.full(splits.covariates.shape[1], splits.free.sum())
+    zeros = splits.families()[-1:] if splits.mean else np.zeros(0, int)
+    informed = np.concatenate([splits.families(), covariates, splits.held(), zeros])
     return np.zeros(len(informed)), np.diag(2.0 / (informed + 0.5)), np.flatnonzero(informed <= FEW)
 
 

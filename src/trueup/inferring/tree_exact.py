@@ -129,7 +129,7 @@ class TreeExact(InferenceMethod):
     ) -> Drawn:
         """Estimate hyperparameters, integrate over those that are uncertain, and draw."""
         state = search.state
-        sample, estimate = estimate_from(search, splits, progress)
+        sample, splits, estimate = estimate_from(search, splits, progress)
         search.splits = splits.parameters(estimate.theta)
         level, free = uncertain(splits, estimate, state.deepest_top)
         cut = state.cut_below(level + 1, PART) if level and state.cut else state.cut

@@ -15,6 +15,7 @@ from trueup.inferring.family_sample import BEGIN, ENOUGH, FamilySample
 from trueup.inferring.hierarchical import (
     NEARLY,
     SETTLED,
+    Ascent,
     Density,
     Estimate,
     Objective,
@@ -30,6 +31,7 @@ from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.partition import Partition
 from trueup.kernel.messages.solve import Solved, end_too_soon, marginals, settle_tilts, tilt, too_short
 from trueup.kernel.messages.upward import Tilted
+from trueup.layouts.factors import Split
 from trueup.layouts.splits import Splits
 from trueup.run.executor import Executor
 
@@ -39,6 +41,10 @@ FEW_NODES = 1 << 10
 """Nodes of a tree whose tilts are found anew for every hyperparameter."""
 BEGUN = 0.5
 """Standard deviations by which the mode of the smaller sample, where the search begins, may be off."""
+ASKED = 1.0
+"""Log evidence that extra zeros have to add: as much as a parameter is worth by Akaike's criterion."""
+NONE, SOME = -7.0, -2.0
+"""Logits of the share of extra zeros at which it is asked whether there are some, and at which their search begins."""
 ROUGH = 1e-6
 """Posterior mass that may be dropped while hyperparameters are sought."""
 
@@ -65,7 +71,7 @@ class SolutionSearch:
     values: NDArray
     executor: Executor
     wanted: float = 1e-9
-    splits: tuple[NDArray, NDArray] | None = None
+    splits: Split | None = None
     start: Tilted | None = None
     reached: int = ROUGHLY
 
@@ -79,6 +85,12 @@ class SolutionSearch:
     def of(self, sample: FamilySample) -> SolutionSearch:
         """A search on a part of the tree."""
         return SolutionSearch(sample, self.values, self.executor, self.wanted)
+
+    @property
+    def noisy_total(self) -> float:
+        """The published total, or the sum of the values of the first level that was published."""
+        problem = self.state.problem
+        return float(problem.filled(problem.values(np.asarray(self.values, float)))[0])
 
     @property
     def deepest(self) -> float:
@@ -128,9 +140,9 @@ class SolutionSearch:
                     remedy="name a prior with given concentrations, or another one",
                 )
             value, gradient = splits.log_hyperprior(theta)
-            scores = splits.scores(theta, *expected[:2])
+            scores = splits.scores(theta, *expected[:3])
             slope = gradient + scores.sum(axis=0)
-            return Density(evidence + value, slope, expected[2:], splits.information(scores))
+            return Density(evidence + value, slope, expected[3:], splits.information(scores))
 
         return density
 
@@ -187,15 +199,66 @@ class SolutionSearch:
 
 def estimate_from(
     search: SolutionSearch, splits: Splits, progress: Progress
-) -> tuple[FamilySample | None, Estimate]:
-    """Estimate hyperparameters: of a large tree from a sample of its families, begun on a smaller one."""
-    theta, guess, few = start_of(splits)
-    if (first := FamilySample.of(search.state, BEGIN)) is None:
-        return None, climb(search.objective(splits, progress), theta, guess, few)
-    begun = ascend(search.of(first).objective(first.splits(splits), progress), theta, guess, few, BEGUN)
+) -> tuple[FamilySample | None, Splits, Estimate]:
+    """Estimate hyperparameters: of a large tree from a sample of its families, begun on a smaller one.
+
+    Extra zeros are among them where the values ask for them; the splits come back with them.
+    """
+    first = FamilySample.of(search.state, BEGIN)
+    begin = (
+        Beginning(search, None, progress) if first is None else Beginning(search.of(first), first, progress)
+    )
+    splits, begun = begin.chosen(splits, search.noisy_total)
     sample = FamilySample.of(search.state, ENOUGH)
     seen, known, within = search, splits, SETTLED
     if sample is not None:
         seen, known, within = search.of(sample), sample.splits(splits), NEARLY
-    estimate = climb(seen.objective(known, progress), begun.theta, begun.inverse, few, within)
-    return sample, replace(estimate, steps=begun.evaluations + estimate.steps)
+    _, guess, few = start_of(splits)
+    objective = seen.objective(known, progress)
+    estimate = climb(objective, begun.theta, guess if first is None else begun.inverse, few, within)
+    return sample, splits, replace(estimate, steps=begun.evaluations + estimate.steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Beginning:
+    """Where the search for hyperparameters begins: on a small tree, or the smaller of two samples of a large one."""
+
+    search: SolutionSearch
+    sample: FamilySample | None
+    progress: Progress
+
+    def chosen(self, splits: Splits, total: float) -> tuple[Splits, Ascent]:
+        """Return the splits, with extra zeros where these raise the log evidence by more than `ASKED`, and their mode."""
+        theta, guess, few = start_of(splits)
+        begun = self._ascend(splits, theta, guess, few)
+        wider = splits.with_zeros(total)
+        if wider is None or not self._rises(wider, begun.theta):
+            return splits, begun
+        _, guess, few = start_of(wider)
+        guess[:-1, :-1] = begun.inverse
+        found = self._ascend(wider, np.append(begun.theta, SOME), guess, few)
+        gain = _log_evidence(wider, found) - _log_evidence(splits, begun)
+        tried = begun.evaluations + 1 + found.evaluations
+        return (
+            (wider, found._replace(evaluations=tried))
+            if gain > ASKED
+            else (splits, begun._replace(evaluations=tried))
+        )
+
+    def _ascend(self, splits: Splits, theta: NDArray, guess: NDArray, few: NDArray) -> Ascent:
+        within = SETTLED if self.sample is None else BEGUN
+        return ascend(self._objective(splits), theta, guess, few, within)
+
+    def _objective(self, splits: Splits) -> Objective:
+        return self.search.objective(
+            splits if self.sample is None else self.sample.splits(splits), self.progress
+        )
+
+    def _rises(self, wider: Splits, theta: NDArray) -> bool:
+        """Whether the log evidence rises with the share of extra zeros, where there are next to none."""
+        few = np.append(theta, NONE)
+        return self._objective(wider)(few).gradient[-1] > wider.log_hyperprior(few)[1][-1]
+
+
+def _log_evidence(splits: Splits, found: Ascent) -> float:
+    return found.here.value - splits.log_hyperprior(found.theta)[0]

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from trueup.errors import DataError, InfeasibleError, SpecError
 from trueup.inferring.attainable import nothing_attained
 from trueup.inferring.estimated import estimated_prior
+from trueup.kernel.messages.extra_zeros import with_divisors
 from trueup.kernel.messages.partition import Partition, cut_at
 from trueup.kernel.messages.pmf import OPEN, Factors, reach_all
 from trueup.kernel.messages.tilting import bounds
-from trueup.layouts.factors import FactorTable, FittedMasses
+from trueup.layouts.factors import FactorTable, FittedMasses, Split
 from trueup.layouts.tree import TreeProblem
 from trueup.model.prior import Prior
 
@@ -100,9 +101,7 @@ class TreeState:
         last = len(nested.margins) - 1
         return cut_at(nested.child_ptr, nested.level_ptr, level, size) if 0 < level < last else None
 
-    def factors(
-        self, values: NDArray, depth: NDArray, splits: tuple[NDArray, NDArray] | None = None
-    ) -> Factors | None:
+    def factors(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
         """Tables of every node's likelihood and prior, each to its depth; None where they would not fit in memory."""
         problem = self.problem
         table = FactorTable(*problem.whole_bounds(values))
@@ -118,11 +117,11 @@ class TreeState:
             return None
         table.add_prior(self.prior, problem.nested.nodes[-1], float(depth.max()))
         if splits is not None:
-            table.add_splits(*splits)
+            table.add_splits(splits)
         factors = table.build()
         low, high = bounds(problem.child_ptr, *reach_all(factors))
         self._refuse_improper(low, high)
-        return factors if self._entries(low, high) <= MOST_ENTRIES else None
+        return with_divisors(factors, low, high) if self._entries(low, high) <= MOST_ENTRIES else None
 
     def _entries(self, low: NDArray, high: NDArray) -> int:
         """Most entries of the leaves' tables that are held at once."""

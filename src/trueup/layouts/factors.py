@@ -27,6 +27,10 @@ Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
+Split = tuple[Reals, Reals, Reals, Integers]
+"""The fields `SPLIT` of `Factors`."""
+
+
 class FittedMasses(NamedTuple):
     """Log masses of the counts 0, 1, ... of each class of the finest cells.
 
@@ -73,7 +77,7 @@ class FactorTable:
     ) -> None:
         self._lower, self._upper = lower.copy(), upper.copy()
         self._tabled = {} if tabled is None else tabled
-        self._splits: tuple[Reals, Reals] | None = None
+        self._splits: Split | None = None
         self._known: dict[Hashable, tuple[int, int]] = {}
         self._logs: list[Reals] = []
         self._open: list[float] = []
@@ -136,9 +140,9 @@ class FactorTable:
         self._table(key, lambda: (log, 0), open_ended=0.0)
         self._rows.append((nodes, np.zeros(len(nodes), np.int64), self._known[key][0]))
 
-    def add_splits(self, alpha: Reals, total: Reals) -> None:
-        """Let every node split its count among its children, as `Factors` has it."""
-        self._splits = alpha, total
+    def add_splits(self, splits: Split) -> None:
+        """Let every node split its count among its children, as the fields `SPLIT` of `Factors` have it."""
+        self._splits = splits
 
     def build(self) -> Factors:
         """Return the tables in the kernels' layout."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
+from trueup.kernel.messages.pmf import no_splits
+from trueup.layouts.factors import Split
 from trueup.model.nested import NestedTree
 from trueup.model.prior import Hierarchical
 
@@ -26,7 +28,11 @@ class Splits:
 
     `a_l` is the concentration of the node's level, `C_v` the number of its parent's children that may hold units,
     and the shares `m_c` are proportional to `exp(log_share_c + covariates_c . beta + gamma[category_c])`.
-    The hyperparameters are the logs of the concentrations, then beta, then gamma.
+    The hyperparameters are the logs of the concentrations, then beta, then gamma. Parts of the last level that are alike may
+    have *extra zeros*, as the note in `trueup.kernel.messages.extra_zeros` has them: the last hyperparameter is then the logit
+    of rho, the share of parts that are zero by that if the others are negative binomial and all together have the mean `mean`,
+
+        q = rho / (1 - rho) (1 + m / a)^a,        m = mean / (1 - rho).
 
     Attributes
     ----------
@@ -44,6 +50,8 @@ class Splits:
         (n,) position of the attribute value that the node adds to its parent, among all such; -1 where it adds none.
     names, depths
         (k,) of the hyperparameters: names, and the last level of the tree whose nodes they concern.
+    mean
+        Public mean of a part of the last level, if these have extra zeros; 0 where not.
     """
 
     child_ptr: Integers
@@ -54,11 +62,13 @@ class Splits:
     category: Integers
     names: tuple[str, ...]
     depths: Integers
+    mean: float = 0.0
 
     @property
     def concentrations(self) -> int:
         """How many of the hyperparameters are logs of concentrations."""
-        return len(self.names) - self.covariates.shape[1] - int(self.category.max(initial=-1) + 1)
+        others = self.covariates.shape[1] + int(self.category.max(initial=-1) + 1) + (self.mean > 0)
+        return len(self.names) - others
 
     @property
     def _starts(self) -> Integers:
@@ -88,23 +98,58 @@ class Splits:
         total = self._by_parent(weight)
         return np.divide(weight, total, out=np.zeros(len(weight)), where=total > 0)
 
-    def parameters(self, theta: Reals) -> tuple[Reals, Reals]:
-        """Return `alpha` and `total` (n,), as `trueup.kernel.messages.pmf.Factors` has them."""
+    def with_zeros(self, total: float) -> Splits | None:
+        """Let parts of the last level have extra zeros, given about the sum of all; None where they are not alike."""
+        last = self.level == self.level.max()
+        uneven = (
+            self.covariates.shape[1] or (self.category[last] >= 0).any() or np.ptp(self.log_share[last]) > 0
+        )
+        if uneven or not self.families()[-1]:
+            return None
+        mean = max(total, 1.0) / self.free[last].sum()
+        name = (
+            f"logit of the share of extra zeros of {self.names[self.concentrations - 1].partition(' of ')[2]}"
+        )
+        depths = np.append(self.depths, self.depths[self.concentrations - 1])
+        return replace(self, names=(*self.names, name), depths=depths, mean=mean)
+
+    def _log_odds(self, theta: Reals) -> tuple[float, float, float]:
+        """Return the log odds of extra zeros, and their derivatives by the log of the last concentration and the logit of rho."""
+        a, odds = np.exp(theta[[self.concentrations - 1, -1]])
+        others = self.mean * (1.0 + odds)
+        rise, share = a * np.log1p(others / a), a / (a + others)
+        return float(theta[-1] + rise), float(rise - share * others), float(1.0 + share * self.mean * odds)
+
+    def _zeros(self, theta: Reals) -> tuple[Reals, Integers]:
+        """Return `zeros` and `parts` of every node."""
+        zeros, parts = no_splits(len(self.free))[2:]
+        if self.mean:
+            last = self.free & (self.level == self.concentrations - 1)
+            inner = self.child_ptr[1:] > self.child_ptr[:-1]
+            parts[inner] = np.add.reduceat(last[1:].astype(np.int64), self._starts)
+            zeros[last | (parts > 0)] = self._log_odds(theta)[0]
+        return zeros, parts
+
+    def parameters(self, theta: Reals) -> Split:
+        """Return the fields `SPLIT` of `trueup.kernel.messages.pmf.Factors`."""
         many = self._by_parent(self.free.astype(float))
         log_a = np.append(theta[: self.concentrations], 0.0)[self.level]
         alpha = np.exp(log_a) * many * self.shares(theta)
         total = np.ones(len(alpha))
         inner = self.child_ptr[1:] > self.child_ptr[:-1]
         total[inner] = np.add.reduceat(alpha[1:], self._starts)
-        return np.where(alpha > 0, alpha, 1.0), np.where(total > 0, total, 1.0)
+        return np.where(alpha > 0, alpha, 1.0), np.where(total > 0, total, 1.0), *self._zeros(theta)
 
-    def scores(self, theta: Reals, rises: Reals, total_rises: Reals) -> Reals:
+    def scores(self, theta: Reals, rises: Reals, total_rises: Reals, zeros: Reals) -> Reals:
         """Return what each family `(families, k)` adds to the gradient of the log evidence, by Fisher's identity.
 
         Parameters
         ----------
         rises, total_rises
-            (n,) posterior means of `psi(x + a) - psi(a)` for the parameters `alpha` and `total`.
+            (n,) posterior means of `psi(x + a) - psi(a)` for the parameters `alpha` and `total`; of sums of parts with extra
+            zeros that of the derivative of the log of their divisor by the log of the concentration, over `total`.
+        zeros
+            (n,) posterior means of the derivatives of factors by the log of `q`.
         """
         p, beta, alpha = self.concentrations, self.covariates.shape[1], self.parameters(theta)[0]
         parent = np.concatenate([[0], np.repeat(np.arange(len(alpha)), np.diff(self.child_ptr))])
@@ -118,6 +163,14 @@ class Splits:
         held = self.category >= 0
         family = np.searchsorted(self._starts, np.flatnonzero(held) - 1, side="right") - 1
         np.add.at(out, (family, p + beta + self.category[held]), less[held])
+        if self.mean:
+            inner = np.flatnonzero(self.child_ptr[1:] > self.child_ptr[:-1])
+            out[:, -1] = np.where(
+                self._zeros(theta)[1][inner] > 0, np.add.reduceat(zeros[1:], self._starts) + zeros[inner], 0.0
+            )
+            _, by_a, by_share = self._log_odds(theta)
+            out[:, p - 1] += by_a * out[:, -1]
+            out[:, -1] *= by_share
         return out
 
     def information(self, scores: Reals) -> Reals:
@@ -133,12 +186,14 @@ class Splits:
 
         Each concentration: `a / (1 + a)` uniform on (0, 1), the uniform shrinkage prior (Christiansen and Morris 1997), so
         `log a` is standard logistic: proper, whatever the likelihood does at 0 and at infinity, where it tends to
-        constants. Coefficients: normal about 0 with standard deviation `SLOPE_SD`.
+        constants. Coefficients: normal about 0 with standard deviation `SLOPE_SD`. The share of extra zeros: uniform too.
         """
-        p = self.concentrations
-        log_a, rest = theta[:p], theta[p:] / SLOPE_SD
-        value = float((log_a - 2 * np.logaddexp(0, log_a)).sum() - 0.5 * (rest**2).sum())
-        return value, np.concatenate([-np.tanh(log_a / 2), -rest / SLOPE_SD])
+        uniform = np.arange(len(theta)) < self.concentrations
+        uniform[len(theta) - (self.mean > 0) :] = True
+        logit, rest = theta[uniform], theta[~uniform] / SLOPE_SD
+        gradient = np.empty(len(theta))
+        gradient[uniform], gradient[~uniform] = -np.tanh(logit / 2), -rest / SLOPE_SD
+        return float((logit - 2 * np.logaddexp(0, logit)).sum() - 0.5 * (rest**2).sum()), gradient
 
     def held(self) -> Integers:
         """For each attribute value, how many nodes add it."""

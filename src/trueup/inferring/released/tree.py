@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.messages.pmf import Factors
+from trueup.kernel.messages.pmf import SPLIT, Factors
 from trueup.kernel.messages.solve import joint_draws, solve
 from trueup.kernel.released.events import log_even
 from trueup.kernel.released.tree import (
@@ -194,8 +194,7 @@ class ReleasedTreeChain:
             np.concatenate([known.open_ended, np.zeros(base.size)]),
             known.lower,
             known.upper,
-            known.alpha,
-            known.total,
+            *(getattr(known, field) for field in SPLIT),
         )
         solved = solve(self.tree.problem.child_ptr, factors, TOLERANCE)
         if solved.dropped <= TOLERANCE:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.messages.pmf import OPEN, Factors, no_splits
+from trueup.kernel.messages.pmf import OPEN, SPLIT, Factors, no_splits
 from trueup.kernel.messages.solve import Solved
 from trueup.kernel.messages.upward import Tilted
 
@@ -158,7 +158,7 @@ def with_messages(own: Factors, offset: Integers, sizes: Integers, masses: Reals
         np.append(own.open_ended, np.zeros(k)),
         np.append(own.lower, np.full(k, -OPEN)),
         np.append(own.upper, np.full(k, OPEN)),
-        *(np.append(field, one) for field, one in zip((own.alpha, own.total), no_splits(k))),
+        *(np.append(getattr(own, field), one) for field, one in zip(SPLIT, no_splits(k))),
     )
 
 
@@ -200,6 +200,5 @@ def take_factors(factors: Factors, nodes: Integers) -> Factors:
         factors.open_ended[used],
         factors.lower[nodes],
         factors.upper[nodes],
-        factors.alpha[nodes],
-        factors.total[nodes],
+        *(getattr(factors, field)[nodes] for field in SPLIT),
     )

@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages.splits import add_split
+from trueup.kernel.messages.splits import add_split, log_one_plus
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 OPEN = np.int64(1) << 60
 """A bound that does not bind: counts are far below it in absolute value."""
+FALLING = 2.0
+"""`open_ended` of a table of a function that is at most 1 at every count, and taken to stay as it is at both ends."""
 
 
 class Factors(NamedTuple):
@@ -41,12 +43,15 @@ class Factors(NamedTuple):
         Log values of all tables, end to end.
     open_ended
         (tables,) 0 where the table is the whole function. Otherwise the function is extended beyond it: 1 if it is
-        log-concave (a law of noise), the size `r` of a negative binomial below 1, which is not.
+        log-concave (a law of noise), the size `r` of a negative binomial below 1, which is not; or `FALLING`.
     lower, upper
         (n,) bounds that are known for certain (counts); `-OPEN`, `OPEN` where there is none.
     alpha, total
         (n,) parameters of the split factor of the note in `trueup.kernel.messages.splits`; equal where
         there is none.
+    zeros, parts
+        (n,) log odds `q` of extra zeros as the note in `trueup.kernel.messages.extra_zeros` has them, minus infinity where there
+        are none; and 0 of a part that has them, of a sum of such parts how many there are.
     """
 
     ptr: Integers
@@ -59,11 +64,17 @@ class Factors(NamedTuple):
     upper: Integers
     alpha: Reals
     total: Reals
+    zeros: Reals
+    parts: Integers
 
 
-def no_splits(n: int) -> tuple[Reals, Reals]:
-    """Return `alpha`, `total` of `n` nodes whose counts are not split by any law."""
-    return np.ones(n), np.ones(n)
+SPLIT = Factors._fields[-4:]
+"""The fields of a split's law."""
+
+
+def no_splits(n: int) -> tuple[Reals, Reals, Reals, Integers]:
+    """Return the fields `SPLIT` of `n` nodes whose counts are not split by any law."""
+    return np.ones(n), np.ones(n), np.full(n, -np.inf), np.zeros(n, np.int64)
 
 
 @njit(cache=True)
@@ -80,9 +91,10 @@ def reach_all(factors):
 
 
 def largest_tables(factors: Factors) -> Reals:
-    """Return the log of what each node's tables are at most; they hold their peaks."""
+    """Return the log of what each node's tables are at most; they hold their peaks, but for functions that are at most 1."""
     peaks = [np.max(factors.log[first:last]) for first, last in pairwise(factors.start)]
-    before = np.concatenate([[0.0], np.cumsum(np.array(peaks)[factors.table])]) if peaks else np.zeros(1)
+    peaks = np.where(factors.open_ended == FALLING, 0.0, peaks) if peaks else peaks
+    before = np.concatenate([[0.0], np.cumsum(np.array(peaks)[factors.table])]) if len(peaks) else np.zeros(1)
     return before[factors.ptr[1:]] - before[factors.ptr[:-1]]
 
 
@@ -108,6 +120,8 @@ def _fill_factor(factors, node, low, slope, out):
             out[i] += factors.log[first + j] if 0 <= j < length else -np.inf
     if factors.alpha[node] != factors.total[node]:
         add_split(out, low, factors.alpha[node], factors.total[node])
+    if factors.parts[node] == 0 and low <= 0 < low + size:
+        out[-low] += log_one_plus(factors.zeros[node])
     for i in range(size):
         if low + i < factors.lower[node] or low + i > factors.upper[node]:
             out[i] = -np.inf

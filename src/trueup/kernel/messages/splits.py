@@ -53,6 +53,12 @@ def add_split(out, low, alpha, total):
         log += math.log((x + alpha) / (x + total))
 
 
+@njit(cache=True, _nrt=False)
+def log_one_plus(log):
+    """Return `log(1 + exp(log))`."""
+    return log + math.log1p(math.exp(-log)) if log > 0.0 else math.log1p(math.exp(log))
+
+
 @njit(cache=True)
 def proper_splits(child_ptr, factors, floor, ceiling):
     """Mark the nodes whose parts, none below 0, have parameters that sum to `total`, or less: splits of a sum add up to 1."""

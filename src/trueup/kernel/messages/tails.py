@@ -33,7 +33,8 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages.splits import log_ratio
+from trueup.kernel.messages.pmf import FALLING
+from trueup.kernel.messages.splits import log_one_plus, log_ratio
 
 PROBES = 7
 """Tilts at which every message's growth is known: none, one near and one far to the right, the others to the left."""
@@ -59,6 +60,8 @@ def _table_at(factors, k, count):
     at = first + count - factors.base[k]
     if first <= at <= last:
         return factors.log[at]
+    if factors.open_ended[table] == FALLING:
+        return factors.log[last] if at > last else factors.log[first]
     if factors.open_ended[table] == 0.0 or first == last:
         return -np.inf
     if at > last:
@@ -87,6 +90,8 @@ def edge(factors, v, at, side):
         table = factors.table[k]
         first, last = factors.start[table], factors.start[table + 1] - 1
         size = factors.open_ended[table]
+        if size == FALLING:  # at most 1
+            continue
         if size > 0.0:
             value = _table_at(factors, k, at)
             base += value
@@ -169,6 +174,8 @@ def beyond(tilted, v, extra):
     if end < low:
         level = base + slope * low - tilted.top[v]
         mass = add_logs(mass, _run(alpha, total, low - 1, end, level, tilt - slope))
+        if end <= 0 < low and factors.zeros[v] > -np.inf:
+            mass = add_logs(mass, level + factors.zeros[v])
     return mass
 
 
@@ -180,6 +187,8 @@ def highest_beyond(tilted, v, extra):
     alpha, total = tilted.factors.alpha[v], tilted.factors.total[v]
     right = _highest(alpha, total, tilted.high[v] + 1, tilted.ceiling[v], 1, tilt)
     left = _highest(alpha, total, tilted.low[v] - 1, max(tilted.floor[v], 0), -1, tilt)
+    if tilted.floor[v] <= 0 < tilted.low[v]:
+        left = max(left, log_one_plus(tilted.factors.zeros[v]))
     return max(right, left) - tilted.top[v]
 
 

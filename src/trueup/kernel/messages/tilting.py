@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages.pmf import log_factor, moments, uniform_moments
+from trueup.kernel.messages.pmf import FALLING, log_factor, moments, uniform_moments
 from trueup.kernel.messages.splits import log_ratio
 from trueup.kernel.messages.tails import edge, law_at
 
@@ -358,8 +358,8 @@ def first_tilts(child_ptr, factors):
     for v in range(n - 1, -1, -1):
         for c in range(child_ptr[v], child_ptr[v + 1]):
             about[v] += about[c]
-        if factors.ptr[v] < factors.ptr[v + 1]:
-            k = factors.ptr[v]
+        k = factors.ptr[v]
+        if k < factors.ptr[v + 1] and factors.open_ended[factors.table[k]] != FALLING:
             table = factors.table[k]
             about[v] = factors.base[k] + (factors.start[table + 1] - factors.start[table]) // 2
         about[v] = min(max(about[v], factors.lower[v], 0.5), max(float(factors.upper[v]), 0.5))
