@@ -40,6 +40,8 @@ PROBES = 7
 """Tilts at which every message's growth is known: none, one near and one far to the right, the others to the left."""
 SMALLEST, STEEPEST, FAR = 1e-290, 39.0, 600.0
 """Where sums are bounded from above: least mass of a count, steepest step, and nats from end to end for which both serve."""
+LEAST = -690.0
+"""Log of the least fraction that is told from 0."""
 REACH = 7.0
 """Standard deviations from the middle of a sum where its nearest bounds touch it."""
 
@@ -325,8 +327,13 @@ def _peak(factors, v, at, end):
 
 @njit(cache=True, _nrt=False)
 def share_of(lost, whole):
-    """Return which fraction `exp(lost)` is of `exp(whole)`, 1 where both are infinite."""
-    return 1.0 if lost == np.inf else math.exp(min(lost - whole, 0.0))
+    """Return which fraction `exp(lost)` is of `exp(whole)`, 1 where both are infinite.
+
+    0 where nothing is lost, and never else: what is next to nothing at a steep tilt may be all at another.
+    """
+    if lost == -np.inf:
+        return 0.0
+    return 1.0 if lost == np.inf else math.exp(max(min(lost - whole, 0.0), LEAST))
 
 
 @njit(cache=True)
@@ -433,10 +440,10 @@ def cut_off(masses, offset, begin, end, asked, growth):
     for j in range(len(asked)):
         if begin > 0:
             left = log_growth(masses[:begin], offset, asked[j])
-            out[j] += math.exp(min(left - growth[j], 0.0))
+            out[j] += share_of(left, growth[j])
         if end < len(masses):
             right = log_growth(masses[end:], offset + end, asked[j])
-            out[j] += math.exp(min(right - growth[j], 0.0))
+            out[j] += share_of(right, growth[j])
     return out
 
 
