@@ -85,7 +85,7 @@ def test_a_search_by_rules_stops_at_the_cap(tmp_path, rule):
     assert analyst.submit(), "a spec without rules is not refused"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_bar_is_able_to_fail(tmp_path):
     """The same search finds the count where the account answers enough questions."""
     analyst = Analyst(tmp_path, Terms("person", "add-remove", checks=100))

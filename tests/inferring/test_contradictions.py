@@ -9,6 +9,7 @@ import pytest
 
 from tests.inferring.perturbed_problems import crossing
 from tests.inferring.problems import star, states
+from trueup.inferring import contradictions
 from trueup.inferring.contradictions import contradicting_values
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
@@ -59,7 +60,8 @@ def test_the_set_is_the_smallest_there_is(seed):
 
 
 @pytest.mark.thorough
-def test_of_many_values_a_set_is_named_that_contradicts_by_itself():
+def test_of_many_values_a_set_is_named_that_contradicts_by_itself(monkeypatch):
+    monkeypatch.setattr(contradictions, "SECONDS", 2.0)
     cells = star(2500)
     values = [[3 * 2500], np.full(2500, 3)]
     measured, constraints = published(cells, [Margin("all"), Margin("part")], values)

@@ -136,9 +136,8 @@ def calibrated(kind, rng, replicates, believed=None):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", ["mode", "draw"])
-def test_releases_are_calibrated(kind, rng):
-    assert calibrated(kind, rng, 25) > 1e-6
+def test_releases_are_calibrated(rng):
+    assert calibrated("draw", rng, 25) > 1e-6
 
 
 @pytest.mark.slow

@@ -11,10 +11,12 @@ from tests.kernel.test_splits import TREES, distance, problem
 from tests.reference.extra_zeros import part, sum_of_parts
 from trueup.kernel.messages.extra_zeros import divisors, mean_zeros, with_divisors
 from trueup.kernel.messages.partition import take_factors
-from trueup.kernel.messages.pmf import reach_all
+from trueup.kernel.messages.pmf import OPEN, reach_all
 from trueup.kernel.messages.solve import marginals, solve
 from trueup.kernel.messages.splits import mean_rises
 from trueup.kernel.messages.tilting import bounds
+from trueup.layouts.factors import FactorTable
+from trueup.noise import law_named
 
 EVEN = {name: TREES[name] for name in ("star", "deep", "one child")}
 
@@ -140,3 +142,31 @@ def test_the_gradient_equals_differences_of_the_evidence(rng):
     of_leaves = (factors.alpha * mean_rises(*exact, factors.alpha))[leaf].sum()
     slope = of_leaves - np.nansum(rises * factors.total)
     assert slope == pytest.approx((evidence(0, h) - evidence(0, -h)) / (2 * h), abs=1e-6)
+
+
+def test_tilts_far_from_the_posterior_lose_no_mass_in_silence(rng):
+    """Under them all parts are next to zero, and what is trimmed is below floating-point numbers at the steepest probes."""
+    regions, places = 6, 40
+    n = 1 + regions + regions * places
+    child_ptr = np.concatenate([[1], 7 + places * np.arange(regions + 1), np.full(regions * places, n)])
+    truth = np.zeros(n, np.int64)
+    truth[7:] = rng.poisson(20.0, n - 7) * (rng.random(n - 7) < 0.1)
+    truth[1:7] = truth[7:].reshape(regions, places).sum(axis=1)
+    truth[0] = truth[1:7].sum()
+    law, table = law_named("discrete-laplace")("1/3"), FactorTable(np.zeros(n, np.int64), np.full(n, OPEN))
+    values = truth + law.quantile(rng.random(n)).astype(np.int64)
+    table.add_law(law, np.arange(n), values, np.where(np.arange(n) < 7, 960.0, 100.0))
+    a, log_odds = 17.0, 16.0
+    alpha, total = np.repeat([1.0, 3.5, a], [1, 6, n - 7]), np.repeat([21.0, places * a, 1.0], [1, 6, n - 7])
+    zeros = np.repeat([-np.inf, log_odds], [1, n - 1])
+    table.add_splits((alpha, total, zeros, np.repeat([0, places, 0], [1, 6, n - 7])))
+    factors = table.build()
+    factors = with_divisors(factors, *bounds(child_ptr, *reach_all(factors)))
+    good = solve(child_ptr, factors, 1e-9)
+    assert good.dropped <= 1e-9
+    for steep in (2.0, 4.0, 8.0):
+        slope = good.tilted.slope.copy()
+        slope[1:7] = steep
+        found = solve(child_ptr, factors, 1e-9, good.tilted._replace(slope=slope))
+        off = abs(found.evidence - good.evidence)
+        assert off <= 1e-7 or -np.expm1(-off) <= found.dropped

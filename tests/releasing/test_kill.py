@@ -264,7 +264,13 @@ LINKING = [
 """Where a run of two tables does something else than one of one."""
 
 
-@pytest.mark.parametrize("call", DELICATE)
+REMOVING = [call for call in DELICATE if "remov" in call]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [pytest.param(call, marks=[pytest.mark.slow] * (call in REMOVING[1:])) for call in DELICATE],
+)
 def test_a_driver_killed_at_a_delicate_point_goes_on(drivers, call):
     goes_on_from(drivers, call)
 

@@ -252,6 +252,7 @@ class Hierarchical(BasePrior):
 
     Given a count, its `C` parts are Dirichlet-multinomial with parameters `a C m`: the concentration `a` of the
     parts' level times `C` times their shares `m`. Large `a`: parts are close to their shares; small `a`: few parts hold most.
+    Where parts of the last level are alike and the noisy values ask for it, more of them may be zero than that says.
 
     Attributes
     ----------
