@@ -9,6 +9,7 @@ from scipy.stats import binom
 
 from tests.inferring.calibration import FALSE_ALARM, pit, pit_of_draws, uniform_p
 from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
+from trueup.errors import ConvergenceError, SpecError
 from trueup.inferring import infer, tree_search
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_search import Beginning
@@ -53,7 +54,7 @@ def transforms(rng, replicates):
     for _ in range(replicates):
         truth = from_the_prior(SMALL, rng)
         measured = noisy(SMALL, truth, laplace_tree(SMALL, "1/4"), rng)
-        method = TreeExact(prior=Hierarchical(total=Bounded(UPPER)))
+        method = TreeExact(prior=Hierarchical(total=Bounded(UPPER), extra_zeros=True))
         posterior = infer(measured, method, spec=tree_constraints(SMALL), draws=100)
         draws = posterior.draws[0]
         out.append(
@@ -82,9 +83,10 @@ def test_posteriors_are_calibrated_where_the_prior_has_extra_zeros_and_without_t
     assert least_p(transforms(rng, 400)) > FALSE_ALARM
 
 
-def posterior_of(truth, rng, **prior):
+def posterior_of(truth, rng, extra_zeros=True):
     measured = noisy(WIDE, truth, laplace_tree(WIDE, "1/3"), rng)
-    return infer(measured, TreeExact(prior=Hierarchical(**prior)), spec=tree_constraints(WIDE), draws=200)
+    method = TreeExact(prior=Hierarchical(extra_zeros=extra_zeros))
+    return infer(measured, method, spec=tree_constraints(WIDE), draws=200)
 
 
 def mostly_zeros(rng):
@@ -125,8 +127,30 @@ def test_they_are_left_out_where_zeros_are_as_many_as_the_law_of_splits_says(rng
     assert found < 7
 
 
-def test_parts_that_differ_by_public_knowledge_have_none(rng):
+@pytest.mark.parametrize(
+    "other", [{"shares": (1.0, 2.0)}, {"covariates": ((1.0, 2.0),)}, {"concentrations": (1.0, 0.1)}]
+)
+def test_they_are_refused_where_parts_are_not_alike_or_nothing_is_estimated(other):
+    with pytest.raises(SpecError, match="extra_zeros"):
+        Hierarchical(extra_zeros=True, **other)
+
+
+def test_they_are_estimated_only_where_they_are_asked_for(rng):
     truth = mostly_zeros(rng)
-    for prior in ({"shares": tuple(range(1, WIDE.n + 1))}, {"concentrations": (1.0, 0.1)}):
-        stats = posterior_of(truth, rng, **prior).drawn.stats["prior"]
-        assert NAME not in stats.get("estimates", {})
+    assert NAME not in posterior_of(truth, rng, extra_zeros=False).drawn.stats["prior"]["estimates"]
+
+
+def test_where_windows_do_not_hold_their_posterior_the_prior_without_them_serves(rng, monkeypatch):
+    """The search that begins with extra zeros fails at the end, when its prior is known."""
+    whole, truth = tree_search.SolutionSearch.whole, mostly_zeros(rng)
+
+    def failing(self, tolerance):
+        if tolerance < tree_search.ROUGH and self.splits is not None and (self.splits[3] > 0).any():
+            raise ConvergenceError("no window holds it", remedy="none")
+        return whole(self, tolerance)
+
+    plain = posterior_of(truth, np.random.default_rng(1), extra_zeros=False)
+    monkeypatch.setattr(tree_search.SolutionSearch, "whole", failing)
+    found = posterior_of(truth, np.random.default_rng(1))
+    assert NAME not in found.drawn.stats["prior"]["estimates"]
+    np.testing.assert_array_equal(found.draws, plain.draws)

@@ -62,7 +62,8 @@ def test_estimates_from_a_sample_agree_with_those_from_all_within_their_standard
     monkeypatch.setattr(tree_search, "BEGIN", 300)
     monkeypatch.setattr(tree_search, "ENOUGH", 800)
     monkeypatch.setattr(hierarchical, "FEW", 200)
-    sample, found = estimate_from(search, splits, quiet)
+    sample, chosen, found = estimate_from(search, splits, quiet)
+    assert chosen is splits
     used = sample.record(splits)
     assert used["state"] == [150, 150]
     assert 700 <= used["county"][0] <= 900

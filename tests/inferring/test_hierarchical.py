@@ -118,7 +118,8 @@ def density(prior, cells, measured, *, extra_zeros=False, **constraints):
     state = TreeExact(prior=prior).prepare(built, measured.headers)
     search = SolutionSearch(state, measured.flat, LocalPool())
     splits = splits_of(prior, state.problem.nested, state.problem.bounds()[1])
-    splits = splits.with_zeros(search.noisy_total) if extra_zeros else splits
+    if extra_zeros:
+        splits = replace(splits, may_have_zeros=True).with_zeros(search.noisy_total)
     return search.objective(splits, lambda done, of: None), splits
 
 

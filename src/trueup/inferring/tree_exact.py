@@ -115,7 +115,7 @@ class TreeExact(InferenceMethod):
         if isinstance(self.prior, Hierarchical):
             splits = splits_of(self.prior, state.problem.nested, state.problem.bounds()[1])
             if splits.names and not self.prior.concentrations:  # one count alone is not split
-                return self._estimated(search, splits, draws, rng, progress)
+                return self._with_zeros_or_without(search, splits, draws, rng, progress)
             search.splits = splits.parameters(given(self.prior, splits))
             record = {"prior": {"concentrations": "given"}} if splits.names else {}
         if state.cut is None or self.mode:  # a most probable vector is searched for in the whole tree
@@ -123,6 +123,18 @@ class TreeExact(InferenceMethod):
             return self._drawn(search, [(1.0, solved, draws)], None, rng, progress, record)
         top = search.by_parts(state.cut, self.tolerance)
         return self._drawn(search, [(1.0, top.solved, draws)], (state.cut, top), rng, progress, record)
+
+    def _with_zeros_or_without(
+        self, search: SolutionSearch, splits: Splits, draws: int, rng: np.random.Generator, progress: Progress
+    ) -> Drawn:
+        """Draw under the prior with extra zeros, where these are asked for and windows hold its posterior; else without."""
+        plain = SolutionSearch(search.state, search.values, search.executor, self.tolerance)
+        try:
+            return self._estimated(search, splits, draws, rng, progress)
+        except ConvergenceError:
+            if search.last == plain.last:  # extra zeros were not asked for
+                raise
+        return self._estimated(plain, replace(splits, may_have_zeros=False), draws, rng, progress)
 
     def _estimated(
         self, search: SolutionSearch, splits: Splits, draws: int, rng: np.random.Generator, progress: Progress

@@ -45,6 +45,8 @@ ASKED = 1.0
 """Log evidence that extra zeros have to add: as much as a parameter is worth by Akaike's criterion."""
 NONE, SOME = -7.0, -2.0
 """Logits of the share of extra zeros at which it is asked whether there are some, and at which their search begins."""
+DEEPEST_WITH_ZEROS = WIDE + 1
+"""Position in `DEPTHS` of the deepest tables with which extra zeros are tried."""
 ROUGH = 1e-6
 """Posterior mass that may be dropped while hyperparameters are sought."""
 
@@ -63,8 +65,8 @@ class SolutionSearch:
         Parameters of the splits, if the prior has any.
     start
         The tilts that were found last.
-    reached
-        Position in `DEPTHS` of the deepest tables so far.
+    reached, last
+        Positions in `DEPTHS` of the deepest tables so far, and of those beyond which it gives up.
     """
 
     state: TreeState
@@ -74,6 +76,7 @@ class SolutionSearch:
     splits: Split | None = None
     start: Tilted | None = None
     reached: int = ROUGHLY
+    last: int = len(DEPTHS) - 1
 
     def __post_init__(self) -> None:
         self.depth = np.full(len(self.child_ptr) - 1, ROUGHLY)
@@ -84,7 +87,7 @@ class SolutionSearch:
 
     def of(self, sample: FamilySample) -> SolutionSearch:
         """A search on a part of the tree."""
-        return SolutionSearch(sample, self.values, self.executor, self.wanted)
+        return SolutionSearch(sample, self.values, self.executor, self.wanted, last=self.last)
 
     @property
     def noisy_total(self) -> float:
@@ -166,11 +169,12 @@ class SolutionSearch:
             self.depth[inner] = np.maximum(self.depth[inner], WIDE)
         if tolerance < ROUGH:
             self.depth = np.maximum(self.depth, FINE)
-        last = len(DEPTHS) - 1
         while (factors := self.state.factors(self.values, DEPTHS[self.depth], self.splits)) is not None:
             tilted = tilt(self.child_ptr, factors, self.start)
             ended = (
-                end_too_soon(self.child_ptr, tilted) & (self.depth < last) & (tilted.low <= tilted.high).all()
+                end_too_soon(self.child_ptr, tilted)
+                & (self.depth < self.last)
+                & (tilted.low <= tilted.high).all()
             )
             if len(ended) > FEW_NODES and ended.any():  # a pass up would find the same
                 self.depth[ended] += 1
@@ -184,7 +188,7 @@ class SolutionSearch:
                 self.start = None
                 continue
             self.state.refuse_contradiction(self.values, factors)
-            deeper = self.depth < last
+            deeper = self.depth < self.last
             if not deeper.any():
                 break
             named = short(solved) & deeper
@@ -205,10 +209,10 @@ def estimate_from(
     Extra zeros are among them where the values ask for them; the splits come back with them.
     """
     first = FamilySample.of(search.state, BEGIN)
-    begin = (
-        Beginning(search, None, progress) if first is None else Beginning(search.of(first), first, progress)
-    )
-    splits, begun = begin.chosen(splits, search.noisy_total)
+    small = search if first is None else search.of(first)
+    splits, begun = Beginning(small, first, progress).chosen(splits, search.noisy_total)
+    if splits.mean:
+        search.last = DEEPEST_WITH_ZEROS
     sample = FamilySample.of(search.state, ENOUGH)
     seen, known, within = search, splits, SETTLED
     if sample is not None:
@@ -231,33 +235,42 @@ class Beginning:
         """Return the splits, with extra zeros where these raise the log evidence by more than `ASKED`, and their mode."""
         theta, guess, few = start_of(splits)
         begun = self._ascend(splits, theta, guess, few)
-        wider = splits.with_zeros(total)
-        if wider is None or not self._rises(wider, begun.theta):
+        if (wider := splits.with_zeros(total)) is None:
             return splits, begun
+        begun = begun._replace(evaluations=begun.evaluations + 1)
+        if not self._rises(wider, begun.theta):
+            return splits, begun
+        try:
+            found = self._with_zeros(wider, begun)
+        except ConvergenceError:
+            return splits, begun
+        tried = begun.evaluations + found.evaluations
+        if _log_evidence(wider, found) > _log_evidence(splits, begun) + ASKED:
+            return wider, found._replace(evaluations=tried)
+        return splits, begun._replace(evaluations=tried)
+
+    def _with_zeros(self, wider: Splits, begun: Ascent) -> Ascent:
         _, guess, few = start_of(wider)
         guess[:-1, :-1] = begun.inverse
-        found = self._ascend(wider, np.append(begun.theta, SOME), guess, few)
-        gain = _log_evidence(wider, found) - _log_evidence(splits, begun)
-        tried = begun.evaluations + 1 + found.evaluations
-        return (
-            (wider, found._replace(evaluations=tried))
-            if gain > ASKED
-            else (splits, begun._replace(evaluations=tried))
-        )
+        return self._ascend(wider, np.append(begun.theta, SOME), guess, few)
 
     def _ascend(self, splits: Splits, theta: NDArray, guess: NDArray, few: NDArray) -> Ascent:
         within = SETTLED if self.sample is None else BEGUN
         return ascend(self._objective(splits), theta, guess, few, within)
 
     def _objective(self, splits: Splits) -> Objective:
-        return self.search.objective(
-            splits if self.sample is None else self.sample.splits(splits), self.progress
-        )
+        search = self.search
+        if splits.mean:  # where tables this deep do not serve, the prior without extra zeros does
+            search = replace(search, last=DEEPEST_WITH_ZEROS)
+        return search.objective(splits if self.sample is None else self.sample.splits(splits), self.progress)
 
     def _rises(self, wider: Splits, theta: NDArray) -> bool:
         """Whether the log evidence rises with the share of extra zeros, where there are next to none."""
         few = np.append(theta, NONE)
-        return self._objective(wider)(few).gradient[-1] > wider.log_hyperprior(few)[1][-1]
+        try:
+            return bool(self._objective(wider)(few).gradient[-1] > wider.log_hyperprior(few)[1][-1])
+        except ConvergenceError:
+            return False
 
 
 def _log_evidence(splits: Splits, found: Ascent) -> float:

@@ -50,8 +50,8 @@ class Splits:
         (n,) position of the attribute value that the node adds to its parent, among all such; -1 where it adds none.
     names, depths
         (k,) of the hyperparameters: names, and the last level of the tree whose nodes they concern.
-    mean
-        Public mean of a part of the last level, if these have extra zeros; 0 where not.
+    mean, may_have_zeros
+        Public mean of a part of the last level, if these have extra zeros; 0 where not. Whether they may have some.
     """
 
     child_ptr: Integers
@@ -63,6 +63,7 @@ class Splits:
     names: tuple[str, ...]
     depths: Integers
     mean: float = 0.0
+    may_have_zeros: bool = False
 
     @property
     def concentrations(self) -> int:
@@ -104,7 +105,7 @@ class Splits:
         uneven = (
             self.covariates.shape[1] or (self.category[last] >= 0).any() or np.ptp(self.log_share[last]) > 0
         )
-        if uneven or not self.families()[-1]:
+        if uneven or not self.may_have_zeros or not self.families()[-1]:
             return None
         mean = max(total, 1.0) / self.free[last].sum()
         name = (
@@ -236,9 +237,9 @@ def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
     depths = np.array([*range(1, last + 1), *[last] * len(prior.covariates), *levels], int)
     names = [f"log concentration of {m}" for m in nested.margins[1:]]
     names += [f"coefficient of {_name(given)}" for given in prior.covariates]
-    return Splits(
-        nested.child_ptr, free, level, np.log(weight), covariates, category, (*names, *values), depths
-    )
+    every = (*names, *values)
+    splits = Splits(nested.child_ptr, free, level, np.log(weight), covariates, category, every, depths)
+    return replace(splits, may_have_zeros=prior.extra_zeros)
 
 
 def _categories(nested: NestedTree) -> tuple[Integers, list[str], list[int]]:

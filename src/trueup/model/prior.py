@@ -252,7 +252,6 @@ class Hierarchical(BasePrior):
 
     Given a count, its `C` parts are Dirichlet-multinomial with parameters `a C m`: the concentration `a` of the
     parts' level times `C` times their shares `m`. Large `a`: parts are close to their shares; small `a`: few parts hold most.
-    Where parts of the last level are alike and the noisy values ask for it, more of them may be zero than that says.
 
     Attributes
     ----------
@@ -265,6 +264,8 @@ class Hierarchical(BasePrior):
         One for each margin below the root. By default they are estimated from the noisy values.
     total
         The prior of the root's count.
+    extra_zeros
+        Whether more parts of the last level may be zero than the splits say, if the noisy values ask for it.
 
     Examples
     --------
@@ -276,6 +277,7 @@ class Hierarchical(BasePrior):
     covariates: tuple[str | tuple[float, ...], ...] = ()
     concentrations: tuple[float, ...] = ()
     total: Flat | Bounded | Poisson | NegativeBinomial | Masses = Flat()
+    extra_zeros: bool = False
     name: Literal["hierarchical"] = "hierarchical"
 
     def __post_init__(self) -> None:
@@ -286,6 +288,12 @@ class Hierarchical(BasePrior):
         self._require(bool(np.all((given > 0) & np.isfinite(given))), "concentrations", "numbers above 0")
         self._require(
             not (given.size and self.covariates), "covariates", "none where concentrations are given"
+        )
+        alike = not given.size and not self.covariates and self.shares == "uniform"
+        self._require(
+            alike or not self.extra_zeros,
+            "extra_zeros",
+            "false where parts are not alike or concentrations are given",
         )
 
     @property

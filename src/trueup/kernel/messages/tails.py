@@ -41,7 +41,7 @@ PROBES = 7
 SMALLEST, STEEPEST, FAR = 1e-290, 39.0, 600.0
 """Where sums are bounded from above: least mass of a count, steepest step, and nats from end to end for which both serve."""
 LEAST = -690.0
-"""Log of the least fraction that is told from 0."""
+"""Log of the least fraction that is told from 0, of counts with extra zeros."""
 REACH = 7.0
 """Standard deviations from the middle of a sum where its nearest bounds touch it."""
 
@@ -326,14 +326,21 @@ def _peak(factors, v, at, end):
 
 
 @njit(cache=True, _nrt=False)
-def share_of(lost, whole):
-    """Return which fraction `exp(lost)` is of `exp(whole)`, 1 where both are infinite.
-
-    0 where nothing is lost, and never else: what is next to nothing at a steep tilt may be all at another.
-    """
+def share_of(lost, whole, least):
+    """Return which fraction `exp(lost)` is of `exp(whole)`, 1 where both are infinite; of what is lost `exp(least)` or more."""
     if lost == -np.inf:
         return 0.0
-    return 1.0 if lost == np.inf else math.exp(max(min(lost - whole, 0.0), LEAST))
+    return 1.0 if lost == np.inf else math.exp(max(min(lost - whole, 0.0), least))
+
+
+@njit(cache=True, _nrt=False)
+def least_share(factors, v):
+    """Return the log of the least fraction of a node's message that counts as lost, if any is.
+
+    What is next to nothing at a steep tilt may be all at another. Parts with extra zeros have two humps, and tilts may be far
+    from the posterior; elsewhere fractions below the least floating-point number are taken as nothing.
+    """
+    return LEAST if v < len(factors.zeros) and factors.zeros[v] > -np.inf else -np.inf
 
 
 @njit(cache=True)
@@ -434,16 +441,16 @@ def _largest_beyond(tilted, v, heights, largest, at, side):
 
 
 @njit(cache=True)
-def cut_off(masses, offset, begin, end, asked, growth):
-    """Return which fraction of a message's growth at each tilt is outside its entries `begin:end`."""
+def cut_off(masses, offset, begin, end, asked, growth, least):
+    """Return which fraction of a message's growth at each tilt is outside its entries `begin:end`, as `share_of` has it."""
     out = np.zeros(len(asked))
     for j in range(len(asked)):
         if begin > 0:
             left = log_growth(masses[:begin], offset, asked[j])
-            out[j] += share_of(left, growth[j])
+            out[j] += share_of(left, growth[j], least)
         if end < len(masses):
             right = log_growth(masses[end:], offset + end, asked[j])
-            out[j] += share_of(right, growth[j])
+            out[j] += share_of(right, growth[j], least)
     return out
 
 

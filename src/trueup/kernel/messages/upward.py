@@ -25,6 +25,7 @@ from trueup.kernel.messages.tails import (
     landed,
     landed_growth,
     largest_of,
+    least_share,
     log_growth,
     log_largest,
     lost_heights,
@@ -148,6 +149,7 @@ def _leaf(tilted, v, tolerance, messages):
     messages.largest[v] = tilted.largest[v] - tilted.top[v] - np.log(total)
     asked, growth, gone = tilted.asked[v], messages.growth[v], tilted.lost[v].copy()
     messages.asked[v] = asked
+    least = least_share(tilted.factors, v)
     for j in range(PROBES):
         if tilted.pointwise[v]:
             past, inside = highest_beyond(tilted, v, asked[j]), log_largest(masses, tilted.low[v], asked[j])
@@ -155,9 +157,9 @@ def _leaf(tilted, v, tolerance, messages):
             past, inside = beyond(tilted, v, asked[j]), log_growth(masses, tilted.low[v], asked[j])
         past, inside = past - np.log(total), inside - np.log(total)
         growth[j] = np.logaddexp(inside, past) if np.isnan(tilted.given[v, j]) else tilted.given[v, j]
-        gone[j] += share_of(past, growth[j])
+        gone[j] += share_of(past, growth[j], least)
     messages.short[v] = gone[0] - tilted.lost[v, 0]
-    messages.gone[v] = gone + cut_off(masses / total, tilted.low[v], first, last, asked, growth)
+    messages.gone[v] = gone + cut_off(masses / total, tilted.low[v], first, last, asked, growth, least)
 
 
 @njit(cache=True)
@@ -176,6 +178,7 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
     `rounding` bounds the mass of rounding errors at every count.
     """
     probes, growth, gone = messages.asked[a], messages.growth[a].copy(), messages.gone[a].copy()
+    least = least_share(tilted.factors, v)
     largest = messages.largest[a]
     if b >= 0:
         growth += messages.growth[b]
@@ -216,7 +219,7 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
                 messages.short[v] = np.exp(min(cut, 700.0))
             lost = add_logs(landing[j], cut)
             own[j] = add_logs(log_growth(kept, low, asked[j]) + top - scale, lost)
-            gone[j] = share_of(lost, own[j])
+            gone[j] = share_of(lost, own[j], least)
         masses, offset = kept / kept.sum(), low
         messages.evidence[v] = scale
         landed_all = before > 0.0 and np.isfinite(landing[0])
@@ -225,7 +228,7 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
     kept = masses[begin:end]
     messages.masses[v] = kept / kept.sum()
     messages.offset[v] = offset + begin
-    messages.gone[v] = gone + cut_off(masses, offset, begin, end, messages.asked[v], own)
+    messages.gone[v] = gone + cut_off(masses, offset, begin, end, messages.asked[v], own, least)
 
 
 @njit(cache=True)
