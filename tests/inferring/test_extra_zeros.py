@@ -135,6 +135,11 @@ def test_they_are_refused_where_parts_are_not_alike_or_nothing_is_estimated(othe
         Hierarchical(extra_zeros=True, **other)
 
 
+def test_whether_there_are_some_is_true_or_false():
+    with pytest.raises(SpecError, match="needed: true or false"):
+        Hierarchical(extra_zeros="yes")  # pyright: ignore[reportArgumentType]
+
+
 def test_they_are_estimated_only_where_they_are_asked_for(rng):
     truth = mostly_zeros(rng)
     assert NAME not in posterior_of(truth, rng, extra_zeros=False).drawn.stats["prior"]["estimates"]

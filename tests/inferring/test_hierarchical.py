@@ -119,7 +119,7 @@ def density(prior, cells, measured, *, extra_zeros=False, **constraints):
     search = SolutionSearch(state, measured.flat, LocalPool())
     splits = splits_of(prior, state.problem.nested, state.problem.bounds()[1])
     if extra_zeros:
-        splits = replace(splits, may_have_zeros=True).with_zeros(search.noisy_total)
+        splits = splits.with_zeros(search.noisy_total)
     return search.objective(splits, lambda done, of: None), splits
 
 

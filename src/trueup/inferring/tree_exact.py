@@ -129,19 +129,27 @@ class TreeExact(InferenceMethod):
     ) -> Drawn:
         """Draw under the prior with extra zeros, where these are asked for and windows hold its posterior; else without."""
         plain = SolutionSearch(search.state, search.values, search.executor, self.tolerance)
+        wanted = isinstance(self.prior, Hierarchical) and self.prior.extra_zeros
         try:
-            return self._estimated(search, splits, draws, rng, progress)
+            return self._estimated(search, splits, draws, rng, progress, extra_zeros=wanted)
         except ConvergenceError:
             if search.last == plain.last:  # extra zeros were not asked for
                 raise
-        return self._estimated(plain, replace(splits, may_have_zeros=False), draws, rng, progress)
+        return self._estimated(plain, splits, draws, rng, progress, extra_zeros=False)
 
     def _estimated(
-        self, search: SolutionSearch, splits: Splits, draws: int, rng: np.random.Generator, progress: Progress
+        self,
+        search: SolutionSearch,
+        splits: Splits,
+        draws: int,
+        rng: np.random.Generator,
+        progress: Progress,
+        *,
+        extra_zeros: bool,
     ) -> Drawn:
         """Estimate hyperparameters, integrate over those that are uncertain, and draw."""
         state = search.state
-        sample, splits, estimate = estimate_from(search, splits, progress)
+        sample, splits, estimate = estimate_from(search, splits, progress, extra_zeros=extra_zeros)
         search.splits = splits.parameters(estimate.theta)
         level, free = uncertain(splits, estimate, state.deepest_top)
         cut = state.cut_below(level + 1, PART) if level and state.cut else state.cut

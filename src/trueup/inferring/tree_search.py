@@ -202,15 +202,17 @@ class SolutionSearch:
 
 
 def estimate_from(
-    search: SolutionSearch, splits: Splits, progress: Progress
+    search: SolutionSearch, splits: Splits, progress: Progress, *, extra_zeros: bool = False
 ) -> tuple[FamilySample | None, Splits, Estimate]:
     """Estimate hyperparameters: of a large tree from a sample of its families, begun on a smaller one.
 
-    Extra zeros are among them where the values ask for them; the splits come back with them.
+    Extra zeros may be among them, where the values ask for them; the splits come back with them.
     """
     first = FamilySample.of(search.state, BEGIN)
     small = search if first is None else search.of(first)
-    splits, begun = Beginning(small, first, progress).chosen(splits, search.noisy_total)
+    splits, begun = Beginning(small, first, progress).chosen(
+        splits, search.noisy_total if extra_zeros else None
+    )
     if splits.mean:
         search.last = DEEPEST_WITH_ZEROS
     sample = FamilySample.of(search.state, ENOUGH)
@@ -231,11 +233,13 @@ class Beginning:
     sample: FamilySample | None
     progress: Progress
 
-    def chosen(self, splits: Splits, total: float) -> tuple[Splits, Ascent]:
-        """Return the splits, with extra zeros where these raise the log evidence by more than `ASKED`, and their mode."""
+    def chosen(self, splits: Splits, total: float | None) -> tuple[Splits, Ascent]:
+        """Return the splits and their mode; given about the sum of all, with extra zeros where the log evidence rises by more
+        than `ASKED`.
+        """
         theta, guess, few = start_of(splits)
         begun = self._ascend(splits, theta, guess, few)
-        if (wider := splits.with_zeros(total)) is None:
+        if total is None or (wider := splits.with_zeros(total)) is None:
             return splits, begun
         begun = begun._replace(evaluations=begun.evaluations + 1)
         if not self._rises(wider, begun.theta):

@@ -50,8 +50,8 @@ class Splits:
         (n,) position of the attribute value that the node adds to its parent, among all such; -1 where it adds none.
     names, depths
         (k,) of the hyperparameters: names, and the last level of the tree whose nodes they concern.
-    mean, may_have_zeros
-        Public mean of a part of the last level, if these have extra zeros; 0 where not. Whether they may have some.
+    mean
+        Public mean of a part of the last level, if these have extra zeros; 0 where not.
     """
 
     child_ptr: Integers
@@ -63,7 +63,6 @@ class Splits:
     names: tuple[str, ...]
     depths: Integers
     mean: float = 0.0
-    may_have_zeros: bool = False
 
     @property
     def concentrations(self) -> int:
@@ -105,7 +104,7 @@ class Splits:
         uneven = (
             self.covariates.shape[1] or (self.category[last] >= 0).any() or np.ptp(self.log_share[last]) > 0
         )
-        if uneven or not self.may_have_zeros or not self.families()[-1]:
+        if uneven or not self.families()[-1]:
             return None
         mean = max(total, 1.0) / self.free[last].sum()
         name = (
@@ -238,8 +237,7 @@ def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
     names = [f"log concentration of {m}" for m in nested.margins[1:]]
     names += [f"coefficient of {_name(given)}" for given in prior.covariates]
     every = (*names, *values)
-    splits = Splits(nested.child_ptr, free, level, np.log(weight), covariates, category, every, depths)
-    return replace(splits, may_have_zeros=prior.extra_zeros)
+    return Splits(nested.child_ptr, free, level, np.log(weight), covariates, category, every, depths)
 
 
 def _categories(nested: NestedTree) -> tuple[Integers, list[str], list[int]]:

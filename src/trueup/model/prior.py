@@ -289,6 +289,7 @@ class Hierarchical(BasePrior):
         self._require(
             not (given.size and self.covariates), "covariates", "none where concentrations are given"
         )
+        self._require(isinstance(self.extra_zeros, bool), "extra_zeros", "true or false")
         alike = not given.size and not self.covariates and self.shares == "uniform"
         self._require(
             alike or not self.extra_zeros,
