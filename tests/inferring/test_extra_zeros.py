@@ -136,7 +136,7 @@ def test_they_are_refused_where_parts_are_not_alike_or_nothing_is_estimated(othe
 
 
 def test_whether_there_are_some_is_true_or_false():
-    with pytest.raises(SpecError, match="needed: true or false"):
+    with pytest.raises(SpecError, match="Needed: true or false"):
         Hierarchical(extra_zeros="yes")  # pyright: ignore[reportArgumentType]
 
 
