@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import gammaln
 
 from tests.kernel.message_trees import leaves_of
-from tests.kernel.test_splits import TREES, distance, problem
+from tests.kernel.test_splits import TREES, distance, log_w, problem
 from tests.reference.extra_zeros import part, sum_of_parts
 from trueup.kernel.messages.extra_zeros import divisors, mean_zeros, with_divisors
 from trueup.kernel.messages.partition import take_factors
@@ -19,10 +18,6 @@ from trueup.layouts.factors import FactorTable
 from trueup.noise import law_named
 
 EVEN = {name: TREES[name] for name in ("star", "deep", "one child")}
-
-
-def log_w(x, a):
-    return gammaln(x + a) - gammaln(a) - gammaln(x + 1.0)
 
 
 @pytest.mark.parametrize("k", [1, 2, 7, 40])

@@ -130,13 +130,17 @@ def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
 def climb(
     objective: Objective, theta: Reals, guess: Reals, few: Integers, settled: float = SETTLED
 ) -> Estimate:
-    """Find the mode by quasi-Newton steps with backtracking, then the curvature of the hyperparameters `few` by differences of
-    gradients.
+    """Find the mode by quasi-Newton steps with backtracking, then the curvature there."""
+    return with_curvature(objective, ascend(objective, theta, guess, few, settled), guess, few)
+
+
+def with_curvature(objective: Objective, mode: Ascent, guess: Reals, few: Integers) -> Estimate:
+    """Find the curvature at the mode: of the hyperparameters `few` by differences of gradients.
 
     For the others, which many parts inform, the curvature is the scatter of families' scores (Berndt et al. 1974), corrected by
     what the last step has shown; they move counts next to nothing.
     """
-    theta, here, _, evaluations, ended = ascend(objective, theta, guess, few, settled)
+    theta, here, _, evaluations, ended = mode
     inverse = _inverse(here.information, guess, few)
     covariance = inverse.copy()
     covariance[np.ix_(few, few)], shifts = _curvature(objective, theta, here, few, np.sqrt(np.diag(inverse)))

@@ -22,6 +22,7 @@ from trueup.inferring.hierarchical import (
     ascend,
     climb,
     start_of,
+    with_curvature,
 )
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.subtree_part import expected_of
@@ -215,13 +216,14 @@ def estimate_from(
     )
     if splits.mean:
         search.last = DEEPEST_WITH_ZEROS
+    _, guess, few = start_of(splits)
+    if first is None:
+        return None, splits, with_curvature(search.objective(splits, progress), begun, guess, few)
     sample = FamilySample.of(search.state, ENOUGH)
     seen, known, within = search, splits, SETTLED
     if sample is not None:
         seen, known, within = search.of(sample), sample.splits(splits), NEARLY
-    _, guess, few = start_of(splits)
-    objective = seen.objective(known, progress)
-    estimate = climb(objective, begun.theta, guess if first is None else begun.inverse, few, within)
+    estimate = climb(seen.objective(known, progress), begun.theta, begun.inverse, few, within)
     return sample, splits, replace(estimate, steps=begun.evaluations + estimate.steps)
 
 
