@@ -221,16 +221,25 @@ class ColumnProblem:
         ConvergenceError
             If the settled tables do not keep all that is exact.
         """
-        headers, sizes = list(self.headers), [len(v) for v in self.values]
+        headers = list(self.headers)
         if not any(h.margin == self.cells.finest for h in headers):
             headers.append(Measured("start", self.cells.finest, law_named("gaussian")(VAGUE)))
-            sizes.append(self.cells.n)
-        values, at = np.zeros(sum(sizes)), 0
+        found = default_tables(self.constraints, headers, self._noisier(headers, rng, away), rng)
+        return found.reshape(self.cells.shape[0], -1)
+
+    def _noisier(
+        self, headers: Sequence[Measured], rng: np.random.Generator, away: float
+    ) -> NDArray[np.float64]:
+        """What was measured with noise of `away` deviations added; zeros for headers that nobody measured."""
+        values, at = np.zeros(sum(self.cells.size(h.margin) for h in headers)), 0
         for h, v in zip(self.headers, self.values, strict=True):
-            noise = 0.0 if h.exact else away * h.law.variance**0.5 * rng.normal(size=len(v))
-            values[at : at + len(v)] = v + noise
+            part = values[at : at + len(v)]
+            if not h.exact:
+                rng.standard_normal(out=part)
+                part *= away * h.law.variance**0.5
+            part += v
             at += len(v)
-        return default_tables(self.constraints, headers, values, rng).reshape(self.cells.shape[0], -1)
+        return values
 
     def state(self, x: NDArray[np.int64], a: float, kappa: float, rate: float = 0.0) -> ChainState:
         """A chain's state at tables `(leaves, n)`: concentrations, and the rate of uninhabited places."""
@@ -304,11 +313,12 @@ def default_tables(
     """
     problem = histogram_problem(constraints, headers, folded=True)
     fit, _ = problem.least_squares(values[None])
-    fit = replace(fit, values=())  # settling looks at the subtrees' alone
+    fit, close = replace(fit, values=()), tolerance_for(values, UNSETTLED)  # settling looks at the subtrees' alone
+    del values  # as wide as all else
     chains = [problem.chain(level, [m for m, _ in plan]) for level, plan in enumerate(problem.tree.plan)]
     seeds = rng.integers(2**63, size=1, dtype=np.uint64)
     found = problem.settle(fit, chains, seeds, integer=True, posterior=True)
-    if found.misplaced or not found.residual <= tolerance_for(values, UNSETTLED):
+    if found.misplaced or not found.residual <= close:
         raise ConvergenceError(
             "no tables that keep everything exact were found to start from",
             remedy="use the method 'lattice-moves', or infer an area of its own",
