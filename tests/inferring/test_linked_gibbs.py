@@ -11,7 +11,7 @@ from scipy.special import gammaln, logsumexp
 from tests.inferring.problems import noisy, states
 from tests.linked_tables import document, gaussian, population, problem
 from trueup.errors import SpecError
-from trueup.inferring import infer, tiered
+from trueup.inferring import infer, linked_walk, tiered
 from trueup.inferring.linked_gibbs import LinkedGibbs
 from trueup.inferring.linked_walk import LinkedWalk
 from trueup.kernel.statistics.diagnostics import diagnose
@@ -249,6 +249,35 @@ def test_chains_that_would_take_too_long_are_refused_before_they_run(rng):
     measured = simulate(given, counts, rng)
     with pytest.raises(SpecError, match=r"predicted, longer than 0.0001 minutes.*--within"):
         infer(measured, method=LinkedGibbs(minutes=0.0001))
+
+
+@pytest.mark.parametrize(("second", "helps"), [(60.0, False), (90.0, True)])
+def test_where_more_steps_at_places_do_not_help_draws_lie_further_apart(second, helps, small, monkeypatch):
+    """Effective sizes of 50 and then of `second`: unless that is half as much again, steps are given back, once and for all."""
+    sizes, runs = [50.0, second, 80.0, 500.0], []
+    run = LinkedWalk.run
+
+    def told(self, kept, thin, *tell):
+        runs.append((int(self.steps.sum() + self.draws.sum()), thin))
+        return run(self, kept, 1, *tell)
+
+    def diagnosed(self, draws):
+        self.slowest = np.full(self.problem.cells.shape[0], sizes[0])
+        if draws.shape[1] > linked_walk.PILOT:
+            sizes.pop(0)
+        return {"smallest_ess": float(self.slowest[0]), "largest_r_hat": 1.0, "r_hat_allowed": 1.1}
+
+    monkeypatch.setattr(LinkedWalk, "run", told)
+    monkeypatch.setattr(LinkedWalk, "diagnosed", diagnosed)
+    infer(small[1], method=LinkedGibbs(minutes=60.0), spec=small[0], draws=1000)
+    (few, thin), (more, same), third, last = runs[-4:]
+    assert more > 2 * few
+    assert same == thin
+    if helps:
+        assert third[0] > 2 * more
+        assert (third[1], last) == (thin, (more, 5 * thin))
+    else:
+        assert (third, last) == ((few, 7 * thin), (few, 35 * thin))
 
 
 def capped():

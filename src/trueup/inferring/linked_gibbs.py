@@ -32,6 +32,8 @@ THIN = 2
 """Sweeps between draws where places are neither drawn whole nor exchange households."""
 NEARLY, MORE = 2.0, 1.15
 """Times that a run is made longer at most, rather than begun anew with more steps; by how much more than seems to be needed."""
+HELPED, THINNER = 1.5, 8
+"""Factor by which more steps must raise the smallest effective size, else draws lie further apart; so many times at most."""
 LONGER = "allow more `minutes`, or infer a place of its own (`--within`)"
 """What to do about chains that are too short."""
 
@@ -103,23 +105,28 @@ class LinkedGibbs(InferenceMethod):
         announce(progress, f"warming up: {WARM_UP} sweeps")
         walk.warm_up()
         self._refuse(walk, kept, thin)  # places that move slowly get more steps
-        run = walk.run(kept, thin, tell)
+        run, least = walk.run(kept, thin, tell), 0.0
         while True:
             announce(progress, "comparing the chains")
             found = walk.diagnosed(run)
             enough = chains_agree(found)
             lacks = MORE * ESS / found["smallest_ess"] - 1.0
             nearly = lacks < NEARLY and found["largest_r_hat"] <= found["r_hat_allowed"]
-            more = 1.0 if nearly else walk.prolonged()
+            more, apart = 1.0, 1
+            if not nearly and found["smallest_ess"] > HELPED * least:
+                more, least = walk.prolonged(), found["smallest_ess"]
+                apart = 2 if more < HELPED else 1
+            elif not nearly:  # what moves slowly is not a place
+                more, apart, least = walk.shortened(), int(np.clip(np.ceil(lacks), 2, THINNER)), np.inf
             length = int(np.ceil(lacks * run.shape[1])) if nearly else kept
             spent = time.perf_counter() - began
-            if enough or spent + walk.seconds * length * thin * more > 60 * self.minutes:
+            if enough or spent + walk.seconds * length * thin * apart * more > 60 * self.minutes:
                 break  # times decide what is refused, never what is drawn
-            announce(progress, f"chains are too short: {more * length / kept:.1f} times the steps")
+            announce(progress, f"chains are too short: {more * apart * length / kept:.1f} times the steps")
             if nearly:  # moved as before, so that what is there may stay
                 run = np.concatenate([run, walk.run(length, thin, tell)], axis=1)
                 continue
-            thin *= 2 if more < 1.5 else 1
+            thin *= apart
             run = walk.run(kept, thin, tell)
         refused = "" if enough else chains_too_short(walk.sweeps, found, LONGER)
         stats = {"draws": draws, "interrupted": False, "chains": self.chains, **found}

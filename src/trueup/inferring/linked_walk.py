@@ -76,6 +76,8 @@ class LinkedWalk:
         Of each chain so far; whether it was interrupted; of one sweep of all chains, at last.
     slowest
         `(leaves,)` smallest effective size of the counts and ratios of each lowest place, at last.
+    fewer
+        What `steps` and `draws` were before they were last made more.
     """
 
     problem: LinkedProblem
@@ -91,6 +93,7 @@ class LinkedWalk:
     stopped: bool = False
     seconds: float = 0.0
     slowest: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    fewer: tuple[NDArray[np.int64], NDArray[np.int64]] = field(init=False)
 
     @classmethod
     def of(
@@ -241,8 +244,15 @@ class LinkedWalk:
         """Give places whose counts move slowly more steps, and others fewer; how many times the steps of all that is."""
         return self._prolong(1.5 * ESS, 0.5)
 
+    def shortened(self) -> float:
+        """Give places as many steps as before they were last given more, which did not help; how many times the steps that is."""
+        now = self.steps.sum() + self.draws.sum()
+        self.steps, self.draws = self.fewer
+        return float((self.steps.sum() + self.draws.sum()) / now)
+
     def _prolong(self, size: float, least: float) -> float:
         """Multiply the steps of each place by what brings its smallest effective size to `size`, and by `least` at least."""
+        self.fewer = self.steps, self.draws
         before = self.steps.sum() + self.draws.sum()
         times = np.clip(size / self.slowest, least, 8.0)
         self.steps = np.minimum(np.ceil(self.steps * times), MOST_STEPS).astype(np.int64)
