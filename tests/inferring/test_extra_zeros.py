@@ -11,6 +11,7 @@ from tests.inferring.calibration import FALSE_ALARM, pit, pit_of_draws, uniform_
 from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
 from trueup.errors import ConvergenceError, SpecError
 from trueup.inferring import infer, tree_search
+from trueup.inferring.prior_mixture import PriorMixture
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_search import Beginning
 from trueup.model.cells import Margin
@@ -161,3 +162,33 @@ def test_where_windows_do_not_hold_their_posterior_the_prior_without_them_serves
     found = posterior_of(truth, np.random.default_rng(1))
     assert NAME not in found.drawn.stats["prior"]["estimates"]
     np.testing.assert_array_equal(found.draws, plain.draws)
+
+
+def test_so_do_many_points_about_the_mode_that_cannot_be_solved(rng, monkeypatch):
+    """Without those points the rest would not be the posterior."""
+    truth = mostly_zeros(rng)
+    assert NAME in posterior_of(truth, np.random.default_rng(1)).drawn.stats["prior"]["estimates"]
+    monkeypatch.setattr(PriorMixture, "unsolved", tree_search.FAILURES)
+    found = posterior_of(truth, np.random.default_rng(1))
+    assert NAME not in found.drawn.stats["prior"]["estimates"]
+
+
+def test_after_a_few_failures_nothing_more_is_tried():
+    """Hyperparameters that do not serve take long, one by one."""
+    tried = []
+
+    def solve(theta):
+        tried.append(theta)
+        if theta > 1:
+            raise ConvergenceError("no window holds it", remedy="none")
+        return theta
+
+    tiring = tree_search.until_given_up(solve)
+    for _ in range(tree_search.FAILURES):
+        assert tiring(0) == 0
+        with pytest.raises(ConvergenceError, match="no window"):
+            tiring(2)
+    for theta in (0, 2):
+        with pytest.raises(ConvergenceError, match="given up"):
+            tiring(theta)
+    assert len(tried) == 2 * tree_search.FAILURES

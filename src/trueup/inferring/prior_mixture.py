@@ -98,6 +98,11 @@ class PriorMixture:
     log_weights: Reals
     beyond: bool = False
 
+    @property
+    def unsolved(self) -> int:
+        """How many of the points could not be solved."""
+        return int(np.isneginf(self.log_weights).sum())
+
     def record(self, splits: Splits, estimate: Estimate, free: NDArray[np.bool_]) -> dict:
         """What the record of a posterior says of its prior."""
         weights = normalised(self.log_weights)
@@ -137,9 +142,9 @@ class PriorMixture:
                 f"Pareto's k of the weights of the prior's parameters is {k:.2f}, above {TRUSTED}: "
                 "their uncertainty may not be integrated over well."
             ]
-        if unsolved := int(np.isneginf(self.log_weights).sum()):
+        if self.unsolved:
             return [
-                f"{unsolved} of {len(self.log_weights)} points of the prior's parameters could not be solved."
+                f"{self.unsolved} of {len(self.log_weights)} points of the prior's parameters could not be solved."
             ]
         if np.isnan(k) and len(self.log_weights) > 1:
             return [f"{len(self.log_weights)} points of the prior's parameters are too few for Pareto's k."]

@@ -16,7 +16,7 @@ from trueup.inferring.hierarchical import given
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.prior_mixture import Spread, uncertain
 from trueup.inferring.tree_parts import CutTree, Top, Weighted, drawn_from
-from trueup.inferring.tree_search import SolutionSearch, estimate_from
+from trueup.inferring.tree_search import FAILURES, SolutionSearch, estimate_from, until_given_up
 from trueup.inferring.tree_state import TreeState
 from trueup.kernel.messages.partition import Partition, partition_tree, spread_messages
 from trueup.kernel.messages.resolve import mixed_marginals
@@ -155,17 +155,19 @@ class TreeExact(InferenceMethod):
         cut = state.cut_below(level + 1, PART) if level and state.cut else state.cut
         cut = None if self.mode else cut
         if cut is None:
-            solved, below, deeper = (
-                search.whole(self.tolerance),
-                None,
-                partial(search.at, splits, self.tolerance),
-            )
+            deeper = partial(search.at, splits, self.tolerance)
+            deeper = until_given_up(deeper) if splits.mean else deeper
+            solved, below = search.whole(self.tolerance), None
         else:
             top = search.by_parts(cut, self.tolerance)
             solved, below, deeper = top.solved, (cut, top), None
         parents, first = state.problem.nested.level_ptr[level : level + 2].tolist()
         spread = Spread(solved, first, parents, splits, self.tolerance, deeper)
         mixture = spread.parts(estimate, free, draws, rng, progress)
+        if splits.mean and mixture.unsolved >= FAILURES:
+            raise ConvergenceError(
+                "extra zeros do not serve about their mode", remedy="set extra_zeros = false"
+            )
         record = {"prior": mixture.record(splits, estimate, free)}
         if sample is not None:
             record["prior"]["estimated_from"] = sample.record(splits)

@@ -37,6 +37,7 @@ from trueup.layouts.splits import Splits
 from trueup.run.executor import Executor
 
 Outcome = TypeVar("Outcome", Solved, Top)
+Found = TypeVar("Found")
 
 FEW_NODES = 1 << 10
 """Nodes of a tree whose tilts are found anew for every hyperparameter."""
@@ -48,6 +49,8 @@ NONE, SOME = -7.0, -2.0
 """Logits of the share of extra zeros at which it is asked whether there are some, and at which their search begins."""
 DEEPEST_WITH_ZEROS = WIDE + 1
 """Position in `DEPTHS` of the deepest tables with which extra zeros are tried."""
+TRIES, FAILURES = 4, 3
+"""Solutions for one hyperparameter with extra zeros, and hyperparameters that these do not serve, after which it is given up."""
 ROUGH = 1e-6
 """Posterior mass that may be dropped while hyperparameters are sought."""
 
@@ -66,8 +69,8 @@ class SolutionSearch:
         Parameters of the splits, if the prior has any.
     start
         The tilts that were found last.
-    reached, last
-        Positions in `DEPTHS` of the deepest tables so far, and of those beyond which it gives up.
+    reached, last, tries
+        Positions in `DEPTHS` of the deepest tables so far, and of those beyond which it gives up, or after so many solutions.
     """
 
     state: TreeState
@@ -78,6 +81,7 @@ class SolutionSearch:
     start: Tilted | None = None
     reached: int = ROUGHLY
     last: int = len(DEPTHS) - 1
+    tries: float = np.inf
 
     def __post_init__(self) -> None:
         self.depth = np.full(len(self.child_ptr) - 1, ROUGHLY)
@@ -88,7 +92,9 @@ class SolutionSearch:
 
     def of(self, sample: FamilySample) -> SolutionSearch:
         """A search on a part of the tree."""
-        return SolutionSearch(sample, self.values, self.executor, self.wanted, last=self.last)
+        return SolutionSearch(
+            sample, self.values, self.executor, self.wanted, last=self.last, tries=self.tries
+        )
 
     @property
     def noisy_total(self) -> float:
@@ -170,7 +176,11 @@ class SolutionSearch:
             self.depth[inner] = np.maximum(self.depth[inner], WIDE)
         if tolerance < ROUGH:
             self.depth = np.maximum(self.depth, FINE)
-        while (factors := self.state.factors(self.values, DEPTHS[self.depth], self.splits)) is not None:
+        left = self.tries
+        while (
+            left > 0
+            and (factors := self.state.factors(self.values, DEPTHS[self.depth], self.splits)) is not None
+        ):
             tilted = tilt(self.child_ptr, factors, self.start)
             ended = (
                 end_too_soon(self.child_ptr, tilted)
@@ -181,7 +191,7 @@ class SolutionSearch:
                 self.depth[ended] += 1
                 self.start = tilted
                 continue
-            solved = solve(tilted)
+            solved, left = solve(tilted), left - 1
             if solved.dropped <= tolerance:
                 self.start, self.reached = solved.tilted, max(self.reached, int(self.depth.max()))
                 return solved
@@ -215,7 +225,7 @@ def estimate_from(
         splits, search.noisy_total if extra_zeros else None
     )
     if splits.mean:
-        search.last = DEEPEST_WITH_ZEROS
+        search.last, search.tries = DEEPEST_WITH_ZEROS, TRIES
     _, guess, few = start_of(splits)
     if first is None:
         return None, splits, with_curvature(search.objective(splits, progress), begun, guess, few)
@@ -267,8 +277,9 @@ class Beginning:
     def _objective(self, splits: Splits) -> Objective:
         search = self.search
         if splits.mean:  # where tables this deep do not serve, the prior without extra zeros does
-            search = replace(search, last=DEEPEST_WITH_ZEROS)
-        return search.objective(splits if self.sample is None else self.sample.splits(splits), self.progress)
+            search = replace(search, last=DEEPEST_WITH_ZEROS, tries=TRIES)
+        found = search.objective(splits if self.sample is None else self.sample.splits(splits), self.progress)
+        return until_given_up(found) if splits.mean else found
 
     def _rises(self, wider: Splits, theta: NDArray) -> bool:
         """Whether the log evidence rises with the share of extra zeros, where there are next to none."""
@@ -277,6 +288,23 @@ class Beginning:
             return bool(self._objective(wider)(few).gradient[-1] > wider.log_hyperprior(few)[1][-1])
         except ConvergenceError:
             return False
+
+
+def until_given_up(solve: Callable[[NDArray], Found]) -> Callable[[NDArray], Found]:
+    """The same, but after so many `FAILURES` it fails at once: each takes as long as many that succeed."""
+    failures = 0
+
+    def solved(theta: NDArray) -> Found:
+        nonlocal failures
+        if failures >= FAILURES:
+            raise ConvergenceError("extra zeros are given up", remedy="set extra_zeros = false")
+        try:
+            return solve(theta)
+        except ConvergenceError:
+            failures += 1
+            raise
+
+    return solved
 
 
 def _log_evidence(splits: Splits, found: Ascent) -> float:
