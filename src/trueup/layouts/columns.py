@@ -313,10 +313,8 @@ def default_tables(
     """
     problem = histogram_problem(constraints, headers, folded=True)
     fit, _ = problem.least_squares(values[None])
-    fit, close = (
-        replace(fit, values=()),
-        tolerance_for(values, UNSETTLED),
-    )  # settling looks at the subtrees' alone
+    fit = replace(fit, values=())  # settling looks at the subtrees' alone
+    close = tolerance_for(values, UNSETTLED)
     del values  # as wide as all else
     chains = [problem.chain(level, [m for m, _ in plan]) for level, plan in enumerate(problem.tree.plan)]
     seeds = rng.integers(2**63, size=1, dtype=np.uint64)
