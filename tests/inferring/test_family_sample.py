@@ -72,8 +72,7 @@ def test_estimates_from_a_sample_agree_with_those_from_all_within_their_standard
     off = (found.theta - every.theta) / found.sd
     assert np.abs(off).max() < 5
     assert abs(off[1] + np.log(1.5) / found.sd[1]) > 5
-    method = TreeExact(prior=Hierarchical(extra_zeros=False))
-    record = infer(measured, method, spec=tree_constraints(cells), draws=8).drawn.stats["prior"]
+    record = infer(measured, TreeExact(), spec=tree_constraints(cells), draws=8).drawn.stats["prior"]
     assert record["estimated_from"] == used
     estimates = record["estimates"].values()
     assert [row["mode"] for row in estimates] == found.theta.tolist()

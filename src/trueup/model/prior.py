@@ -265,8 +265,7 @@ class Hierarchical(BasePrior):
     total
         The prior of the root's count.
     extra_zeros
-        Whether more parts of the last level may be zero than the splits say, if these are alike, concentrations are estimated
-        and the noisy values ask for it.
+        Whether more parts of the last level may be zero than the splits say, if the noisy values ask for it.
 
     Examples
     --------
@@ -278,7 +277,7 @@ class Hierarchical(BasePrior):
     covariates: tuple[str | tuple[float, ...], ...] = ()
     concentrations: tuple[float, ...] = ()
     total: Flat | Bounded | Poisson | NegativeBinomial | Masses = Flat()
-    extra_zeros: bool = True
+    extra_zeros: bool = False
     name: Literal["hierarchical"] = "hierarchical"
 
     def __post_init__(self) -> None:
@@ -291,6 +290,12 @@ class Hierarchical(BasePrior):
             not (given.size and self.covariates), "covariates", "none where concentrations are given"
         )
         self._require(isinstance(self.extra_zeros, bool), "extra_zeros", "true or false")
+        alike = not given.size and not self.covariates and self.shares == "uniform"
+        self._require(
+            alike or not self.extra_zeros,
+            "extra_zeros",
+            "false where parts are not alike or concentrations are given",
+        )
 
     @property
     def columns(self) -> tuple[str, ...]:
