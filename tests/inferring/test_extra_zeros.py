@@ -10,10 +10,10 @@ from scipy.stats import binom
 from tests.inferring.calibration import FALSE_ALARM, pit, pit_of_draws, uniform_p
 from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
 from trueup.errors import ConvergenceError, SpecError
-from trueup.inferring import infer, tree_search
+from trueup.inferring import infer, tree_estimate, tree_search
 from trueup.inferring.prior_mixture import PriorMixture
+from trueup.inferring.tree_estimate import Beginning
 from trueup.inferring.tree_exact import TreeExact
-from trueup.inferring.tree_search import Beginning
 from trueup.model.cells import Margin
 from trueup.model.prior import Bounded, Hierarchical
 
@@ -77,9 +77,9 @@ def least_p(values):
 @pytest.mark.slow
 def test_posteriors_are_calibrated_where_the_prior_has_extra_zeros_and_without_them_are_not(rng, monkeypatch):
     """In 400 replicates. Whether there are some is not asked: where the values do not ask for them, the plain prior serves."""
-    monkeypatch.setattr(tree_search, "ASKED", np.inf)
+    monkeypatch.setattr(tree_estimate, "ASKED", np.inf)
     assert least_p(transforms(rng, 400)) < FALSE_ALARM
-    monkeypatch.setattr(tree_search, "ASKED", -np.inf)
+    monkeypatch.setattr(tree_estimate, "ASKED", -np.inf)
     monkeypatch.setattr(Beginning, "_rises", lambda *_: True)
     assert least_p(transforms(rng, 400)) > FALSE_ALARM
 
@@ -111,7 +111,7 @@ def test_extra_zeros_are_found_where_most_counts_are_zero_and_errors_are_smaller
     for found in estimates:
         share = 1 / (1 + np.exp(-found[NAME]["mode"]))
         assert low / WIDE.n - 0.03 < share < high / WIDE.n + 0.03
-    monkeypatch.setattr(tree_search, "ASKED", np.inf)
+    monkeypatch.setattr(tree_estimate, "ASKED", np.inf)
     plain, estimates = error(truths, rng)
     assert not any(NAME in found for found in estimates)
     assert plain > 1.1 * ours
@@ -166,7 +166,7 @@ def test_so_do_many_points_about_the_mode_that_cannot_be_solved(rng, monkeypatch
     """Without those points the rest would not be the posterior."""
     truth = mostly_zeros(rng)
     assert NAME in posterior_of(truth, np.random.default_rng(1)).drawn.stats["prior"]["estimates"]
-    monkeypatch.setattr(PriorMixture, "unsolved", tree_search.FAILURES)
+    monkeypatch.setattr(PriorMixture, "unsolved", tree_estimate.FAILURES)
     found = posterior_of(truth, np.random.default_rng(1))
     assert NAME not in found.drawn.stats["prior"]["estimates"]
 
@@ -181,12 +181,12 @@ def test_after_a_few_failures_nothing_more_is_tried():
             raise ConvergenceError("no window holds it", remedy="none")
         return theta
 
-    tiring = tree_search.until_given_up(solve)
-    for _ in range(tree_search.FAILURES):
+    tiring = tree_estimate.until_given_up(solve)
+    for _ in range(tree_estimate.FAILURES):
         assert tiring(0) == 0
         with pytest.raises(ConvergenceError, match="no window"):
             tiring(2)
     for theta in (0, 2):
         with pytest.raises(ConvergenceError, match="given up"):
             tiring(theta)
-    assert len(tried) == 2 * tree_search.FAILURES
+    assert len(tried) == 2 * tree_estimate.FAILURES

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
-from trueup.inferring import family_sample, hierarchical, infer, tree_search
+from trueup.inferring import family_sample, hierarchical, infer, tree_estimate
 from trueup.inferring.family_sample import FamilySample
 from trueup.inferring.hierarchical import climb, start_of
+from trueup.inferring.tree_estimate import estimate_from
 from trueup.inferring.tree_exact import TreeExact
-from trueup.inferring.tree_search import SolutionSearch, estimate_from
+from trueup.inferring.tree_search import SolutionSearch
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.layouts.splits import splits_of
 from trueup.model.cells import Margin
@@ -59,8 +60,8 @@ def test_estimates_from_a_sample_agree_with_those_from_all_within_their_standard
     measured = noisy(cells, rng.poisson(mean * rng.gamma(0.5, 2.0, cells.n)), laplace_tree(cells), rng)
     search, splits = searched(cells, measured, Hierarchical())
     every = climb(search.objective(splits, quiet), *start_of(splits))
-    monkeypatch.setattr(tree_search, "BEGIN", 300)
-    monkeypatch.setattr(tree_search, "ENOUGH", 800)
+    monkeypatch.setattr(tree_estimate, "BEGIN", 300)
+    monkeypatch.setattr(tree_estimate, "ENOUGH", 800)
     monkeypatch.setattr(hierarchical, "FEW", 200)
     sample, chosen, found = estimate_from(search, splits, quiet)
     assert chosen is splits

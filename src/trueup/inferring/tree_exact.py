@@ -15,8 +15,9 @@ from trueup.inferring.closed_tree import ClosedTree
 from trueup.inferring.hierarchical import given
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.prior_mixture import Spread, uncertain
+from trueup.inferring.tree_estimate import FAILURES, estimate_from, until_given_up
 from trueup.inferring.tree_parts import CutTree, Top, Weighted, drawn_from
-from trueup.inferring.tree_search import FAILURES, SolutionSearch, estimate_from, until_given_up
+from trueup.inferring.tree_search import SolutionSearch
 from trueup.inferring.tree_state import TreeState
 from trueup.kernel.messages.partition import Partition, partition_tree, spread_messages
 from trueup.kernel.messages.resolve import mixed_marginals
