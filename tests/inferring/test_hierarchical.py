@@ -112,19 +112,19 @@ def test_posteriors_are_calibrated_under_the_hyperprior_and_wrong_concentrations
     assert spread_p(transforms(rng, 500, times=3.0)[0]) < FALSE_ALARM
 
 
-def density(prior, cells, measured, *, extra_zeros=False, **constraints):
-    """The log density of hyperparameters, as the search has it; with extra zeros where these are asked for."""
+def density(prior, cells, measured, *, kinds=1, **constraints):
+    """The log density of hyperparameters, as the search has it, with one or two kinds of parts."""
     built = tree_constraints(cells, **constraints)
     state = TreeExact(prior=prior).prepare(built, measured.headers)
     search = SolutionSearch(state, measured.flat, LocalPool())
     splits = splits_of(prior, state.problem.nested, state.problem.bounds()[1])
-    if extra_zeros:
-        splits = splits.with_zeros(search.noisy_total)
+    if kinds == 2:
+        splits = splits.of_two_kinds(search.noisy_total)
     return search.objective(splits, lambda done, of: None), splits
 
 
 @pytest.mark.parametrize(
-    "kind", ["uniform", "shares", "covariates", "zeros", "extra zeros", "zeros and extra zeros"]
+    "kind", ["uniform", "shares", "covariates", "zeros", "two kinds", "zeros and two kinds"]
 )
 def test_the_gradient_equals_finite_differences(kind, rng):
     truth = rng.negative_binomial(0.7, 0.05, CELLS.n)
@@ -141,7 +141,7 @@ def test_the_gradient_equals_finite_differences(kind, rng):
         constraints = {"bounds": (Bound(CELLS.finest, upper=tuple(upper.tolist())),)}
         truth[:4] = 0
     measured = noisy(CELLS, truth, laplace_tree(CELLS, "1/2"), rng)
-    objective, splits = density(prior, CELLS, measured, extra_zeros="extra" in kind, **constraints)
+    objective, splits = density(prior, CELLS, measured, kinds=2 if "two kinds" in kind else 1, **constraints)
     theta = rng.normal(0, 0.7, len(splits.names))
     gradient = objective(theta)[1]
     for k in range(len(theta)):
@@ -158,13 +158,13 @@ def test_the_record_says_what_was_estimated(rng):
     assert np.isfinite(record["pareto_k"])
 
 
-@pytest.mark.parametrize("extra_zeros", [False, True])
-def test_a_cut_tree_has_the_evidence_of_the_whole(extra_zeros, rng, monkeypatch):
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_a_cut_tree_has_the_evidence_of_the_whole(kinds, rng, monkeypatch):
     measured = noisy(CELLS, rng.negative_binomial(0.7, 0.05, CELLS.n), laplace_tree(CELLS, "1/2"), rng)
-    theta, found = rng.normal(0, 0.7, 2 + extra_zeros), []
+    theta, found = rng.normal(0, 0.7, 2 * kinds), []
     for largest in (tree_exact.LARGE, 20):
         monkeypatch.setattr(tree_exact, "LARGE", largest)
-        value, gradient = density(Hierarchical(), CELLS, measured, extra_zeros=extra_zeros)[0](theta)[:2]
+        value, gradient = density(Hierarchical(), CELLS, measured, kinds=kinds)[0](theta)[:2]
         found.append([value, *gradient])
     assert np.allclose(*found, rtol=0, atol=1e-5)
 

@@ -31,7 +31,7 @@ LISTENING = 0.2
 
 def refuses_settings(prior: Hierarchical, chains: int, of: str) -> str | None:
     """Say what chains that draw their concentrations do not take; None if it is fine. `of` names what the second is of."""
-    if prior.shares != "uniform" or prior.covariates or prior.extra_zeros or prior.total.name != "flat":
+    if prior.shares != "uniform" or prior.covariates or prior.total.name != "flat":
         return "of the prior's parameters it takes concentrations alone"
     if len(prior.concentrations) not in (0, 2):
         return f"it takes two concentrations: of totals and of {of}"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.tree_state import DEPTHS, TreeState
-from trueup.kernel.messages.extra_zeros import with_divisors
+from trueup.kernel.messages.kinds import with_divisors
 from trueup.kernel.messages.partition import take_factors
 from trueup.kernel.messages.pmf import SPLIT, Factors, reach_all
 from trueup.kernel.messages.tilting import bounds

@@ -122,8 +122,8 @@ def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
     The guess of each variance is two over the parts that inform it; few are up to `FEW`.
     """
     covariates = np.full(splits.covariates.shape[1], splits.free.sum())
-    zeros = splits.families()[-1:] if splits.mean else np.zeros(0, int)
-    informed = np.concatenate([splits.families(), covariates, splits.held(), zeros])
+    kinds = np.repeat(splits.families()[-1:], 2 if splits.mean else 0)
+    informed = np.concatenate([splits.families(), covariates, splits.held(), kinds]).astype(np.float64)
     return np.zeros(len(informed)), np.diag(2.0 / (informed + 0.5)), np.flatnonzero(informed <= FEW)
 
 

@@ -34,11 +34,16 @@ HOPELESS = 0.5
 FREEDOM = 5.0
 """Degrees of freedom of the t distribution that points are drawn from."""
 
+SMALLER = 2.5
+"""By how much the logit of how small parts are is lowered to see how far it may be."""
+
 
 def points(
-    estimate: Estimate, free: NDArray[np.bool_], count: int, rng: np.random.Generator
+    estimate: Estimate, free: NDArray[np.bool_], count: int, rng: np.random.Generator, left: float = 1.0
 ) -> tuple[Reals, Reals]:
     """Draw hyperparameters `(count, k)` about the mode, evenly spread; those that are not free stay there.
+
+    Given the others, the last reaches `left` times as far below its mode as above.
 
     The points are a rank-1 sequence of the unit cube, shifted at random (Roberts' generalised golden ratio), as a normal
     vector and the chi-squared variable of its scale: they cover the distribution as several times as many independent ones do.
@@ -56,8 +61,11 @@ def points(
     u = _even(count, k + 1, rng)
     z = ndtri(u[:, :k]) / np.sqrt(2 * gammaincinv(FREEDOM / 2, u[:, k:]) / FREEDOM)
     out = np.tile(estimate.theta, (count, 1))
+    log_density = -0.5 * (FREEDOM + k) * np.log1p((z**2).sum(axis=1) / FREEDOM)
+    reach = np.where(z[:, -1] < 0, left, 1.0)
+    z[:, -1] *= reach
     out[:, free] += z @ root.T
-    return out, -0.5 * (FREEDOM + k) * np.log1p((z**2).sum(axis=1) / FREEDOM)
+    return out, log_density - np.log(reach)
 
 
 def _even(count: int, dimensions: int, rng: np.random.Generator) -> Reals:
@@ -204,6 +212,21 @@ class Spread:
         except ConvergenceError:
             return None
 
+    def _log_density(self, theta: Reals, solved: Solved | None) -> float:
+        return -np.inf if solved is None else solved.evidence + self.splits.log_hyperprior(theta)[0]
+
+    def _left(self, estimate: Estimate, free: NDArray[np.bool_]) -> float:
+        """How many times as far small parts may be smaller as the curvature at the mode says: next to nothing is like nothing.
+
+        By the log density at `SMALLER`, as if it were normal on that side.
+        """
+        if not (self.splits.mean and free[-1]):
+            return 1.0
+        smaller = estimate.theta - SMALLER * (np.arange(len(free)) == len(free) - 1)
+        fall = self._log_density(estimate.theta, self.solved) - self._log_density(smaller, self.at(smaller))
+        precision = np.linalg.inv(estimate.covariance)[-1, -1]
+        return float(max(SMALLER * np.sqrt(precision / max(2 * fall, 1.0)), 1.0))
+
     def parts(
         self,
         estimate: Estimate,
@@ -216,7 +239,7 @@ class Spread:
         if not free.any():
             return PriorMixture([(1.0, self.solved, draws)], np.zeros(1))
         count = POINTS if self.first <= SMALL else FEW_POINTS
-        thetas, log_density = points(estimate, free, count, rng)
+        thetas, log_density = points(estimate, free, count, rng, self._left(estimate, free))
         solutions, log_weights = [], np.empty(count)
         for i, theta in enumerate(thetas):
             announce(progress, f"integrating over the prior, {i + 1} of {count} points")
@@ -224,8 +247,7 @@ class Spread:
             if solved and not np.isfinite(marginals(solved)[2]).all():
                 solved = None  # its tilts are so steep that messages end where floating-point numbers do
             solutions.append(solved)
-            evidence = -np.inf if solved is None else solved.evidence
-            log_weights[i] = evidence + self.splits.log_hyperprior(theta)[0] - log_density[i]
+            log_weights[i] = self._log_density(theta, solved) - log_density[i]
         alone = PriorMixture([(1.0, self.solved, draws)], np.zeros(1), beyond=True)
         if np.isneginf(log_weights).all():
             return alone

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.messages.downward import window_sizes
-from trueup.kernel.messages.extra_zeros import mean_zeros
+from trueup.kernel.messages.kinds import mean_slopes
 from trueup.kernel.messages.mixture import Exact
 from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.partition import (
@@ -125,16 +125,18 @@ def expect_part(item: tuple[SubtreePart, FromAbove]) -> Reals:
 
 
 def expected_of(solved: Solved, exact: Exact) -> Reals:
-    """Return `(5, n)` posterior expectations of every node: the three of `Splits.scores`, mean and standard deviation."""
+    """Return `(6, n)` posterior expectations of every node: the four of `Splits.scores`, mean and standard deviation."""
     start, offset, masses = exact
     factors = solved.tilted.factors
     at = np.arange(len(masses)) - np.repeat(start[:-1], np.diff(start))
     mean = np.add.reduceat(masses * at, start[:-1])
     variance = np.add.reduceat(masses * at**2, start[:-1]) - mean**2
-    zeros, of_sums = mean_zeros(*exact, factors)
-    total_rises = np.where(factors.parts > 0, of_sums, mean_rises(*exact, factors.total))
-    known = mean_rises(*exact, factors.alpha), total_rises, zeros
-    return np.array([*known, offset + mean, np.sqrt(np.maximum(variance, 0.0))], np.float64)
+    by_odds, by_a, by_b = mean_slopes(*exact, factors)
+    sums, parts = factors.parts > 0, (factors.parts == 0) & (factors.odds > -np.inf)
+    rises = np.where(parts, by_a / factors.alpha, mean_rises(*exact, factors.alpha))
+    total_rises = np.where(sums, -by_a / factors.total, mean_rises(*exact, factors.total))
+    spread = np.sqrt(np.maximum(variance, 0.0))
+    return np.array([rises, total_rises, by_odds, by_b, offset + mean, spread], np.float64)
 
 
 def _on_window(weights: Reals, shift: int, size: int) -> Reals:

@@ -1,4 +1,4 @@
-"""Hyperparameters of a tree: where their search begins, on what part of it, and whether they have extra zeros."""
+"""Hyperparameters of a tree: where their search begins, on what part of it, and whether parts are of two kinds."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ from trueup.inferring.hierarchical import (
 )
 from trueup.inferring.method import Progress
 from trueup.inferring.tree_search import SolutionSearch
-from trueup.inferring.tree_state import WIDE
 from trueup.layouts.splits import Splits
 
 Found = TypeVar("Found")
 
 BEGUN = 0.5
 """Standard deviations by which the mode of the smaller sample, where the search begins, may be off."""
-ASKED = 1.0
-"""Log evidence that extra zeros have to add: as much as a parameter is worth by Akaike's criterion."""
-NONE, SOME = -7.0, -2.0
-"""Logits of the share of extra zeros at which it is asked whether there are some, and at which their search begins."""
-DEEPEST_WITH_ZEROS = WIDE + 1
-"""Position in `DEPTHS` of the deepest tables with which extra zeros are tried."""
-TRIES, FAILURES = 4, 3
-"""Solutions for one hyperparameter with extra zeros, and hyperparameters that these do not serve, after which it is given up."""
+ASKED = 2.0
+"""Log evidence that two kinds of parts have to add: as much as their two parameters are worth by Akaike's criterion."""
+NONE, SOME, SMALL = -7.0, -2.0, -7.0
+"""Logits of the share of small parts at which it is asked whether there are some, and at which their search begins; and of how
+small they are."""
+PART, RATIOS, FAR = 0.9, (-2.0, -4.0), 0.1
+"""How much of the inequality of parts two kinds may explain, and logits of how small the small are, where that is asked; and by
+how much a part the log evidence may be below that of one kind there for the next to be looked at."""
+FAILURES = 3
+"""Hyperparameters of two kinds that do not serve, after which these are given up."""
 
 
 def estimate_from(
-    search: SolutionSearch, splits: Splits, progress: Progress, *, extra_zeros: bool = False
-) -> tuple[FamilySample | None, Splits, Estimate]:
+    search: SolutionSearch, splits: Splits, progress: Progress, *, kinds: int = 1
+) -> tuple[SolutionSearch, FamilySample | None, Splits, Estimate]:
     """Estimate hyperparameters: of a large tree from a sample of its families, begun on a smaller one.
 
-    Extra zeros may be among them, where the values ask for them; the splits come back with them.
+    Where the values ask for it, they are those of two kinds of parts; the search and the splits come back for these.
     """
     first = FamilySample.of(search.state, BEGIN)
     small = search if first is None else search.of(first)
     splits, begun = Beginning(small, first, progress).chosen(
-        splits, search.noisy_total if extra_zeros else None
+        splits, search.noisy_total if kinds > 1 else None
     )
-    if splits.mean:
-        search.last, search.tries = DEEPEST_WITH_ZEROS, TRIES
+    search = search.for_kinds() if splits.mean else search
     _, guess, few = start_of(splits)
     if first is None:
-        return None, splits, with_curvature(search.objective(splits, progress), begun, guess, few)
+        return search, None, splits, with_curvature(search.objective(splits, progress), begun, guess, few)
     sample = FamilySample.of(search.state, ENOUGH)
     seen, known, within = search, splits, SETTLED
     if sample is not None:
         seen, known, within = search.of(sample), sample.splits(splits), NEARLY
     estimate = climb(seen.objective(known, progress), begun.theta, begun.inverse, few, within)
-    return sample, splits, replace(estimate, steps=begun.evaluations + estimate.steps)
+    return search, sample, splits, replace(estimate, steps=begun.evaluations + estimate.steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,48 +75,75 @@ class Beginning:
     progress: Progress
 
     def chosen(self, splits: Splits, total: float | None) -> tuple[Splits, Ascent]:
-        """Return the splits and their mode; given about the sum of all, with extra zeros where the log evidence rises by more
-        than `ASKED`.
+        """Return the splits and their mode; given about the sum of all, of two kinds where the log evidence rises by more than
+        `ASKED`.
         """
         theta, guess, few = start_of(splits)
         begun = self._ascend(splits, theta, guess, few)
-        if total is None or (wider := splits.with_zeros(total)) is None:
+        if total is None or (wider := splits.of_two_kinds(total)) is None:
             return splits, begun
-        begun = begun._replace(evaluations=begun.evaluations + 1)
-        if not self._rises(wider, begun.theta):
+        one = _log_evidence(splits, begun)
+        start, looks = self._start(wider, begun.theta, one)
+        begun = begun._replace(evaluations=begun.evaluations + looks)
+        if start is None:
             return splits, begun
+        _, guess, few = start_of(wider)
+        guess[:-2, :-2] = begun.inverse
         try:
-            found = self._with_zeros(wider, begun)
+            found = self._ascend(wider, start, guess, few)
         except ConvergenceError:
             return splits, begun
         tried = begun.evaluations + found.evaluations
-        if _log_evidence(wider, found) > _log_evidence(splits, begun) + ASKED:
+        if _log_evidence(wider, found) > one + ASKED:
             return wider, found._replace(evaluations=tried)
         return splits, begun._replace(evaluations=tried)
-
-    def _with_zeros(self, wider: Splits, begun: Ascent) -> Ascent:
-        _, guess, few = start_of(wider)
-        guess[:-1, :-1] = begun.inverse
-        return self._ascend(wider, np.append(begun.theta, SOME), guess, few)
 
     def _ascend(self, splits: Splits, theta: NDArray, guess: NDArray, few: NDArray) -> Ascent:
         within = SETTLED if self.sample is None else BEGUN
         return ascend(self._objective(splits), theta, guess, few, within)
 
     def _objective(self, splits: Splits) -> Objective:
-        search = self.search
-        if splits.mean:  # where tables this deep do not serve, the prior without extra zeros does
-            search = replace(search, last=DEEPEST_WITH_ZEROS, tries=TRIES)
-        found = search.objective(splits if self.sample is None else self.sample.splits(splits), self.progress)
+        search = self.search.for_kinds() if splits.mean else self.search
+        found = search.objective(self._seen(splits), self.progress)
         return until_given_up(found) if splits.mean else found
 
+    def _seen(self, splits: Splits) -> Splits:
+        return splits if self.sample is None else self.sample.splits(splits)
+
+    def _start(self, wider: Splits, theta: NDArray, one: float) -> tuple[NDArray | None, int]:
+        """Say where a search for two kinds begins, if their log evidence is or rises above that of `one`, and at how many points
+        it was looked.
+        """
+        search, seen = self.search.for_kinds(), self._seen(wider)
+        for looks, ratio in enumerate(RATIOS, 1):
+            matched = _matched(theta, wider.concentrations - 1, ratio)
+            rise = search.glance(seen, matched) - one
+            if rise > 0:
+                return matched, looks
+            if rise < -FAR * seen.families()[-1]:
+                break
+        few = np.append(theta, [NONE, SMALL])
+        return np.append(theta, [SOME, SMALL]) if self._rises(wider, few) else None, looks + 1
+
     def _rises(self, wider: Splits, theta: NDArray) -> bool:
-        """Whether the log evidence rises with the share of extra zeros, where there are next to none."""
-        few = np.append(theta, NONE)
+        """Whether the log evidence rises with the share of small parts."""
         try:
-            return bool(self._objective(wider)(few).gradient[-1] > wider.log_hyperprior(few)[1][-1])
+            return bool(self._objective(wider)(theta).gradient[-2] > wider.log_hyperprior(theta)[1][-2])
         except ConvergenceError:
             return False
+
+
+def _matched(theta: NDArray, last: int, ratio: float) -> NDArray:
+    """Return hyperparameters of two kinds of parts that are as unequal as with one, of parameter `a`.
+
+    With one, the mean square of parts is `1 + 1 / a` times their squared mean. With a share rho of none and others of parameter
+    `a'` it is `(1 + 1 / a') / (1 - rho)`. Both are equal where `a' = a / (1 - p)` and `rho = p / (1 + a)`, for any `p` below 1:
+    `PART` of the inequality is then that of kinds.
+    """
+    share = np.log(PART / (1 - PART + np.exp(theta[last])))
+    matched = np.append(theta, [share, ratio])
+    matched[last] -= np.log(1 - PART)
+    return matched
 
 
 def until_given_up(solve: Callable[[NDArray], Found]) -> Callable[[NDArray], Found]:
@@ -126,7 +153,7 @@ def until_given_up(solve: Callable[[NDArray], Found]) -> Callable[[NDArray], Fou
     def solved(theta: NDArray) -> Found:
         nonlocal failures
         if failures >= FAILURES:
-            raise ConvergenceError("extra zeros are given up", remedy="set extra_zeros = false")
+            raise ConvergenceError("two kinds of parts are given up", remedy="set kinds = 1")
         try:
             return solve(theta)
         except ConvergenceError:

@@ -116,7 +116,7 @@ class TreeExact(InferenceMethod):
         if isinstance(self.prior, Hierarchical):
             splits = splits_of(self.prior, state.problem.nested, state.problem.bounds()[1])
             if splits.names and not self.prior.concentrations:  # one count alone is not split
-                return self._with_zeros_or_without(search, splits, draws, rng, progress)
+                return self._of_two_kinds_or_one(search, splits, draws, rng, progress)
             search.splits = splits.parameters(given(self.prior, splits))
             record = {"prior": {"concentrations": "given"}} if splits.names else {}
         if state.cut is None or self.mode:  # a most probable vector is searched for in the whole tree
@@ -125,18 +125,18 @@ class TreeExact(InferenceMethod):
         top = search.by_parts(state.cut, self.tolerance)
         return self._drawn(search, [(1.0, top.solved, draws)], (state.cut, top), rng, progress, record)
 
-    def _with_zeros_or_without(
+    def _of_two_kinds_or_one(
         self, search: SolutionSearch, splits: Splits, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Draw under the prior with extra zeros, where these are asked for and windows hold its posterior; else without."""
-        plain = SolutionSearch(search.state, search.values, search.executor, self.tolerance)
-        wanted = isinstance(self.prior, Hierarchical) and self.prior.extra_zeros
+        """Draw under the prior of two kinds of parts, where windows hold its posterior; else of one."""
+        kinds = self.prior.kinds if isinstance(self.prior, Hierarchical) else 1
         try:
-            return self._estimated(search, splits, draws, rng, progress, extra_zeros=wanted)
+            return self._estimated(search, splits, draws, rng, progress, kinds=kinds)
         except ConvergenceError:
-            if search.last == plain.last:  # extra zeros were not asked for
+            if kinds == 1:
                 raise
-        return self._estimated(plain, splits, draws, rng, progress, extra_zeros=False)
+        afresh = SolutionSearch(search.state, search.values, search.executor, self.tolerance)
+        return self._estimated(afresh, splits, draws, rng, progress, kinds=1)
 
     def _estimated(
         self,
@@ -146,11 +146,11 @@ class TreeExact(InferenceMethod):
         rng: np.random.Generator,
         progress: Progress,
         *,
-        extra_zeros: bool,
+        kinds: int,
     ) -> Drawn:
         """Estimate hyperparameters, integrate over those that are uncertain, and draw."""
         state = search.state
-        sample, splits, estimate = estimate_from(search, splits, progress, extra_zeros=extra_zeros)
+        search, sample, splits, estimate = estimate_from(search, splits, progress, kinds=kinds)
         search.splits = splits.parameters(estimate.theta)
         level, free = uncertain(splits, estimate, state.deepest_top)
         cut = state.cut_below(level + 1, PART) if level and state.cut else state.cut
@@ -166,9 +166,7 @@ class TreeExact(InferenceMethod):
         spread = Spread(solved, first, parents, splits, self.tolerance, deeper)
         mixture = spread.parts(estimate, free, draws, rng, progress)
         if splits.mean and mixture.unsolved >= FAILURES:
-            raise ConvergenceError(
-                "extra zeros do not serve about their mode", remedy="set extra_zeros = false"
-            )
+            raise ConvergenceError("two kinds of parts do not serve about their mode", remedy="set kinds = 1")
         record = {"prior": mixture.record(splits, estimate, free)}
         if sample is not None:
             record["prior"]["estimated_from"] = sample.record(splits)

@@ -154,11 +154,11 @@ class CutTree:
         return Top(solved, parts, solved.dropped, tilted, below, short, sizes)
 
     def expected(self, top: Top) -> Reals:
-        """Return the expectations `(5, n)` of `expected_of`."""
+        """Return the expectations `(6, n)` of `expected_of`."""
         from_top = [downward(*top.solved[:3])]
         known = self._from_above([(1.0, top.solved, 0)], from_top, np.random.default_rng(0))
         items = list(zip(top.parts, known))
-        out = np.zeros((5, len(self.child_ptr) - 1))
+        out = np.zeros((6, len(self.child_ptr) - 1))
         first = self.cut.edges[0]
         out[:, :first] = expected_of(top.solved, marginals(top.solved))[:, :first]
         for at, own in self.executor.map(expect_part, items):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeVar
 
@@ -19,7 +19,15 @@ from trueup.inferring.tree_parts import CutTree, Top
 from trueup.inferring.tree_state import DEPTHS, FINE, ROUGHLY, WIDE, TreeState
 from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.partition import Partition
-from trueup.kernel.messages.solve import Solved, end_too_soon, marginals, settle_tilts, tilt, too_short
+from trueup.kernel.messages.solve import (
+    MOST_PASSES,
+    Solved,
+    end_too_soon,
+    marginals,
+    settle_tilts,
+    tilt,
+    too_short,
+)
 from trueup.kernel.messages.upward import Tilted
 from trueup.layouts.factors import Split
 from trueup.layouts.splits import Splits
@@ -31,6 +39,10 @@ FEW_NODES = 1 << 10
 """Nodes of a tree whose tilts are found anew for every hyperparameter."""
 ROUGH = 1e-6
 """Posterior mass that may be dropped while hyperparameters are sought."""
+GLANCED = 1e-3
+"""Posterior mass that may be dropped where it is only asked whether to search there at all."""
+DEEPEST_OF_KINDS, TRIES = WIDE + 1, 4
+"""Position in `DEPTHS` of the deepest tables with which two kinds of parts are tried, and solutions for one hyperparameter."""
 
 
 @dataclass(eq=False)
@@ -85,13 +97,26 @@ class SolutionSearch:
         """The deepest table (nats below its peak)."""
         return float(DEPTHS[self.reached])
 
-    def whole(self, tolerance: float) -> Solved:
+    def for_kinds(self) -> SolutionSearch:
+        """The same for parts of two kinds: where tables as deep as these do not serve, one kind does."""
+        return replace(self, last=DEEPEST_OF_KINDS, tries=TRIES)
+
+    def whole(self, tolerance: float, passes: int = MOST_PASSES) -> Solved:
         """Solve the whole tree at once."""
+        plan = plan_pairs(self.child_ptr)
         return self._deepened(
-            lambda tilted: settle_tilts(plan_pairs(self.child_ptr), tilted, tolerance),
+            lambda tilted: settle_tilts(plan, tilted, tolerance, passes=passes),
             lambda s: too_short(self.child_ptr, s, tolerance),
             tolerance,
         )
+
+    def glance(self, splits: Splits, theta: NDArray) -> float:
+        """The log evidence at some hyperparameters, roughly; minus infinity where it takes longer than at others like them."""
+        quick = replace(self, splits=splits.parameters(theta), start=None, tries=1)
+        try:
+            return quick.whole(GLANCED, passes=2).evidence
+        except ConvergenceError:
+            return -np.inf
 
     def by_parts(self, cut: Partition, tolerance: float) -> Top:
         """Solve the top of a cut tree, given the messages of its parts."""
@@ -128,9 +153,9 @@ class SolutionSearch:
                     remedy="name a prior with given concentrations, or another one",
                 )
             value, gradient = splits.log_hyperprior(theta)
-            scores = splits.scores(theta, *expected[:3])
+            scores = splits.scores(theta, expected[0], expected[1], expected[2:4])
             slope = gradient + scores.sum(axis=0)
-            return Density(evidence + value, slope, expected[3:], splits.information(scores))
+            return Density(evidence + value, slope, expected[4:], splits.information(scores))
 
         return density
 

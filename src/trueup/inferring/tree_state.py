@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from trueup.errors import DataError, InfeasibleError, SpecError
 from trueup.inferring.attainable import nothing_attained
 from trueup.inferring.estimated import estimated_prior
-from trueup.kernel.messages.extra_zeros import with_divisors
+from trueup.kernel.messages.kinds import with_divisors
 from trueup.kernel.messages.partition import Partition, cut_at
 from trueup.kernel.messages.pmf import OPEN, Factors, reach_all
 from trueup.kernel.messages.tilting import bounds

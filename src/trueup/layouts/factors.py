@@ -27,7 +27,7 @@ Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-Split = tuple[Reals, Reals, Reals, Integers]
+Split = tuple[Reals, Reals, Reals, Reals, Integers]
 """The fields `SPLIT` of `Factors`."""
 
 

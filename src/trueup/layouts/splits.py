@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trueup.errors import SpecError
 from trueup.kernel.messages.pmf import no_splits
 from trueup.layouts.factors import Split
+from trueup.layouts.kinds import Kinds
 from trueup.model.nested import NestedTree
 from trueup.model.prior import Hierarchical
 
@@ -18,6 +19,8 @@ Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 SLOPE_SD = 2.5
 """Standard deviation of the normal hyperprior of a covariate's coefficient, per standard deviation of the covariate."""
+RATIO, RATIO_SD = -3.0, 2.5
+"""Of the normal hyperprior of the logit of how small parts of the second kind are: mostly between a three-thousandth and all."""
 FLOOR = 0.5
 """Least public share, in units of its column: a share of 0 would forbid people where the column counts none."""
 
@@ -29,10 +32,8 @@ class Splits:
     `a_l` is the concentration of the node's level, `C_v` the number of its parent's children that may hold units,
     and the shares `m_c` are proportional to `exp(log_share_c + covariates_c . beta + gamma[category_c])`.
     The hyperparameters are the logs of the concentrations, then beta, then gamma. Parts of the last level that are alike may
-    have *extra zeros*, as the note in `trueup.kernel.messages.extra_zeros` has them: the last hyperparameter is then the logit
-    of rho, the share of parts that are zero by that if the others are negative binomial and all together have the mean `mean`,
-
-        q = rho / (1 - rho) (1 + m / a)^a,        m = mean / (1 - rho).
+    be of *two kinds*, see `trueup.layouts.kinds`: the last two hyperparameters are then the logits of the share of the second
+    kind, and of the ratio of its parameter to that of the first.
 
     Attributes
     ----------
@@ -51,7 +52,7 @@ class Splits:
     names, depths
         (k,) of the hyperparameters: names, and the last level of the tree whose nodes they concern.
     mean
-        Public mean of a part of the last level, if these have extra zeros; 0 where not.
+        Public mean of a part of the last level, if these are of two kinds; 0 where not.
     """
 
     child_ptr: Integers
@@ -67,7 +68,7 @@ class Splits:
     @property
     def concentrations(self) -> int:
         """How many of the hyperparameters are logs of concentrations."""
-        others = self.covariates.shape[1] + int(self.category.max(initial=-1) + 1) + (self.mean > 0)
+        others = self.covariates.shape[1] + int(self.category.max(initial=-1) + 1) + 2 * (self.mean > 0)
         return len(self.names) - others
 
     @property
@@ -98,8 +99,8 @@ class Splits:
         total = self._by_parent(weight)
         return np.divide(weight, total, out=np.zeros(len(weight)), where=total > 0)
 
-    def with_zeros(self, total: float) -> Splits | None:
-        """Let parts of the last level have extra zeros, given about the sum of all; None where they are not alike."""
+    def of_two_kinds(self, total: float) -> Splits | None:
+        """Let parts of the last level be of two kinds, given about the sum of all; None where they are not alike."""
         last = self.level == self.level.max()
         uneven = (
             self.covariates.shape[1] or (self.category[last] >= 0).any() or np.ptp(self.log_share[last]) > 0
@@ -107,28 +108,25 @@ class Splits:
         if uneven or not self.families()[-1]:
             return None
         mean = max(total, 1.0) / self.free[last].sum()
-        name = (
-            f"logit of the share of extra zeros of {self.names[self.concentrations - 1].partition(' of ')[2]}"
-        )
-        depths = np.append(self.depths, self.depths[self.concentrations - 1])
-        return replace(self, names=(*self.names, name), depths=depths, mean=mean)
+        margin = self.names[self.concentrations - 1].partition(" of ")[2]
+        names = f"logit of the share of small parts of {margin}", f"logit of how small they are of {margin}"
+        depths = np.append(self.depths, [self.depths[self.concentrations - 1]] * 2)
+        return replace(self, names=(*self.names, *names), depths=depths, mean=mean)
 
-    def _log_odds(self, theta: Reals) -> tuple[float, float, float]:
-        """Return the log odds of extra zeros, and their derivatives by the log of the last concentration and the logit of rho."""
-        a, odds = np.exp(theta[[self.concentrations - 1, -1]])
-        others = self.mean * (1.0 + odds)
-        rise, share = a * np.log1p(others / a), a / (a + others)
-        return float(theta[-1] + rise), float(rise - share * others), float(1.0 + share * self.mean * odds)
+    def _kinds(self, theta: Reals) -> Kinds:
+        share, ratio = theta[-2:]
+        return Kinds.of(theta[self.concentrations - 1], share, ratio, self.mean)
 
-    def _zeros(self, theta: Reals) -> tuple[Reals, Integers]:
-        """Return `zeros` and `parts` of every node."""
-        zeros, parts = no_splits(len(self.free))[2:]
+    def _second(self, theta: Reals) -> tuple[Reals, Reals, Integers]:
+        """Return `second`, `odds` and `parts` of every node."""
+        second, odds, parts = no_splits(len(self.free))[2:]
         if self.mean:
             last = self.free & (self.level == self.concentrations - 1)
             inner = self.child_ptr[1:] > self.child_ptr[:-1]
             parts[inner] = np.add.reduceat(last[1:].astype(np.int64), self._starts)
-            zeros[last | (parts > 0)] = self._log_odds(theta)[0]
-        return zeros, parts
+            held = last | (parts > 0)
+            second[held], odds[held], _ = self._kinds(theta)
+        return second, odds, parts
 
     def parameters(self, theta: Reals) -> Split:
         """Return the fields `SPLIT` of `trueup.kernel.messages.pmf.Factors`."""
@@ -138,18 +136,18 @@ class Splits:
         total = np.ones(len(alpha))
         inner = self.child_ptr[1:] > self.child_ptr[:-1]
         total[inner] = np.add.reduceat(alpha[1:], self._starts)
-        return np.where(alpha > 0, alpha, 1.0), np.where(total > 0, total, 1.0), *self._zeros(theta)
+        return np.where(alpha > 0, alpha, 1.0), np.where(total > 0, total, 1.0), *self._second(theta)
 
-    def scores(self, theta: Reals, rises: Reals, total_rises: Reals, zeros: Reals) -> Reals:
+    def scores(self, theta: Reals, rises: Reals, total_rises: Reals, second: Reals) -> Reals:
         """Return what each family `(families, k)` adds to the gradient of the log evidence, by Fisher's identity.
 
         Parameters
         ----------
         rises, total_rises
-            (n,) posterior means of `psi(x + a) - psi(a)` for the parameters `alpha` and `total`; of sums of parts with extra
-            zeros that of the derivative of the log of their divisor by the log of the concentration, over `total`.
-        zeros
-            (n,) posterior means of the derivatives of factors by the log of `q`.
+            (n,) posterior means of `psi(x + a) - psi(a)` for the parameters `alpha` and `total`; of parts of two kinds, and
+            sums of such, those of the derivatives of factors and of divisors by the log of `a`, over `alpha` and `total`.
+        second
+            (2, n) posterior means of the derivatives of factors by the logs of `q` and of `b`; 0 where there is one kind.
         """
         p, beta, alpha = self.concentrations, self.covariates.shape[1], self.parameters(theta)[0]
         parent = np.concatenate([[0], np.repeat(np.arange(len(alpha)), np.diff(self.child_ptr))])
@@ -164,13 +162,10 @@ class Splits:
         family = np.searchsorted(self._starts, np.flatnonzero(held) - 1, side="right") - 1
         np.add.at(out, (family, p + beta + self.category[held]), less[held])
         if self.mean:
-            inner = np.flatnonzero(self.child_ptr[1:] > self.child_ptr[:-1])
-            out[:, -1] = np.where(
-                self._zeros(theta)[1][inner] > 0, np.add.reduceat(zeros[1:], self._starts) + zeros[inner], 0.0
-            )
-            _, by_a, by_share = self._log_odds(theta)
-            out[:, p - 1] += by_a * out[:, -1]
-            out[:, -1] *= by_share
+            sums = self.child_ptr[1:] > self.child_ptr[:-1]
+            of_parts = np.where(sums, 0.0, second)[:, 1:]
+            of_family = np.add.reduceat(of_parts, self._starts, axis=1) + second[:, sums]
+            out[:, [p - 1, -2, -1]] += of_family.T @ self._kinds(theta).slopes.T
         return out
 
     def information(self, scores: Reals) -> Reals:
@@ -186,14 +181,16 @@ class Splits:
 
         Each concentration: `a / (1 + a)` uniform on (0, 1), the uniform shrinkage prior (Christiansen and Morris 1997), so
         `log a` is standard logistic: proper, whatever the likelihood does at 0 and at infinity, where it tends to
-        constants. Coefficients: normal about 0 with standard deviation `SLOPE_SD`. The share of extra zeros: uniform too.
+        constants. Coefficients: normal about 0 with standard deviation `SLOPE_SD`. The share of small parts: uniform; the logit
+        of how small they are: normal about `RATIO` with standard deviation `RATIO_SD`.
         """
         uniform = np.arange(len(theta)) < self.concentrations
-        uniform[len(theta) - (self.mean > 0) :] = True
-        logit, rest = theta[uniform], theta[~uniform] / SLOPE_SD
-        gradient = np.empty(len(theta))
-        gradient[uniform], gradient[~uniform] = -np.tanh(logit / 2), -rest / SLOPE_SD
-        return float((logit - 2 * np.logaddexp(0, logit)).sum() - 0.5 * (rest**2).sum()), gradient
+        middle, scale = np.zeros(len(theta)), np.where(uniform, 1.0, SLOPE_SD)
+        if self.mean:
+            uniform[-2], scale[-2], middle[-1], scale[-1] = True, 1.0, RATIO, RATIO_SD
+        z = (theta - middle) / scale
+        log = np.where(uniform, z - 2 * np.logaddexp(0, z), -0.5 * z**2)
+        return float(log.sum()), np.where(uniform, -np.tanh(z / 2), -z) / scale
 
     def held(self) -> Integers:
         """For each attribute value, how many nodes add it."""

@@ -264,8 +264,9 @@ class Hierarchical(BasePrior):
         One for each margin below the root. By default they are estimated from the noisy values.
     total
         The prior of the root's count.
-    extra_zeros
-        Whether more parts of the last level may be zero than the splits say, if the noisy values ask for it.
+    kinds
+        How many kinds of parts the last level of a tree may have, such as inhabited and uninhabited ones: 2, if they are alike
+        and the noisy values ask for it, or 1.
 
     Examples
     --------
@@ -277,7 +278,7 @@ class Hierarchical(BasePrior):
     covariates: tuple[str | tuple[float, ...], ...] = ()
     concentrations: tuple[float, ...] = ()
     total: Flat | Bounded | Poisson | NegativeBinomial | Masses = Flat()
-    extra_zeros: bool = False
+    kinds: Literal[1, 2] = 2
     name: Literal["hierarchical"] = "hierarchical"
 
     def __post_init__(self) -> None:
@@ -289,13 +290,7 @@ class Hierarchical(BasePrior):
         self._require(
             not (given.size and self.covariates), "covariates", "none where concentrations are given"
         )
-        self._require(isinstance(self.extra_zeros, bool), "extra_zeros", "true or false")
-        alike = not given.size and not self.covariates and self.shares == "uniform"
-        self._require(
-            alike or not self.extra_zeros,
-            "extra_zeros",
-            "false where parts are not alike or concentrations are given",
-        )
+        self._require(self.kinds in (1, 2) and not isinstance(self.kinds, bool), "kinds", "1 or 2")
 
     @property
     def columns(self) -> tuple[str, ...]:

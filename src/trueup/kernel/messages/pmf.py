@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages.splits import add_split, log_one_plus
+from trueup.kernel.messages.splits import add_second_kind, add_split
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -49,9 +49,9 @@ class Factors(NamedTuple):
     alpha, total
         (n,) parameters of the split factor of the note in `trueup.kernel.messages.splits`; equal where
         there is none.
-    zeros, parts
-        (n,) log odds `q` of extra zeros as the note in `trueup.kernel.messages.extra_zeros` has them, minus infinity where there
-        are none; and 0 of a part that has them, of a sum of such parts how many there are.
+    second, odds, parts
+        (n,) of parts of two kinds, as the note in `trueup.kernel.messages.kinds` has them, and of sums of such: `b`; the log of
+        `q`, minus infinity of all others; and 0 of a part, of a sum how many parts there are.
     """
 
     ptr: Integers
@@ -64,17 +64,18 @@ class Factors(NamedTuple):
     upper: Integers
     alpha: Reals
     total: Reals
-    zeros: Reals
+    second: Reals
+    odds: Reals
     parts: Integers
 
 
-SPLIT = Factors._fields[-4:]
+SPLIT = Factors._fields[-5:]
 """The fields of a split's law."""
 
 
-def no_splits(n: int) -> tuple[Reals, Reals, Reals, Integers]:
+def no_splits(n: int) -> tuple[Reals, Reals, Reals, Reals, Integers]:
     """Return the fields `SPLIT` of `n` nodes whose counts are not split by any law."""
-    return np.ones(n), np.ones(n), np.full(n, -np.inf), np.zeros(n, np.int64)
+    return np.ones(n), np.ones(n), np.ones(n), np.full(n, -np.inf), np.zeros(n, np.int64)
 
 
 @njit(cache=True)
@@ -120,8 +121,8 @@ def _fill_factor(factors, node, low, slope, out):
             out[i] += factors.log[first + j] if 0 <= j < length else -np.inf
     if factors.alpha[node] != factors.total[node]:
         add_split(out, low, factors.alpha[node], factors.total[node])
-    if factors.parts[node] == 0 and low <= 0 < low + size:
-        out[-low] += log_one_plus(factors.zeros[node])
+    if factors.parts[node] == 0 and factors.odds[node] > -np.inf:
+        add_second_kind(out, low, factors.alpha[node], factors.second[node], factors.odds[node])
     for i in range(size):
         if low + i < factors.lower[node] or low + i > factors.upper[node]:
             out[i] = -np.inf

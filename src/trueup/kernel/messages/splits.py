@@ -25,6 +25,9 @@ import numpy as np
 
 from trueup.kernel.compiled import njit
 
+NOTHING = -45.0
+"""Log of what changes nothing where it is added to 1."""
+
 
 @njit(cache=True, _nrt=False)
 def log_ratio(low, alpha, total):
@@ -51,6 +54,18 @@ def add_split(out, low, alpha, total):
         x = low + i
         out[i] += log
         log += math.log((x + alpha) / (x + total))
+
+
+@njit(cache=True, _nrt=False)
+def add_second_kind(out, low, a, b, log_odds):
+    """Add to `out` the log of `1 + q w(x; b) / w(x; a)` at the counts `low, low + 1, ...`; below 0 there is none."""
+    log = log_odds + log_ratio(low, b, a)
+    for i in range(max(-low, 0), len(out)):
+        if log < NOTHING:  # it falls
+            return
+        x = low + i
+        out[i] += log_one_plus(log)
+        log += math.log((x + b) / (x + a))
 
 
 @njit(cache=True, _nrt=False)

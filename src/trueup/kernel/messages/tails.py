@@ -34,14 +34,14 @@ import numpy as np
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.messages.pmf import FALLING
-from trueup.kernel.messages.splits import log_one_plus, log_ratio
+from trueup.kernel.messages.splits import log_ratio
 
 PROBES = 7
 """Tilts at which every message's growth is known: none, one near and one far to the right, the others to the left."""
 SMALLEST, STEEPEST, FAR = 1e-290, 39.0, 600.0
 """Where sums are bounded from above: least mass of a count, steepest step, and nats from end to end for which both serve."""
 LEAST = -690.0
-"""Log of the least fraction that is told from 0, of counts with extra zeros."""
+"""Log of the least fraction that is told from 0, of counts of two kinds."""
 REACH = 7.0
 """Standard deviations from the middle of a sum where its nearest bounds touch it."""
 
@@ -154,6 +154,15 @@ def _run(alpha, total, begin, end, level, slope):
 
 
 @njit(cache=True, _nrt=False)
+def _run_of_kinds(factors, v, begin, end, level, slope):
+    """Bound it for a leaf, whose split's factor is a sum of two where it is of two kinds."""
+    mass = _run(factors.alpha[v], factors.total[v], begin, end, level, slope)
+    if factors.odds[v] == -np.inf:
+        return mass
+    return add_logs(mass, _run(factors.second[v], 1.0, begin, end, level + factors.odds[v], slope))
+
+
+@njit(cache=True, _nrt=False)
 def add_logs(a, b):
     """Return the log of `exp(a) + exp(b)`."""
     top = max(a, b)
@@ -164,20 +173,17 @@ def add_logs(a, b):
 def beyond(tilted, v, extra):
     """Bound the log of the mass of a leaf's tilted, scaled factor beyond its tables, tilted by `extra` once more."""
     factors, low, high = tilted.factors, tilted.low[v], tilted.high[v]
-    tilt, alpha, total = tilted.slope[v] + extra, factors.alpha[v], factors.total[v]
-    mass = -np.inf
+    tilt, mass = tilted.slope[v] + extra, -np.inf
     base, slope, end = edge(factors, v, high, 1)
     end = min(end, tilted.ceiling[v])
     if end > high:
         level = base - slope * high - tilted.top[v]
-        mass = _run(alpha, total, high + 1, end, level, slope + tilt)
+        mass = _run_of_kinds(factors, v, high + 1, end, level, slope + tilt)
     base, slope, end = edge(factors, v, low, -1)
     end = max(end, tilted.floor[v])
     if end < low:
         level = base + slope * low - tilted.top[v]
-        mass = add_logs(mass, _run(alpha, total, low - 1, end, level, tilt - slope))
-        if end <= 0 < low and factors.zeros[v] > -np.inf:
-            mass = add_logs(mass, level + factors.zeros[v])
+        mass = add_logs(mass, _run_of_kinds(factors, v, low - 1, end, level, tilt - slope))
     return mass
 
 
@@ -185,13 +191,18 @@ def beyond(tilted, v, extra):
 def highest_beyond(tilted, v, extra):
     """Bound the log of the largest value of a leaf's tilted, scaled factor outside its window, tilted by `extra` once more;
     the leaf has no tables."""
-    tilt = tilted.slope[v] + extra
-    alpha, total = tilted.factors.alpha[v], tilted.factors.total[v]
+    factors, tilt = tilted.factors, tilted.slope[v] + extra
+    found = _highest_beyond(tilted, v, factors.alpha[v], factors.total[v], tilt)
+    if factors.odds[v] > -np.inf:
+        found = add_logs(found, factors.odds[v] + _highest_beyond(tilted, v, factors.second[v], 1.0, tilt))
+    return found - tilted.top[v]
+
+
+@njit(cache=True, _nrt=False)
+def _highest_beyond(tilted, v, alpha, total, tilt):
     right = _highest(alpha, total, tilted.high[v] + 1, tilted.ceiling[v], 1, tilt)
     left = _highest(alpha, total, tilted.low[v] - 1, max(tilted.floor[v], 0), -1, tilt)
-    if tilted.floor[v] <= 0 < tilted.low[v]:
-        left = max(left, log_one_plus(tilted.factors.zeros[v]))
-    return max(right, left) - tilted.top[v]
+    return max(right, left)
 
 
 @njit(cache=True, _nrt=False)
@@ -337,10 +348,10 @@ def share_of(lost, whole, least):
 def least_share(factors, v):
     """Return the log of the least fraction of a node's message that counts as lost, if any is.
 
-    What is next to nothing at a steep tilt may be all at another. Parts with extra zeros have two humps, and tilts may be far
-    from the posterior; elsewhere fractions below the least floating-point number are taken as nothing.
+    What is next to nothing at a steep tilt may be all at another. Parts of two kinds have two humps, and tilts may be far from
+    the posterior; elsewhere fractions below the least floating-point number are taken as nothing.
     """
-    return LEAST if v < len(factors.zeros) and factors.zeros[v] > -np.inf else -np.inf
+    return LEAST if v < len(factors.odds) and factors.odds[v] > -np.inf else -np.inf
 
 
 @njit(cache=True)

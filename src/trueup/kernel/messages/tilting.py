@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages.extra_zeros import divisors
+from trueup.kernel.messages.kinds import divisors, kinds
 from trueup.kernel.messages.pmf import FALLING, log_factor, moments, uniform_moments
 from trueup.kernel.messages.splits import log_ratio
 from trueup.kernel.messages.tails import edge, law_at
@@ -352,8 +352,8 @@ def first_tilts(child_ptr, factors):
     """Return the tilts at which the parts of each split are negative binomial with the mean that was measured.
 
     Given its count X, the parts of a node with `total` A are like negative binomials of success X / (X + A). X is the
-    middle of the node's first table, or the sum of its parts'; nodes without a split are not tilted. Of parts that have extra
-    zeros, A is the sum of those that are not zero by these.
+    middle of the node's first table, or the sum of its parts'; nodes without a split are not tilted. Of parts of two
+    kinds, A is the mean of their sum.
     """
     n = len(child_ptr) - 1
     about, tau = np.zeros(n), np.zeros(n)
@@ -368,9 +368,9 @@ def first_tilts(child_ptr, factors):
         if child_ptr[v] < child_ptr[v + 1] and factors.total[v] != 1.0:
             total = factors.total[v]
             if factors.parts[v] > 0:
-                k = factors.parts[v]
-                at = np.int64(max(about[v], 1.0))
-                total *= 1.0 - divisors(k, total / k, factors.zeros[v], at, 1, True)[1, 0] / k
+                k, a, b, odds = kinds(factors, v)
+                of_second = divisors(k, a, b, odds, np.int64(max(about[v], 1.0)), 1, True)[1, 0]
+                total = (k - of_second) * a + of_second * b
             tau[v] = np.log(about[v] / (about[v] + total))
     return tau
 
