@@ -73,7 +73,7 @@ def test_estimates_from_a_sample_agree_with_those_from_all_within_their_standard
     off = (found.theta - every.theta) / found.sd
     assert np.abs(off).max() < 5
     assert abs(off[1] + np.log(1.5) / found.sd[1]) > 5
-    one = TreeExact(prior=Hierarchical(kinds=1))
+    one = TreeExact(prior=Hierarchical(most_kinds=1))
     record = infer(measured, one, spec=tree_constraints(cells), draws=8).drawn.stats["prior"]
     assert record["estimated_from"] == used
     estimates = record["estimates"].values()

@@ -95,7 +95,9 @@ def measure(truth, rng):
 
 
 def posterior_of(measured, kinds=2):
-    return infer(measured, TreeExact(prior=Hierarchical(kinds=kinds)), spec=tree_constraints(WIDE), draws=200)
+    return infer(
+        measured, TreeExact(prior=Hierarchical(most_kinds=kinds)), spec=tree_constraints(WIDE), draws=200
+    )
 
 
 def estimates(posterior):
@@ -178,10 +180,20 @@ def test_points_that_reach_further_to_the_left_integrate_to_the_same(rng):
     assert integral(3.0) == pytest.approx(integral(1.0), rel=0.01)
 
 
+def test_the_prior_is_named_with_what_it_was_given(rng):
+    cells = states([2, 3])
+    measured = noisy(cells, np.arange(5), laplace_tree(cells), rng)
+    method = TreeExact(prior=Hierarchical(total=Bounded(UPPER), most_kinds=1))
+    named = infer(measured, method, spec=tree_constraints(cells), draws=8).prior
+    assert (
+        named == "the prior 'hierarchical' (shares = uniform, total = bounded (upper = 300), most_kinds = 1)"
+    )
+
+
 @pytest.mark.parametrize("kinds", [0, 3, True, "two"])
 def test_there_are_one_or_two(kinds):
     with pytest.raises(SpecError, match="Needed: 1 or 2"):
-        Hierarchical(kinds=kinds)
+        Hierarchical(most_kinds=kinds)
 
 
 def test_where_windows_do_not_hold_the_posterior_of_two_one_serves(rng, monkeypatch):

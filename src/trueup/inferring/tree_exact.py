@@ -129,7 +129,7 @@ class TreeExact(InferenceMethod):
         self, search: SolutionSearch, splits: Splits, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
         """Draw under the prior of two kinds of parts, where windows hold its posterior; else of one."""
-        kinds = self.prior.kinds if isinstance(self.prior, Hierarchical) else 1
+        kinds = self.prior.most_kinds if isinstance(self.prior, Hierarchical) else 1
         try:
             return self._estimated(search, splits, draws, rng, progress, kinds=kinds)
         except ConvergenceError:
@@ -166,7 +166,9 @@ class TreeExact(InferenceMethod):
         spread = Spread(solved, first, parents, splits, self.tolerance, deeper)
         mixture = spread.parts(estimate, free, draws, rng, progress)
         if splits.mean and mixture.unsolved >= FAILURES:
-            raise ConvergenceError("two kinds of parts do not serve about their mode", remedy="set kinds = 1")
+            raise ConvergenceError(
+                "two kinds of parts do not serve about their mode", remedy="set most_kinds = 1"
+            )
         record = {"prior": mixture.record(splits, estimate, free)}
         if sample is not None:
             record["prior"]["estimated_from"] = sample.record(splits)

@@ -264,7 +264,7 @@ class Hierarchical(BasePrior):
         One for each margin below the root. By default they are estimated from the noisy values.
     total
         The prior of the root's count.
-    kinds
+    most_kinds
         How many kinds of parts the last level of a tree may have, such as inhabited and uninhabited ones: 2, if they are alike
         and the noisy values ask for it, or 1.
 
@@ -278,7 +278,7 @@ class Hierarchical(BasePrior):
     covariates: tuple[str | tuple[float, ...], ...] = ()
     concentrations: tuple[float, ...] = ()
     total: Flat | Bounded | Poisson | NegativeBinomial | Masses = Flat()
-    kinds: Literal[1, 2] = 2
+    most_kinds: Literal[1, 2] = 2
     name: Literal["hierarchical"] = "hierarchical"
 
     def __post_init__(self) -> None:
@@ -290,7 +290,9 @@ class Hierarchical(BasePrior):
         self._require(
             not (given.size and self.covariates), "covariates", "none where concentrations are given"
         )
-        self._require(self.kinds in (1, 2) and not isinstance(self.kinds, bool), "kinds", "1 or 2")
+        self._require(
+            self.most_kinds in (1, 2) and not isinstance(self.most_kinds, bool), "most_kinds", "1 or 2"
+        )
 
     @property
     def columns(self) -> tuple[str, ...]:

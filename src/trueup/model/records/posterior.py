@@ -111,8 +111,7 @@ class Posterior(Tabled):
         given = self.method.get("prior")
         if given is None:
             return "a flat prior on all counts that the rules allow"
-        more = [f"{k} = {_short(v)}" for k, v in dict(given).items() if k != "name" and v not in ((), None)]
-        return f"the prior '{dict(given)['name']}'" + (f" ({', '.join(more)})" if more else "")
+        return f"the prior '{dict(given)['name']}'{_parameters(given)}"
 
     @property
     def promise(self) -> str:
@@ -368,5 +367,13 @@ class Posterior(Tabled):
         return arviz.from_dict(posterior={"count": self.draws}, **labels)
 
 
+def _parameters(prior: Mapping[str, Any]) -> str:
+    """The parameters of a prior, in brackets."""
+    more = [f"{k} = {_short(v)}" for k, v in prior.items() if k != "name" and v not in ((), [], None)]
+    return f" ({', '.join(more)})" if more else ""
+
+
 def _short(given: Any) -> str:
+    if isinstance(given, Mapping):
+        return f"{given['name']}{_parameters(given)}"
     return f"one of {len(given)} values each" if isinstance(given, list | tuple) else str(given)
