@@ -155,7 +155,6 @@ def test_the_path_on_rhode_islands_blocks(chrome, studio, door, data_dir, capsys
             visitor.drag("county", -4)
         visitor.check()
         visitor.press(name)
-        visitor.page.wait_for_load_state()
     visitor.fill("New folder of the bundle", str(studio.folder / "blocks"))
     visitor.press(RELEASE)
     visitor.page.wait_for_url("**/result", timeout=200_000)

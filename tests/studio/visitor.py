@@ -78,9 +78,10 @@ class Visitor:
         self.page.get_by_label(label).fill(text)
 
     def press(self, name: str) -> None:
-        """Click a button."""
+        """Click a button of a form, and wait for the page that it leads to."""
         self.interactions += 1
-        self.page.get_by_role("button", name=name, exact=True).click()
+        with self.page.expect_navigation():
+            self.page.get_by_role("button", name=name, exact=True).click()
 
     def strike(self, name: str) -> None:
         """Reach a button by the Tab key alone, and press Enter."""
