@@ -154,7 +154,10 @@ def together(parts: Iterable[Held]) -> Held:
 
 
 def replicate(scenario: Scenario, law: str, prior, replicates: int, seed: int) -> dict[str, Held]:
-    """Measure and infer again and again; by level, for all levels, sums of ten places of no one region, shares of a parent."""
+    """Measure and infer again and again; by level, for all levels, sums of ten places of no one region, shares of a parent.
+
+    No two kinds of counts or of noise have random numbers in common: what is said of several together needs them independent.
+    """
     cells, levels = scenario.cells, scenario.cells.tree.levels
     kind = "discrete-laplace" if law.startswith("epsilon") else "discrete-gaussian"
     noise = law_named(kind)(LAWS[law](len(levels)))
@@ -162,7 +165,7 @@ def replicate(scenario: Scenario, law: str, prior, replicates: int, seed: int) -
     constraints = Constraints(cells, tuple(Margin(level) for level in levels))
     methods = default(constraints), TreeTopDown()
     prepared = [Prepared.of(constraints, headers, method) for method in methods]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, *f"{scenario.name}, {law}".encode()])
     rows: dict[str, list[NDArray]] = {}
     for _ in range(replicates):
         truth = scenario.truth(rng)

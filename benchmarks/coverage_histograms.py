@@ -176,7 +176,7 @@ def measured(scenario: Histograms, law: str, rng: np.random.Generator) -> Column
 
 def _once(scenario: Histograms, law: str, seed: int) -> Iterator[tuple[str, NDArray]]:
     cells, levels = scenario.cells, scenario.cells.tree.levels
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, *f"{scenario.name}, {law}".encode()])
     problem = measured(scenario, law, rng)
     walk = HistogramWalk.of(problem, [rng])
     released = walk.states[0].x.astype(np.int64).ravel()
