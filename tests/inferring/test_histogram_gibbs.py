@@ -262,8 +262,9 @@ def test_a_run_that_is_stopped_goes_on_from_its_checkpoints_as_if_it_had_not_bee
 ):
     cells, laws, record = blocks(rng)
     monkeypatch.setattr(histogram_gibbs, "LONG", 0.0)
+    monkeypatch.setattr(histogram_walk, "TOGETHER", 2 * cells.n)
     asked = count()
-    monkeypatch.setattr(Checkpoint, "due", lambda self, chain: next(asked) % 20 == 0)
+    monkeypatch.setattr(Checkpoint, "due", lambda self, chain: next(asked) % 10 == 0)
     monkeypatch.setattr(chains, "LISTENING", 0.001)
     run = partial(infer, record, HistogramGibbs(tier=tier), spec=constraints_of(cells, laws))
     whole = run(draws=200)

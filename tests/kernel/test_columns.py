@@ -2,25 +2,59 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.columns import NARROW, PADDED, WIDE, _at, _convolve, _rank, _shares
+from trueup.kernel.table_walks.columns import (
+    LONGEST,
+    LOWEST,
+    NARROW,
+    STRIDE,
+    WIDE,
+    _at,
+    _convolve,
+    _exp,
+    _leaf_ratios,
+    _rank,
+    _ratio,
+    _shares,
+)
+from trueup.layouts.columns import ColumnProblem
+from trueup.model.cells import Attribute, Cells
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.model.tree import Tree
+from trueup.noise import law_named
 
 
 @njit(cache=False)
-def joined(own, size, after, shift, within, pad):
+def joined(own, size, tail, after, within):
     out = np.empty(WIDE, np.float32)
-    _convolve(own, 0, size, after, out, shift, within, pad)
+    _convolve(own, 0, size, tail, after, out, within)
     return out
 
 
 @njit(cache=False)
-def shared(own, after, back):
-    masses, pad = np.empty(own.size), np.zeros(PADDED, np.float32)
-    pad[WIDE : 2 * WIDE] = after
-    return masses, _shares(own, 0, pad, back, own.size, masses)
+def shared(own, tail, back):
+    masses = np.empty(own.size)
+    return masses, _shares(own, 0, tail, back, own.size, masses)
+
+
+@njit(cache=False)
+def exponentials(logs):
+    found = np.empty(logs.size)
+    for i in range(logs.size):
+        found[i] = _exp(logs[i])
+    return found
+
+
+@njit(cache=False)
+def gamma_ratio(x, up, down, step):
+    return _ratio(x, up, down, step)
 
 
 @njit(cache=False)
@@ -30,6 +64,29 @@ def mirrored(masses, at, u):
 
 def message(rng, width, steps):
     return np.append(rng.random(steps), np.zeros(width - steps)).astype(np.float32)
+
+
+@njit(cache=False)
+def leaf_ratios(places, state, columns, stride, row, low, size):
+    ratios = np.empty(NARROW * LONGEST)
+    _leaf_ratios(places, state, columns, stride, row, low, size, ratios)
+    return ratios[1:size]
+
+
+def log_density(problem, state, row, x):
+    """The density of a lowest place's table as the module writes it, term by term."""
+    kappa, first = state.kappa[-1], problem.places.level_ptr[-2]
+    theta, s, total = state.theta[problem.places.parent[first + row]], state.size[row], x.sum()
+    held = x + (np.arange(len(x)) == state.spare[row])
+    cells = gammaln(held + kappa * theta) - gammaln(x + 1.0) - x * np.log(kappa + s)
+    return gammaln(total + state.a[-1]) - gammaln(total + 1.0) + total * math.log(s) + cells.sum()
+
+
+def laid_out(message):
+    """A message between zeros, as those of a tree's places are; where it begins."""
+    tail = np.zeros(2 * STRIDE, np.float32)
+    tail[WIDE:STRIDE] = message
+    return tail, WIDE
 
 
 def in_window(own, after, low, tail_low, begin, steps):
@@ -54,7 +111,8 @@ def test_messages_are_convolutions_within_their_window(width, rng):
         if steps < 1:
             continue
         within = (np.arange(WIDE) < steps).astype(np.float32)
-        found = joined(own, size, after, WIDE + begin - low - tail_low, within, np.zeros(PADDED, np.float32))
+        tail, at = laid_out(after)
+        found = joined(own, size, tail, at + begin - low - tail_low, within)
         assert np.allclose(found, in_window(own, after, low, tail_low, begin, steps), rtol=1e-5, atol=1e-6)
         apart = max(apart, np.abs(found - in_window(own, after, low, tail_low, begin + 1, steps)).max())
     assert apart > 0.1  # a window one step further is another
@@ -65,11 +123,52 @@ def test_shares_are_products_of_what_makes_up_the_sum(width, rng):
     for _ in range(300):
         own, after = message(rng, width, width), message(rng, WIDE, rng.integers(1, WIDE + 1))
         back = rng.integers(width + WIDE - 1)
-        masses, total = shared(own, after, back)
+        tail, at = laid_out(after)
+        masses, total = shared(own, tail, at + back)
         for i in range(width):
             expected = own[i] * after[back - i] if 0 <= back - i < WIDE else 0.0
             assert masses[i] == pytest.approx(expected, rel=1e-6)
         assert total == pytest.approx(masses.sum())
+
+
+@pytest.mark.parametrize("columns", [[2], [1, 3], [0, 1, 2, 3]])
+@pytest.mark.parametrize("stride", [1, 2, 7, LONGEST, LONGEST + 3])
+def test_ratios_of_a_places_masses_are_those_of_its_density(columns, stride, rng):
+    tree = Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b", "c"]}])
+    cells = Cells(tree, (Attribute("kind", tuple("uvwx")),))
+    headers = (Measured("all", cells.finest, law_named("discrete-laplace")(1)),)
+    problem = ColumnProblem(Constraints(cells, (cells.finest,)), headers, (np.zeros(12),))
+    x = rng.poisson(20 * stride, (3, 4))
+    state = problem.state(x, 1.7, 2.3)
+    state.size[:], state.spare[:] = rng.gamma(2.0, size=3), rng.integers(0, 4, 3)
+    direction = np.zeros(4)
+    direction[columns] = [1, -1, -1, 1][: len(columns)]
+    size, low = 9, -4
+    for row in range(3):
+        logs = [
+            log_density(problem, state, row, x[row] + stride * (low + i) * direction) for i in range(size)
+        ]
+        found = leaf_ratios(problem.places, state, np.array(columns), stride, row, low, size)
+        assert np.log(found) == pytest.approx(np.diff(logs), abs=1e-8)
+
+
+@pytest.mark.parametrize("far", [1, LONGEST, LONGEST + 1, 300])
+def test_ratios_of_steps_of_many_counts_are_those_of_gamma_functions(far, rng):
+    """Products where steps are short, logs where they are long: of both the same."""
+    up, down = rng.gamma(0.7), rng.gamma(3.0)
+    for x, step in ((0, far), (far, -far), (400, far), (400 + far, -far)):
+        log = (math.lgamma(x + step + up) - math.lgamma(x + step + down)) - (
+            math.lgamma(x + up) - math.lgamma(x + down)
+        )
+        assert gamma_ratio(float(x), up, down, step) == pytest.approx(math.exp(log), rel=1e-9)
+
+
+def test_exponentials_are_exact_to_what_is_said():
+    logs = np.append(-np.logspace(-12, np.log10(-0.999 * LOWEST), 2000), 0.0)
+    apart = np.abs(exponentials(logs) / np.exp(logs) - 1.0)
+    assert apart.max() < 1e-6
+    assert apart[logs > np.log(1e-40)].max() < 1e-12
+    assert (exponentials(np.array([-np.inf, 1.01 * LOWEST])) == 0.0).all()
 
 
 def test_mirrored_numbers_keep_their_law(rng):

@@ -6,8 +6,9 @@ One file: what chains draw, what they save to go on from, and what judges them a
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -195,27 +196,40 @@ class HistogramWalk:
             works.put(work)  # others may wait for it, to hear that they are stopped
 
     def _sweeps(self, chain: int, part: _Part, work: TreeMessages, done: list[int]) -> None:
-        state, most = self.states[chain], max(TOGETHER // self.problem.cells.n, 1)
-        room = np.zeros((2, *state.theta.shape))
+        state, thin, most = self.states[chain], part.thin, max(TOGETHER // self.problem.cells.n, 1)
+        whole = max(most // thin, 1)  # draws at a time; of large problems one takes several times
+        prior = self.problem.open, np.zeros((2, *state.theta.shape)), HYPERPRIOR, self.learn
+        kept = np.empty((whole - 1, *state.x.shape), state.x.dtype)
         drawn = saved = part.first
         while drawn < len(part.out) and not self.stopped:
-            count = min(most, part.thin - done[chain] % part.thin)
-            self._move(chain, work, room, done[chain], count)
+            here = done[chain] % thin
+            count = min(most, thin * min(whole, len(part.out) - drawn) - here)
+            fresh = (here + count) // thin
+            self._move(chain, work, prior, (done[chain], count, thin), kept, drawn, fresh)
             done[chain] += count
-            if done[chain] % part.thin:
+            if not fresh:
                 continue
-            part.out[drawn] = state.x.ravel()
-            self.concentrations[chain, drawn] = np.concatenate([state.a[1:], state.common[1:], state.rate])
-            drawn += 1
+            part.out[drawn : drawn + fresh - 1] = kept[: fresh - 1].reshape(-1, state.x.size)
+            drawn += fresh
+            part.out[drawn - 1] = state.x.ravel()
             if part.run and self.keep and (drawn == len(part.out) or self.keep.due(chain)):
                 self._save(part.run, chain, drawn, part.out[saved:drawn])
                 saved = drawn
 
-    def _move(self, chain: int, work: TreeMessages, room: NDArray, sweep: int, count: int) -> None:
-        """Make sweeps of a chain, the first of number `sweep`."""
-        p, prior = self.problem, (self.problem.open, room, HYPERPRIOR, self.learn)
+    def _move(self, chain, work, prior, sweeps, kept: NDArray, drawn: int, fresh: int) -> None:
+        """Make sweeps of a chain, and so many fresh draws."""
+        p, learnt = self.problem, self.concentrations[chain, drawn : drawn + fresh]
         self.left_out[chain] += histogram_sweeps(
-            self.rngs[chain], p.places, p.tables, p.moves, self.states[chain], work, *prior, sweep, count
+            self.rngs[chain],
+            p.places,
+            p.tables,
+            p.moves,
+            self.states[chain],
+            work,
+            prior,
+            sweeps,
+            kept,
+            learnt,
         )
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -227,9 +241,9 @@ class HistogramWalk:
             Counts of a table that are looked at, at most: of larger ones so many at random.
         """
         worst, least, watched = 1.0, np.inf, 0
-        for margin in self.margins:
-            r_hat, ess = sizes_of(self.problem.cells, run, margin, most, rng)
-            worst, least, watched = max(worst, r_hat.max()), min(least, ess.min()), watched + len(ess)
+        for level, margins in groupby(self.margins, lambda margin: margin.level):
+            for r_hat, ess in sizes_of(self.problem.cells, run, level, margins, most, rng):
+                worst, least, watched = max(worst, r_hat.max()), min(least, ess.min()), watched + len(ess)
         limit = r_hat_by_chance(watched, ESS, 2 * len(run))
         a = self.concentrations.reshape(-1, self.concentrations.shape[2])
         names = [
@@ -290,18 +304,25 @@ def reported(cells: Cells, measured: list[Margin]) -> list[Margin]:
 
 
 def sizes_of(
-    cells: Cells, run: NDArray, margin: Margin, most: int, rng: np.random.Generator
-) -> tuple[NDArray, NDArray]:
-    """R-hat and effective sizes of a table's counts; of a large table of the lowest places, those of so many at random."""
-    places, last = cells.shape[0], cells.tree.level(margin.level) == len(cells.tree.levels) - 1
-    each = cells.size(margin) // places if last else 1
-    if last:
-        some = max(most // each, 1)
-        at = np.arange(places) if some >= places else np.sort(rng.choice(places, some, replace=False))
-        own = run.reshape(*run.shape[:2], places, -1)[:, :, at]
-        values = marginalise(own, cells.marginal(margin.attributes)).reshape(*run.shape[:2], -1)
-    else:  # sums of narrow counts are wide: some draws at a time
-        step = max(1, CHUNK // (run.shape[0] * cells.n))
-        pieces = [cells.sum(run[:, i : i + step], margin) for i in range(0, run.shape[1], step)]
-        values = np.concatenate(pieces, axis=1)
-    return diagnosed_in_pieces(values)
+    cells: Cells, run: NDArray, level: str, margins: Iterable[Margin], most: int, rng: np.random.Generator
+) -> Iterator[tuple[NDArray, NDArray]]:
+    """R-hat and effective sizes of a level's tables; of a large table of the lowest places, those of so many at random."""
+    last = level == cells.tree.levels[-1]
+    tables = run.reshape(*run.shape[:2], cells.shape[0], -1) if last else _summed(cells, run, level)
+    for margin in margins:
+        some = max(most * tables.shape[2] // cells.size(margin), 1) if last else tables.shape[2]
+        own = tables
+        if some < tables.shape[2]:
+            own = tables[:, :, np.sort(rng.choice(tables.shape[2], some, replace=False))]
+        values = marginalise(own, cells.marginal(margin.attributes))
+        yield diagnosed_in_pieces(values.reshape(*run.shape[:2], -1))
+
+
+def _summed(cells: Cells, run: NDArray, level: str) -> NDArray:
+    """Tables of a level's places, `(chains, draws, places, cells of one)`."""
+    finest = Margin(level, tuple(a.name for a in cells.attributes))
+    step = max(1, CHUNK // (run.shape[0] * cells.n))  # sums of narrow counts are wide: some draws at a time
+    pieces = [cells.sum(run[:, i : i + step], finest) for i in range(0, run.shape[1], step)]
+    return np.concatenate(pieces, axis=1).reshape(
+        *run.shape[:2], cells.tree.sizes[cells.tree.level(level)], -1
+    )

@@ -48,7 +48,10 @@ SINGLE, PAIR, SQUARE = 1, 2, 4
 NARROW, WIDE = 16, 32
 """Longest window of a lowest place, and of siblings' sums: arrays have that many steps, zero beyond those in use, so that
 loops are of a length known when they are compiled, and several terms are added at a time."""
-PADDED = 4 * WIDE
+LONGEST, LOWEST = 32, -700.0
+"""Steps of so many counts have ratios of masses that are products of those for one; the least log of a mass above 0."""
+STRIDE = 2 * WIDE
+"""From the sums of siblings at one place to those at the next: as many zeros, then `WIDE` sums."""
 SMALL, OFTEN = 1e-6, 4
 """Sums of masses below which they are scaled to 1, and at how many siblings that is looked at: windows cut off little of each."""
 AT_ONCE = {"contract", "reassoc", "nsz"}
@@ -160,7 +163,10 @@ class ChainState(NamedTuple):
 
 
 class TreeMessages(NamedTuple):
-    """Room for messages: of places, which begin at `_own`, of siblings' sums `(nodes, WIDE)`, first steps and sizes of both."""
+    """Room for messages: of places, which begin at `_own`, of siblings' sums, at `_tail`; first steps and sizes of both.
+
+    Between siblings' sums are zeros, so that those that are looked for before the first or after the last are found.
+    """
 
     own: NDArray[np.float32]
     tail: NDArray[np.float32]
@@ -176,8 +182,8 @@ class Room(NamedTuple):
         All places' steps; of each place above the lowest the part whose step is drawn first.
     masses, logs, ratios
         One place's masses, log masses, and ratios of masses to those of the step before.
-    pad, within
-        A message between zeros; `WIDE` ones, and as many zeros.
+    within
+        `WIDE` ones, and as many zeros.
     first
         `(levels + 1,)` where each level's changed groups begin in the arrays below.
     which, change
@@ -191,7 +197,6 @@ class Room(NamedTuple):
     masses: NDArray[np.float64]
     logs: NDArray[np.float64]
     ratios: NDArray[np.float64]
-    pad: NDArray[np.float32]
     within: NDArray[np.float32]
     first: NDArray[np.int64]
     which: NDArray[np.int64]
@@ -236,12 +241,15 @@ def _touched(tables, columns, room, level, at):
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _ratio(x, up, down, step):
     """`Gamma(x + up) / Gamma(x + down)` at x + step over that at x."""
-    if step == 1.0:
-        return (x + up) / (x + down)
-    if step == -1.0:
-        return (x - 1.0 + down) / (x - 1.0 + up)
-    more = math.lgamma(x + step + up) - math.lgamma(x + up)
-    return math.exp(more - math.lgamma(x + step + down) + math.lgamma(x + down))
+    if abs(step) > LONGEST:
+        more = math.lgamma(x + step + up) - math.lgamma(x + up)
+        return math.exp(more - math.lgamma(x + step + down) + math.lgamma(x + down))
+    ratio = 1.0
+    for k in range(step):
+        ratio *= (x + k + up) / (x + k + down)
+    for k in range(1, 1 - step):
+        ratio *= (x - k + down) / (x - k + up)
+    return ratio
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -277,6 +285,12 @@ def _own(places, v):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _tail(v):
+    """Where the sums of a place's steps and those of the siblings after it begin."""
+    return STRIDE * v + WIDE
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _window(rng, moves, state, columns, stride, row):
     """Choose the window of a lowest place: one in which the current table has a uniform place, without negative counts."""
     if not state.inhabited[row]:
@@ -296,28 +310,45 @@ def _window(rng, moves, state, columns, stride, row):
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _leaf_ratios(places, state, columns, stride, row, low, size, ratios):
     """Set the ratios of the prior's masses at a lowest place to those of the step before; beyond `size` they mean nothing."""
-    last, v, single = places.level_ptr.size - 2, places.level_ptr[-2] + row, columns.size == 1
-    p, s, a, total, both = places.parent[v], state.size[row], state.a[last], float(state.total[v]), 1.0
+    if stride == 1:
+        _unit_ratios(places, state, columns, row, low - 1.0, ratios[:NARROW])
+    elif stride > LONGEST:
+        _long_ratios(places, state, columns, stride, row, low, size, ratios)
+    else:
+        _unit_ratios(places, state, columns, row, stride * (low - 1.0), ratios[: NARROW * stride])
+        for i in range(size):
+            ratio = ratios[stride * i]
+            for k in range(stride * i + 1, stride * i + stride):
+                ratio *= ratios[k]
+            ratios[i] = ratio
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _rate(state, columns, row):
+    """What the density of a lowest place's table has besides gamma functions, for a step of one count."""
+    last, s, rate = len(state.kappa) - 1, state.size[row], 1.0
     for k in range(columns.size):
         whole = state.kappa[last, columns[k]] + s
-        both *= 1.0 / whole if _sign(k) > 0 else whole
-    if single:
-        both *= s
-    if stride > 1:
-        _long_ratios(places, state, columns, stride, row, low, size, both**stride, ratios)
-        return
-    begin = low - 1.0
+        rate *= 1.0 / whole if _sign(k) > 0 else whole
+    return rate * s if columns.size == SINGLE else rate
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _unit_ratios(places, state, columns, row, begin, ratios):
+    """Set the ratios of the prior's masses at a lowest place for steps of one count, from `begin` on."""
+    last, v, rate = places.level_ptr.size - 2, places.level_ptr[-2] + row, _rate(state, columns, row)
+    p, a, total = places.parent[v], state.a[last], state.total[v] + begin
     for k in range(columns.size):
         j = columns[k]
         up, x = state.kappa[last, j] * state.theta[p, j] + (j == state.spare[row]), float(state.x[row, j])
-        if single:
-            x, total = x + begin, total + begin
+        if columns.size == SINGLE:
+            x += begin
             for i in range(ratios.size):
-                ratios[i] = both * ((total + i + a) * (x + i + up)) / ((total + i + 1.0) * (x + i + 1.0))
+                ratios[i] = rate * ((total + i + a) * (x + i + up)) / ((total + i + 1.0) * (x + i + 1.0))
         elif k == 0:
             x += begin
             for i in range(ratios.size):
-                ratios[i] = both * (x + i + up) / (x + i + 1.0)
+                ratios[i] = rate * (x + i + up) / (x + i + 1.0)
         elif _sign(k) > 0:
             x += begin
             for i in range(ratios.size):
@@ -329,18 +360,22 @@ def _leaf_ratios(places, state, columns, stride, row, low, size, ratios):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _long_ratios(places, state, columns, stride, row, low, size, both, ratios):
-    """Set the prior's ratios at a lowest place where steps are of several counts."""
-    last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
+def _long_ratios(places, state, columns, stride, row, low, size, ratios):
+    """Set the prior's ratios at a lowest place where steps are of many counts."""
+    last, v, rate = (
+        places.level_ptr.size - 2,
+        places.level_ptr[-2] + row,
+        _rate(state, columns, row) ** stride,
+    )
     p, a, total = places.parent[v], state.a[last], state.total[v]
     for i in range(1, size):
-        t, ratio = stride * (low + i - 1.0), both
-        if columns.size == 1:
-            ratio *= _ratio(total + t, a, 1.0, float(stride))
+        t, ratio = stride * (low + i - 1.0), rate
+        if columns.size == SINGLE:
+            ratio *= _ratio(total + t, a, 1.0, stride)
         for k in range(columns.size):
             j, sign = columns[k], _sign(k)
             up = state.kappa[last, j] * state.theta[p, j] + (j == state.spare[row])
-            ratio *= _ratio(state.x[row, j] + sign * t, up, 1.0, float(sign * stride))
+            ratio *= _ratio(state.x[row, j] + sign * t, up, 1.0, sign * stride)
         ratios[i] = ratio
 
 
@@ -350,7 +385,7 @@ def _inner_ratios(places, state, columns, stride, level, v, low, size, ratios):
     up, down = 1.0 if level == 0 else state.a[level], parts(places, state.inhabited, v) * state.a[level + 1]
     for i in range(1, size):
         t = stride * (low + i - 1.0)
-        ratios[i] = _ratio(state.total[v] + t, up, down, float(stride)) if columns.size == 1 else 1.0
+        ratios[i] = _ratio(state.total[v] + t, up, down, stride) if columns.size == SINGLE else 1.0
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -372,22 +407,24 @@ def _normal_noise(gap, room, level, row, stride, low, size, bend):
 def _cumulate(ratios, size, ratio, curve, masses):
     """Set masses by their ratios times those of normal noise, of which each is `curve` times the one before."""
     masses[0] = mass = 1.0
-    for i in range(1, size):
+    for i in range(1, NARROW):
+        mass *= ratios[i] * ratio if i < size else 0.0
+        ratio *= curve
+        masses[i] = mass
+    for i in range(NARROW, size):
         mass *= ratios[i] * ratio
         ratio *= curve
         masses[i] = mass
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _log_noise(gap, room, level, row, stride, low, size):
-    """Set `room.logs` to the log masses of the noise at a place."""
-    logs = room.logs
-    for i in range(size):
-        logs[i] = 0.0
+def _log_noise(gap, room, level, row, stride, low, logs):
+    """Set logs to the log masses of the noise at a place."""
+    logs[:] = 0.0
     for k in range(room.first[level], room.first[level + 1]):
         d, far = gap[room.spot[k, 0] + row * room.spot[k, 1]], room.change[k] * stride
         slope, curve, reach = room.law[k, 0], room.law[k, 1], room.law[k, 2]
-        for i in range(size):
+        for i in range(logs.size):
             y = d + far * (low + i)
             away = abs(y)
             if reach < 0.0:
@@ -409,7 +446,7 @@ def _weigh(rng, places, tables, moves, state, work, columns, stride, level, room
         row = v - first
         if level == last:
             low, size = _window(rng, moves, state, columns, stride, row)
-            _leaf_ratios(places, state, columns, stride, row, low, size, room.ratios[:NARROW])
+            _leaf_ratios(places, state, columns, stride, row, low, size, room.ratios)
         else:
             child = room.heads[v]
             low, size = work.ends[child, 2], work.ends[child, 3]
@@ -420,15 +457,17 @@ def _weigh(rng, places, tables, moves, state, work, columns, stride, level, room
             _cumulate(room.ratios, size, ratio, curve, masses)
         else:
             _cumulate(room.ratios, size, 1.0, 1.0, masses)
-            _log_noise(state.gap, room, level, row, stride, low, size)
+            logs = room.logs[: NARROW if level == last else WIDE]
+            _log_noise(state.gap, room, level, row, stride, low, logs)
             if level == 0 and tables.pull.size:
-                _message(tables, state.top, columns, stride, low, size, room.logs)
-            _add_logs(room.logs, masses, size)
+                _message(tables, state.top, columns, stride, low, logs)
+            _add_logs(logs, masses, size)
         if level < last:
+            tail = _tail(child)
             for i in range(size):
-                masses[i] *= work.tail[child, i]
+                masses[i] *= work.tail[tail + i]
+            masses[max(size, NARROW) :] = 0.0
         width, at = NARROW if level == last else WIDE, _own(places, v)
-        masses[size:width] = 0.0
         if not _keep(masses[:width], work.own[at : at + width]):
             return False
     return True
@@ -449,17 +488,29 @@ def _keep(masses, own):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _exp(x):
+    """Exponential of a number of 0 or less, several at a time: to twelve digits above 1e-40, to six at the least above 0."""
+    y = max(x, LOWEST) * 2.0**-10
+    z = 1.0 + y * (1 / 8) * (1.0 + y * (1 / 9) * (1.0 + y * (1 / 10)))
+    z = 1.0 + y * (1 / 4) * (1.0 + y * (1 / 5) * (1.0 + y * (1 / 6) * (1.0 + y * (1 / 7) * z)))
+    z = 1.0 + y * (1.0 + y * (1 / 2) * (1.0 + y * (1 / 3) * z))
+    for _ in range(10):
+        z *= z
+    return z if x > LOWEST else 0.0
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _add_logs(logs, masses, size):
     """Multiply masses by exponentials, the largest 1."""
     top = -np.inf
     for i in range(size):
         top = max(top, logs[i])
-    for i in range(size):
-        masses[i] *= math.exp(logs[i] - top) if top > -np.inf else 0.0
+    for i in range(logs.size):
+        masses[i] *= _exp(min(logs[i] - top, 0.0)) if top > -np.inf else 0.0
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _message(tables, top, columns, stride, low, size, logs):
+def _message(tables, top, columns, stride, low, logs):
     """Add the log density of the root's table under the normal law that is known besides."""
     lean, bend = 0.0, 0.0
     for k in range(columns.size):
@@ -468,7 +519,7 @@ def _message(tables, top, columns, stride, low, size, logs):
             lean -= _sign(k) * tables.message[columns[k], m] * top[m]
         for m in range(columns.size):
             bend += _sign(k) * _sign(m) * tables.message[columns[k], columns[m]]
-    for i in range(size):
+    for i in range(logs.size):
         t = stride * (low + i)
         logs[i] += (lean - 0.5 * bend * t) * t
 
@@ -486,10 +537,10 @@ def _join(rng, places, work, level, span, room):
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
         first, stop = places.child_ptr[p], places.child_ptr[p + 1]
         after = first + int(rng.random() * (stop - first))
-        room.heads[p], own = _next(places, p, after), _own(places, after)
+        room.heads[p], own, tail = _next(places, p, after), _own(places, after), _tail(after)
         ends[after, 2], ends[after, 3] = ends[after, 0], ends[after, 1]
         for i in range(WIDE):
-            work.tail[after, i] = work.own[own + i] if i < width else 0.0
+            work.tail[tail + i] = work.own[own + i] if i < width else 0.0
         for _ in range(stop - first - 1):
             v = after - 1 if after > first else stop - 1
             low, size, tail_low = ends[v, 0], ends[v, 1], ends[after, 2]
@@ -497,24 +548,21 @@ def _join(rng, places, work, level, span, room):
             end = min(begin + span, low + size - 1 + tail_low + ends[after, 3])
             begin = max(begin, low + tail_low)
             ends[v, 2], ends[v, 3] = begin, end - begin
-            shift = WIDE + begin - low - tail_low
-            within = room.within[WIDE - end + begin : 2 * WIDE - end + begin]
-            _convolve(
-                work.own, _own(places, v), size, work.tail[after], work.tail[v], shift, within, room.pad
-            )
+            shift, at = _tail(after) + begin - low - tail_low, _tail(v)
+            out, within = work.tail[at : at + WIDE], room.within[WIDE - end + begin : 2 * WIDE - end + begin]
+            _convolve(work.own, _own(places, v), size, work.tail, shift, out, within)
             if v % OFTEN == 0:
-                _raise(work.tail[v])
+                _raise(out)
             after = v
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath={"contract"})
-def _convolve(own, at, size, after, out, shift, within, pad):
-    """Set a message to the sums of a place's steps and the message `after` it, where `within` is 1."""
+def _convolve(own, at, size, tail, after, out, within):
+    """Set a message to the sums of a place's steps and the message that is at `after` of all, where `within` is 1."""
     for i in range(WIDE):
-        pad[WIDE + i] = after[i]
         out[i] = 0.0
     for t in range(0, size, NARROW):
-        m, z = own[at + t : at + t + NARROW], pad[shift - t - NARROW + 1 : shift - t + WIDE]
+        m, z = own[at + t : at + t + NARROW], tail[after - t - NARROW + 1 : after - t + WIDE]
         for i in range(
             WIDE
         ):  # terms are written out, so that they are added in registers, four sums at a time
@@ -563,9 +611,9 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
-def _shares(own, at, pad, back, width, masses):
-    """Set the masses of a place's steps where the siblings after it make up what is left; their sum."""
-    total, m, z = 0.0, own[at : at + width], pad[WIDE + back - width + 1 : WIDE + back + 1]
+def _shares(own, at, tail, back, width, masses):
+    """Set the masses of a place's steps where the siblings after it make up the rest, whose sums end at `back`; their sum."""
+    total, m, z = 0.0, own[at : at + width], tail[back - width + 1 : back + 1]
     for i in range(width):
         masses[i] = mass = float(m[i] * z[width - 1 - i])
         total += mass
@@ -611,13 +659,11 @@ def _descend(rng, places, work, room, mirrored):
 def _step(rng, places, work, room, c, after, left, mirrored, width):
     """Draw a place's step given what is left for it and the siblings after it; its position, -1 if masses are lost."""
     u, own, low, masses = rng.random(), _own(places, c), work.ends[c, 0], room.masses
-    for i in range(WIDE):
-        room.pad[WIDE + i] = work.tail[after, i]
-    back = -low - work.ends[after, 2]
+    back = _tail(after) - low - work.ends[after, 2]
     if mirrored:
-        _shares(work.own, own, room.pad, back, width, masses)
+        _shares(work.own, own, work.tail, back, width, masses)
         u = 1.0 - _rank(u, masses, -low, width)
-    total = _shares(work.own, own, room.pad, back + left, width, masses)
+    total = _shares(work.own, own, work.tail, back + left, width, masses)
     return _at(masses, width, u * total)
 
 
@@ -659,8 +705,7 @@ def column_sweep(rng, places, tables, moves, state, work):
         np.zeros(places.level_ptr[-2], np.int64),
         np.empty(WIDE),
         np.empty(WIDE),
-        np.empty(WIDE),
-        np.zeros(PADDED, np.float32),
+        np.empty(NARROW * LONGEST),
         np.append(np.ones(WIDE, np.float32), np.zeros(WIDE, np.float32)),
         np.zeros(levels + 1, np.int64),
         np.empty((most, 2), np.int64),

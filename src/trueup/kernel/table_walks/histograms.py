@@ -1,4 +1,7 @@
-"""Sweeps of a chain on histograms of a hierarchy: counts along all directions, sizes, compositions and concentrations."""
+"""Sweeps of a chain on histograms of a hierarchy: counts along all directions, sizes, compositions and concentrations.
+
+One call makes several draws: handing over all that a chain is made of takes as long as moving some places a few times.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,32 @@ EVERY = 3
 
 
 @njit(cache=True, error_model="numpy")
-def histogram_sweeps(rng, places, tables, moves, state, work, open_, room, hyper, learn, first, count):
+def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, tables_kept, learnt):
     """Run sweeps from a state, which is overwritten; returns how many directions were left out.
 
     Parameters
     ----------
     rng
         A NumPy generator.
-    open_, room, hyper, learn
-        As `draw_prior` takes them.
-    first, count
-        Number of the first sweep, by which prior's numbers take turns; sweeps.
+    prior
+        `open_, room, hyper, learn`, as `draw_prior` takes them.
+    sweeps
+        Number of the first one, by which the prior's numbers take turns; how many; how many to a draw.
+    tables_kept
+        `(k, leaves, n)` the first draws' tables: that of the last one is the state's.
+    learnt
+        `(draws, p)` each draw's concentrations of totals and of cells, the root's apart, and its rate of uninhabited places.
     """
-    failed = 0
+    (first, count, thin), levels, failed, drawn = sweeps, state.a.size, 0, 0
     for sweep in range(first, first + count):
         failed += column_sweep(rng, places, tables, moves, state, work)
         draw_sizes(rng, places, state)
         if sweep % EVERY == 0:
-            draw_prior(rng, places, state, open_, room, hyper, learn)
+            draw_prior(rng, places, state, *prior)
+        if (sweep + 1) % thin == 0:
+            if drawn < len(tables_kept):
+                tables_kept[drawn] = state.x
+            learnt[drawn, : levels - 1], learnt[drawn, levels - 1 : -1] = state.a[1:], state.common[1:]
+            learnt[drawn, -1] = state.rate[0]
+            drawn += 1
     return failed
