@@ -175,8 +175,11 @@ except TrueupError as error:
 def test_a_race_to_one_target_has_one_winner_and_one_charge(account, tmp_path):
     command = [sys.executable, "-c", RACER, str(tmp_path), str(time.time() + 5)]
     runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    said = sorted(run.communicate(timeout=200)[0].strip() for run in runs)
-    assert said == ["BundleError"] * 3 + ["released"]
+    said = [run.communicate(timeout=200)[0].strip() for run in runs]
+    assert said.count("released") == 1
+    assert set(said) <= {"released", "BundleError", "BusyError"}, (
+        "the others see a target, or one that works on it"
+    )
     assert actions(account).count("reserve") == 1
     assert spent(account) == COST
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]

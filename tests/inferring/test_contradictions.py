@@ -61,7 +61,7 @@ def test_the_set_is_the_smallest_there_is(seed):
 
 @pytest.mark.thorough
 def test_of_many_values_a_set_is_named_that_contradicts_by_itself(monkeypatch):
-    monkeypatch.setattr(contradictions, "SECONDS", 2.0)
+    monkeypatch.setattr(contradictions, "SECONDS", 8.0)
     cells = star(2500)
     values = [[3 * 2500], np.full(2500, 3)]
     measured, constraints = published(cells, [Margin("all"), Margin("part")], values)
