@@ -108,15 +108,11 @@ def _least(tilts: Reals, size: float, log_moment: Reals) -> float:
 def _moments(law: Law) -> tuple[Reals, Reals, Reals]:
     """Tilts t (per count), and the logs of `E exp(t e)` and `E exp(t |e|)` at each, from above where the law is cut off."""
     sd = float(np.sqrt(law.variance))
-    step = max(REACH * sd / POINTS, 1.0) if law.discrete else REACH * sd / POINTS
+    step = np.ceil(REACH * sd / POINTS) if law.discrete else REACH * sd / POINTS
     at = step * np.arange(np.ceil(REACH * sd / step) + 2)
-    at = np.round(at) if law.discrete else at
     log = law.logpmf(at)
     log, at = log[np.isfinite(log)], at[np.isfinite(log)]
-    weight = np.diff(at, append=at[-1] + step) if law.discrete else np.full(len(at), step)
-    log = log + np.log(
-        np.where(at == 0, weight / 2, weight)
-    )  # one half of a symmetric law: 0 counts for half
+    log = log + np.log(np.where(at == 0, step / 2, step))  # one half of a symmetric law: 0 counts for half
     falls = (log[-2] - log[-1]) / (at[-1] - at[-2]) if len(at) > 1 else np.inf
     tilts = np.geomspace(1e-3, 20, 200) / sd
     tilts = tilts[tilts < 0.95 * falls]
