@@ -13,7 +13,7 @@ from trueup.kernel.table_walks.columns import (
     LONGEST,
     LOWEST,
     NARROW,
-    STRIDE,
+    PADDED,
     WIDE,
     _at,
     _convolve,
@@ -32,16 +32,17 @@ from trueup.noise import law_named
 
 
 @njit(cache=False)
-def joined(own, size, tail, after, within):
+def joined(own, size, after, shift, within, pad):
     out = np.empty(WIDE, np.float32)
-    _convolve(own, 0, size, tail, after, out, within)
+    _convolve(own, 0, size, after, out, shift, within, pad)
     return out
 
 
 @njit(cache=False)
-def shared(own, tail, back):
-    masses = np.empty(own.size)
-    return masses, _shares(own, 0, tail, back, own.size, masses)
+def shared(own, after, back):
+    masses, pad = np.empty(own.size), np.zeros(PADDED, np.float32)
+    pad[WIDE : 2 * WIDE] = after
+    return masses, _shares(own, 0, pad, back, own.size, masses)
 
 
 @njit(cache=False)
@@ -82,13 +83,6 @@ def log_density(problem, state, row, x):
     return gammaln(total + state.a[-1]) - gammaln(total + 1.0) + total * math.log(s) + cells.sum()
 
 
-def laid_out(message):
-    """A message between zeros, as those of a tree's places are; where it begins."""
-    tail = np.zeros(2 * STRIDE, np.float32)
-    tail[WIDE:STRIDE] = message
-    return tail, WIDE
-
-
 def in_window(own, after, low, tail_low, begin, steps):
     """Masses of the sums from `begin` on, by NumPy."""
     whole = np.convolve(own, after)
@@ -111,8 +105,7 @@ def test_messages_are_convolutions_within_their_window(width, rng):
         if steps < 1:
             continue
         within = (np.arange(WIDE) < steps).astype(np.float32)
-        tail, at = laid_out(after)
-        found = joined(own, size, tail, at + begin - low - tail_low, within)
+        found = joined(own, size, after, WIDE + begin - low - tail_low, within, np.zeros(PADDED, np.float32))
         assert np.allclose(found, in_window(own, after, low, tail_low, begin, steps), rtol=1e-5, atol=1e-6)
         apart = max(apart, np.abs(found - in_window(own, after, low, tail_low, begin + 1, steps)).max())
     assert apart > 0.1  # a window one step further is another
@@ -123,8 +116,7 @@ def test_shares_are_products_of_what_makes_up_the_sum(width, rng):
     for _ in range(300):
         own, after = message(rng, width, width), message(rng, WIDE, rng.integers(1, WIDE + 1))
         back = rng.integers(width + WIDE - 1)
-        tail, at = laid_out(after)
-        masses, total = shared(own, tail, at + back)
+        masses, total = shared(own, after, back)
         for i in range(width):
             expected = own[i] * after[back - i] if 0 <= back - i < WIDE else 0.0
             assert masses[i] == pytest.approx(expected, rel=1e-6)

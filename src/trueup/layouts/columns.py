@@ -18,7 +18,6 @@ from trueup.kernel.histogram.marginals import cell_groups
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.table_walks.columns import (
     NARROW,
-    STRIDE,
     WIDE,
     ChainState,
     Directions,
@@ -279,8 +278,7 @@ class ColumnProblem:
         """Room for the messages of one chain."""
         nodes, inner = len(self.places.parent), int(self.places.level_ptr[-2])
         own = np.zeros(WIDE * inner + NARROW * (nodes - inner), np.float32)
-        tail = np.zeros(STRIDE * (nodes + 1), np.float32)
-        return TreeMessages(own, tail, np.zeros((nodes, 4), np.int32))
+        return TreeMessages(own, np.zeros((nodes, WIDE), np.float32), np.zeros((nodes, 4), np.int32))
 
     @property
     def connected(self) -> bool:

@@ -50,8 +50,7 @@ NARROW, WIDE = 16, 32
 loops are of a length known when they are compiled, and several terms are added at a time."""
 LONGEST, LOWEST = 32, -700.0
 """Steps of so many counts have ratios of masses that are products of those for one; the least log of a mass above 0."""
-STRIDE = 2 * WIDE
-"""From the sums of siblings at one place to those at the next: as many zeros, then `WIDE` sums."""
+PADDED = 4 * WIDE
 SMALL, OFTEN = 1e-6, 4
 """Sums of masses below which they are scaled to 1, and at how many siblings that is looked at: windows cut off little of each."""
 AT_ONCE = {"contract", "reassoc", "nsz"}
@@ -163,10 +162,7 @@ class ChainState(NamedTuple):
 
 
 class TreeMessages(NamedTuple):
-    """Room for messages: of places, which begin at `_own`, of siblings' sums, at `_tail`; first steps and sizes of both.
-
-    Between siblings' sums are zeros, so that those that are looked for before the first or after the last are found.
-    """
+    """Room for messages: of places, which begin at `_own`, of siblings' sums `(nodes, WIDE)`, first steps and sizes of both."""
 
     own: NDArray[np.float32]
     tail: NDArray[np.float32]
@@ -182,8 +178,8 @@ class Room(NamedTuple):
         All places' steps; of each place above the lowest the part whose step is drawn first.
     masses, logs, ratios
         One place's masses, log masses, and ratios of masses to those of the step before.
-    within
-        `WIDE` ones, and as many zeros.
+    pad, within
+        A message between zeros; `WIDE` ones, and as many zeros.
     first
         `(levels + 1,)` where each level's changed groups begin in the arrays below.
     which, change
@@ -197,6 +193,7 @@ class Room(NamedTuple):
     masses: NDArray[np.float64]
     logs: NDArray[np.float64]
     ratios: NDArray[np.float64]
+    pad: NDArray[np.float32]
     within: NDArray[np.float32]
     first: NDArray[np.int64]
     which: NDArray[np.int64]
@@ -282,12 +279,6 @@ def _own(places, v):
     """Where a place's message begins among those of all: `WIDE` steps of places above the lowest, `NARROW` of these."""
     inner = places.level_ptr[-2]
     return WIDE * v if v < inner else NARROW * (v + inner)
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _tail(v):
-    """Where the sums of a place's steps and those of the siblings after it begin."""
-    return STRIDE * v + WIDE
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -407,11 +398,7 @@ def _normal_noise(gap, room, level, row, stride, low, size, bend):
 def _cumulate(ratios, size, ratio, curve, masses):
     """Set masses by their ratios times those of normal noise, of which each is `curve` times the one before."""
     masses[0] = mass = 1.0
-    for i in range(1, NARROW):
-        mass *= ratios[i] * ratio if i < size else 0.0
-        ratio *= curve
-        masses[i] = mass
-    for i in range(NARROW, size):
+    for i in range(1, size):
         mass *= ratios[i] * ratio
         ratio *= curve
         masses[i] = mass
@@ -463,11 +450,10 @@ def _weigh(rng, places, tables, moves, state, work, columns, stride, level, room
                 _message(tables, state.top, columns, stride, low, logs)
             _add_logs(logs, masses, size)
         if level < last:
-            tail = _tail(child)
             for i in range(size):
-                masses[i] *= work.tail[tail + i]
-            masses[max(size, NARROW) :] = 0.0
+                masses[i] *= work.tail[child, i]
         width, at = NARROW if level == last else WIDE, _own(places, v)
+        masses[size:width] = 0.0
         if not _keep(masses[:width], work.own[at : at + width]):
             return False
     return True
@@ -537,10 +523,10 @@ def _join(rng, places, work, level, span, room):
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
         first, stop = places.child_ptr[p], places.child_ptr[p + 1]
         after = first + int(rng.random() * (stop - first))
-        room.heads[p], own, tail = _next(places, p, after), _own(places, after), _tail(after)
+        room.heads[p], own = _next(places, p, after), _own(places, after)
         ends[after, 2], ends[after, 3] = ends[after, 0], ends[after, 1]
         for i in range(WIDE):
-            work.tail[tail + i] = work.own[own + i] if i < width else 0.0
+            work.tail[after, i] = work.own[own + i] if i < width else 0.0
         for _ in range(stop - first - 1):
             v = after - 1 if after > first else stop - 1
             low, size, tail_low = ends[v, 0], ends[v, 1], ends[after, 2]
@@ -548,21 +534,24 @@ def _join(rng, places, work, level, span, room):
             end = min(begin + span, low + size - 1 + tail_low + ends[after, 3])
             begin = max(begin, low + tail_low)
             ends[v, 2], ends[v, 3] = begin, end - begin
-            shift, at = _tail(after) + begin - low - tail_low, _tail(v)
-            out, within = work.tail[at : at + WIDE], room.within[WIDE - end + begin : 2 * WIDE - end + begin]
-            _convolve(work.own, _own(places, v), size, work.tail, shift, out, within)
+            shift = WIDE + begin - low - tail_low
+            within = room.within[WIDE - end + begin : 2 * WIDE - end + begin]
+            _convolve(
+                work.own, _own(places, v), size, work.tail[after], work.tail[v], shift, within, room.pad
+            )
             if v % OFTEN == 0:
-                _raise(out)
+                _raise(work.tail[v])
             after = v
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath={"contract"})
-def _convolve(own, at, size, tail, after, out, within):
-    """Set a message to the sums of a place's steps and the message that is at `after` of all, where `within` is 1."""
+def _convolve(own, at, size, after, out, shift, within, pad):
+    """Set a message to the sums of a place's steps and the message `after` it, where `within` is 1."""
     for i in range(WIDE):
+        pad[WIDE + i] = after[i]
         out[i] = 0.0
     for t in range(0, size, NARROW):
-        m, z = own[at + t : at + t + NARROW], tail[after - t - NARROW + 1 : after - t + WIDE]
+        m, z = own[at + t : at + t + NARROW], pad[shift - t - NARROW + 1 : shift - t + WIDE]
         for i in range(
             WIDE
         ):  # terms are written out, so that they are added in registers, four sums at a time
@@ -611,9 +600,9 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
-def _shares(own, at, tail, back, width, masses):
-    """Set the masses of a place's steps where the siblings after it make up the rest, whose sums end at `back`; their sum."""
-    total, m, z = 0.0, own[at : at + width], tail[back - width + 1 : back + 1]
+def _shares(own, at, pad, back, width, masses):
+    """Set the masses of a place's steps where the siblings after it make up what is left; their sum."""
+    total, m, z = 0.0, own[at : at + width], pad[WIDE + back - width + 1 : WIDE + back + 1]
     for i in range(width):
         masses[i] = mass = float(m[i] * z[width - 1 - i])
         total += mass
@@ -659,11 +648,13 @@ def _descend(rng, places, work, room, mirrored):
 def _step(rng, places, work, room, c, after, left, mirrored, width):
     """Draw a place's step given what is left for it and the siblings after it; its position, -1 if masses are lost."""
     u, own, low, masses = rng.random(), _own(places, c), work.ends[c, 0], room.masses
-    back = _tail(after) - low - work.ends[after, 2]
+    for i in range(WIDE):
+        room.pad[WIDE + i] = work.tail[after, i]
+    back = -low - work.ends[after, 2]
     if mirrored:
-        _shares(work.own, own, work.tail, back, width, masses)
+        _shares(work.own, own, room.pad, back, width, masses)
         u = 1.0 - _rank(u, masses, -low, width)
-    total = _shares(work.own, own, work.tail, back + left, width, masses)
+    total = _shares(work.own, own, room.pad, back + left, width, masses)
     return _at(masses, width, u * total)
 
 
@@ -706,6 +697,7 @@ def column_sweep(rng, places, tables, moves, state, work):
         np.empty(WIDE),
         np.empty(WIDE),
         np.empty(NARROW * LONGEST),
+        np.zeros(PADDED, np.float32),
         np.append(np.ones(WIDE, np.float32), np.zeros(WIDE, np.float32)),
         np.zeros(levels + 1, np.int64),
         np.empty((most, 2), np.int64),
