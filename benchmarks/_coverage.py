@@ -153,11 +153,13 @@ def together(parts: Iterable[Held]) -> Held:
     return Held(*np.concatenate([np.array(astuple(one)[:-1]) for one in every], axis=1), every[0].counts)  # pyright: ignore[reportCallIssue]
 
 
-def replicate(scenario: Scenario, law: str, prior, replicates: int, seed: int) -> dict[str, Held]:
-    """Measure and infer again and again; by level, for all levels, sums of ten places of no one region, shares of a parent.
+def generator(counts: str, law: str, seed: int) -> np.random.Generator:
+    """Random numbers that no two kinds of counts or of noise have in common: several are pooled as independent."""
+    return np.random.default_rng([seed, *f"{counts}, {law}".encode()])
 
-    No two kinds of counts or of noise have random numbers in common: what is said of several together needs them independent.
-    """
+
+def replicate(scenario: Scenario, law: str, prior, replicates: int, seed: int) -> dict[str, Held]:
+    """Measure and infer again and again; by level, for all levels, sums of ten places of no one region, shares of a parent."""
     cells, levels = scenario.cells, scenario.cells.tree.levels
     kind = "discrete-laplace" if law.startswith("epsilon") else "discrete-gaussian"
     noise = law_named(kind)(LAWS[law](len(levels)))
@@ -165,7 +167,7 @@ def replicate(scenario: Scenario, law: str, prior, replicates: int, seed: int) -
     constraints = Constraints(cells, tuple(Margin(level) for level in levels))
     methods = default(constraints), TreeTopDown()
     prepared = [Prepared.of(constraints, headers, method) for method in methods]
-    rng = np.random.default_rng([seed, *f"{scenario.name}, {law}".encode()])
+    rng = generator(scenario.name, law, seed)
     rows: dict[str, list[NDArray]] = {}
     for _ in range(replicates):
         truth = scenario.truth(rng)

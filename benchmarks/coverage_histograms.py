@@ -13,7 +13,7 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from benchmarks._coverage import LAWS, LEVEL, Held
+from benchmarks._coverage import LAWS, LEVEL, Held, generator
 from benchmarks.harness import Case, Harness, Picture
 from trueup.inferring.chains import cores
 from trueup.inferring.histogram_walk import HistogramWalk
@@ -176,7 +176,7 @@ def measured(scenario: Histograms, law: str, rng: np.random.Generator) -> Column
 
 def _once(scenario: Histograms, law: str, seed: int) -> Iterator[tuple[str, NDArray]]:
     cells, levels = scenario.cells, scenario.cells.tree.levels
-    rng = np.random.default_rng([seed, *f"{scenario.name}, {law}".encode()])
+    rng = generator(scenario.name, law, seed)
     problem = measured(scenario, law, rng)
     walk = HistogramWalk.of(problem, [rng])
     released = walk.states[0].x.astype(np.int64).ravel()

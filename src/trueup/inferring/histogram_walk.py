@@ -205,7 +205,8 @@ class HistogramWalk:
             here = done[chain] % thin
             count = min(most, thin * min(whole, len(part.out) - drawn) - here)
             fresh = (here + count) // thin
-            self._move(chain, work, prior, (done[chain], count, thin), kept, drawn, fresh)
+            learnt = self.concentrations[chain, drawn : drawn + fresh]
+            self._move(chain, work, prior, (done[chain], count, thin), kept, learnt)
             done[chain] += count
             if not fresh:
                 continue
@@ -216,20 +217,18 @@ class HistogramWalk:
                 self._save(part.run, chain, drawn, part.out[saved:drawn])
                 saved = drawn
 
-    def _move(self, chain, work, prior, sweeps, kept: NDArray, drawn: int, fresh: int) -> None:
-        """Make sweeps of a chain, and so many fresh draws."""
-        p, learnt = self.problem, self.concentrations[chain, drawn : drawn + fresh]
+    def _move(
+        self,
+        chain: int,
+        work: TreeMessages,
+        prior: tuple[Any, ...],
+        sweeps: tuple[int, int, int],
+        *kept: NDArray,
+    ) -> None:
+        """Make sweeps of a chain; `prior`, `sweeps` and what is kept of draws as `histogram_sweeps` takes them."""
+        p = self.problem
         self.left_out[chain] += histogram_sweeps(
-            self.rngs[chain],
-            p.places,
-            p.tables,
-            p.moves,
-            self.states[chain],
-            work,
-            prior,
-            sweeps,
-            kept,
-            learnt,
+            self.rngs[chain], p.places, p.tables, p.moves, self.states[chain], work, prior, sweeps, *kept
         )
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -320,7 +319,7 @@ def sizes_of(
 
 def _summed(cells: Cells, run: NDArray, level: str) -> NDArray:
     """Tables of a level's places, `(chains, draws, places, cells of one)`."""
-    finest = Margin(level, tuple(a.name for a in cells.attributes))
+    finest = Margin(level, cells.finest.attributes)
     step = max(1, CHUNK // (run.shape[0] * cells.n))  # sums of narrow counts are wide: some draws at a time
     pieces = [cells.sum(run[:, i : i + step], finest) for i in range(0, run.shape[1], step)]
     return np.concatenate(pieces, axis=1).reshape(

@@ -353,11 +353,8 @@ def _unit_ratios(places, state, columns, row, begin, ratios):
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _long_ratios(places, state, columns, stride, row, low, size, ratios):
     """Set the prior's ratios at a lowest place where steps are of many counts."""
-    last, v, rate = (
-        places.level_ptr.size - 2,
-        places.level_ptr[-2] + row,
-        _rate(state, columns, row) ** stride,
-    )
+    last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
+    rate = _rate(state, columns, row) ** stride
     p, a, total = places.parent[v], state.a[last], state.total[v]
     for i in range(1, size):
         t, ratio = stride * (low + i - 1.0), rate
