@@ -35,12 +35,14 @@ from trueup.kernel.table_walks.inhabited import draw_rate, parts
 EVEN = 0.1
 TINY = 1e-100
 """Least share: below it a count of one more is as good as impossible."""
-FEW = 12
-"""Guests of a restaurant who are seated one by one, 2 or more."""
-PRODUCT = 16
+FEW, EACH = 12, 25.0
+"""Guests of a restaurant who are seated one by one: so many, or this times the concentration, until few take new tables."""
+PRODUCT = 32
 """Factors of a ratio of gamma functions that are multiplied up: fewer take less time than their logs."""
 LARGE = 1e120
 """Products beyond it, or below one divided by it, become logs: one more ratio, of which `TINY` is a factor, must fit."""
+LEAST = 1e-2
+"""Factor of rates beyond which its powers are logs, for the same reason."""
 WIDTH, OUT = 1.0, 20
 """First width of a slice, and steps out of it at most."""
 FAR = 12.0
@@ -57,12 +59,13 @@ def occupied(rng, guests, alpha):
     from the rate alpha / (s - 1), so that the time is that of the tables, not of the guests.
     """
     count, i = min(guests, 1), 1
-    while i < min(guests, FEW):
+    few = min(float(guests), max(FEW, EACH * alpha))
+    while i < few:
         if rng.random() * (alpha + i) < alpha:
             count += 1
         i += 1
-    s = float(FEW)
-    while True:
+    s = float(i)
+    while i < guests:
         s = 1.0 + (s - 1.0) * math.exp(min(-math.log(1.0 - rng.random()) / alpha, 700.0))
         if not s < guests:
             return count
@@ -70,6 +73,7 @@ def occupied(rng, guests, alpha):
         if rng.random() * alpha < math.log1p(alpha / k) * (s - 1.0):
             count += 1
             s = k + 1.0
+    return count
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -102,8 +106,12 @@ def _seat(rng, places, state, room, level):
             n, _ = _seated(places, state, room, level, v, j)
             if n > 0:
                 around = max(state.kappa[level, j] * state.theta[p, j], TINY)
-                for _ in range(occupied(rng, n, around + even)):
-                    room[0, p, j] += rng.random() * (around + even) < around
+                seated = occupied(rng, n, around + even)
+                if even == 0.0:
+                    room[0, p, j] += seated
+                else:
+                    for _ in range(seated):
+                        room[0, p, j] += rng.random() * (around + even) < around
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -127,14 +135,28 @@ def _risen(x, b, total, product):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_cell(places, state, room, level, j, kappa):
-    """Log density of a cell's concentration given the guests and rates of a level, whose own compositions are integrated out."""
+    """Log density of a cell's concentration given the guests and rates of a level, whose own compositions are integrated out.
+
+    With h = kappa / (kappa + s) a place's factor is `Gamma(n + b) / Gamma(b) h^(b + n) / kappa^n`, and siblings have one b.
+    """
     total, product, guests, even = 0.0, 1.0, 0.0, 0.0 if level == places.level_ptr.size - 2 else EVEN
-    for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
-        n, rate = _seated(places, state, room, level, v, j)
-        b = max(kappa * state.theta[places.parent[v], j], TINY) + even
-        total -= (b + n) * math.log(1.0 + rate / kappa)
-        guests += n
-        total, product = _risen(n, b, total, product)
+    for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
+        b, passed = max(kappa * state.theta[p, j], TINY) + even, 1.0
+        for v in range(places.child_ptr[p], places.child_ptr[p + 1]):
+            n, rate = _seated(places, state, room, level, v, j)
+            h = kappa / (kappa + rate)
+            guests += n
+            passed *= h
+            if passed < 1.0 / LARGE:
+                total, passed = total + b * math.log(passed), 1.0
+            if n < PRODUCT and h > LEAST:
+                for i in range(n):
+                    product *= (b + i) * h
+                if not LARGE > product > 1.0 / LARGE:
+                    total, product = total + math.log(product), 1.0
+            else:
+                total += math.lgamma(n + b) - math.lgamma(b) + n * math.log(h)
+        total += b * math.log(passed)
     return total + math.log(product) - guests * math.log(kappa)
 
 
@@ -157,9 +179,13 @@ def _log_scale(places, state, room, factor):
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_totals(places, state, level, a):
     """Log density of a given the totals."""
-    total = 0.0
+    total, product, many = 0.0, 1.0, 0
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
-        total += _rise(state.total[v], a)
+        if state.total[v] < PRODUCT:
+            total, product = _risen(state.total[v], a, total, product)
+        else:
+            total, many = total + math.lgamma(state.total[v] + a), many + 1
+    total += math.log(product) - many * math.lgamma(a)
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
         total -= _rise(state.total[p], a * parts(places, state.inhabited, p))
     return total

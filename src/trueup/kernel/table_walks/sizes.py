@@ -6,7 +6,11 @@ S, turns that into a product over cells, the g integrated out. It holds where T 
 
     p(x, s, e | T) = s^T prod_j kappa_j^b_j Gamma(x_j + e_j + b_j) / (Gamma(b_j) x_j! (kappa_j + s)^(x_j + e_j + b_j))
 
-Given e the log of s has a log-concave law, drawn by a slice (Neal 2003); given s, e is one of the cells.
+Given e a size is drawn from a law near its own, that does not depend on the present size, and refused with the ratio of both
+(an independence sampler). Were all kappa_j equal, s / kappa would be Gamma(T + 1) / Gamma(sum_j b_j), a beta prime law; where
+they are not, it is one with the mode and the curvature of the log of s, the second shape at most sum_j b_j, so that its tails
+are not lighter. The mode solves `sum_j h_j kappa_j / (kappa_j + s) = sum_j b_j`, h_j = x_j + e_j + b_j: one divided by the left
+side is concave, so that Newton's steps rise to it from 0. Given s, e is one of the cells.
 """
 
 from __future__ import annotations
@@ -16,36 +20,53 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.table_walks.columns import AT_ONCE
 
-WIDTH = 1.0
-"""First width of a slice."""
+STEPS = 2
+"""Of Newton's, towards a mode: that of the law which is proposed need not be exact."""
 
 
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _log_size(held, kappa, power, log):
-    """Log density of the log of a size."""
-    total, s = power * log, math.exp(log)
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
+def _sums(held, kappa, s):
+    """Sums over cells of `h v`, `h v (1 - v)` and `h (1 - v)^2`, where v is `kappa / (kappa + s)`."""
+    above, slope, rest = 0.0, 0.0, 0.0
     for j in range(held.size):
-        total -= held[j] * math.log(kappa[j] + s)
-    return total
+        v = kappa[j] / (kappa[j] + s)
+        w = 1.0 - v
+        above += held[j] * v
+        slope += held[j] * v * w
+        rest += held[j] * w * w
+    return above, slope, rest
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _draw_size(rng, held, kappa, power, s):
-    """Draw a size by a slice of its log, whose law has one mode."""
-    log = math.log(s)
-    floor = _log_size(held, kappa, power, log) + math.log(1.0 - rng.random())
-    low = log - WIDTH * rng.random()
-    high = low + WIDTH
-    while _log_size(held, kappa, power, low) > floor:
-        low -= WIDTH
-    while _log_size(held, kappa, power, high) > floor:
-        high += WIDTH
-    while True:
-        fresh = low + (high - low) * rng.random()
-        if _log_size(held, kappa, power, fresh) > floor:
-            return math.exp(fresh)
-        low, high = (fresh, high) if fresh < log else (low, fresh)
+def _fitted(held, kappa, power, around):
+    """Scale and second shape of a beta prime law near that of a size."""
+    s = 0.0
+    for j in range(held.size):
+        s += held[j] / kappa[j]
+    s = power / around * (power + around) / s
+    for _ in range(STEPS):
+        above, slope, _ = _sums(held, kappa, s)
+        s += s * above * (above - around) / (around * slope)
+    _, slope, rest = _sums(held, kappa, s)
+    shape = slope * (slope + rest) / rest
+    return s * shape / power, shape
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _draw_size(rng, held, kappa, power, around, s):
+    """Draw a size: from a beta prime law near its own, or as it was."""
+    scale, shape = _fitted(held, kappa, power, around)
+    if not 0.0 < shape < np.inf:
+        return s
+    fresh = scale * rng.standard_gamma(power) / rng.standard_gamma(shape)
+    if not 0.0 < fresh < np.inf:
+        return s
+    log = (power + shape) * math.log((scale + fresh) / (scale + s))
+    for j in range(held.size):
+        log -= held[j] * math.log((kappa[j] + fresh) / (kappa[j] + s))
+    return fresh if math.log(1.0 - rng.random()) < log else s
 
 
 @njit(cache=True, error_model="numpy")
@@ -55,11 +76,13 @@ def draw_sizes(rng, places, state):
     x, theta, size, spare, kappa = state.x, state.theta, state.size, state.spare, state.kappa[last]
     held = np.empty(kappa.size)
     for row in range(size.size):
-        p = places.parent[first + row]
+        p, around = places.parent[first + row], 0.0
         for j in range(held.size):
-            held[j] = x[row, j] + kappa[j] * theta[p, j]
+            b = kappa[j] * theta[p, j]
+            held[j] = x[row, j] + b
+            around += b
         held[spare[row]] += 1.0
-        s = size[row] = _draw_size(rng, held, kappa, state.total[first + row] + 1.0, size[row])
+        s = size[row] = _draw_size(rng, held, kappa, state.total[first + row] + 1.0, around, size[row])
         held[spare[row]] -= 1.0
         whole = 0.0
         for j in range(held.size):

@@ -1,0 +1,146 @@
+"""Steps of the prior of histograms: tables of a restaurant, sizes of places and densities, against their laws written out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+from scipy.stats import chisquare, kstest
+
+from trueup.kernel.compiled import njit
+from trueup.kernel.table_walks.compositions import _log_cell, _log_scale, _log_totals, occupied
+from trueup.kernel.table_walks.sizes import _draw_size
+from trueup.layouts.columns import ColumnProblem
+from trueup.model.cells import Attribute, Cells
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.model.tree import Tree
+from trueup.noise import law_named
+
+CHANCE = 1e-6
+"""Probability below which a test fails; wrong versions are far below it."""
+
+
+@njit(cache=False)
+def seated(rng, guests, alpha, tables):
+    for i in range(tables.size):
+        tables[i] = occupied(rng, guests, alpha)
+
+
+@njit(cache=False)
+def steps(rng, held, kappa, power, around, sizes):
+    for i in range(sizes.size):
+        sizes[i] = _draw_size(rng, held, kappa, power, around, sizes[i])
+
+
+@njit(cache=False)
+def log_cell(places, state, room, level, j, kappa):
+    return _log_cell(places, state, room, level, j, kappa)
+
+
+@njit(cache=False)
+def log_scale(places, state, room, factor):
+    return _log_scale(places, state, room, factor)
+
+
+@njit(cache=False)
+def log_totals(places, state, level, a):
+    return _log_totals(places, state, level, a)
+
+
+def tables_law(guests, alpha):
+    """Masses of 1, 2, ... tables, guest by guest."""
+    masses = np.zeros(guests)
+    masses[0] = 1.0
+    for i in range(1, guests):
+        fresh = alpha / (alpha + i)
+        masses = masses * (1.0 - fresh) + np.append(0.0, masses[:-1]) * fresh
+    return masses
+
+
+def fits(tables, masses):
+    """Probability of numbers of tables as unlikely as these, values of few draws together."""
+    expected, seen = masses * tables.size, np.bincount(tables - 1, minlength=len(masses))
+    rare = expected < 20
+    if rare.any():
+        seen, expected = (np.append(each[~rare], each[rare].sum()) for each in (seen, expected))
+    return chisquare(seen, expected * seen.sum() / expected.sum()).pvalue
+
+
+@pytest.mark.parametrize(
+    ("guests", "alpha"), [(2, 0.5), (12, 0.3), (13, 0.01), (60, 0.2), (300, 1.5), (80, 30.0)]
+)
+def test_tables_of_a_restaurant(guests, alpha, rng):
+    tables = np.empty(400_000, np.int64)
+    seated(rng, guests, alpha, tables)
+    assert fits(tables, tables_law(guests, alpha)) > CHANCE
+    assert fits(tables, tables_law(guests, 1.1 * alpha)) < CHANCE  # a concentration a tenth larger is another
+
+
+@pytest.mark.parametrize("total", [0, 3, 40, 2000])
+@pytest.mark.parametrize("spread", [0.0, 1.0, 2.5])
+def test_a_step_of_a_size_keeps_its_law_and_moves(total, spread, rng):
+    kappa = np.exp(rng.normal(1.0, spread, 8))
+    b = kappa * rng.dirichlet(np.full(8, 0.5))
+    held = b + rng.multinomial(total, rng.dirichlet(np.ones(8))) + np.eye(8)[np.argmax(b)]
+    cumulated, grid = size_law(held, kappa, total + 1.0)
+    before = np.exp(np.interp(rng.random(40_000), cumulated, grid))
+    after = before.copy()
+    steps(rng, held, kappa, total + 1.0, b.sum(), after)
+    assert (after != before).mean() > 0.5
+    assert kstest(np.interp(np.log(after), grid, cumulated), "uniform").pvalue > CHANCE
+    wrong, grid = size_law(held, kappa, total + 1.0 + 0.1 * np.sqrt(total + 1.0))
+    assert kstest(np.interp(np.log(after), grid, wrong), "uniform").pvalue < CHANCE
+
+
+def size_law(held, kappa, power):
+    """Cumulated masses of the log of a size on a grid: `power y - sum_j h_j log(kappa_j + exp y)`."""
+    grid = np.linspace(-40.0, 60.0, 400_001)
+    logs = power * grid - (held[:, None] * np.logaddexp(np.log(kappa)[:, None], grid)).sum(axis=0)
+    masses = np.exp(logs - logs.max())
+    cumulated = np.cumsum(masses) / masses.sum()
+    inside = (cumulated > 1e-13) & (cumulated < 1.0 - 1e-13)
+    return cumulated[inside], grid[inside]
+
+
+def random_state(rng, scale):
+    """Three districts of six areas, four columns, in a random state."""
+    keys = [{}, {"district": list("AAABBC")}, {"area": list("abcdef")}]
+    cells = Cells(Tree.from_columns(["all", "district", "area"], keys), (Attribute("kind", tuple("uvwx")),))
+    headers = (Measured("all", cells.finest, law_named("discrete-laplace")(1)),)
+    problem = ColumnProblem(Constraints(cells, (cells.finest,)), headers, (np.zeros(24),))
+    state = problem.state(rng.poisson(rng.gamma(0.5, scale, (6, 4))), 1.7, 2.3)
+    state.size[:], state.spare[:] = rng.gamma(0.5, 10.0 * scale, 6), rng.integers(0, 4, 6)
+    state.theta[:] = rng.gamma(0.3, size=state.theta.shape)
+    state.kappa[:] = np.exp(rng.normal(0.0, 3.0, state.kappa.shape))
+    room = np.stack([rng.poisson(scale, state.theta.shape), rng.gamma(1.0, scale, state.theta.shape)]).astype(
+        float
+    )
+    return problem.places, state, room
+
+
+@pytest.mark.parametrize("scale", [0.5, 10.0, 300.0])
+def test_log_densities_are_those_written_out(scale, rng):
+    for _ in range(20):
+        places, state, room = random_state(rng, scale)
+        first, parent, kappa = places.level_ptr[2], places.parent, float(np.exp(rng.normal(0.0, 4.0)))
+        seats = state.x + (np.arange(4) == state.spare[:, None])
+        for level, j in ((1, 2), (2, 1)):
+            v = np.arange(places.level_ptr[level], places.level_ptr[level + 1])
+            n = room[0, v, j] if level == 1 else seats[v - first, j]
+            s = room[1, v, j] if level == 1 else state.size[v - first]
+            b = np.maximum(kappa * state.theta[parent[v], j], 1e-100) + 0.1 * (level == 1)
+            terms = b * np.log(kappa) + gammaln(n + b) - gammaln(b) - (b + n) * np.log(kappa + s)
+            assert log_cell(places, state, room, level, j, kappa) == pytest.approx(
+                terms.sum(), rel=1e-9, abs=1e-9
+            )
+        above = np.arange(places.level_ptr[1], first)
+        b = np.maximum(kappa * state.kappa[2] * state.theta[parent[first:]], 1e-100)
+        terms = (gammaln(seats + b) - gammaln(b)).sum() - kappa * (state.theta[above] * room[1, above]).sum()
+        assert log_scale(places, state, room, kappa) == pytest.approx(terms, rel=1e-9, abs=1e-9)
+        totals, whole = state.total[first:], state.total[above]
+        parts = np.diff(places.child_ptr)[above]
+        assert state.inhabited.all()
+        terms = (gammaln(totals + kappa) - gammaln(kappa)).sum()
+        terms -= (gammaln(whole + parts * kappa) - gammaln(parts * kappa)).sum()
+        assert log_totals(places, state, 2, kappa) == pytest.approx(terms, rel=1e-9, abs=1e-8)
