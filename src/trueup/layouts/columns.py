@@ -32,7 +32,7 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.noise import law_named
 
-WINDOWS, SPANS = (8, 14), (16, WIDE)
+WINDOWS, SPANS = (8, NARROW), (16, WIDE)
 """Least and most steps of a place's window and of siblings' sums."""
 FEWER = 4
 """Columns to a pair in a sweep, where no sum of cells is known better than these."""
@@ -152,8 +152,8 @@ class ColumnProblem:
         """Directions, and windows by the widths of the noise."""
         scale = self._scales
         stride = max(1, int(scale[-1] / STEPS))
-        window = int(np.clip(6 * scale[-1] / stride, *WINDOWS))
-        span = np.clip(12 * scale / stride, *SPANS).astype(np.int64)
+        window = int(np.clip(7 * scale[-1] / stride, *WINDOWS))
+        span = np.clip(14 * scale / stride, *SPANS).astype(np.int64)
         open_ = np.flatnonzero(self.open)
         pairs, squares = self._pairs(), self._squares()
         held = any(h.exact and self.cells.tree.level(h.margin.level) == len(scale) - 1 for h in self.headers)
@@ -278,7 +278,7 @@ class ColumnProblem:
         """Room for the messages of one chain."""
         nodes, inner = len(self.places.parent), int(self.places.level_ptr[-2])
         own = np.zeros(WIDE * inner + NARROW * (nodes - inner), np.float32)
-        return TreeMessages(own, np.zeros((nodes, WIDE), np.float32), np.zeros((nodes, 4), np.int32))
+        return TreeMessages(own, np.zeros(WIDE * (nodes + 2), np.float32), np.zeros((nodes, 4), np.int32))
 
     @property
     def connected(self) -> bool:

@@ -39,8 +39,8 @@ from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.inhabited import draw_inhabited, parts
 
 SLACK = 1e-6
-FAR = 300.0
-"""Logs of masses of normal noise that are multiplied up; where they rise farther, they are added as logs."""
+HUGE = 1e280
+"""Sums of masses that are multiplied up; where they are larger, logs are added."""
 MIRRORED = 0.9
 """Share of steps that are mirrored."""
 SINGLE, PAIR, SQUARE = 1, 2, 4
@@ -262,6 +262,19 @@ def _at(masses, size, left):
     return last
 
 
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _at_of_narrow(masses, left):
+    """What `_at` finds among `NARROW` masses, fours of them first, without branches that chance decides."""
+    one = (masses[0] + masses[1]) + (masses[2] + masses[3])
+    two = one + ((masses[4] + masses[5]) + (masses[6] + masses[7]))
+    three = two + ((masses[8] + masses[9]) + (masses[10] + masses[11]))
+    i = 4 * ((left >= one) + (left >= two) + (left >= three))
+    left -= (one if left >= one else 0.0) + (two - one if left >= two else 0.0) + (three - two if left >= three else 0.0)
+    two = masses[i] + masses[i + 1]
+    at = i + (left >= masses[i]) + (left >= two) + (left >= two + masses[i + 2])
+    return at
+
+
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _rank(u, masses, at, width):
     """A number, uniform on (0, 1) if u is, at which masses cumulated to 1 are at position `at`; u where that has no mass."""
@@ -377,25 +390,32 @@ def _inner_ratios(places, state, columns, stride, level, v, low, size, ratios):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _normal_noise(gap, room, level, row, stride, low, size, bend):
-    """The first ratio of the masses of normal noise from step to step; 0 if masses rise too far.
+def _normal_noise(gap, room, level, row, low, bend):
+    """The first ratio of the masses of normal noise from step to step.
 
     `bend` is half the second difference of the log mass: of one direction all places' are alike.
     """
-    lean = 0.0
+    lean = bend * (2.0 * low + 1.0)
     for k in range(room.first[level], room.first[level + 1]):
-        lean += 2.0 * room.law[k, 1] * room.change[k] * stride * gap[room.spot[k, 0] + row * room.spot[k, 1]]
-    start = lean + bend * (2.0 * low + 1.0)
-    if start < 0.0 and -start * min(float(size), 1.0 - start / (2.0 * bend)) > FAR:
-        return 0.0
-    return math.exp(-start)
+        lean += room.law[k, 3] * gap[room.spot[k, 0] + row * room.spot[k, 1]]
+    return math.exp(-lean)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _cumulate(ratios, size, ratio, curve, masses):
+def _cumulate(ratios, ratio, curve, masses):
     """Set masses by their ratios times those of normal noise, of which each is `curve` times the one before."""
     masses[0] = mass = 1.0
-    for i in range(1, size):
+    for i in range(1, masses.size):
+        mass *= ratios[i] * ratio
+        ratio *= curve
+        masses[i] = mass
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _cumulate_narrow(ratios, ratio, curve, masses):
+    """What `_cumulate` does for `NARROW` masses."""
+    masses[0] = mass = 1.0
+    for i in range(1, NARROW):
         mass *= ratios[i] * ratio
         ratio *= curve
         masses[i] = mass
@@ -425,9 +445,10 @@ def _weigh(rng, places, tables, moves, state, work, columns, stride, level, room
     for k in range(room.first[level], room.first[level + 1]):
         normal = normal and room.law[k, 0] == 0.0 and room.law[k, 2] == np.inf
         bend += room.law[k, 1] * (room.change[k] * stride) ** 2
+        room.law[k, 3] = 2.0 * room.law[k, 1] * room.change[k] * stride
     curve = math.exp(-2.0 * bend)
     for v in range(first, places.level_ptr[level + 1]):
-        row = v - first
+        row, at = v - first, _own(places, v)
         if level == last:
             low, size = _window(rng, moves, state, columns, stride, row)
             _leaf_ratios(places, state, columns, stride, row, low, size, room.ratios)
@@ -436,20 +457,21 @@ def _weigh(rng, places, tables, moves, state, work, columns, stride, level, room
             low, size = work.ends[child, 2], work.ends[child, 3]
             _inner_ratios(places, state, columns, stride, level, v, low, size, room.ratios)
         work.ends[v, 0], work.ends[v, 1] = low, size
-        ratio = _normal_noise(state.gap, room, level, row, stride, low, size, bend) if normal else 0.0
-        if ratio > 0.0:
-            _cumulate(room.ratios, size, ratio, curve, masses)
-        else:
-            _cumulate(room.ratios, size, 1.0, 1.0, masses)
-            logs = room.logs[: NARROW if level == last else WIDE]
-            _log_noise(state.gap, room, level, row, stride, low, logs)
-            if level == 0 and tables.pull.size:
-                _message(tables, state.top, columns, stride, low, logs)
-            _add_logs(logs, masses, size)
+        ratio = _normal_noise(state.gap, room, level, row, low, bend) if normal else 0.0
+        if level == last and ratio > 0.0:
+            _cumulate_narrow(room.ratios, ratio, curve, masses)
+            if _keep_narrow(masses, size, work.own[at : at + NARROW]):
+                continue
+        _cumulate(room.ratios, 1.0, 1.0, masses[:size])
+        logs = room.logs[: NARROW if level == last else WIDE]
+        _log_noise(state.gap, room, level, row, stride, low, logs)
+        if level == 0 and tables.pull.size:
+            _message(tables, state.top, columns, stride, low, logs)
+        _add_logs(logs, masses, size)
         if level < last:
             for i in range(size):
-                masses[i] *= work.tail[child, i]
-        width, at = NARROW if level == last else WIDE, _own(places, v)
+                masses[i] *= work.tail[WIDE * (child + 1) + i]
+        width = NARROW if level == last else WIDE
         masses[size:width] = 0.0
         if not _keep(masses[:width], work.own[at : at + width]):
             return False
@@ -467,6 +489,20 @@ def _keep(masses, own):
     scale = 1.0 / total
     for i in range(own.size):
         own[i] = masses[i] * scale
+    return True
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
+def _keep_narrow(masses, size, own):
+    """Write the first `size` of `NARROW` masses, and zeros, the sum made 1; False if it is none, or too large."""
+    total = 0.0
+    for i in range(NARROW):
+        total += masses[i] if i < size else 0.0
+    if not HUGE > total > 0.0:
+        return False
+    scale = 1.0 / total
+    for i in range(NARROW):
+        own[i] = masses[i] * scale if i < size else 0.0
     return True
 
 
@@ -523,7 +559,7 @@ def _join(rng, places, work, level, span, room):
         room.heads[p], own = _next(places, p, after), _own(places, after)
         ends[after, 2], ends[after, 3] = ends[after, 0], ends[after, 1]
         for i in range(WIDE):
-            work.tail[after, i] = work.own[own + i] if i < width else 0.0
+            work.tail[WIDE * (after + 1) + i] = work.own[own + i] if i < width else 0.0
         for _ in range(stop - first - 1):
             v = after - 1 if after > first else stop - 1
             low, size, tail_low = ends[v, 0], ends[v, 1], ends[after, 2]
@@ -532,12 +568,11 @@ def _join(rng, places, work, level, span, room):
             begin = max(begin, low + tail_low)
             ends[v, 2], ends[v, 3] = begin, end - begin
             shift = WIDE + begin - low - tail_low
-            within = room.within[WIDE - end + begin : 2 * WIDE - end + begin]
-            _convolve(
-                work.own, _own(places, v), size, work.tail[after], work.tail[v], shift, within, room.pad
-            )
+            within = room.within[2 * WIDE - end + begin : 3 * WIDE - end + begin]
+            sums, rest = work.tail[WIDE * (v + 1) : WIDE * (v + 2)], work.tail[WIDE * (after + 1) : WIDE * (after + 2)]
+            _convolve(work.own, _own(places, v), size, rest, sums, shift, within, room.pad)
             if v % OFTEN == 0:
-                _raise(work.tail[v])
+                _raise(sums)
             after = v
 
 
@@ -597,13 +632,36 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
-def _shares(own, at, pad, back, width, masses):
-    """Set the masses of a place's steps where the siblings after it make up what is left; their sum."""
-    total, m, z = 0.0, own[at : at + width], pad[WIDE + back - width + 1 : WIDE + back + 1]
-    for i in range(width):
-        masses[i] = mass = float(m[i] * z[width - 1 - i])
-        total += mass
+def _shares(own, at, tail, after, back, within, width, masses):
+    """Set the masses of a place's steps where the siblings after it make up what is left; their sum.
+
+    Beyond either end of a message others lie, times the zeros of `within`.
+    """
+    total = 0.0
+    for t in range(0, width, NARROW):
+        last = back - t - NARROW + 1
+        m, z = own[at + t : at + t + NARROW], tail[WIDE * (after + 1) + last : WIDE * (after + 1) + last + NARROW]
+        inside, out = within[WIDE + last : WIDE + last + NARROW], masses[t : t + NARROW]
+        for i in range(NARROW):
+            out[i] = mass = m[i] * z[NARROW - 1 - i] * inside[NARROW - 1 - i]
+            total += mass
     return total
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
+def _rank_of_share(u, own, at, tail, after, back, within, width, position):
+    """What `_rank` finds among the masses that `_shares` would set."""
+    total, below = np.float32(0.0), np.float32(0.0)
+    for t in range(0, width, NARROW):
+        last, here = back - t - NARROW + 1, position - t
+        m, z = own[at + t : at + t + NARROW], tail[WIDE * (after + 1) + last : WIDE * (after + 1) + last + NARROW]
+        inside = within[WIDE + last : WIDE + last + NARROW]
+        for i in range(NARROW):
+            mass = m[i] * z[NARROW - 1 - i] * inside[NARROW - 1 - i]
+            total += mass
+            below += mass if i < here else np.float32(0.0)
+    mass = own[at + position] * tail[WIDE * (after + 1) + back - position] * within[WIDE + back - position]
+    return (below + u * mass) / total if mass > 0.0 else u
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -645,13 +703,15 @@ def _descend(rng, places, work, room, mirrored):
 def _step(rng, places, work, room, c, after, left, mirrored, width):
     """Draw a place's step given what is left for it and the siblings after it; its position, -1 if masses are lost."""
     u, own, low, masses = rng.random(), _own(places, c), work.ends[c, 0], room.masses
-    for i in range(WIDE):
-        room.pad[WIDE + i] = work.tail[after, i]
     back = -low - work.ends[after, 2]
+    tail, within = work.tail, room.within
     if mirrored:
-        _shares(work.own, own, room.pad, back, width, masses)
-        u = 1.0 - _rank(u, masses, -low, width)
-    total = _shares(work.own, own, room.pad, back + left, width, masses)
+        u = 1.0 - _rank_of_share(u, work.own, own, tail, after, back, within, width, -low)
+    total = _shares(work.own, own, tail, after, back + left, within, width, masses)
+    if width == NARROW:
+        at = _at_of_narrow(masses, u * total)
+        if masses[at] > 0.0:
+            return at
     return _at(masses, width, u * total)
 
 
@@ -695,12 +755,12 @@ def column_sweep(rng, places, tables, moves, state, work):
         np.empty(WIDE),
         np.empty(NARROW * LONGEST),
         np.zeros(PADDED, np.float32),
-        np.append(np.ones(WIDE, np.float32), np.zeros(WIDE, np.float32)),
+        np.repeat(np.array([0.0, 1.0, 0.0], np.float32), WIDE),
         np.zeros(levels + 1, np.int64),
         np.empty((most, 2), np.int64),
         np.empty(most),
         np.empty((most, 2), np.int64),
-        np.empty((most, 3)),
+        np.empty((most, 4)),
     )
     for turn in range(len(moves.singles) + moves.turns.sum()):
         if turn < len(moves.singles):
