@@ -16,10 +16,12 @@ from trueup.kernel.table_walks.columns import (
     PADDED,
     WIDE,
     _at,
+    _at_of_narrow,
     _convolve,
     _exp,
     _leaf_ratios,
     _rank,
+    _rank_of_share,
     _ratio,
     _shares,
 )
@@ -39,10 +41,19 @@ def joined(own, size, after, shift, within, pad):
 
 
 @njit(cache=False)
-def shared(own, after, back):
-    masses, pad = np.empty(own.size), np.zeros(PADDED, np.float32)
-    pad[WIDE : 2 * WIDE] = after
-    return masses, _shares(own, 0, pad, back, own.size, masses)
+def shared(own, tail, back, within):
+    masses = np.empty(own.size)
+    return masses, _shares(own, 0, tail, 0, back, within, own.size, masses)
+
+
+@njit(cache=False)
+def ranked(u, own, tail, back, within, position):
+    return _rank_of_share(u, own, 0, tail, 0, back, within, own.size, position)
+
+
+@njit(cache=False)
+def found_of_narrow(masses, left):
+    return _at_of_narrow(masses, left)
 
 
 @njit(cache=False)
@@ -113,14 +124,27 @@ def test_messages_are_convolutions_within_their_window(width, rng):
 
 @pytest.mark.parametrize("width", [NARROW, WIDE])
 def test_shares_are_products_of_what_makes_up_the_sum(width, rng):
+    within = np.repeat(np.array([0.0, 1.0, 0.0], np.float32), WIDE)
     for _ in range(300):
         own, after = message(rng, width, width), message(rng, WIDE, rng.integers(1, WIDE + 1))
+        tail = np.concatenate([rng.random(WIDE), after, rng.random(WIDE)]).astype(np.float32)
         back = rng.integers(width + WIDE - 1)
-        masses, total = shared(own, after, back)
+        masses, total = shared(own, tail, back, within)
         for i in range(width):
             expected = own[i] * after[back - i] if 0 <= back - i < WIDE else 0.0
             assert masses[i] == pytest.approx(expected, rel=1e-6)
         assert total == pytest.approx(masses.sum())
+        at, u = rng.integers(width), rng.random()
+        rank = (masses[:at].sum() + u * masses[at]) / masses.sum() if masses[at] > 0 else u
+        assert ranked(u, own, tail, back, within, at) == pytest.approx(rank, rel=1e-5)
+
+
+def test_positions_found_without_branches_are_those_of_cumulated_masses(rng):
+    for _ in range(1000):
+        masses = rng.integers(0, 3, NARROW).astype(float)
+        left = rng.random() * masses.sum()
+        if masses.any():
+            assert found_of_narrow(masses, left) == np.searchsorted(np.cumsum(masses), left, side="right")
 
 
 @pytest.mark.parametrize("columns", [[2], [1, 3], [0, 1, 2, 3]])

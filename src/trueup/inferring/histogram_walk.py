@@ -33,7 +33,7 @@ from trueup.model.nested import canonical
 from trueup.model.prior import FLAT
 from trueup.run.local import cores
 
-TOGETHER = 20_000
+TOGETHER = 100_000
 """Cells that are moved in one go, in one sweep or several: an interruption waits for them."""
 ROUNDED = 1e-4
 """Share of steps that rounding may leave out: what chains draw without them is not the posterior."""
@@ -308,6 +308,8 @@ def sizes_of(
     """R-hat and effective sizes of a level's tables; of a large table of the lowest places, those of so many at random."""
     last = level == cells.tree.levels[-1]
     tables = run.reshape(*run.shape[:2], cells.shape[0], -1) if last else _summed(cells, run, level)
+    if tables.size < CHUNK:  # draws of a count side by side are summed and compared several times as fast
+        tables = np.ascontiguousarray(tables.transpose(2, 3, 0, 1)).transpose(2, 3, 0, 1)
     for margin in margins:
         some = max(most * tables.shape[2] // cells.size(margin), 1) if last else tables.shape[2]
         own = tables

@@ -193,6 +193,8 @@ class Room(NamedTuple):
     masses: NDArray[np.float64]
     logs: NDArray[np.float64]
     ratios: NDArray[np.float64]
+    leans: NDArray[np.float64]
+    begun: NDArray[np.float64]
     pad: NDArray[np.float32]
     within: NDArray[np.float32]
     first: NDArray[np.int64]
@@ -269,10 +271,13 @@ def _at_of_narrow(masses, left):
     two = one + ((masses[4] + masses[5]) + (masses[6] + masses[7]))
     three = two + ((masses[8] + masses[9]) + (masses[10] + masses[11]))
     i = 4 * ((left >= one) + (left >= two) + (left >= three))
-    left -= (one if left >= one else 0.0) + (two - one if left >= two else 0.0) + (three - two if left >= three else 0.0)
+    left -= (
+        (one if left >= one else 0.0)
+        + (two - one if left >= two else 0.0)
+        + (three - two if left >= three else 0.0)
+    )
     two = masses[i] + masses[i + 1]
-    at = i + (left >= masses[i]) + (left >= two) + (left >= two + masses[i + 2])
-    return at
+    return i + (left >= masses[i]) + (left >= two) + (left >= two + masses[i + 2])
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
@@ -382,11 +387,30 @@ def _long_ratios(places, state, columns, stride, row, low, size, ratios):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inner_ratios(places, state, columns, stride, level, v, low, size, ratios):
-    """Set the prior's ratios at a place above the lowest."""
+    """Set the prior's ratios at a place above the lowest; beyond `size` they mean nothing."""
+    if columns.size > SINGLE:
+        ratios[:WIDE] = 1.0
+        return
     up, down = 1.0 if level == 0 else state.a[level], parts(places, state.inhabited, v) * state.a[level + 1]
-    for i in range(1, size):
-        t = stride * (low + i - 1.0)
-        ratios[i] = _ratio(state.total[v] + t, up, down, stride) if columns.size == SINGLE else 1.0
+    begin = state.total[v] + stride * (low - 1.0)
+    if stride == 1:
+        for i in range(WIDE):
+            ratios[i] = (begin + i + up) / (begin + i + down)
+    else:
+        for i in range(1, size):
+            ratios[i] = _ratio(begin + stride * i, up, down, stride)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _exp(x):
+    """Exponential of a number of 0 or less, several at a time: to twelve digits above 1e-40, to six at the least above 0."""
+    y = max(x, LOWEST) * 2.0**-10
+    z = 1.0 + y * (1 / 8) * (1.0 + y * (1 / 9) * (1.0 + y * (1 / 10)))
+    z = 1.0 + y * (1 / 4) * (1.0 + y * (1 / 5) * (1.0 + y * (1 / 6) * (1.0 + y * (1 / 7) * z)))
+    z = 1.0 + y * (1.0 + y * (1 / 2) * (1.0 + y * (1 / 3) * z))
+    for _ in range(10):
+        z *= z
+    return z if x > LOWEST else 0.0
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -399,6 +423,26 @@ def _normal_noise(gap, room, level, row, low, bend):
     for k in range(room.first[level], room.first[level + 1]):
         lean += room.law[k, 3] * gap[room.spot[k, 0] + row * room.spot[k, 1]]
     return math.exp(-lean)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _normal_noises(gap, room, level, bend):
+    """Set first ratios of normal noise at all lowest places, several at a time, from the present tables on.
+
+    What `_normal_noise` gives is one of these times that of a window's first step, which `room.begun` holds from the last one on.
+    """
+    leans = room.leans
+    leans[:] = 0.0
+    for k in range(room.first[level], room.first[level + 1]):
+        at, apart, by = room.spot[k, 0], room.spot[k, 1], room.law[k, 3]
+        part = gap[at : at + (leans.size - 1) * apart + 1 : apart]
+        for row in range(leans.size):
+            leans[row] += by * part[row]
+    for row in range(leans.size):
+        small = _exp(-abs(leans[row]))
+        leans[row] = small if leans[row] > 0.0 else 1.0 / small
+    for i in range(NARROW):
+        room.begun[i] = math.exp(bend * (2.0 * i - 1.0))
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -447,6 +491,8 @@ def _weigh(rng, places, tables, moves, state, work, columns, stride, level, room
         bend += room.law[k, 1] * (room.change[k] * stride) ** 2
         room.law[k, 3] = 2.0 * room.law[k, 1] * room.change[k] * stride
     curve = math.exp(-2.0 * bend)
+    if normal and level == last:
+        _normal_noises(state.gap, room, level, bend)
     for v in range(first, places.level_ptr[level + 1]):
         row, at = v - first, _own(places, v)
         if level == last:
@@ -457,10 +503,20 @@ def _weigh(rng, places, tables, moves, state, work, columns, stride, level, room
             low, size = work.ends[child, 2], work.ends[child, 3]
             _inner_ratios(places, state, columns, stride, level, v, low, size, room.ratios)
         work.ends[v, 0], work.ends[v, 1] = low, size
-        ratio = _normal_noise(state.gap, room, level, row, low, bend) if normal else 0.0
+        if not normal:
+            ratio = 0.0
+        elif level == last:
+            ratio = room.leans[row] * room.begun[-low]
+        else:
+            ratio = _normal_noise(state.gap, room, level, row, low, bend)
         if level == last and ratio > 0.0:
+            room.ratios[size] = 0.0
             _cumulate_narrow(room.ratios, ratio, curve, masses)
-            if _keep_narrow(masses, size, work.own[at : at + NARROW]):
+            if _keep(masses[:NARROW], work.own[at : at + NARROW]):
+                continue
+        if level < last and ratio > 0.0:
+            _cumulate(room.ratios, ratio, curve, masses[:size])
+            if _keep_wide(masses, size, work.tail, child, work.own[at : at + WIDE]):
                 continue
         _cumulate(room.ratios, 1.0, 1.0, masses[:size])
         logs = room.logs[: NARROW if level == last else WIDE]
@@ -468,23 +524,26 @@ def _weigh(rng, places, tables, moves, state, work, columns, stride, level, room
         if level == 0 and tables.pull.size:
             _message(tables, state.top, columns, stride, low, logs)
         _add_logs(logs, masses, size)
-        if level < last:
-            for i in range(size):
-                masses[i] *= work.tail[WIDE * (child + 1) + i]
-        width = NARROW if level == last else WIDE
-        masses[size:width] = 0.0
-        if not _keep(masses[:width], work.own[at : at + width]):
+        if level == last:
+            masses[size:NARROW] = 0.0
+            kept = _keep(masses[:NARROW], work.own[at : at + NARROW])
+        else:
+            kept = _keep_wide(masses, size, work.tail, child, work.own[at : at + WIDE])
+        if not kept:
             return False
     return True
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _keep(masses, own):
-    """Write a place's masses, of which the sum is made 1; False if they are none."""
+    """Write masses, the sum made 1; False if it is none, or too large.
+
+    Loops of a length that is not known when they are compiled: those of a few known steps are written out, one by one.
+    """
     total = 0.0
     for i in range(masses.size):
         total += masses[i]
-    if not total > 0.0:
+    if not HUGE > total > 0.0:
         return False
     scale = 1.0 / total
     for i in range(own.size):
@@ -493,29 +552,19 @@ def _keep(masses, own):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
-def _keep_narrow(masses, size, own):
-    """Write the first `size` of `NARROW` masses, and zeros, the sum made 1; False if it is none, or too large."""
-    total = 0.0
-    for i in range(NARROW):
-        total += masses[i] if i < size else 0.0
+def _keep_wide(masses, size, tail, child, own):
+    """Multiply masses by those of the parts' sums, of which `child` has the message, and write them, the sum made 1."""
+    total, parts = 0.0, tail[WIDE * (child + 1) : WIDE * (child + 2)]
+    masses[size:WIDE] = 0.0
+    for i in range(WIDE):
+        masses[i] *= parts[i]
+        total += masses[i]
     if not HUGE > total > 0.0:
         return False
     scale = 1.0 / total
-    for i in range(NARROW):
-        own[i] = masses[i] * scale if i < size else 0.0
+    for i in range(WIDE):
+        own[i] = masses[i] * scale
     return True
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _exp(x):
-    """Exponential of a number of 0 or less, several at a time: to twelve digits above 1e-40, to six at the least above 0."""
-    y = max(x, LOWEST) * 2.0**-10
-    z = 1.0 + y * (1 / 8) * (1.0 + y * (1 / 9) * (1.0 + y * (1 / 10)))
-    z = 1.0 + y * (1 / 4) * (1.0 + y * (1 / 5) * (1.0 + y * (1 / 6) * (1.0 + y * (1 / 7) * z)))
-    z = 1.0 + y * (1.0 + y * (1 / 2) * (1.0 + y * (1 / 3) * z))
-    for _ in range(10):
-        z *= z
-    return z if x > LOWEST else 0.0
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -569,7 +618,10 @@ def _join(rng, places, work, level, span, room):
             ends[v, 2], ends[v, 3] = begin, end - begin
             shift = WIDE + begin - low - tail_low
             within = room.within[2 * WIDE - end + begin : 3 * WIDE - end + begin]
-            sums, rest = work.tail[WIDE * (v + 1) : WIDE * (v + 2)], work.tail[WIDE * (after + 1) : WIDE * (after + 2)]
+            sums, rest = (
+                work.tail[WIDE * (v + 1) : WIDE * (v + 2)],
+                work.tail[WIDE * (after + 1) : WIDE * (after + 2)],
+            )
             _convolve(work.own, _own(places, v), size, rest, sums, shift, within, room.pad)
             if v % OFTEN == 0:
                 _raise(sums)
@@ -581,6 +633,7 @@ def _convolve(own, at, size, after, out, shift, within, pad):
     """Set a message to the sums of a place's steps and the message `after` it, where `within` is 1."""
     for i in range(WIDE):
         pad[WIDE + i] = after[i]
+    for i in range(WIDE):  # apart: copies in one loop take longer
         out[i] = 0.0
     for t in range(0, size, NARROW):
         m, z = own[at + t : at + t + NARROW], pad[shift - t - NARROW + 1 : shift - t + WIDE]
@@ -640,7 +693,10 @@ def _shares(own, at, tail, after, back, within, width, masses):
     total = 0.0
     for t in range(0, width, NARROW):
         last = back - t - NARROW + 1
-        m, z = own[at + t : at + t + NARROW], tail[WIDE * (after + 1) + last : WIDE * (after + 1) + last + NARROW]
+        m, z = (
+            own[at + t : at + t + NARROW],
+            tail[WIDE * (after + 1) + last : WIDE * (after + 1) + last + NARROW],
+        )
         inside, out = within[WIDE + last : WIDE + last + NARROW], masses[t : t + NARROW]
         for i in range(NARROW):
             out[i] = mass = m[i] * z[NARROW - 1 - i] * inside[NARROW - 1 - i]
@@ -654,7 +710,10 @@ def _rank_of_share(u, own, at, tail, after, back, within, width, position):
     total, below = np.float32(0.0), np.float32(0.0)
     for t in range(0, width, NARROW):
         last, here = back - t - NARROW + 1, position - t
-        m, z = own[at + t : at + t + NARROW], tail[WIDE * (after + 1) + last : WIDE * (after + 1) + last + NARROW]
+        m, z = (
+            own[at + t : at + t + NARROW],
+            tail[WIDE * (after + 1) + last : WIDE * (after + 1) + last + NARROW],
+        )
         inside = within[WIDE + last : WIDE + last + NARROW]
         for i in range(NARROW):
             mass = m[i] * z[NARROW - 1 - i] * inside[NARROW - 1 - i]
@@ -754,6 +813,8 @@ def column_sweep(rng, places, tables, moves, state, work):
         np.empty(WIDE),
         np.empty(WIDE),
         np.empty(NARROW * LONGEST),
+        np.empty(places.parent.size - places.level_ptr[-2]),
+        np.empty(NARROW),
         np.zeros(PADDED, np.float32),
         np.repeat(np.array([0.0, 1.0, 0.0], np.float32), WIDE),
         np.zeros(levels + 1, np.int64),
