@@ -10,20 +10,22 @@ from scipy.special import gammaln
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.columns import (
-    LONGEST,
-    LOWEST,
-    NARROW,
     PADDED,
-    WIDE,
     _at,
     _at_of_narrow,
     _convolve,
-    _exp,
-    _leaf_ratios,
     _rank,
     _rank_of_share,
-    _ratio,
     _shares,
+)
+from trueup.kernel.table_walks.place_masses import (
+    LONGEST,
+    LOWEST,
+    NARROW,
+    WIDE,
+    _exp,
+    _leaf_ratios,
+    _ratio,
 )
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells

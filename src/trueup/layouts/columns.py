@@ -17,14 +17,13 @@ from trueup.errors import ConvergenceError
 from trueup.kernel.histogram.marginals import cell_groups
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.table_walks.columns import (
-    NARROW,
-    WIDE,
     ChainState,
     Directions,
     MeasuredTables,
     Places,
     TreeMessages,
 )
+from trueup.kernel.table_walks.place_masses import NARROW, WIDE
 from trueup.layouts.histogram import UNSETTLED, histogram_problem, refuses_on_histogram
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints

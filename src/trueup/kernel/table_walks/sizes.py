@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.columns import AT_ONCE
+from trueup.kernel.table_walks.place_masses import AT_ONCE
 
 STEPS = 2
 """Of Newton's, towards a mode: that of the law which is proposed need not be exact."""

@@ -1,0 +1,352 @@
+"""Masses of the steps of places along a direction of the column sampler: the prior's times the noise's, and the messages below.
+
+A lowest place's steps lie in a window, those of a place above in that of its parts' sum. Masses are multiplied up from step to
+step by the ratios of the prior's, which are rational in counts, and of normal noise, each a constant times the one before. Where
+noise is not normal, or masses become too large or vanish, logs are added.
+
+Functions that make no array are compiled with `_nrt=False`: they borrow the arrays of their callers, as `linked` says.
+
+One file: ratios, noise and what is kept of them are one product, term by term.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from trueup.kernel.compiled import njit
+from trueup.kernel.table_walks.inhabited import parts
+
+SLACK = 1e-6
+HUGE = 1e280
+"""Sums of masses that are multiplied up; where they are larger, logs are added."""
+SINGLE = 1
+"""Columns of a direction that changes totals."""
+NARROW, WIDE = 16, 32
+"""Longest window of a lowest place, and of siblings' sums: arrays have that many steps, zero beyond those in use, so that
+loops are of a length known when they are compiled, and several terms are added at a time."""
+LONGEST, LOWEST = 32, -700.0
+"""Steps of so many counts have ratios of masses that are products of those for one; the least log of a mass above 0."""
+AT_ONCE = {"contract", "reassoc", "nsz"}
+"""What may be done to sums of masses so that several terms are added at a time."""
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def sign(k):
+    """Of the columns of a direction."""
+    return 1 if k == 0 or k == 3 else -1
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def message_at(places, v):
+    """Where a place's message begins among those of all: `WIDE` steps of places above the lowest, `NARROW` of these."""
+    inner = places.level_ptr[-2]
+    return WIDE * v if v < inner else NARROW * (v + inner)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _ratio(x, up, down, step):
+    """`Gamma(x + up) / Gamma(x + down)` at x + step over that at x."""
+    if abs(step) > LONGEST:
+        more = math.lgamma(x + step + up) - math.lgamma(x + up)
+        return math.exp(more - math.lgamma(x + step + down) + math.lgamma(x + down))
+    ratio = 1.0
+    for k in range(step):
+        ratio *= (x + k + up) / (x + k + down)
+    for k in range(1, 1 - step):
+        ratio *= (x - k + down) / (x - k + up)
+    return ratio
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _window(rng, moves, state, columns, stride, row):
+    """Choose the window of a lowest place: one in which the current table has a uniform place, without negative counts."""
+    if not state.inhabited[row]:
+        return 0, 1
+    low = -int(rng.random() * moves.window)
+    high = low + moves.window - 1
+    for k in range(columns.size):
+        most = state.x[row, columns[k]]
+        most = most if stride == 1 else most // stride
+        if sign(k) > 0:
+            low = max(low, -most)
+        else:
+            high = min(high, most)
+    return low, high - low + 1
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _leaf_ratios(places, state, columns, stride, row, low, size, ratios):
+    """Set the ratios of the prior's masses at a lowest place to those of the step before; beyond `size` they mean nothing."""
+    if stride == 1:
+        _unit_ratios(places, state, columns, row, low - 1.0, ratios[:NARROW])
+    elif stride > LONGEST:
+        _long_ratios(places, state, columns, stride, row, low, size, ratios)
+    else:
+        _unit_ratios(places, state, columns, row, stride * (low - 1.0), ratios[: NARROW * stride])
+        for i in range(size):
+            ratio = ratios[stride * i]
+            for k in range(stride * i + 1, stride * i + stride):
+                ratio *= ratios[k]
+            ratios[i] = ratio
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _rate(state, columns, row):
+    """What the density of a lowest place's table has besides gamma functions, for a step of one count."""
+    last, s, rate = len(state.kappa) - 1, state.size[row], 1.0
+    for k in range(columns.size):
+        whole = state.kappa[last, columns[k]] + s
+        rate *= 1.0 / whole if sign(k) > 0 else whole
+    return rate * s if columns.size == SINGLE else rate
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _unit_ratios(places, state, columns, row, begin, ratios):
+    """Set the ratios of the prior's masses at a lowest place for steps of one count, from `begin` on."""
+    last, v, rate = places.level_ptr.size - 2, places.level_ptr[-2] + row, _rate(state, columns, row)
+    p, a, total = places.parent[v], state.a[last], state.total[v] + begin
+    for k in range(columns.size):
+        j = columns[k]
+        up, x = state.kappa[last, j] * state.theta[p, j] + (j == state.spare[row]), float(state.x[row, j])
+        if columns.size == SINGLE:
+            x += begin
+            for i in range(ratios.size):
+                ratios[i] = rate * ((total + i + a) * (x + i + up)) / ((total + i + 1.0) * (x + i + 1.0))
+        elif k == 0:
+            x += begin
+            for i in range(ratios.size):
+                ratios[i] = rate * (x + i + up) / (x + i + 1.0)
+        elif sign(k) > 0:
+            x += begin
+            for i in range(ratios.size):
+                ratios[i] *= (x + i + up) / (x + i + 1.0)
+        else:
+            x -= begin
+            for i in range(ratios.size):
+                ratios[i] *= (x - i) / (x - i - 1.0 + up)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _long_ratios(places, state, columns, stride, row, low, size, ratios):
+    """Set the prior's ratios at a lowest place where steps are of many counts."""
+    last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
+    rate = _rate(state, columns, row) ** stride
+    p, a, total = places.parent[v], state.a[last], state.total[v]
+    for i in range(1, size):
+        t, ratio = stride * (low + i - 1.0), rate
+        if columns.size == SINGLE:
+            ratio *= _ratio(total + t, a, 1.0, stride)
+        for k in range(columns.size):
+            j, by = columns[k], sign(k)
+            up = state.kappa[last, j] * state.theta[p, j] + (j == state.spare[row])
+            ratio *= _ratio(state.x[row, j] + by * t, up, 1.0, by * stride)
+        ratios[i] = ratio
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _inner_ratios(places, state, columns, stride, level, v, low, size, ratios):
+    """Set the prior's ratios at a place above the lowest; beyond `size` they mean nothing."""
+    if columns.size > SINGLE:
+        ratios[:WIDE] = 1.0
+        return
+    up, down = 1.0 if level == 0 else state.a[level], parts(places, state.inhabited, v) * state.a[level + 1]
+    begin = state.total[v] + stride * (low - 1.0)
+    if stride == 1:
+        for i in range(WIDE):
+            ratios[i] = (begin + i + up) / (begin + i + down)
+    else:
+        for i in range(1, size):
+            ratios[i] = _ratio(begin + stride * i, up, down, stride)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _exp(x):
+    """Exponential of a number of 0 or less, several at a time: to twelve digits above 1e-40, to six at the least above 0."""
+    y = max(x, LOWEST) * 2.0**-10
+    z = 1.0 + y * (1 / 8) * (1.0 + y * (1 / 9) * (1.0 + y * (1 / 10)))
+    z = 1.0 + y * (1 / 4) * (1.0 + y * (1 / 5) * (1.0 + y * (1 / 6) * (1.0 + y * (1 / 7) * z)))
+    z = 1.0 + y * (1.0 + y * (1 / 2) * (1.0 + y * (1 / 3) * z))
+    for _ in range(10):
+        z *= z
+    return z if x > LOWEST else 0.0
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _normal_noise(gap, room, level, row, low, bend):
+    """The first ratio of the masses of normal noise from step to step.
+
+    `bend` is half the second difference of the log mass: of one direction all places' are alike.
+    """
+    lean = bend * (2.0 * low + 1.0)
+    for k in range(room.first[level], room.first[level + 1]):
+        lean += room.law[k, 3] * gap[room.spot[k, 0] + row * room.spot[k, 1]]
+    return math.exp(-lean)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _normal_noises(gap, room, level, bend):
+    """Set first ratios of normal noise at all lowest places, several at a time, from the present tables on.
+
+    What `_normal_noise` gives is one of these times that of a window's first step, which `room.begun` holds from the last one on.
+    """
+    leans = room.leans
+    leans[:] = 0.0
+    for k in range(room.first[level], room.first[level + 1]):
+        at, apart, by = room.spot[k, 0], room.spot[k, 1], room.law[k, 3]
+        part = gap[at : at + (leans.size - 1) * apart + 1 : apart]
+        for row in range(leans.size):
+            leans[row] += by * part[row]
+    for row in range(leans.size):
+        small = _exp(-abs(leans[row]))
+        leans[row] = small if leans[row] > 0.0 else 1.0 / small
+    for i in range(NARROW):
+        room.begun[i] = math.exp(bend * (2.0 * i - 1.0))
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _cumulate(ratios, ratio, curve, masses):
+    """Set masses by their ratios times those of normal noise, of which each is `curve` times the one before."""
+    masses[0] = mass = 1.0
+    for i in range(1, masses.size):
+        mass *= ratios[i] * ratio
+        ratio *= curve
+        masses[i] = mass
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _cumulate_narrow(ratios, ratio, curve, masses):
+    """What `_cumulate` does for `NARROW` masses."""
+    masses[0] = mass = 1.0
+    for i in range(1, NARROW):
+        mass *= ratios[i] * ratio
+        ratio *= curve
+        masses[i] = mass
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _log_noise(gap, room, level, row, stride, low, logs):
+    """Set logs to the log masses of the noise at a place."""
+    logs[:] = 0.0
+    for k in range(room.first[level], room.first[level + 1]):
+        d, far = gap[room.spot[k, 0] + row * room.spot[k, 1]], room.change[k] * stride
+        slope, curve, reach = room.law[k, 0], room.law[k, 1], room.law[k, 2]
+        for i in range(logs.size):
+            y = d + far * (low + i)
+            away = abs(y)
+            if reach < 0.0:
+                logs[i] = logs[i] if y >= -SLACK else -np.inf
+            else:
+                logs[i] = logs[i] - (slope + curve * away) * away if away <= reach else -np.inf
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _message(tables, top, columns, stride, low, logs):
+    """Add the log density of the root's table under the normal law that is known besides."""
+    lean, bend = 0.0, 0.0
+    for k in range(columns.size):
+        lean += sign(k) * tables.pull[columns[k]]
+        for m in range(top.size):
+            lean -= sign(k) * tables.message[columns[k], m] * top[m]
+        for m in range(columns.size):
+            bend += sign(k) * sign(m) * tables.message[columns[k], columns[m]]
+    for i in range(logs.size):
+        t = stride * (low + i)
+        logs[i] += (lean - 0.5 * bend * t) * t
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _add_logs(logs, masses, size):
+    """Multiply masses by exponentials, the largest 1."""
+    top = -np.inf
+    for i in range(size):
+        top = max(top, logs[i])
+    for i in range(logs.size):
+        masses[i] *= _exp(min(logs[i] - top, 0.0)) if top > -np.inf else 0.0
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
+def _keep(masses, own):
+    """Write masses, the sum made 1; False if it is none, or too large.
+
+    Loops of a length that is not known when they are compiled: those of a few known steps are written out, one by one.
+    """
+    total = 0.0
+    for i in range(masses.size):
+        total += masses[i]
+    if not HUGE > total > 0.0:
+        return False
+    scale = 1.0 / total
+    for i in range(own.size):
+        own[i] = masses[i] * scale
+    return True
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
+def _keep_wide(masses, size, tail, child, own):
+    """Multiply masses by those of the parts' sums, of which `child` has the message, and write them, the sum made 1."""
+    total, parts = 0.0, tail[WIDE * (child + 1) : WIDE * (child + 2)]
+    masses[size:WIDE] = 0.0
+    for i in range(WIDE):
+        masses[i] *= parts[i]
+        total += masses[i]
+    if not HUGE > total > 0.0:
+        return False
+    scale = 1.0 / total
+    for i in range(WIDE):
+        own[i] = masses[i] * scale
+    return True
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def weigh(rng, places, tables, moves, state, work, columns, stride, level, room):
+    """Set the law of every place of a level: the prior's masses times the noise's; False if rounding left none."""
+    last, first, masses = places.level_ptr.size - 2, places.level_ptr[level], room.masses
+    normal, bend = level > 0 or tables.pull.size == 0, 0.0
+    for k in range(room.first[level], room.first[level + 1]):
+        normal = normal and room.law[k, 0] == 0.0 and room.law[k, 2] == np.inf
+        bend += room.law[k, 1] * (room.change[k] * stride) ** 2
+        room.law[k, 3] = 2.0 * room.law[k, 1] * room.change[k] * stride
+    curve = math.exp(-2.0 * bend)
+    if normal and level == last:
+        _normal_noises(state.gap, room, level, bend)
+    for v in range(first, places.level_ptr[level + 1]):
+        row, at = v - first, message_at(places, v)
+        if level == last:
+            low, size = _window(rng, moves, state, columns, stride, row)
+            _leaf_ratios(places, state, columns, stride, row, low, size, room.ratios)
+        else:
+            child = room.heads[v]
+            low, size = work.ends[child, 2], work.ends[child, 3]
+            _inner_ratios(places, state, columns, stride, level, v, low, size, room.ratios)
+        work.ends[v, 0], work.ends[v, 1] = low, size
+        if not normal:
+            ratio = 0.0
+        elif level == last:
+            ratio = room.leans[row] * room.begun[-low]
+        else:
+            ratio = _normal_noise(state.gap, room, level, row, low, bend)
+        if level == last and ratio > 0.0:
+            room.ratios[size] = 0.0
+            _cumulate_narrow(room.ratios, ratio, curve, masses)
+            if _keep(masses[:NARROW], work.own[at : at + NARROW]):
+                continue
+        if level < last and ratio > 0.0:
+            _cumulate(room.ratios, ratio, curve, masses[:size])
+            if _keep_wide(masses, size, work.tail, child, work.own[at : at + WIDE]):
+                continue
+        _cumulate(room.ratios, 1.0, 1.0, masses[:size])
+        logs = room.logs[: NARROW if level == last else WIDE]
+        _log_noise(state.gap, room, level, row, stride, low, logs)
+        if level == 0 and tables.pull.size:
+            _message(tables, state.top, columns, stride, low, logs)
+        _add_logs(logs, masses, size)
+        if level == last:
+            masses[size:NARROW] = 0.0
+            kept = _keep(masses[:NARROW], work.own[at : at + NARROW])
+        else:
+            kept = _keep_wide(masses, size, work.tail, child, work.own[at : at + WIDE])
+        if not kept:
+            return False
+    return True
