@@ -45,7 +45,7 @@ from trueup.kernel.table_walks.place_masses import (
     WIDE,
     message_at,
     sign,
-    weigh,
+    weigh_places,
 )
 
 MIRRORED = 0.9
@@ -355,7 +355,7 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
         at = _touched(tables, columns, room, level, at)
     room.first[last + 1] = at
     for level in range(last, -1, -1):
-        if not weigh(rng, places, tables, moves, state, work, columns, stride, level, room):
+        if not weigh_places(rng, places, tables, moves, state, work, columns, stride, level, room):
             return False
         if level > 0:
             _join(rng, places, work, level, moves.span[level], room)

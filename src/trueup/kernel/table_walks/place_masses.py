@@ -300,7 +300,7 @@ def _keep_wide(masses, size, tail, child, own):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def weigh(rng, places, tables, moves, state, work, columns, stride, level, room):
+def weigh_places(rng, places, tables, moves, state, work, columns, stride, level, room):
     """Set the law of every place of a level: the prior's masses times the noise's; False if rounding left none."""
     last, first, masses = places.level_ptr.size - 2, places.level_ptr[level], room.masses
     normal, bend = level > 0 or tables.pull.size == 0, 0.0
