@@ -48,7 +48,7 @@ from trueup.kernel.table_walks.place_masses import (
     weigh_places,
 )
 
-MIRRORED = 0.9
+MIRRORED = 0.95
 """Share of steps that are mirrored."""
 PADDED = 4 * WIDE
 SMALL, OFTEN = 1e-6, 4
@@ -293,6 +293,12 @@ def _join(rng, places, work, level, span, room):
         for _ in range(stop - first - 1):
             v = after - 1 if after > first else stop - 1
             low, size, tail_low = ends[v, 0], ends[v, 1], ends[after, 2]
+            if size == 1:  # it holds nobody, or none to exchange: as many as half of blocks do
+                ends[v, 2], ends[v, 3] = tail_low, ends[after, 3]
+                for i in range(WIDE):
+                    work.tail[WIDE * (v + 1) + i] = work.tail[WIDE * (after + 1) + i]
+                after = v
+                continue
             begin = -int(rng.random() * span)
             end = min(begin + span, low + size - 1 + tail_low + ends[after, 3])
             begin = max(begin, low + tail_low)
@@ -429,6 +435,9 @@ def _descend(rng, places, work, room, mirrored):
         left, c = steps[v], room.heads[v]
         for _ in range(child_ptr[v + 1] - child_ptr[v] - 1):
             after, low = _next(places, v, c), ends[c, 0]
+            if ends[c, 1] == 1:
+                steps[c], c = 0, after
+                continue
             at = _step(rng, places, work, room, c, after, left, mirrored, WIDE if v < lowest else NARROW)
             if at < 0:
                 return False
