@@ -114,7 +114,7 @@ def _chains(
     """Two chains on a place from where tier A ended, at its concentrations."""
     states = []
     for state in walk.states[:2]:
-        fresh = problem.state(state.x[leaves].astype(np.int64), 1.0, 1.0, state.rate[0])
+        fresh = problem.state(state.x[leaves].copy(), 1.0, 1.0, state.rate[0])
         fresh.a[1:], fresh.common[1:], fresh.kappa[1:] = state.a[-1], state.common[-1], state.kappa[-1]
         states.append(fresh)
     own = HistogramWalk(problem, rng.spawn(2), states, learn=False)

@@ -99,11 +99,9 @@ class HistogramWalk:
             all are learnt.
         """
         parameters = given or (HYPERPRIOR.a, HYPERPRIOR.kappa, RATE_AT_FIRST)
-        states = [
-            problem.state(_start(problem, rng, AWAY * (chain > 0)), *parameters)
-            for chain, rng in enumerate(rngs)
-        ]
-        return cls(problem, rngs, states, not given)
+        # All starts before any state: a start takes more memory than a state, and what it leaves free is in pieces.
+        starts = [_start(problem, rng, AWAY * (chain > 0)).astype(np.int32) for chain, rng in enumerate(rngs)]
+        return cls(problem, rngs, [problem.state(x, *parameters) for x in starts], not given)
 
     def run(
         self, kept: int, thin: int, tell: Progress, *, saved: bool = False, before: NDArray | None = None

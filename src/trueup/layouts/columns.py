@@ -240,10 +240,10 @@ class ColumnProblem:
             at += len(v)
         return values
 
-    def state(self, x: NDArray[np.int64], a: float, kappa: float, rate: float = 0.0) -> ChainState:
+    def state(self, x: NDArray[np.int32], a: float, kappa: float, rate: float = 0.0) -> ChainState:
         """A chain's state at tables `(leaves, n)`: concentrations, and the rate of uninhabited places."""
         levels = len(self.cells.tree.levels)
-        tree, flat = self.cells.tree, x.ravel()
+        tree, flat = self.cells.tree, x.ravel().astype(np.int64)
         total = np.concatenate([self.cells.sum(flat, Margin(level)) for level in tree.levels])
         gaps = [self.cells.sum(flat, m) - v for m, v, *_ in self._known]
         inner = int(tree.level_ptr[-2])
@@ -254,12 +254,12 @@ class ColumnProblem:
         theta = self.open * (theta + 0.5)
         theta /= theta.sum(axis=1, keepdims=True)
         each = np.full(levels, 1.0)
-        total, gap, top = total.astype(np.int64), _together(gaps, total[0]), x.sum(axis=0).astype(float)
+        gap, top = _together(gaps, total[0]), x.sum(axis=0).astype(float)
         kappas, sizes = np.full((levels, self.columns), kappa), x.sum(axis=1) + 1.0
         first = np.full(len(x), np.flatnonzero(self.open)[0])
         lived, rates = np.ones(len(x), bool), np.array([rate])
         return ChainState(
-            x.astype(np.int32),
+            x,
             total,
             gap,
             top,
