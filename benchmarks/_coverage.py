@@ -147,6 +147,16 @@ class Held:
         return float(gap.mean() / spread * np.sqrt(len(gap))) if spread > 0 else 0.0
 
 
+COVERAGE = ["intervals", "held", "stated mass", "difference", "± s.e."]
+"""Columns of what `figures` writes."""
+
+
+def figures(held: Held) -> list[str]:
+    """How often intervals held, in text."""
+    shown = [held.held.mean(), held.mass.mean(), held.excess, held.error]
+    return [f"{held.counts * len(held.held):,}", *(f"{x:.3f}" for x in shown)]
+
+
 def together(parts: Iterable[Held]) -> Held:
     """Replicates of one kind of count, of several runs, as those of one."""
     every = list(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks._coverage import EVERY, LAWS, Held, replicate, scenarios, together
+from benchmarks._coverage import COVERAGE, EVERY, LAWS, Held, figures, replicate, scenarios, together
 from benchmarks.harness import Case, Harness, Picture
 from trueup.model.prior import Hierarchical
 
@@ -14,7 +14,6 @@ MANY = {"US counties": 15, "NM districts": 25, "Bristol, RI, blocks": 60}
 """With --full, where it is not `MADE_UP`: 2,000 intervals of each kind or more over all noise, of top levels over all counts."""
 MADE_UP = 100
 PARTS = ("50 % zeros", "90 % zeros", "heavy-tailed", "two-humped", *MANY)
-COVERAGE = ["intervals", "held", "stated mass", "difference", "± s.e."]
 ERRORS = ["MSE / tree-topdown's", "z", "MSE / default's"]
 
 
@@ -38,22 +37,17 @@ def pictures(harness: Harness) -> Iterator[Picture]:
             found[law] = replicate(scenario, law, Hierarchical(), many, 1)
             harness.progress(f"{scenario.name}, {law}")
             rows += [
-                [scenario.name, law, of, *_coverage(held), *_errors(held, of)]
+                [scenario.name, law, of, *figures(held), *_errors(held, of)]
                 for of, held in found[law].items()
             ]
         every = {of: together(each[of] for each in found.values()) for of in found[law] if of != EVERY}
-        over += [[scenario.name, of, *_coverage(held)] for of, held in every.items()]
+        over += [[scenario.name, of, *figures(held)] for of, held in every.items()]
         tops.append(every[scenario.cells.tree.levels[0]])
     yield Picture(
         title="coverage and errors", columns=["counts", "noise", "of", *COVERAGE, *ERRORS], rows=rows
     )
-    over.append(["all", "top level", *_coverage(together(tops))])
+    over.append(["all", "top level", *figures(together(tops))])
     yield Picture(title="coverage over all noise", columns=["counts", "of", *COVERAGE], rows=over)
-
-
-def _coverage(held: Held) -> list[str]:
-    figures = [held.held.mean(), held.mass.mean(), held.excess, held.error]
-    return [f"{held.counts * len(held.held):,}", *(f"{x:.3f}" for x in figures)]
 
 
 def _errors(held: Held, of: str) -> list[str]:
