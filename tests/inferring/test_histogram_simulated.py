@@ -114,7 +114,7 @@ def simulated(rng, factor):
     a = h.a * np.exp(h.a_spread * rng.normal(size=2))
     common = factor * h.kappa * np.exp(h.kappa_spread * rng.normal(size=2))
     kappa = common[:, None] * np.exp(h.cell_spread * rng.normal(size=(2, n)))
-    root = rng.gamma(1.0, 1 / n, n)
+    root = rng.gamma(1 / n, 1.0, n)
     theta = rng.gamma(kappa[0] * root + EVEN, 1 / kappa[0], (2, n))
     tracts = split(rng, rng.integers(TOP + 1), factor * a[0], 2)
     rate = rng.beta(*RATE)

@@ -1,11 +1,15 @@
 """Compositions and concentrations of the hierarchical prior of histograms, drawn given the tables (Gibbs steps).
 
-    theta_root,j ~ Gamma(1, rate n),  theta_vj ~ Gamma(kappa_lj theta_parent,j + EVEN, rate kappa_lj)
+    theta_root,j ~ Gamma(r, rate n r),  theta_vj ~ Gamma(kappa_lj theta_parent,j + EVEN, rate kappa_lj)
     g_vj ~ Gamma(kappa_j theta_parent,j, rate kappa_j),  x_v | T_v ~ Multinomial(T_v, g_v / sum_j g_vj)   at the lowest places
 
 Cell j varies around the place above with a concentration kappa_j of its own: some groups live apart, others do not. Were all
 alike, x_v would be Dirichlet-multinomial around theta_parent. `EVEN`, a tenth of a table for each column, keeps shares of
 columns that are empty above from sinking to 10^-100, where chains would stick for long.
+
+At the root r is 1 / n, n the number of columns, but no less than `EVEN`: the prior of shares whose weight is one count, whatever n
+is (Perks 1947; Berger, Bernardo and Sun 2015, "Overall objective priors", section 3). Under r = 1, a weight of n counts, groups of
+few persons were far too large where noise was wide, and the total with them.
 
 Given each place's size s_v and cell of one person more (`sizes`), cells are independent: with b_vj = kappa_j theta_parent,j
 the factor of cell j is `kappa_j^b_vj Gamma(x_vj + e_vj + b_vj) / (Gamma(b_vj) x_vj! (kappa_j + s_v)^(x_vj + e_vj + b_vj))`.
@@ -287,7 +291,8 @@ def draw_prior(rng, places, state, open_, room, hyper, learn):
         _seat(rng, places, state, room, level)
     for v in range(places.level_ptr[last]):
         for j in range(open_.size):
-            rate, shape = open_.sum(), 1.0
+            shape = max(1.0 / open_.sum(), EVEN)
+            rate = open_.sum() * shape
             if v > 0:
                 level = _level_of(places, v)
                 rate = state.kappa[level, j]
