@@ -48,9 +48,9 @@ def test_300_random_small_problems_agree_with_all_tables_listed(part, rng):
 
 
 def small(rng):
-    """Cells, measurements of random margins with random laws, what is exact, and concentrations: at most 20,000 tables."""
+    """Cells, measurements of random margins with random laws, what is exact, and concentrations: at most 120,000 tables."""
     middles = ((), (), (1, 2))[rng.integers(3)]
-    most, cells = (12 if not middles else 4), places(middles)
+    most, cells = (12 if not middles else 6), places(middles)
     truth = rng.integers(0, 2 if middles else 3, cells.n)
     wide = [Margin(level, kept) for level in cells.tree.levels for kept in ((), ("sex",))]
     laws = {m: (GAUSSIAN("2"), LAPLACE("1"))[rng.integers(2)] for m in wide if rng.random() < 0.7}
