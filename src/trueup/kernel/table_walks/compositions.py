@@ -7,9 +7,9 @@ Cell j varies around the place above with a concentration kappa_j of its own: so
 alike, x_v would be Dirichlet-multinomial around theta_parent. `EVEN`, a tenth of a table for each column, keeps shares of
 columns that are empty above from sinking to 10^-100, where chains would stick for long.
 
-At the root r is 1 / n, n the number of columns, but no less than `EVEN`: the prior of shares whose weight is one count, whatever n
-is (Perks 1947; Berger, Bernardo and Sun 2015, "Overall objective priors", section 3). Under r = 1, a weight of n counts, groups of
-few persons were far too large where noise was wide, and the total with them.
+At the root r is 1 / n, n the number of columns, but no less than `EVEN`: shares then have the weight of one count, whatever n is
+(Perks 1947; Berger, Bernardo and Sun 2015, "Overall objective priors"). Under r = 1, the weight of n counts, groups of a few
+persons were far too large where noise was wide, and the total with them.
 
 Given each place's size s_v and cell of one person more (`sizes`), cells are independent: with b_vj = kappa_j theta_parent,j
 the factor of cell j is `kappa_j^b_vj Gamma(x_vj + e_vj + b_vj) / (Gamma(b_vj) x_vj! (kappa_j + s_v)^(x_vj + e_vj + b_vj))`.
