@@ -331,3 +331,22 @@ def test_narrow_counts_are_described_as_wide_ones(rng):
         low, high = equal_tails(wide.sums(margin).reshape(300, -1), 0.9)
         assert np.array_equal(one["low"], low)
         assert np.array_equal(one["high"], high)
+
+
+def test_no_step_is_left_out_where_places_are_of_one_size(rng):
+    """A large concentration asks of places that they grow and of their sum that it shrink: apart, sums lost all mass."""
+    codes = {"area": [f"{k:02d}" for k in range(60)]}
+    attributes = Attribute("race", tuple("abcdefgh")), Attribute("sex", ("f", "m"))
+    cells = Cells(Tree.from_columns(["all", "area"], [{}, codes]), attributes)
+    shares = np.where(rng.random(16) < 0.4, 0.0, rng.dirichlet(np.full(16, 0.5)))
+    truth = np.stack([rng.multinomial(rng.poisson(40), shares / shares.sum()) for _ in range(60)])
+    kinds = ((), ("race",), ("sex",), ("race", "sex"))
+    laws = {
+        Margin(level, kind): law_named("discrete-laplace")("1/8")
+        for level in ("all", "area")
+        for kind in kinds
+    }
+    walk = walked(cells, noisy(cells, truth.ravel(), laws, rng), rng, None, ())
+    walk.run(1, 400, lambda done, of: None)
+    assert walk.concentrations[0, 0, 0] > 10.0
+    assert walk.left_out == [0]

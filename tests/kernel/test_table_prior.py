@@ -8,7 +8,15 @@ from scipy.special import gammaln
 from scipy.stats import chisquare, kstest
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.compositions import _log_cell, _log_scale, _log_totals, occupied
+from trueup.kernel.settling.posterior_mean import HYPERPRIOR
+from trueup.kernel.table_walks.compositions import (
+    CELL,
+    _log_cell,
+    _log_scale,
+    _log_totals,
+    _slice,
+    occupied,
+)
 from trueup.kernel.table_walks.sizes import _draw_size
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells
@@ -41,6 +49,11 @@ def log_cell(places, state, room, level, j, kappa):
 @njit(cache=False)
 def log_scale(places, state, room, factor):
     return _log_scale(places, state, room, factor)
+
+
+@njit(cache=False)
+def sliced(rng, places, state, room, hyper, level, j, value):
+    return _slice(rng, places, state, room, hyper, CELL, level, j, value)
 
 
 @njit(cache=False)
@@ -144,3 +157,17 @@ def test_log_densities_are_those_written_out(scale, rng):
         terms = (gammaln(totals + kappa) - gammaln(kappa)).sum()
         terms -= (gammaln(whole + parts * kappa) - gammaln(parts * kappa)).sum()
         assert log_totals(places, state, 2, kappa) == pytest.approx(terms, rel=1e-9, abs=1e-8)
+
+
+def test_densities_are_known_where_sizes_have_no_end(rng):
+    """Shares near zero have sizes beyond 1e100: with a density of zero at every concentration a slice had no end either."""
+    places, state, room = random_state(rng, 10.0)
+    first, parent, kappa = places.level_ptr[2], places.parent, 3.0
+    state.size[:] = 1e250
+    n = state.x[:, 1] + (state.spare == 1)
+    b = np.maximum(kappa * state.theta[parent[first:], 1], 1e-100)
+    terms = b * np.log(kappa) + gammaln(n + b) - gammaln(b) - (b + n) * np.log(kappa + state.size)
+    assert log_cell(places, state, room, 2, 1, kappa) == pytest.approx(terms.sum(), rel=1e-9)
+    assert sliced(rng, places, state, room, HYPERPRIOR, 2, 1, kappa) != kappa
+    state.theta[:] = np.nan
+    assert sliced(rng, places, state, room, HYPERPRIOR, 2, 1, kappa) == kappa

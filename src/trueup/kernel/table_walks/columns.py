@@ -41,10 +41,12 @@ from trueup.kernel.table_walks.place_masses import (
     AT_ONCE,
     LONGEST,
     NARROW,
+    SINGLE,
     SLACK,
     WIDE,
     message_at,
     sign,
+    weigh_alike,
     weigh_places,
 )
 
@@ -176,6 +178,8 @@ class Room(NamedTuple):
         All places' steps; of each place above the lowest the part whose step is drawn first.
     masses, logs, ratios
         One place's masses, log masses, and ratios of masses to those of the step before.
+    balance
+        Factors a count of the masses of parts, of each place above the lowest, where totals change.
     leans, begun
         First ratios of normal noise from the present tables on, of all lowest places, and what a window's first step makes of it.
     pad, within
@@ -194,6 +198,7 @@ class Room(NamedTuple):
     masses: NDArray[np.float64]
     logs: NDArray[np.float64]
     ratios: NDArray[np.float64]
+    balance: NDArray[np.float64]
     leans: NDArray[np.float64]
     begun: NDArray[np.float64]
     pad: NDArray[np.float32]
@@ -360,6 +365,8 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
         room.first[level] = at
         at = _touched(tables, columns, room, level, at)
     room.first[last + 1] = at
+    if columns.size == SINGLE:
+        weigh_alike(places, state, room.balance)
     for level in range(last, -1, -1):
         if not weigh_places(rng, places, tables, moves, state, work, columns, stride, level, room):
             return False
@@ -503,6 +510,7 @@ def column_sweep(rng, places, tables, moves, state, work):
         np.empty(WIDE),
         np.empty(WIDE),
         np.empty(NARROW * LONGEST),
+        np.ones(places.level_ptr[-2]),
         np.empty(places.parent.size - places.level_ptr[-2]),
         np.empty(NARROW),
         np.zeros(PADDED, np.float32),

@@ -49,8 +49,10 @@ LARGE = 1e120
 """Products beyond it, or below one divided by it, become logs: one more ratio, of which `TINY` is a factor, must fit."""
 LEAST = 1e-2
 """Factor of rates beyond which its powers are logs, for the same reason."""
-WIDTH, OUT = 1.0, 20
-"""First width of a slice, and steps out of it at most."""
+WIDTH, OUT, NARROWEST = 1.0, 20, 1e-12
+"""First width of a slice, steps out of it at most, and the width at which it is empty."""
+LARGEST_SIZE = 1e300
+"""Sizes are kept below it."""
 FAR = 12.0
 """A concentration's log lies within so much of 0."""
 TOTALS, CELL, SCALE = 0, 1, 2
@@ -152,7 +154,10 @@ def _log_cell(places, state, room, level, j, kappa):
             n, rate = _seated(places, state, room, level, v, j)
             h = kappa / (kappa + rate)
             guests += n
-            passed *= h
+            if h > LEAST:
+                passed *= h
+            else:  # where shares are near zero sizes have no end, and products of two would vanish
+                total += b * math.log(h)
             if passed < 1.0 / LARGE:
                 total, passed = total + b * math.log(passed), 1.0
             if n < PRODUCT and h > LEAST:
@@ -217,7 +222,7 @@ def _density(places, state, room, hyper, what, level, which, log):
 
 @njit(cache=True, error_model="numpy")
 def _slice(rng, places, state, room, hyper, what, level, which, value):
-    """Draw one positive number by a slice of its log."""
+    """Draw one positive number by a slice of its log; where no density is known it stays."""
     log = math.log(value)
     floor = _density(places, state, room, hyper, what, level, which, log) + math.log(1.0 - rng.random())
     low = log - WIDTH * rng.random()
@@ -230,11 +235,12 @@ def _slice(rng, places, state, room, hyper, what, level, which, value):
         if _density(places, state, room, hyper, what, level, which, high) <= floor:
             break
         high += WIDTH
-    while True:
+    while high - low > NARROWEST:
         fresh = low + (high - low) * rng.random()
         if _density(places, state, room, hyper, what, level, which, fresh) > floor:
             return math.exp(fresh)
         low, high = (fresh, high) if fresh < log else (low, fresh)
+    return value
 
 
 @njit(cache=True, error_model="numpy")
@@ -260,7 +266,7 @@ def _scale(rng, places, state, open_, room, hyper):
     factor = _slice(rng, places, state, room, hyper, SCALE, last, 0, 1.0)
     state.kappa[last] *= np.where(open_ > 0.0, factor, 1.0)
     state.common[last] *= factor
-    state.size[:] *= factor
+    state.size[:] = np.minimum(state.size * factor, LARGEST_SIZE)
     room[1, places.level_ptr[last - 1] : places.level_ptr[last]] *= factor
 
 

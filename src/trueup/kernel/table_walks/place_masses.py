@@ -77,14 +77,15 @@ def _window(rng, moves, state, columns, stride, row):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _leaf_ratios(places, state, columns, stride, row, low, size, ratios):
+def _leaf_ratios(places, state, columns, stride, row, low, size, balance, ratios):
     """Set the ratios of the prior's masses at a lowest place to those of the step before; beyond `size` they mean nothing."""
+    rate = _rate(places, state, columns, row, balance)
     if stride == 1:
-        _unit_ratios(places, state, columns, row, low - 1.0, ratios[:NARROW])
+        _unit_ratios(places, state, columns, row, rate, low - 1.0, ratios[:NARROW])
     elif stride > LONGEST:
-        _long_ratios(places, state, columns, stride, row, low, size, ratios)
+        _long_ratios(places, state, columns, stride, row, rate, low, size, ratios)
     else:
-        _unit_ratios(places, state, columns, row, stride * (low - 1.0), ratios[: NARROW * stride])
+        _unit_ratios(places, state, columns, row, rate, stride * (low - 1.0), ratios[: NARROW * stride])
         for i in range(size):
             ratio = ratios[stride * i]
             for k in range(stride * i + 1, stride * i + stride):
@@ -93,19 +94,19 @@ def _leaf_ratios(places, state, columns, stride, row, low, size, ratios):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _rate(state, columns, row):
-    """What the density of a lowest place's table has besides gamma functions, for a step of one count."""
+def _rate(places, state, columns, row, balance):
+    """What the mass of a lowest place's table has besides gamma functions, for a step of one count."""
     last, s, rate = len(state.kappa) - 1, state.size[row], 1.0
     for k in range(columns.size):
         whole = state.kappa[last, columns[k]] + s
         rate *= 1.0 / whole if sign(k) > 0 else whole
-    return rate * s if columns.size == SINGLE else rate
+    return rate * s * balance[places.parent[places.level_ptr[-2] + row]] if columns.size == SINGLE else rate
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _unit_ratios(places, state, columns, row, begin, ratios):
+def _unit_ratios(places, state, columns, row, rate, begin, ratios):
     """Set the ratios of the prior's masses at a lowest place for steps of one count, from `begin` on."""
-    last, v, rate = places.level_ptr.size - 2, places.level_ptr[-2] + row, _rate(state, columns, row)
+    last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
     p, a, total = places.parent[v], state.a[last], state.total[v] + begin
     for k in range(columns.size):
         j = columns[k]
@@ -129,13 +130,12 @@ def _unit_ratios(places, state, columns, row, begin, ratios):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _long_ratios(places, state, columns, stride, row, low, size, ratios):
+def _long_ratios(places, state, columns, stride, row, rate, low, size, ratios):
     """Set the prior's ratios at a lowest place where steps are of many counts."""
     last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
-    rate = _rate(state, columns, row) ** stride
     p, a, total = places.parent[v], state.a[last], state.total[v]
     for i in range(1, size):
-        t, ratio = stride * (low + i - 1.0), rate
+        t, ratio = stride * (low + i - 1.0), rate**stride
         if columns.size == SINGLE:
             ratio *= _ratio(total + t, a, 1.0, stride)
         for k in range(columns.size):
@@ -146,19 +146,34 @@ def _long_ratios(places, state, columns, stride, row, low, size, ratios):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _inner_ratios(places, state, columns, stride, level, v, low, size, ratios):
+def _inner_ratios(places, state, columns, stride, level, v, low, size, balance, ratios):
     """Set the prior's ratios at a place above the lowest; beyond `size` they mean nothing."""
     if columns.size > SINGLE:
         ratios[:WIDE] = 1.0
         return
     up, down = 1.0 if level == 0 else state.a[level], parts(places, state.inhabited, v) * state.a[level + 1]
-    begin = state.total[v] + stride * (low - 1.0)
+    begin, rate = state.total[v] + stride * (low - 1.0), 1.0 / balance[v]
+    if level > 0:
+        rate *= balance[places.parent[v]]
     if stride == 1:
         for i in range(WIDE):
-            ratios[i] = (begin + i + up) / (begin + i + down)
+            ratios[i] = rate * (begin + i + up) / (begin + i + down)
     else:
         for i in range(1, size):
-            ratios[i] = _ratio(begin + stride * i, up, down, stride)
+            ratios[i] = rate**stride * _ratio(begin + stride * i, up, down, stride)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def weigh_alike(places, state, balance):
+    """Set by what factor a count the masses of each place's parts are multiplied, and its own divided, where totals change.
+
+    A large concentration asks of every part that it grow, and of the place that it shrink, which come to nothing together. Apart,
+    the masses of sums near the present one would be too small beside those of others. At a part of mean size both are even.
+    """
+    for level in range(places.level_ptr.size - 2):
+        for p in range(places.level_ptr[level], places.level_ptr[level + 1]):
+            mean = state.total[p] / parts(places, state.inhabited, p)
+            balance[p] = (mean + 1.0) / (mean + state.a[level + 1])
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -315,11 +330,11 @@ def weigh_places(rng, places, tables, moves, state, work, columns, stride, level
         row, at = v - first, message_at(places, v)
         if level == last:
             low, size = _window(rng, moves, state, columns, stride, row)
-            _leaf_ratios(places, state, columns, stride, row, low, size, room.ratios)
+            _leaf_ratios(places, state, columns, stride, row, low, size, room.balance, room.ratios)
         else:
             child = room.heads[v]
             low, size = work.ends[child, 2], work.ends[child, 3]
-            _inner_ratios(places, state, columns, stride, level, v, low, size, room.ratios)
+            _inner_ratios(places, state, columns, stride, level, v, low, size, room.balance, room.ratios)
         work.ends[v, 0], work.ends[v, 1] = low, size
         if not normal:
             ratio = 0.0
