@@ -70,10 +70,16 @@ def _real(folder: Path) -> Iterator[Scenario]:
     columns = [{}, {"county": districts.county}, {"vtd": districts.vtd}]
     yield _fixed("NM districts", ["state", "county", "district"], columns, districts["pop"])
     blocks = pandas.read_csv(folder / "ri_blocks_2010.csv.gz", dtype=text)
-    blocks = blocks[blocks.GEOID.str[2:5] == "001"]
+    yield _blocks("Bristol, RI, blocks", "county", blocks[blocks.GEOID.str[2:5] == "001"])
+    yield _blocks("Rhode Island, blocks", "state", blocks)
+
+
+def _blocks(name: str, top: str, blocks: Any) -> Scenario:
     code = blocks.GEOID.str
-    columns = [{}, {"tract": code[5:11]}, {"group": code[11:12]}, {"block": code[12:]}]
-    yield _fixed("Bristol, RI, blocks", ["county", "tract", "group", "block"], columns, blocks["pop"])
+    below = [{"tract": code[5:11]}, {"group": code[11:12]}, {"block": code[12:]}]
+    columns = [{}, *([{"county": code[2:5]}] if top == "state" else []), *below]
+    levels = [top, *(next(iter(keys)) for keys in columns[1:])]
+    return _fixed(name, levels, columns, blocks["pop"])
 
 
 def _fixed(name: str, levels: list[str], columns: list, counts: Any) -> Scenario:

@@ -10,7 +10,7 @@ from trueup.model.prior import Hierarchical
 
 REPLICATES = 8
 """Of each kind of counts and of noise."""
-MANY = {"US counties": 15, "NM districts": 25, "Bristol, RI, blocks": 60}
+MANY = {"US counties": 15, "NM districts": 25, "Bristol, RI, blocks": 60, "Rhode Island, blocks": 2}
 """With --full, where it is not `MADE_UP`: 2,000 intervals of each kind or more over all noise, of top levels over all counts."""
 MADE_UP = 100
 PARTS = ("50 % zeros", "90 % zeros", "heavy-tailed", "two-humped", *MANY)
@@ -31,7 +31,8 @@ def pictures(harness: Harness) -> Iterator[Picture]:
     for scenario in scenarios():
         if harness.part not in (None, scenario.name):
             continue
-        many = MANY.get(scenario.name, MADE_UP) if harness.full else REPLICATES
+        many = MANY.get(scenario.name, MADE_UP)
+        many = many if harness.full else min(many, REPLICATES)
         found = {}
         for law in LAWS:
             found[law] = replicate(scenario, law, Hierarchical(), many, 1)
