@@ -241,7 +241,7 @@ class ColumnProblem:
         return values
 
     def state(self, x: NDArray[np.int32], a: float, kappa: float, rate: float = 0.0) -> ChainState:
-        """A chain's state at tables `(leaves, n)`: concentrations, and the rate of uninhabited places."""
+        """A chain's state at tables `(leaves, n)`, which it changes: concentrations, and the rate of uninhabited places."""
         levels = len(self.cells.tree.levels)
         tree, flat = self.cells.tree, x.ravel().astype(np.int64)
         total = np.concatenate([self.cells.sum(flat, Margin(level)) for level in tree.levels])
