@@ -75,11 +75,15 @@ def _real(folder: Path) -> Iterator[Scenario]:
 
 
 def _blocks(name: str, top: str, blocks: Any) -> Scenario:
-    code = blocks.GEOID.str
-    below = [{"tract": code[5:11]}, {"group": code[11:12]}, {"block": code[12:]}]
-    columns = [{}, *([{"county": code[2:5]}] if top == "state" else []), *below]
+    columns = [{}, *([{"county": blocks.GEOID.str[2:5]}] if top == "state" else []), *below_county(blocks)]
     levels = [top, *(next(iter(keys)) for keys in columns[1:])]
     return _fixed(name, levels, columns, blocks["pop"])
+
+
+def below_county(blocks: Any) -> list[dict[str, Any]]:
+    """Keys of tracts, groups and blocks."""
+    code = blocks.GEOID.str
+    return [{"tract": code[5:11]}, {"group": code[11:12]}, {"block": code[12:]}]
 
 
 def _fixed(name: str, levels: list[str], columns: list, counts: Any) -> Scenario:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from benchmarks._coverage import COVERAGE, LAWS, LEVEL, Held, figures, generator, together
+from benchmarks._coverage import COVERAGE, LAWS, LEVEL, Held, below_county, figures, generator, together
 from benchmarks.harness import Case, Harness, Picture
 from trueup.inferring.chains import cores
 from trueup.inferring.histogram_walk import HistogramWalk
@@ -57,7 +57,7 @@ def histograms() -> Iterator[Histograms]:
         return
     blocks = _table(folder, "ri_blocks_2010.csv.gz")
     blocks = pandas.DataFrame(blocks[blocks.GEOID.str[2:5] == "001"])
-    yield _real("Bristol, RI, blocks", ["county", *BLOCKS], [{}, *_below(blocks)], blocks)
+    yield _real("Bristol, RI, blocks", ["county", *BLOCKS], [{}, *below_county(blocks)], blocks)
     districts = _table(folder, "nm_vtds_2010.csv.gz")
     columns = [{}, {"county": districts.county}, {"vtd": districts.vtd}]
     yield _real("NM districts", ["state", "county", "district"], columns, districts)
@@ -68,19 +68,13 @@ def rhode_island() -> Histograms | None:
     if not (folder := os.environ.get("TRUEUP_TEST_DATA")):
         return None
     blocks = _table(folder, "ri_blocks_2010.csv.gz")
-    columns = [{}, {"county": blocks.GEOID.str[2:5]}, *_below(blocks)]
+    columns = [{}, {"county": blocks.GEOID.str[2:5]}, *below_county(blocks)]
     return _real("Rhode Island, blocks", ["state", "county", *BLOCKS], columns, blocks)
 
 
 def _table(folder: str, name: str) -> pandas.DataFrame:
     text: Any = dict.fromkeys(("state", "county", "vtd", "GEOID"), str)
     return pandas.read_csv(Path(folder) / name, dtype=text)
-
-
-def _below(blocks: pandas.DataFrame) -> list[dict[str, pandas.Series]]:
-    """Keys of `BLOCKS`."""
-    code = blocks.GEOID.str
-    return [{"tract": code[5:11]}, {"group": code[11:12]}, {"block": code[12:]}]
 
 
 def _real(name: str, levels: list[str], columns: list, table: pandas.DataFrame) -> Histograms:
