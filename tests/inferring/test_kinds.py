@@ -16,7 +16,7 @@ from trueup.inferring.prior_mixture import PriorMixture, points
 from trueup.inferring.tree_estimate import Beginning
 from trueup.inferring.tree_exact import TreeExact
 from trueup.layouts.kinds import Kinds
-from trueup.layouts.splits import RATIO, RATIO_SD
+from trueup.layouts.splits import GROWTH_SD, RATIO, RATIO_SD
 from trueup.model.cells import Margin
 from trueup.model.prior import Bounded, Hierarchical
 
@@ -47,9 +47,10 @@ def from_the_prior(cells, rng):
     gamma = np.maximum(rng.standard_gamma(of_states / (1 - of_states), len(sizes)), 1e-290)
     log_a, ratio = logit(of_counties), rng.normal(RATIO, RATIO_SD)
     found = Kinds.of(log_a, logit(rho), ratio, max(total, 1) / cells.n)
+    odds = found.log_odds + rng.normal(0, GROWTH_SD) * (np.log(sizes) - np.log(sizes) @ sizes / sizes.sum())
     parents = rng.multinomial(total, gamma / gamma.sum())
     return np.concatenate(
-        [split(t, k, np.exp(log_a), found.b, found.log_odds, rng) for t, k in zip(parents, sizes)]
+        [split(t, k, np.exp(log_a), found.b, q, rng) for t, k, q in zip(parents, sizes, odds)]
     )
 
 
@@ -85,7 +86,9 @@ def test_posteriors_are_calibrated_where_the_prior_has_two_kinds_and_with_one_ar
     assert least_p(transforms(rng, 400)) < FALSE_ALARM
     monkeypatch.setattr(tree_estimate, "ASKED", -np.inf)
     monkeypatch.setattr(
-        Beginning, "_start", lambda _, wider, theta, one: (tree_estimate._matched(theta, 1, -4.0), 1)
+        Beginning,
+        "_start",
+        lambda _, wider, theta, one: (wider.with_kinds(*tree_estimate._matched(theta, 1, -4.0)), 1),
     )
     assert least_p(transforms(rng, 400)) > FALSE_ALARM
 

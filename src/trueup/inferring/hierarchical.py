@@ -122,7 +122,7 @@ def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
     The guess of each variance is two over the parts that inform it; few are up to `FEW`.
     """
     covariates = np.full(splits.covariates.shape[1], splits.free.sum())
-    kinds = np.repeat(splits.families()[-1:], 2 if splits.mean else 0)
+    kinds = np.repeat(splits.families()[-1:], splits.of_kinds)
     informed = np.concatenate([splits.families(), covariates, splits.held(), kinds]).astype(np.float64)
     return np.zeros(len(informed)), np.diag(2.0 / (informed + 0.5)), np.flatnonzero(informed <= FEW)
 

@@ -30,8 +30,8 @@ Found = TypeVar("Found")
 
 BEGUN = 0.5
 """Standard deviations by which the mode of the smaller sample, where the search begins, may be off."""
-ASKED = 2.0
-"""Log evidence that two kinds of parts have to add: as much as their two parameters are worth by Akaike's criterion."""
+ASKED = 1.0
+"""Log evidence that two kinds of parts have to add for each of their parameters: what it is worth by Akaike's criterion."""
 NONE, SOME, SMALL = -7.0, -2.0, -7.0
 """Logits of the share of small parts at which it is asked whether there are some, and at which their search begins; and of how
 small they are."""
@@ -75,8 +75,8 @@ class Beginning:
     progress: Progress
 
     def chosen(self, splits: Splits, total: float | None) -> tuple[Splits, Ascent]:
-        """Return the splits and their mode; given about the sum of all, of two kinds where the log evidence rises by more than
-        `ASKED`.
+        """Return the splits and their mode; given about the sum of all, of two kinds where the log evidence rises by more
+        than `ASKED` for each of their parameters.
         """
         theta, guess, few = start_of(splits)
         begun = self._ascend(splits, theta, guess, few)
@@ -88,13 +88,13 @@ class Beginning:
         if start is None:
             return splits, begun
         _, guess, few = start_of(wider)
-        guess[:-2, :-2] = begun.inverse
+        guess[: len(begun.inverse), : len(begun.inverse)] = begun.inverse
         try:
             found = self._ascend(wider, start, guess, few)
         except ConvergenceError:
             return splits, begun
         tried = begun.evaluations + found.evaluations
-        if _log_evidence(wider, found) > one + ASKED:
+        if _log_evidence(wider, found) > one + ASKED * wider.of_kinds:
             return wider, found._replace(evaluations=tried)
         return splits, begun._replace(evaluations=tried)
 
@@ -116,14 +116,14 @@ class Beginning:
         """
         search, seen = self.search.for_kinds(), self._seen(wider)
         for looks, ratio in enumerate(RATIOS, 1):
-            matched = _matched(theta, wider.concentrations - 1, ratio)
+            matched = wider.with_kinds(*_matched(theta, wider.concentrations - 1, ratio))
             rise = search.glance(seen, matched) - one
             if rise > 0:
                 return matched, looks
             if rise < -FAR * seen.families()[-1]:
                 break
-        few = np.append(theta, [NONE, SMALL])
-        return np.append(theta, [SOME, SMALL]) if self._rises(wider, few) else None, looks + 1
+        rises = self._rises(wider, wider.with_kinds(theta, NONE, SMALL))
+        return wider.with_kinds(theta, SOME, SMALL) if rises else None, looks + 1
 
     def _rises(self, wider: Splits, theta: NDArray) -> bool:
         """Whether the log evidence rises with the share of small parts."""
@@ -133,17 +133,16 @@ class Beginning:
             return False
 
 
-def _matched(theta: NDArray, last: int, ratio: float) -> NDArray:
-    """Return hyperparameters of two kinds of parts that are as unequal as with one, of parameter `a`.
+def _matched(theta: NDArray, last: int, ratio: float) -> tuple[NDArray, float, float]:
+    """Return hyperparameters, with a share and a ratio, of two kinds of parts that are as unequal as with one, of parameter `a`.
 
     With one, the mean square of parts is `1 + 1 / a` times their squared mean. With a share rho of none and others of parameter
     `a'` it is `(1 + 1 / a') / (1 - rho)`. Both are equal where `a' = a / (1 - p)` and `rho = p / (1 + a)`, for any `p` below 1:
     `PART` of the inequality is then that of kinds.
     """
-    share = np.log(PART / (1 - PART + np.exp(theta[last])))
-    matched = np.append(theta, [share, ratio])
+    matched = theta.copy()
     matched[last] -= np.log(1 - PART)
-    return matched
+    return matched, float(np.log(PART / (1 - PART + np.exp(theta[last])))), ratio
 
 
 def until_given_up(solve: Callable[[NDArray], Found]) -> Callable[[NDArray], Found]:

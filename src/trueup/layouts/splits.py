@@ -21,6 +21,9 @@ SLOPE_SD = 2.5
 """Standard deviation of the normal hyperprior of a covariate's coefficient, per standard deviation of the covariate."""
 RATIO, RATIO_SD = -3.0, 2.5
 """Of the normal hyperprior of the logit of how small parts of the second kind are: mostly between a three-thousandth and all."""
+GROWTH_SD = 1.0
+"""Standard deviation of the normal hyperprior of the growth of the odds of small parts: mostly less than with the square of the
+number of parts."""
 FLOOR = 0.5
 """Least public share, in units of its column: a share of 0 would forbid people where the column counts none."""
 
@@ -33,7 +36,8 @@ class Splits:
     and the shares `m_c` are proportional to `exp(log_share_c + covariates_c . beta + gamma[category_c])`.
     The hyperparameters are the logs of the concentrations, then beta, then gamma. Parts of the last level that are alike may
     be of *two kinds*, see `trueup.layouts.kinds`: the last two hyperparameters are then the logits of the share of the second
-    kind, and of the ratio of its parameter to that of the first.
+    kind, and of the ratio of its parameter to that of the first. Where parents differ in the number `C_v` of their parts, the
+    one before is the power of `C_v` that the odds of the second kind grow with: of many blocks, more are uninhabited.
 
     Attributes
     ----------
@@ -53,6 +57,8 @@ class Splits:
         (k,) of the hyperparameters: names, and the last level of the tree whose nodes they concern.
     mean
         Public mean of a part of the last level, if these are of two kinds; 0 where not.
+    middle
+        Mean over these parts of the log of the number of parts of their parent, if parents differ in it; None where not.
     """
 
     child_ptr: Integers
@@ -64,11 +70,17 @@ class Splits:
     names: tuple[str, ...]
     depths: Integers
     mean: float = 0.0
+    middle: float | None = None
+
+    @property
+    def of_kinds(self) -> int:
+        """How many of the hyperparameters, the last ones, are of two kinds."""
+        return 0 if not self.mean else 2 if self.middle is None else 3
 
     @property
     def concentrations(self) -> int:
         """How many of the hyperparameters are logs of concentrations."""
-        others = self.covariates.shape[1] + int(self.category.max(initial=-1) + 1) + 2 * (self.mean > 0)
+        others = self.covariates.shape[1] + int(self.category.max(initial=-1) + 1) + self.of_kinds
         return len(self.names) - others
 
     @property
@@ -108,14 +120,33 @@ class Splits:
         if uneven or not self.families()[-1]:
             return None
         mean = max(total, 1.0) / self.free[last].sum()
+        many = self._by_parent(self.free.astype(float))[last & self.free]
+        many = many[many > 1]
+        middle = float(np.log(many).mean()) if np.ptp(many) else None
         margin = self.names[self.concentrations - 1].partition(" of ")[2]
-        names = f"logit of the share of small parts of {margin}", f"logit of how small they are of {margin}"
-        depths = np.append(self.depths, [self.depths[self.concentrations - 1]] * 2)
-        return replace(self, names=(*self.names, *names), depths=depths, mean=mean)
+        names = [f"logit of the share of small parts of {margin}", f"logit of how small they are of {margin}"]
+        if middle is not None:
+            names.insert(0, f"growth of the odds of small parts of {margin} with their number")
+        depths = np.append(self.depths, [self.depths[self.concentrations - 1]] * len(names))
+        return replace(self, names=(*self.names, *names), depths=depths, mean=mean, middle=middle)
+
+    def with_kinds(self, theta: Reals, share: float, ratio: float) -> Reals:
+        """Append hyperparameters of two kinds, whose odds are the same everywhere, to those of one."""
+        return np.concatenate([theta, np.zeros(self.of_kinds - 2), [share, ratio]])
 
     def _kinds(self, theta: Reals) -> Kinds:
         share, ratio = theta[-2:]
         return Kinds.of(theta[self.concentrations - 1], share, ratio, self.mean)
+
+    @property
+    def _parent(self) -> Integers:
+        """Parent of every node; 0 for the root."""
+        return np.concatenate([[0], np.repeat(np.arange(len(self.free)), np.diff(self.child_ptr))])
+
+    def _more(self, many: NDArray) -> Reals:
+        """By how much the log of numbers of parts is above its mean."""
+        assert self.middle is not None
+        return np.log(many) - self.middle
 
     def _second(self, theta: Reals) -> tuple[Reals, Reals, Integers]:
         """Return `second`, `odds` and `parts` of every node."""
@@ -126,6 +157,9 @@ class Splits:
             parts[inner] = np.add.reduceat(last[1:].astype(np.int64), self._starts)
             held = last | (parts > 0)
             second[held], odds[held], _ = self._kinds(theta)
+            if self.middle is not None:
+                odds[parts > 0] += theta[-3] * self._more(parts[parts > 0])
+                odds[last] = odds[self._parent[last]]
         return second, odds, parts
 
     def parameters(self, theta: Reals) -> Split:
@@ -150,8 +184,7 @@ class Splits:
             (2, n) posterior means of the derivatives of factors by the logs of `q` and of `b`; 0 where there is one kind.
         """
         p, beta, alpha = self.concentrations, self.covariates.shape[1], self.parameters(theta)[0]
-        parent = np.concatenate([[0], np.repeat(np.arange(len(alpha)), np.diff(self.child_ptr))])
-        part = np.where(self.free, alpha * (rises - total_rises[parent]), 0.0)
+        part = np.where(self.free, alpha * (rises - total_rises[self._parent]), 0.0)
         part[0] = 0.0
         out = np.zeros((len(self._starts), len(theta)))
         sums = np.add.reduceat(part[1:], self._starts)
@@ -166,6 +199,9 @@ class Splits:
             of_parts = np.where(sums, 0.0, second)[:, 1:]
             of_family = np.add.reduceat(of_parts, self._starts, axis=1) + second[:, sums]
             out[:, [p - 1, -2, -1]] += of_family.T @ self._kinds(theta).slopes.T
+            if self.middle is not None:
+                many = self._by_parent(self.free.astype(float))[1:][self._starts]
+                out[:, -3] = of_family[0] * self._more(np.maximum(many, 1.0))
         return out
 
     def information(self, scores: Reals) -> Reals:
@@ -182,12 +218,15 @@ class Splits:
         Each concentration: `a / (1 + a)` uniform on (0, 1), the uniform shrinkage prior (Christiansen and Morris 1997), so
         `log a` is standard logistic: proper, whatever the likelihood does at 0 and at infinity, where it tends to
         constants. Coefficients: normal about 0 with standard deviation `SLOPE_SD`. The share of small parts: uniform; the logit
-        of how small they are: normal about `RATIO` with standard deviation `RATIO_SD`.
+        of how small they are: normal about `RATIO` with standard deviation `RATIO_SD`; the growth of their odds: normal about 0
+        with standard deviation `GROWTH_SD`.
         """
         uniform = np.arange(len(theta)) < self.concentrations
         middle, scale = np.zeros(len(theta)), np.where(uniform, 1.0, SLOPE_SD)
         if self.mean:
             uniform[-2], scale[-2], middle[-1], scale[-1] = True, 1.0, RATIO, RATIO_SD
+        if self.middle is not None:
+            scale[-3] = GROWTH_SD
         z = (theta - middle) / scale
         log = np.where(uniform, z - 2 * np.logaddexp(0, z), -0.5 * z**2)
         return float(log.sum()), np.where(uniform, -np.tanh(z / 2), -z) / scale

@@ -124,6 +124,7 @@ def settle_tilts(
     if np.any(tilted.low > tilted.high):
         return Solved(plan, tilted, empty_messages(len(plan.left)), 1.0)
     share, before = np.full(len(plan.left), 1e-9 * tolerance), np.inf
+    complete = bool((tilted.low == tilted.floor).all() and (tilted.high == tilted.ceiling).all())
     for attempt, direct in enumerate((DIRECT, *[1 << 20] * (passes - 1))):
         messages = upward(plan, tilted, share, direct)
         every = above(plan, messages.passed, evidence_above)
@@ -132,8 +133,12 @@ def settle_tilts(
         with np.errstate(over="ignore"):
             dropped = float((messages.gone[: len(evidence_above), 0] * np.exp(-evidence_above)).sum())
             wanted = 0.1 * tolerance / len(share) * np.exp(every)
-        if dropped <= tolerance or dropped > (1 - 1e-6) * before:  # windows end where tables do
+        if dropped <= tolerance or not share.any():
             break
+        if dropped > (1 - 1e-6) * before:
+            if not complete:  # windows end where tables do
+                break
+            wanted[:] = 0.0  # tilts are far from the posterior, so that what is trimmed may be all of it
         share, before = np.minimum(share, wanted), dropped
         # windows of all below sums that are too narrow end where the sums do
         share[below_marked(plan, messages.short > wanted)] *= WIDENED[attempt]
