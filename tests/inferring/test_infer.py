@@ -144,14 +144,32 @@ def test_contradicting_invariants_and_bounds_are_named(rng):
         infer(measured, spec=tree_constraints(cells, bounds=(bound,)))
 
 
-def test_measurements_far_apart_are_widened_until_the_bound_holds():
-    cells = star(2)
+def of_total_and_parts(total):
+    """A total and two parts of 5, all with the Laplace law of epsilon 2."""
     law = law_named("discrete-laplace")("2")
     headers = (Measured("total", Margin("all"), law), Measured("total", Margin("part"), law))
-    measured = Measurements(cells, headers, (np.array([3000]), np.array([5, 5])), PUBLISHED)
-    posterior = infer(measured, spec=tree_constraints(cells))
+    return Measurements(star(2), headers, (np.array([total]), np.array([5, 5])), PUBLISHED)
+
+
+@pytest.mark.parametrize("total", [40, 300, 600])
+def test_measurements_far_apart_are_widened_until_windows_hold_the_posterior(total):
+    """It is spread from the parts' sum to the total, hundreds of nats below the peak of either: windows once left it out."""
+    measured = of_total_and_parts(total)
+    posterior = infer(measured, TreeExact(prior="flat"), spec=tree_constraints(star(2)), draws=8)
+    parts = np.arange(2 * total)
+    both = parts[:, None] + parts
+    log = -2.0 * (abs(both - total) + abs(parts[:, None] - 5) + abs(parts - 5))
+    weight = np.exp(log - log.max())
+    mean = posterior.summary(Margin("all"), 0.9)["mean"][0]
+    assert mean == pytest.approx((weight * both).sum() / weight.sum(), rel=1e-7)
     assert posterior.drawn.stats["table_depth"] > 60
     assert posterior.drawn.stats["dropped_mass"] <= 1e-9
+
+
+@pytest.mark.parametrize("prior", ["flat", "hierarchical"])
+def test_measurements_so_far_apart_that_no_window_holds_the_posterior_are_refused(prior):
+    with pytest.raises(ConvergenceError, match="disagree so far with each other"):
+        infer(of_total_and_parts(3000), TreeExact(prior=prior), spec=tree_constraints(star(2)), draws=8)
 
 
 def test_methods_and_priors_that_do_not_exist(counties):

@@ -117,7 +117,7 @@ def mutant_up_dropped(part):
 def mutant_loss_dropped(part):
     """What a part left out is not reported."""
     roots, *rest = tree_parts.send_part(part)
-    return roots._replace(lost=np.zeros_like(roots.lost)), *rest
+    return roots._replace(lost=np.full_like(roots.lost, -np.inf)), *rest
 
 
 class Wrong(LocalPool):

@@ -135,11 +135,11 @@ class CutTree:
             if solved.dropped <= self.tolerance:
                 break
             known = above(plan, solved.messages.passed, NOTHING_ABOVE)[first:last]
-            hopeless = roots.lost[:, 0].max() > HOPELESS or not np.isfinite(known).all()
+            hopeless = roots.lost[:, 0].max() > np.log(HOPELESS) or not np.isfinite(known).all()
             if hopeless and attempt:  # deeper tables below are wanted first
                 break
             evidence_above = evidence_above if hopeless else known
-            missing = np.bincount(owner, roots.lost[:, 0] * np.exp(-evidence_above))
+            missing = np.bincount(owner, np.exp(roots.lost[:, 0] - evidence_above))
             again = np.flatnonzero(missing > 0.1 * self.tolerance / count)
             if not again.size:
                 break

@@ -107,7 +107,7 @@ def take(tilted: Tilted, nodes: Integers) -> Tilted:
 def roots_of(solved: Solved, count: int) -> Roots:
     """Return the messages of the first `count` nodes."""
     messages = solved.messages
-    lost = messages.gone[:count] if solved.dropped < 1 else np.ones_like(messages.gone[:count])
+    lost = messages.gone[:count] if solved.dropped < 1 else np.zeros_like(messages.gone[:count])
     masses = [messages.masses[v] for v in range(count)]
     return Roots(
         masses,

@@ -46,7 +46,7 @@ def solve_above(solved: Solved, tilted: Tilted, first: int, parents: int, tolera
     # Tilts far from what the new factors say leave what matters where floating-point numbers end, which no bound counts.
     moved = np.abs(messages.evidence - solved.messages.evidence)
     known = np.isfinite(messages.passed).all() and (above(plan, moved, np.zeros(1)) + moved).max() < MOVED
-    return Solved(plan, tilted, messages, min(float(messages.gone[0, 0]), 1.0) if known else 1.0)
+    return Solved(plan, tilted, messages, min(float(np.exp(messages.gone[0, 0])), 1.0) if known else 1.0)
 
 
 def mixed_marginals(

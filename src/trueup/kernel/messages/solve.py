@@ -131,7 +131,7 @@ def settle_tilts(
         if not np.isfinite(every).all():
             return Solved(plan, tilted, messages, 1.0)
         with np.errstate(over="ignore"):
-            dropped = float((messages.gone[: len(evidence_above), 0] * np.exp(-evidence_above)).sum())
+            dropped = float(np.exp(messages.gone[: len(evidence_above), 0] - evidence_above).sum())
             wanted = 0.1 * tolerance / len(share) * np.exp(every)
         if dropped <= tolerance or not share.any():
             break
@@ -152,7 +152,7 @@ def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> 
     floor, ceiling = bounds(child_ptr, *certain(factors))
     low, high = bounds(child_ptr, lowest, highest)
     windows, informs = (low, high, floor, ceiling), has_factor(child_ptr, factors)
-    none, given = np.zeros((n, PROBES)), np.full((n, PROBES), np.nan)
+    none, given, lost = np.zeros((n, PROBES)), np.full((n, PROBES), np.nan), np.full((n, PROBES), -np.inf)
     pointwise = _pointwise(child_ptr, factors, low > floor, informs)
     if np.any(low > high):
         zeros = np.zeros(n)
@@ -165,7 +165,7 @@ def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> 
             none,
             none,
             given,
-            none,
+            lost,
             pointwise,
             informs,
             zeros,
@@ -188,7 +188,7 @@ def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> 
         probes,
         asked,
         given,
-        none,
+        lost,
         pointwise,
         proper,
         parent,

@@ -41,7 +41,7 @@ PROBES = 7
 SMALLEST, STEEPEST, FAR = 1e-290, 39.0, 600.0
 """Where sums are bounded from above: least mass of a count, steepest step, and nats from end to end for which both serve."""
 LEAST = -690.0
-"""Log of the least fraction that is told from 0, of counts of two kinds."""
+"""Log of the mass, of a message whose sum or largest mass is 1, that any count may lack where floating-point numbers end."""
 REACH = 7.0
 """Standard deviations from the middle of a sum where its nearest bounds touch it."""
 
@@ -337,31 +337,17 @@ def _peak(factors, v, at, end):
 
 
 @njit(cache=True, _nrt=False)
-def share_of(lost, whole, least):
-    """Return which fraction `exp(lost)` is of `exp(whole)`, 1 where both are infinite; of what is lost `exp(least)` or more."""
+def share_of(lost, whole):
+    """Return the log of which fraction `exp(lost)` is of `exp(whole)`: 1 where both are infinite."""
     if lost == -np.inf:
-        return 0.0
-    return 1.0 if lost == np.inf else math.exp(max(min(lost - whole, 0.0), least))
+        return lost
+    return 0.0 if lost == np.inf else min(lost - whole, 0.0)
 
 
 @njit(cache=True, _nrt=False)
-def least_share(factors, v):
-    """Return the log of the least fraction of a node's message that counts as lost, if any is.
-
-    What is next to nothing at a steep tilt may be all at another. Parts of two kinds have two humps, and tilts may be far from
-    the posterior; elsewhere fractions below the least floating-point number are taken as nothing.
-    """
-    return LEAST if v < len(factors.odds) and factors.odds[v] > -np.inf else -np.inf
-
-
-@njit(cache=True)
-def lost_heights(growth, gone):
-    """Return the log of the lost part of a sum's growth at each probe."""
-    out = np.full(len(growth), -np.inf)
-    for j in range(len(growth)):
-        if gone[j] > 0.0:
-            out[j] = growth[j] + math.log(gone[j])
-    return out
+def everywhere(each, low, high, theta):
+    """Bound the log of the sum of `exp(each + theta count)` over the counts from `low` to `high`."""
+    return each + max(theta * low, theta * high) + math.log(max(high - low + 1, 1))
 
 
 @njit(cache=True)
@@ -452,17 +438,15 @@ def _largest_beyond(tilted, v, heights, largest, at, side):
 
 
 @njit(cache=True)
-def cut_off(masses, offset, begin, end, asked, growth, least):
-    """Return which fraction of a message's growth at each tilt is outside its entries `begin:end`, as `share_of` has it."""
-    out = np.zeros(len(asked))
+def cut_off(masses, offset, begin, end, asked, growth, gone):
+    """Add which fraction of a message's growth at each tilt is outside its entries `begin:end` to what is `gone`; in logs."""
     for j in range(len(asked)):
         if begin > 0:
             left = log_growth(masses[:begin], offset, asked[j])
-            out[j] += share_of(left, growth[j], least)
+            gone[j] = add_logs(gone[j], share_of(left, growth[j]))
         if end < len(masses):
             right = log_growth(masses[end:], offset + end, asked[j])
-            out[j] += share_of(right, growth[j], least)
-    return out
+            gone[j] = add_logs(gone[j], share_of(right, growth[j]))
 
 
 @njit(cache=True, _nrt=False)

@@ -16,19 +16,19 @@ from trueup.kernel.compiled import njit
 from trueup.kernel.messages.pairs import PairPlan
 from trueup.kernel.messages.pmf import Factors, convolve, fft_convolve, log_factor, trim
 from trueup.kernel.messages.tails import (
+    LEAST,
     PROBES,
     add_logs,
     beyond,
     cut_away,
     cut_off,
+    everywhere,
     highest_beyond,
     landed,
     landed_growth,
     largest_of,
-    least_share,
     log_growth,
     log_largest,
-    lost_heights,
     outside,
     share_of,
 )
@@ -60,7 +60,8 @@ class Tilted(NamedTuple):
         (n, PROBES) tilts at which the growth of the sum of a node's parts is wanted, and its parent's: the growth of
         its own message; see `trueup.kernel.messages.tails`.
     given, lost
-        (n, PROBES) of leaves that stand for what is below them, their growth and what was lost of it; NaN and 0 of others.
+        (n, PROBES) of leaves that stand for what is below them, their growth, and the log of which fraction of it was lost; NaN
+        and minus infinity of others.
     pointwise
         (n,) marks leaves whose growth is that of their largest value, not of their sum.
     proper
@@ -108,7 +109,8 @@ class Messages(NamedTuple):
     growth
         (nodes, PROBES) log of the sum of the message times `exp(theta count)`, from above, at the tilts `asked`.
     gone
-        (nodes, PROBES) which fraction of that was lost here or below, at most.
+        (nodes, PROBES) log of which fraction of that was lost here or below, at most: what is next to nothing at a steep tilt may
+        be all at another.
     asked
         (nodes, PROBES) the tilts.
     largest
@@ -149,7 +151,6 @@ def _leaf(tilted, v, tolerance, messages):
     messages.largest[v] = tilted.largest[v] - tilted.top[v] - np.log(total)
     asked, growth, gone = tilted.asked[v], messages.growth[v], tilted.lost[v].copy()
     messages.asked[v] = asked
-    least = least_share(tilted.factors, v)
     for j in range(PROBES):
         if tilted.pointwise[v]:
             past, inside = highest_beyond(tilted, v, asked[j]), log_largest(masses, tilted.low[v], asked[j])
@@ -157,9 +158,13 @@ def _leaf(tilted, v, tolerance, messages):
             past, inside = beyond(tilted, v, asked[j]), log_growth(masses, tilted.low[v], asked[j])
         past, inside = past - np.log(total), inside - np.log(total)
         growth[j] = np.logaddexp(inside, past) if np.isnan(tilted.given[v, j]) else tilted.given[v, j]
-        gone[j] += share_of(past, growth[j], least)
-    messages.short[v] = gone[0] - tilted.lost[v, 0]
-    messages.gone[v] = gone + cut_off(masses / total, tilted.low[v], first, last, asked, growth, least)
+        share = share_of(past, growth[j])
+        if j == 0:
+            messages.short[v] = np.exp(share)
+        too_small = everywhere(LEAST - np.log(total), tilted.low[v], tilted.high[v], asked[j])
+        gone[j] = add_logs(add_logs(gone[j], share), share_of(too_small, growth[j]))
+    cut_off(masses / total, tilted.low[v], first, last, asked, growth, gone)
+    messages.gone[v] = gone
 
 
 @njit(cache=True)
@@ -175,20 +180,20 @@ def _impossible(v, offset, messages):
 def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
     """Store the message of the sum of `a` and `b`: times the node's own factor, if it has one.
 
-    `rounding` bounds the mass of rounding errors at every count.
+    `rounding` bounds the log of the mass of rounding errors at every count.
     """
     probes, growth, gone = messages.asked[a], messages.growth[a].copy(), messages.gone[a].copy()
-    least = least_share(tilted.factors, v)
     largest = messages.largest[a]
     if b >= 0:
         growth += messages.growth[b]
-        gone += messages.gone[b]
         largest += messages.largest[b]
+        for j in range(PROBES):
+            gone[j] = add_logs(gone[j], messages.gone[b, j])
     if v < len(tilted.low) and not tilted.proper[v]:
         largest = np.inf
-    if rounding > 0.0:
-        ends = np.maximum(probes * offset, probes * (offset + len(masses) - 1))
-        gone += rounding * len(masses) * np.exp(ends - growth)  # infinite where it tells nothing
+    for j in range(PROBES):
+        moved = everywhere(rounding, offset, offset + len(masses) - 1, probes[j])
+        gone[j] = add_logs(gone[j], moved - growth[j])  # infinite where it tells nothing
     own = messages.growth[v]
     own[:], messages.asked[v], messages.largest[v] = growth, probes, largest
     if v < len(tilted.low) and tilted.informs[v]:
@@ -204,31 +209,32 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
             _impossible(v, offset, messages)
             return
         kept = np.exp(kept - top)
-        scale, before, heights = top + np.log(kept.sum()), gone[0], lost_heights(growth, gone)
+        scale, before, heights = top + np.log(kept.sum()), gone[0], growth + gone
         low, high = offset + first, offset + last - 1
         asked = tilted.asked[v]
         messages.asked[v] = asked
         most = landed(log, low, heights, probes)
         landing = landed_growth(most, low, asked) - scale
         messages.largest[v] = largest_of(tilted, v, kept, top, most, heights, largest, low, high) - scale
-        gone, cuts = np.zeros(PROBES), np.empty(PROBES)
+        gone, cuts = np.full(PROBES, -np.inf), np.empty(PROBES)
         cut_away(tilted, v, asked, masses, offset, low, high, cuts)
         for j in range(PROBES):
             cut = add_logs(cuts[j], outside(tilted, v, asked[j], heights, largest, low, high)) - scale
             if j == 0:
                 messages.short[v] = np.exp(min(cut, 700.0))
-            lost = add_logs(landing[j], cut)
+            lost = add_logs(add_logs(landing[j], cut), everywhere(LEAST, low, high, asked[j]) + top - scale)
             own[j] = add_logs(log_growth(kept, low, asked[j]) + top - scale, lost)
-            gone[j] = share_of(lost, own[j], least)
+            gone[j] = share_of(lost, own[j])
         masses, offset = kept / kept.sum(), low
         messages.evidence[v] = scale
-        landed_all = before > 0.0 and np.isfinite(landing[0])
-        messages.passed[v] = min(np.log(before) - landing[0], 0.0) if landed_all else 0.0
+        landed_all = before > -np.inf and np.isfinite(landing[0])
+        messages.passed[v] = min(before - landing[0], 0.0) if landed_all else 0.0
     begin, end, _ = trim(masses, tolerance)
     kept = masses[begin:end]
     messages.masses[v] = kept / kept.sum()
     messages.offset[v] = offset + begin
-    messages.gone[v] = gone + cut_off(masses, offset, begin, end, messages.asked[v], own, least)
+    cut_off(masses, offset, begin, end, messages.asked[v], own, gone)
+    messages.gone[v] = gone
 
 
 @njit(cache=True)
@@ -240,14 +246,14 @@ def _sweep_up(position, end, plan, tilted, tolerance, messages, direct):
         if a < 0:
             _leaf(tilted, v, tolerance[v], messages)
         elif b < 0:
-            _inner(tilted, v, messages.masses[a], messages.offset[a], 0.0, tolerance[v], messages, a, b)
+            _inner(tilted, v, messages.masses[a], messages.offset[a], -np.inf, tolerance[v], messages, a, b)
         else:
             one, other = messages.masses[a], messages.masses[b]
             if min(len(one), len(other)) > direct:
                 return place, True
             masses = convolve(one, other)
             offset = messages.offset[a] + messages.offset[b]
-            _inner(tilted, v, masses, offset, 0.0, tolerance[v], messages, a, b)
+            _inner(tilted, v, masses, offset, LEAST, tolerance[v], messages, a, b)
     return end, False
 
 
@@ -307,7 +313,7 @@ def upward(
         a, b = plan.left[v], plan.right[v]
         masses, rounding = _convolve_fast(messages.masses[a], messages.masses[b])
         offset = messages.offset[a] + messages.offset[b]
-        _inner(tilted, v, masses, offset, rounding, tolerance[v], messages, a, b)
+        _inner(tilted, v, masses, offset, np.log(max(rounding, 1e-300)), tolerance[v], messages, a, b)
         position += 1
     return messages
 
