@@ -37,7 +37,9 @@ def peak_of_program(root: Path, *arguments: object) -> float:
 
 
 def _called(root: Path, arguments: Sequence[object]) -> tuple[list[str], dict[str, str]]:
-    return [sys.executable, *map(str, arguments)], os.environ | {"PYTHONPATH": str(folder_of(root))}
+    environment = os.environ | {"PYTHONPATH": str(folder_of(root))}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # pip compiles what it installs, so a checkout may be, too
+    return [sys.executable, *map(str, arguments)], environment
 
 
 def folder_of(root: Path) -> Path:

@@ -39,8 +39,8 @@ FEW_NODES = 1 << 10
 """Nodes of a tree whose tilts are found anew for every hyperparameter."""
 ROUGH = 1e-6
 """Posterior mass that may be dropped while hyperparameters are sought."""
-GLANCED = 1e-3
-"""Posterior mass that may be dropped where it is only asked whether to search there at all."""
+GLANCED = 1.0
+"""Posterior mass that may be dropped where it is only asked whether to search there at all: what is kept is no more than all."""
 DEEPEST_OF_KINDS, TRIES = WIDE + 1, 4
 """Position in `DEPTHS` of the deepest tables with which two kinds of parts are tried, and solutions for one hyperparameter."""
 
@@ -111,10 +111,10 @@ class SolutionSearch:
         )
 
     def glance(self, splits: Splits, theta: NDArray) -> float:
-        """The log evidence at some hyperparameters, roughly; minus infinity where it takes longer than at others like them."""
+        """What windows keep of the log evidence at some hyperparameters, which is no more than all of it."""
         quick = replace(self, splits=splits.parameters(theta), start=None, tries=1)
         try:
-            return quick.whole(GLANCED, passes=2).evidence
+            return quick.whole(GLANCED, passes=1).evidence
         except ConvergenceError:
             return -np.inf
 

@@ -38,8 +38,8 @@ from trueup.kernel.messages.splits import log_ratio
 
 PROBES = 7
 """Tilts at which every message's growth is known: none, one near and one far to the right, the others to the left."""
-SMALLEST, STEEPEST, FAR = 1e-290, 39.0, 600.0
-"""Where sums are bounded from above: least mass of a count, steepest step, and nats from end to end for which both serve."""
+FAR = 600.0
+"""Nats between the weights of counts that are summed at once."""
 LEAST = -690.0
 """Log of the mass, of a message whose sum or largest mass is 1, that any count may lack where floating-point numbers end."""
 REACH = 7.0
@@ -344,6 +344,17 @@ def share_of(lost, whole):
     return 0.0 if lost == np.inf else min(lost - whole, 0.0)
 
 
+@njit(cache=True)
+def vanished(log, low, theta):
+    """Bound the log of the sum of `exp(log + theta count)`, counts from `low` on, where floating-point numbers end."""
+    most, many = -np.inf, 0
+    for i in range(len(log)):
+        if log[i] < LEAST:
+            many += 1
+            most = max(most, log[i] + theta * (low + i))
+    return most + math.log(max(many, 1))
+
+
 @njit(cache=True, _nrt=False)
 def everywhere(each, low, high, theta):
     """Bound the log of the sum of `exp(each + theta count)` over the counts from `low` to `high`."""
@@ -451,15 +462,25 @@ def cut_off(masses, offset, begin, end, asked, growth, gone):
 
 @njit(cache=True, _nrt=False)
 def log_growth(masses, offset, theta):
-    """Return the log of `sum masses exp(theta count)`, from above."""
-    n, total = len(masses), 0.0
-    # Steps and masses are kept where floating-point numbers lose no digits, and processors no speed.
-    ratio = math.exp(max(-abs(theta), -STEEPEST))
-    if abs(theta) * n < FAR:
-        for i in range(n):  # Horner's rule
-            total = total * ratio + max(masses[i if theta > 0 else n - 1 - i], SMALLEST)
-        return math.log(total) + theta * (offset + (n - 1 if theta > 0 else 0))
-    return log_largest(masses, offset, theta) + math.log(n)
+    """Return the log of `sum masses exp(theta count)`.
+
+    By Horner's rule over runs of counts, as multiples of the least weight of each: none vanishes, none overflows.
+    """
+    n, steep = len(masses), abs(theta)
+    step, size = math.exp(min(steep, FAR)), n if steep * n < FAR else max(np.int64(FAR / steep), 1)
+    found = -np.inf
+    for first in range(0, n, size):
+        last, total = min(first + size, n), 0.0
+        if theta > 0:
+            for i in range(last - 1, first - 1, -1):
+                total = total * step + masses[i]
+        else:
+            for i in range(first, last):
+                total = total * step + masses[i]
+        if total > 0.0:
+            at = first if theta > 0 else last - 1
+            found = add_logs(found, math.log(total) + theta * (offset + at))
+    return found
 
 
 @njit(cache=True, _nrt=False)

@@ -31,6 +31,7 @@ from trueup.kernel.messages.tails import (
     log_largest,
     outside,
     share_of,
+    vanished,
 )
 
 Reals = NDArray[np.float64]
@@ -138,7 +139,8 @@ def scaled_factor(tilted, v, low, size):
 @njit(cache=True)
 def _leaf(tilted, v, tolerance, messages):
     """Store the message of a leaf: its own factor."""
-    masses = np.exp(scaled_factor(tilted, v, tilted.low[v], tilted.high[v] - tilted.low[v] + 1))
+    log = scaled_factor(tilted, v, tilted.low[v], tilted.high[v] - tilted.low[v] + 1)
+    masses = np.exp(log)
     total = masses.sum()
     if total < 1e-300:
         _impossible(v, tilted.low[v], messages)
@@ -157,12 +159,11 @@ def _leaf(tilted, v, tolerance, messages):
         else:
             past, inside = beyond(tilted, v, asked[j]), log_growth(masses, tilted.low[v], asked[j])
         past, inside = past - np.log(total), inside - np.log(total)
-        growth[j] = np.logaddexp(inside, past) if np.isnan(tilted.given[v, j]) else tilted.given[v, j]
-        share = share_of(past, growth[j])
+        lost = add_logs(past, vanished(log, tilted.low[v], asked[j]) - np.log(total))
+        growth[j] = add_logs(inside, lost) if np.isnan(tilted.given[v, j]) else tilted.given[v, j]
         if j == 0:
-            messages.short[v] = np.exp(share)
-        too_small = everywhere(LEAST - np.log(total), tilted.low[v], tilted.high[v], asked[j])
-        gone[j] = add_logs(add_logs(gone[j], share), share_of(too_small, growth[j]))
+            messages.short[v] = np.exp(share_of(past, growth[j]))
+        gone[j] = add_logs(gone[j], share_of(lost, growth[j]))
     cut_off(masses / total, tilted.low[v], first, last, asked, growth, gone)
     messages.gone[v] = gone
 
