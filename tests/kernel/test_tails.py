@@ -6,11 +6,12 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 
 from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.pmf import OPEN, no_splits
 from trueup.kernel.messages.solve import settle_tilts, solve, tilt
+from trueup.kernel.messages.tails import log_growth
 from trueup.layouts.factors import FactorTable
 from trueup.noise import law_named
 
@@ -181,3 +182,14 @@ def test_large_counts_lose_no_more_than_small_ones(base, rng):
     values = truth + law.quantile(rng.random(n)).astype(np.int64)
     factors = build(child_ptr, law, values, np.arange(n), 60.0)
     assert solve(child_ptr, factors).dropped <= 1e-9
+
+
+def test_growth_at_any_tilt_equals_the_sum_in_logs(rng):
+    """Masses down to where floating-point numbers end, some of them 0, and tilts up to 200 a count."""
+    for _ in range(300):
+        masses = np.exp(-rng.exponential(rng.choice([1, 50, 400]), rng.integers(1, 900)))
+        masses[rng.random(len(masses)) < 0.1] = 0
+        theta, offset = rng.choice([-1, 1]) * 10 ** rng.uniform(-4, 2.3), int(rng.integers(0, 5000))
+        with np.errstate(divide="ignore"):
+            summed = logsumexp(np.log(masses) + theta * (offset + np.arange(len(masses))))
+        assert log_growth(masses, offset, theta) == pytest.approx(summed, rel=1e-12, abs=1e-9)

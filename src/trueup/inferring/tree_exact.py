@@ -189,6 +189,7 @@ class TreeExact(InferenceMethod):
 
         `varying` is where they differ, as `mixed_marginals` has it.
         """
+        search.start = None  # nothing is sought any more
         nested, draws = search.state.problem.nested, sum(count for _, _, count in tops)
         leaves, whole = nested.nodes[-1], True
         if below is not None:

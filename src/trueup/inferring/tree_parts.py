@@ -62,8 +62,6 @@ class Top(NamedTuple):
 
     Attributes
     ----------
-    tilted
-        The whole tree.
     below
         Log evidence of the parts.
     short
@@ -75,7 +73,6 @@ class Top(NamedTuple):
     solved: Solved
     parts: list[SubtreePart]
     dropped: float
-    tilted: Tilted
     below: float
     short: NDArray[np.bool_]
     sizes: Integers
@@ -151,7 +148,7 @@ class CutTree:
             short[nodes] |= answer[2]
             sizes[nodes] = answer[3]
         below = sum(answer[1] for answer in answers)
-        return Top(solved, parts, solved.dropped, tilted, below, short, sizes)
+        return Top(solved, parts, solved.dropped, below, short, sizes)
 
     def expected(self, top: Top) -> Reals:
         """Return the expectations `(6, n)` of `expected_of`."""

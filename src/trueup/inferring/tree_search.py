@@ -196,7 +196,7 @@ class SolutionSearch:
                 continue
             solved, left = solve(tilted), left - 1
             if solved.dropped <= tolerance:
-                self.start, self.reached = solved.tilted, max(self.reached, int(self.depth.max()))
+                self.start, self.reached = tilted, max(self.reached, int(self.depth.max()))
                 return solved
             if self.start is not None and solved.dropped >= 1:  # tilts of another problem may be far off
                 self.start = None

@@ -135,10 +135,10 @@ def settle_tilts(
             wanted = 0.1 * tolerance / len(share) * np.exp(every)
         if dropped <= tolerance or not share.any():
             break
-        if dropped > (1 - 1e-6) * before:
-            if not complete:  # windows end where tables do
-                break
-            wanted[:] = 0.0  # tilts are far from the posterior, so that what is trimmed may be all of it
+        if complete and attempt:  # tilts are far from the posterior, so that what is trimmed may be all of it
+            wanted[:] = 0.0
+        elif dropped > (1 - 1e-6) * before:  # windows end where tables do
+            break
         share, before = np.minimum(share, wanted), dropped
         # windows of all below sums that are too narrow end where the sums do
         share[below_marked(plan, messages.short > wanted)] *= WIDENED[attempt]
