@@ -8,10 +8,10 @@ and K is the sum over the parts of their own. So every message carries its K at 
 fraction of each was lost so far: at those `theta` that its parent asks for, see `probes_of`. Of a sum, what is kept is known
 count by count: its part outside the node's window is summed as it is (`cut_away`). What was lost below, inside the window
 (`landed`) and outside (`outside`), is bounded count by count by the lowest of the lines `height - theta t`, where `height` is
-the log of the lost fraction of `exp(K)`; in logs, since a fraction that no floating-point number holds may be all at another
-tilt. For that reason every count of a sum may lack `exp(LEAST)` more. Both are multiplied by the node's factor. Outside the window that is bounded by a
-line in the logs for its laws, which are log-concave, times the factor of its split, whose log is convex (`alpha < total`) and
-below its chord, or concave and below its tangent.
+the log of the lost fraction of `exp(K)`: in logs, since a fraction that no floating-point number holds may be all at another
+tilt. For that reason every count of a sum may lack `exp(LEAST)` more. Both are multiplied by the node's factor. Outside the
+window that is bounded by a line in the logs for its laws, which are log-concave, times the factor of its split, whose log is
+convex (`alpha < total`) and below its chord, or concave and below its tangent.
 
 A count that was not measured, although its siblings and its parent were, is bounded by theirs on both sides, and its
 own factor need not fall on either: its K is infinite, or huge. But every count of a sum is bounded as well where one of its
