@@ -23,6 +23,7 @@ from trueup.kernel.messages.solve import (
     MOST_PASSES,
     Solved,
     end_too_soon,
+    hold_all,
     marginals,
     settle_tilts,
     tilt,
@@ -203,7 +204,7 @@ class SolutionSearch:
                 continue
             self.state.refuse_contradiction(self.values, factors)
             deeper = self.depth < self.last
-            if not deeper.any():
+            if not deeper.any() or hold_all(tilted):
                 break
             named = short(solved) & deeper
             self.depth[named if named.any() else deeper] += 1

@@ -124,7 +124,7 @@ def settle_tilts(
     if np.any(tilted.low > tilted.high):
         return Solved(plan, tilted, empty_messages(len(plan.left)), 1.0)
     share, before = np.full(len(plan.left), 1e-9 * tolerance), np.inf
-    complete = bool((tilted.low == tilted.floor).all() and (tilted.high == tilted.ceiling).all())
+    complete = hold_all(tilted)
     for attempt, direct in enumerate((DIRECT, *[1 << 20] * (passes - 1))):
         messages = upward(plan, tilted, share, direct)
         every = above(plan, messages.passed, evidence_above)
@@ -135,14 +135,19 @@ def settle_tilts(
             wanted = 0.1 * tolerance / len(share) * np.exp(every)
         if dropped <= tolerance or not share.any():
             break
-        if complete and attempt:  # tilts are far from the posterior, so that what is trimmed may be all of it
-            wanted[:] = 0.0
+        if complete and attempt:  # tilts are far from the posterior: of what is trimmed much may be all of it
+            wanted *= WIDENED[attempt]
         elif dropped > (1 - 1e-6) * before:  # windows end where tables do
             break
         share, before = np.minimum(share, wanted), dropped
         # windows of all below sums that are too narrow end where the sums do
         share[below_marked(plan, messages.short > wanted)] *= WIDENED[attempt]
     return Solved(plan, tilted, messages, min(dropped, 1.0))
+
+
+def hold_all(tilted: Tilted) -> bool:
+    """Whether windows hold every count that is possible: no table need be deeper."""
+    return bool((tilted.low == tilted.floor).all() and (tilted.high == tilted.ceiling).all())
 
 
 def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> Tilted:

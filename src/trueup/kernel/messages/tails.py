@@ -43,6 +43,9 @@ FAR = 600.0
 """Nats between the weights of counts that are summed at once."""
 LEAST = -690.0
 """Log of the mass, of a message whose sum or largest mass is 1, that any count may lack where floating-point numbers end."""
+UNLIMITED = 50.0
+"""Far probe above which windows hold every count on that side: nothing is lost but what is too small for numbers at this tilt. It
+is not at the tilt of the whole, as which the parent's probe serves."""
 REACH = 7.0
 """Standard deviations from the middle of a sum where its nearest bounds touch it."""
 
@@ -540,7 +543,9 @@ def probes_of(child_ptr, tau, variance, floor, least, room, far, pointwise):
         (n,) leaves whose growth is that of their largest value: at no tilt at all it is finite.
     """
     n = len(tau)
-    probes = np.zeros((n, PROBES))
+    probes, parent = np.zeros((n, PROBES)), np.zeros(n)
+    for v in range(n):
+        parent[child_ptr[v] : child_ptr[v + 1]] = tau[v]
     for v in range(n - 1, -1, -1):
         first, last = child_ptr[v], child_ptr[v + 1]
         if first == last:
@@ -549,6 +554,8 @@ def probes_of(child_ptr, tau, variance, floor, least, room, far, pointwise):
         roof = room[first:last].min()
         probes[v, 1] = min(near, 0.8 * (roof - tau[v])) if roof > tau[v] else far[v] - tau[v]
         probes[v, 2] = max(far[v] - tau[v], probes[v, 1])
+        if far[v] > UNLIMITED and parent[v] > tau[v]:
+            probes[v, 2] = parent[v] - tau[v]
         steepest, certain = -np.inf, -np.inf
         for c in range(first, last):
             leaf = child_ptr[c] == child_ptr[c + 1]
