@@ -57,7 +57,7 @@ def from_the_prior(cells, rng):
 def transforms(rng, replicates):
     """Randomised transforms of two counties, a state, the number of zeros and how unequal counties are `(5,)` a replicate.
 
-    Of those that are refused, where tilts are so far from the posterior that no bound holds, there are none: at most one in fifty.
+    At most one in fifty is refused: tilts so far from the posterior that no bound holds.
     """
     out, refused = [], 0
     for _ in range(replicates):
