@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import SpecError
 from trueup.kernel.messages.pmf import no_splits
 from trueup.layouts.factors import Split
 from trueup.layouts.kinds import Kinds
+from trueup.layouts.public_columns import column_name, public_column, public_shares, standardised
 from trueup.model.nested import NestedTree
 from trueup.model.prior import Hierarchical
 
@@ -259,19 +259,19 @@ def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
         free[v] &= free[nested.child_ptr[v] : nested.child_ptr[v + 1]].any()
     weight = np.ones(n)
     if prior.shares != "uniform":
-        weight[leaves] = np.maximum(_shares(prior.shares, nested), FLOOR)
+        weight[leaves] = np.maximum(public_shares(prior.shares, nested), FLOOR)
         for v in np.flatnonzero(inner)[::-1]:
             weight[v] = weight[nested.child_ptr[v] : nested.child_ptr[v + 1]].sum()
     covariates = np.zeros((n, len(prior.covariates)))
     for k, given in enumerate(prior.covariates):
-        covariates[leaves, k] = _standardised(_column(given, nested), given)
+        covariates[leaves, k] = standardised(public_column(given, nested), given)
     for v in np.flatnonzero(inner)[::-1]:
         covariates[v] = covariates[nested.child_ptr[v] : nested.child_ptr[v + 1]].mean(axis=0)
     category, values, levels = _categories(nested)
     last = len(nested.margins) - 1
     depths = np.array([*range(1, last + 1), *[last] * len(prior.covariates), *levels], int)
     names = [f"log concentration of {m}" for m in nested.margins[1:]]
-    names += [f"coefficient of {_name(given)}" for given in prior.covariates]
+    names += [f"coefficient of {column_name(given)}" for given in prior.covariates]
     every = (*names, *values)
     return Splits(nested.child_ptr, free, level, np.log(weight), covariates, category, every, depths)
 
@@ -287,47 +287,3 @@ def _categories(nested: NestedTree) -> tuple[Integers, list[str], list[int]]:
             levels += [level] * each
             names += [f"log weight of {margin} value {k + 1}" for k in range(each)]
     return category, names, levels
-
-
-def _name(given: str | tuple[float, ...]) -> str:
-    return f"column '{given}'" if isinstance(given, str) else "numbers that were given"
-
-
-def _column(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
-    """A public number for each of the finest cells."""
-    cells = nested.cells
-    if not isinstance(given, str):
-        if len(given) != cells.n:
-            raise SpecError(f"the prior has {len(given)} numbers", needed=f"one for each of {cells.n} cells")
-        return np.asarray(given, float)
-    held = cells.tree.limits[-1] if cells.tree.limits else {}
-    if given not in held:
-        raise SpecError(
-            f"the prior names the column '{given}', which the public list of places was read without",
-            needed="places that were read for this spec, with that column",
-        )
-    if (held[given] < 0).any():
-        raise SpecError(
-            f"the prior's column '{given}' is empty for some places", needed="a number for every place"
-        )
-    return np.repeat(held[given].astype(float), cells.n // len(held[given]))
-
-
-def _shares(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
-    values = _column(given, nested)
-    if not np.isfinite(values).all() or (values < 0).any():
-        raise SpecError(
-            f"the prior's shares, {_name(given)}, hold a negative or missing number", needed="0 or more"
-        )
-    if not values.any():
-        raise SpecError(f"the prior's shares, {_name(given)}, are all 0", needed="some number above 0")
-    return values
-
-
-def _standardised(values: Reals, given: str | tuple[float, ...]) -> Reals:
-    spread = float(np.std(values))
-    if not np.isfinite(values).all() or spread == 0:
-        raise SpecError(
-            f"the covariate, {_name(given)}, is the same everywhere or not finite", needed="numbers that vary"
-        )
-    return (values - values.mean()) / spread
