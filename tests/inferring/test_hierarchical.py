@@ -106,6 +106,7 @@ def test_posteriors_are_calibrated_under_the_hyperprior(rng):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_posteriors_are_calibrated_under_the_hyperprior_and_wrong_concentrations_are_not(rng):
     """In 500 replicates; concentrations three times as large as the hyperprior has them are rejected.
 

@@ -88,6 +88,7 @@ def least_p(values):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_posteriors_are_calibrated_where_the_prior_has_two_kinds_and_with_one_are_not(rng, monkeypatch):
     """In 400 replicates. Whether there are two is not asked: where the values do not ask for them, one serves."""
     monkeypatch.setattr(tree_estimate, "ASKED", np.inf)
