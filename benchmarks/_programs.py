@@ -38,7 +38,8 @@ def peak_of_program(root: Path, *arguments: object) -> float:
 
 def _called(root: Path, arguments: Sequence[object]) -> tuple[list[str], dict[str, str]]:
     environment = os.environ | {"PYTHONPATH": str(folder_of(root))}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # pip compiles what it installs, so a checkout may be, too
+    # pip compiles what it installs, so that a checkout may be compiled, too
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return [sys.executable, *map(str, arguments)], environment
 
 
