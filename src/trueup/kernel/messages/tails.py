@@ -527,11 +527,13 @@ def rooms(child_ptr, factors, high, ceiling, mean, variance):
 
 
 @njit(cache=True)
-def probes_of(child_ptr, tau, variance, floor, least, room, far, pointwise):
+def probes_of(child_ptr, tau, parent, variance, floor, least, room, far, pointwise):
     """Return `(n, PROBES)` the tilts, on top of a node's own `tau`, at which bounds of the sum of its parts are wanted.
 
     Parameters
     ----------
+    parent
+        (n,) the tilt `tau` of every node's parent; 0 for the root.
     variance
         (n,) of every node's message.
     floor, least
@@ -543,9 +545,7 @@ def probes_of(child_ptr, tau, variance, floor, least, room, far, pointwise):
         (n,) leaves whose growth is that of their largest value: at no tilt at all it is finite.
     """
     n = len(tau)
-    probes, parent = np.zeros((n, PROBES)), np.zeros(n)
-    for v in range(n):
-        parent[child_ptr[v] : child_ptr[v + 1]] = tau[v]
+    probes = np.zeros((n, PROBES))
     for v in range(n - 1, -1, -1):
         first, last = child_ptr[v], child_ptr[v + 1]
         if first == last:
