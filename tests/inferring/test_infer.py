@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from itertools import islice
+
 import numpy as np
 import pytest
+from scipy.special import gammaln, logsumexp
 
 from tests.inferring.problems import (
     draw,
@@ -26,6 +30,7 @@ from trueup.kernel.inequalities.tilted import DISCRETE_GAUSSIAN, GAUSSIAN, LAPLA
 from trueup.model.cells import Margin
 from trueup.model.constraints import Bound
 from trueup.model.header import Measured
+from trueup.model.prior import Bounded, Hierarchical
 from trueup.model.records.measurements import Measurements
 from trueup.noise import DiscreteLaplace, law_named
 
@@ -164,6 +169,39 @@ def test_measurements_far_apart_are_widened_until_windows_hold_the_posterior(tot
     assert mean == pytest.approx((weight * both).sum() / weight.sum(), rel=1e-7)
     assert posterior.drawn.stats["table_depth"] > 60
     assert posterior.drawn.stats["dropped_mass"] <= 1e-9
+
+
+def test_a_bounded_total_far_from_what_the_prior_says_of_its_parts_is_solved():
+    """Tilts of empty states are so steep that what numbers are too small for might be all; it is no more than the sum itself."""
+    cells, law = states([3, 6, 4, 5]), law_named("discrete-laplace")("1/4")
+    values = [183], [1, -1, -2, 184], [1, -4, 6, -4, -2, 2, -8, 5, 4, -1, 4, 0, -1, 44, 37, 45, 37, 34]
+    headers = tuple(Measured("total", Margin(level), law) for level in cells.tree.levels)
+    measured = Measurements(cells, headers, tuple(map(np.array, values)), PUBLISHED)
+    prior = Hierarchical(total=Bounded(300), concentrations=(0.07, 18.0))
+    posterior = infer(measured, TreeExact(prior=prior), spec=tree_constraints(cells), draws=8)
+    log = nation_in_logs(*values, 0.07, 18.0)
+    weight = np.exp(log - log.max())
+    mean = posterior.summary(Margin("nation"), 0.9)["mean"][0]
+    assert mean == pytest.approx(weight @ np.arange(301) / weight.sum(), rel=1e-9)
+
+
+def nation_in_logs(nation, of_states, counties, a, b):
+    """Log posterior masses of 0 to 300, all convolved in logs."""
+    x, rest = np.arange(301), iter(counties)
+
+    def noise(values):
+        return -0.25 * abs(x - np.array(values)[:, None])
+
+    def split(alpha):
+        return gammaln(x + alpha) - gammaln(alpha) - gammaln(x + 1.0)
+
+    def summed(parts):
+        return reduce(lambda p, q: np.array([logsumexp(p[: t + 1] + q[t::-1]) for t in x]), parts)
+
+    below = []
+    for k, own in zip([3, 6, 4, 5], noise(of_states)):
+        below.append(summed(noise(list(islice(rest, k))) + split(b)) + own + split(a) - split(k * b))
+    return summed(below) + noise(nation)[0] - split(4 * a)
 
 
 @pytest.mark.parametrize("prior", ["flat", "hierarchical"])

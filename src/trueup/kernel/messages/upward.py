@@ -193,8 +193,10 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
     if v < len(tilted.low) and not tilted.proper[v]:
         largest = np.inf
     for j in range(PROBES):
-        moved = everywhere(rounding, offset, offset + len(masses) - 1, probes[j])
-        gone[j] = add_logs(gone[j], moved - growth[j])  # infinite where it tells nothing
+        moved = everywhere(rounding, offset, offset + len(masses) - 1, probes[j]) - growth[j]
+        if rounding <= LEAST:  # what numbers are too small for was part of the sum; what rounding adds is not
+            moved = min(moved, 0.0)
+        gone[j] = add_logs(gone[j], moved)
     own = messages.growth[v]
     own[:], messages.asked[v], messages.largest[v] = growth, probes, largest
     if v < len(tilted.low) and tilted.informs[v]:
@@ -209,7 +211,8 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
         if not top > -np.inf:
             _impossible(v, offset, messages)
             return
-        kept = np.exp(kept - top)
+        logs = kept - top
+        kept = np.exp(logs)
         scale, before, heights = top + np.log(kept.sum()), gone[0], growth + gone
         low, high = offset + first, offset + last - 1
         asked = tilted.asked[v]
@@ -223,7 +226,7 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
             cut = add_logs(cuts[j], outside(tilted, v, asked[j], heights, largest, low, high)) - scale
             if j == 0:
                 messages.short[v] = np.exp(min(cut, 700.0))
-            lost = add_logs(add_logs(landing[j], cut), everywhere(LEAST, low, high, asked[j]) + top - scale)
+            lost = add_logs(add_logs(landing[j], cut), vanished(logs, low, asked[j]) + top - scale)
             own[j] = add_logs(log_growth(kept, low, asked[j]) + top - scale, lost)
             gone[j] = share_of(lost, own[j])
         masses, offset = kept / kept.sum(), low
