@@ -110,14 +110,14 @@ def mutant_root_dropped(item):
 
 def mutant_up_dropped(part):
     """The message to the top is left out: every count on its window is as likely."""
-    roots, *rest = tree_parts.send_part(part)
-    return roots._replace(masses=[np.full(len(m), 1 / len(m)) for m in roots.masses]), *rest
+    (roots,), *rest = tree_parts.send_part(part)
+    return [roots._replace(masses=[np.full(len(m), 1 / len(m)) for m in roots.masses])], *rest
 
 
 def mutant_loss_dropped(part):
     """What a part left out is not reported."""
-    roots, *rest = tree_parts.send_part(part)
-    return roots._replace(lost=np.full_like(roots.lost, -np.inf)), *rest
+    (roots,), *rest = tree_parts.send_part(part)
+    return [roots._replace(lost=np.full_like(roots.lost, -np.inf))], *rest
 
 
 class Wrong(LocalPool):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +12,8 @@ from numpy.typing import NDArray
 
 from trueup.kernel.messages.downward import window_sizes
 from trueup.kernel.messages.kinds import mean_slopes
-from trueup.kernel.messages.mixture import Exact
-from trueup.kernel.messages.pairs import plan_pairs
+from trueup.kernel.messages.mixture import Exact, mixed
+from trueup.kernel.messages.pairs import plan_pairs, sums_below
 from trueup.kernel.messages.partition import (
     Roots,
     roots_of,
@@ -31,6 +33,8 @@ Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 BLOCK = 1000
 """Draws at once."""
+ALONE = np.zeros(1)
+"""Log weight of the only component there is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +53,9 @@ class SubtreePart:
         How many of its nodes, the last ones, are of the tree's last level.
     passes
         How often messages may be passed up to widen windows.
+    components, log_weights
+        Where what is below a root follows a mixture: its nodes under each of the components, and the log weights `(components,)`.
+        The nodes below the roots are then leaves.
     """
 
     child_ptr: Integers
@@ -57,12 +64,28 @@ class SubtreePart:
     tolerance: float
     leaves: int
     passes: int
+    components: tuple[Tilted, ...] = ()
+    log_weights: Reals = field(default_factory=ALONE.copy)
 
-    def solve(self) -> Solved:
-        """Pass messages up to the roots."""
-        return settle_tilts(
-            plan_pairs(self.child_ptr), self.tilted, self.tolerance, self.evidence_above, self.passes
-        )
+    def solve(self) -> list[Solved]:
+        """Pass messages up to the roots, under each component."""
+        plan = plan_pairs(self.child_ptr)
+        return [
+            settle_tilts(plan, one, self.tolerance, self.evidence_above, self.passes)
+            for one in self.components or (self.tilted,)
+        ]
+
+    def evidence(self, each: Sequence[Solved]) -> Reals:
+        """Log evidence `(components, roots)` of what is at and below each root (nats)."""
+        n, roots = len(self.tilted.low), slice(len(self.evidence_above))
+        own = np.array([one.messages.evidence for one in each])
+        own[:, :n] += [one.tilted.top for one in each]
+        return np.array([sums_below(one.plan, at)[roots] for one, at in zip(each, own)])
+
+    def root_of(self) -> Integers:
+        """The root of every node, where all others are leaves."""
+        roots = np.arange(len(self.evidence_above))
+        return np.concatenate([roots, np.repeat(roots, np.diff(self.child_ptr)[roots])])
 
 
 class FromAbove(NamedTuple):
@@ -86,6 +109,68 @@ class FromAbove(NamedTuple):
         ]
 
 
+class Components(NamedTuple):
+    """A part solved under each component, given what is above: the weights of `FromAbove.on`, and how probable each is.
+
+    `log_weights` are `(components, roots)` given what is below alone, `chances` given all.
+    """
+
+    each: list[Solved]
+    log_weights: Reals
+    weights: list[list[Reals]]
+    chances: Reals
+
+    @classmethod
+    def of(cls, part: SubtreePart, known: FromAbove) -> Components:
+        """Solve a part, and weigh its components root by root."""
+        each = part.solve()
+        weights = [known.on(solved) for solved in each]
+        if len(each) == 1:
+            return cls(each, np.zeros((1, len(weights[0]))), weights, np.ones((1, len(weights[0]))))
+        log_weights = part.evidence(each) + part.log_weights[:, None]
+        log_weights -= np.logaddexp.reduce(log_weights, axis=0)
+        chances = np.exp(log_weights)
+        for j, solved in enumerate(each):
+            for r, own in enumerate(weights[j]):
+                whole = float(solved.messages.masses[r] @ own)
+                chances[j, r] *= whole
+                weights[j][r] = own / whole if whole > 0 else np.ones(len(own))
+        return cls(each, log_weights, weights, chances / chances.sum(axis=0))
+
+    def drawn(self, given: Integers, part: SubtreePart, rng: np.random.Generator) -> Integers:
+        """Draw the leaves `(draws, leaves)`, given counts `(roots, draws)` of the roots: for each a component, then its parts."""
+        leaves = slice(len(part.tilted.low) - part.leaves, None)
+        if len(self.each) == 1:
+            return joint_draws(self.each[0], given.shape[1], rng, given)[:, leaves]
+        out = np.empty((given.shape[1], part.leaves), given.dtype)
+        chosen = self._chosen(given, rng)
+        starts = part.child_ptr[: len(given) + 1] - len(given)
+        for j, solved in enumerate(self.each):
+            own = (chosen == j).sum(axis=1)
+            if not own.any():
+                continue
+            rows = np.argsort(chosen != j, axis=1, kind="stable")[:, : own.max()]
+            spare = np.arange(own.max()) >= own[:, None]  # fewer are wanted of some roots: any count serves
+            counts = np.where(
+                spare, solved.messages.offset[: len(own), None], np.take_along_axis(given, rows, 1)
+            )
+            found = joint_draws(solved, own.max(), rng, np.ascontiguousarray(counts, given.dtype))[:, leaves]
+            for r, (first, last) in enumerate(pairwise(starts)):
+                out[rows[r, : own[r]], first:last] = found[: own[r], first:last]
+        return out
+
+    def _chosen(self, given: Integers, rng: np.random.Generator) -> Integers:
+        """Draw a component for every count `(roots, draws)` of a root."""
+        weights = np.zeros((len(self.each), *given.shape))
+        for j, solved in enumerate(self.each):
+            for r, counts in enumerate(given):
+                masses, at = solved.messages.masses[r], counts - solved.messages.offset[r]
+                inside = (at >= 0) & (at < len(masses))
+                weights[j, r, inside] = np.exp(self.log_weights[j, r]) * masses[at[inside]]
+        running = np.cumsum(weights, axis=0)
+        return (rng.random(given.shape) * running[-1] >= running).sum(axis=0).clip(max=len(self.each) - 1)
+
+
 class Below(NamedTuple):
     """Marginals of all nodes of a part, draws `(draws, leaves)` of the last level, and what rounding may have moved."""
 
@@ -94,33 +179,37 @@ class Below(NamedTuple):
     rounding: float
 
 
-def send_part(part: SubtreePart) -> tuple[Roots, float, NDArray[np.bool_], Integers]:
-    """Return the messages of a part's roots, its log evidence, the nodes whose tables end too soon, and the sizes of windows."""
-    solved = part.solve()
-    short = too_short(part.child_ptr, solved, part.tolerance, part.evidence_above)
-    sizes = window_sizes(solved.messages.masses, len(part.tilted.low))
-    return roots_of(solved, len(part.evidence_above)), solved.evidence, short, sizes
+def send_part(part: SubtreePart) -> tuple[list[Roots], Reals, NDArray[np.bool_], Integers]:
+    """Return, under each component, the messages of a part's roots, and their log evidence `(components, roots)`; the nodes whose
+    tables end too soon, and the sizes of windows that hold those of all components.
+    """
+    each, n = part.solve(), len(part.tilted.low)
+    short = [too_short(part.child_ptr, one, part.tolerance, part.evidence_above) for one in each]
+    low = np.array([one.messages.offset[:n] for one in each])
+    high = low + [window_sizes(one.messages.masses, n) for one in each]
+    roots = [roots_of(one, len(part.evidence_above)) for one in each]
+    return roots, part.evidence(each), np.any(short, axis=0), high.max(axis=0) - low.min(axis=0)
 
 
 def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
     """Return what a part's counts may be, given what is above its roots."""
     part, known = item
-    solved, rng = part.solve(), np.random.default_rng(known.seed)
-    weights = known.on(solved)
-    n, draws = len(part.tilted.low), known.counts.shape[1]
+    components, rng = Components.of(part, known), np.random.default_rng(known.seed)
+    draws = known.counts.shape[1]
     counts = np.empty((draws, part.leaves), known.kind)
     for first in range(0, draws, BLOCK):
         rows = slice(first, first + BLOCK)
-        given = np.ascontiguousarray(known.counts[:, rows], known.kind)
-        counts[rows] = joint_draws(solved, given.shape[1], rng, given)[:, n - part.leaves :]
-    exact, rounding = rounded_marginals(solved, weights)
-    return Below(exact, counts, rounding)
+        counts[rows] = components.drawn(np.ascontiguousarray(known.counts[:, rows], known.kind), part, rng)
+    found = [rounded_marginals(one, weights) for one, weights in zip(components.each, components.weights)]
+    exact = [one for one, _ in found]
+    whole = exact[0] if len(exact) == 1 else mixed(exact, components.chances[:, part.root_of()])
+    return Below(whole, counts, max(rounding for _, rounding in found))
 
 
 def expect_part(item: tuple[SubtreePart, FromAbove]) -> Reals:
-    """Return what `CutTree.expected` needs of a part's nodes."""
+    """Return what `CutTree.expected` needs of a part's nodes, which follow no mixture."""
     part, known = item
-    solved = part.solve()
+    (solved,) = part.solve()
     return expected_of(solved, marginals(solved, known.on(solved)))
 
 
@@ -140,7 +229,8 @@ def expected_of(solved: Solved, exact: Exact) -> Reals:
 
 
 def _on_window(weights: Reals, shift: int, size: int) -> Reals:
-    """Place weights on a window that holds theirs."""
-    out = np.zeros(size)
-    out[shift : shift + len(weights)] = weights
+    """Place weights on a window, as far as it holds theirs."""
+    out, first, last = np.zeros(size), max(shift, 0), min(shift + len(weights), size)
+    if first < last:
+        out[first:last] = weights[first - shift : last - shift]
     return out

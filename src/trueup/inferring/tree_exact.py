@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.inferring.closed_tree import ClosedTree
+from trueup.inferring.family_odds import cut_above_families, estimate_odds, families_at
 from trueup.inferring.hierarchical import given
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.prior_mixture import Spread, uncertain
@@ -152,28 +153,34 @@ class TreeExact(InferenceMethod):
         state = search.state
         search, sample, splits, estimate = estimate_from(search, splits, progress, kinds=kinds)
         search.splits = splits.parameters(estimate.theta)
-        level, free = uncertain(splits, estimate, state.deepest_top)
-        cut = state.cut_below(level + 1, PART) if level and state.cut else state.cut
-        cut = None if self.mode else cut
-        if cut is None:
-            deeper = partial(search.at, splits, self.tolerance)
-            deeper = until_given_up(deeper) if splits.mean else deeper
-            solved, below = search.whole(self.tolerance), None
-        else:
-            top = search.by_parts(cut, self.tolerance)
-            solved, below, deeper = top.solved, (cut, top), None
+        families = None if self.mode else cut_above_families(state, splits, PART)
+        most = state.deepest_top if families is None else families_at(state) - 2
+        level, free = uncertain(splits, estimate, most)
+        odds = estimate_odds(search, splits, estimate.theta, families, progress) if families else None
+        cut = odds.cut if odds else None if self.mode else self._cut_below(state, level)
+        top = odds.top if odds else search.by_parts(cut, self.tolerance) if cut else None
+        solved = top.solved if top else search.whole(self.tolerance)
+        deeper = partial(search.at, splits, self.tolerance)
+        deeper = until_given_up(deeper) if splits.mean else deeper
         parents, first = state.problem.nested.level_ptr[level : level + 2].tolist()
-        spread = Spread(solved, first, parents, splits, self.tolerance, deeper)
+        spread = Spread(solved, first, parents, splits, self.tolerance, None if top else deeper)
         mixture = spread.parts(estimate, free, draws, rng, progress)
         if splits.mean and mixture.unsolved >= FAILURES:
             raise ConvergenceError(
                 "two kinds of parts do not serve about their mode", remedy="set most_kinds = 1"
             )
         record = {"prior": mixture.record(splits, estimate, free)}
+        if odds:
+            record["prior"]["estimates"] |= odds.record(splits)
         if sample is not None:
             record["prior"]["estimated_from"] = sample.record(splits)
+        below = (cut, top) if cut and top else None
         drawn = self._drawn(search, mixture.parts, below, rng, progress, record, (first, parents))
         return replace(drawn, mode=mode(solved)[state.problem.nested.nodes[-1]]) if self.mode else drawn
+
+    def _cut_below(self, state: TreeState, level: int) -> Partition | None:
+        """Where a large tree is cut so that its top holds the levels whose splits vary."""
+        return state.cut_below(level + 1, PART) if level and state.cut else state.cut
 
     def _drawn(
         self,

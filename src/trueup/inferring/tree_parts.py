@@ -7,7 +7,7 @@ may be carried out twice, and hold in memory one part. Neither the cut nor the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from trueup.inferring.method import Progress
 from trueup.inferring.subtree_part import (
+    ALONE,
     FromAbove,
     SubtreePart,
     draw_part,
@@ -25,11 +26,12 @@ from trueup.inferring.subtree_part import (
 )
 from trueup.kernel.messages.downward import downward
 from trueup.kernel.messages.mixture import Exact, mixed, mixed_above
-from trueup.kernel.messages.pairs import above, plan_pairs
+from trueup.kernel.messages.pairs import above, below_marked, plan_pairs
 from trueup.kernel.messages.partition import (
+    Laid,
     Partition,
     Roots,
-    spread_messages,
+    mixed_roots,
     subtrees,
     take,
     top_of,
@@ -64,6 +66,9 @@ class Top(NamedTuple):
     ----------
     below
         Log evidence of the parts.
+    inner, each, within
+        Factors of the nodes above the roots; under each component of what is below, the roots' messages and log evidence
+        `(components, roots)`.
     short
         `(n,)` nodes whose tables end too soon.
     sizes
@@ -74,6 +79,9 @@ class Top(NamedTuple):
     parts: list[SubtreePart]
     dropped: float
     below: float
+    inner: Tilted
+    each: list[Roots]
+    within: Reals
     short: NDArray[np.bool_]
     sizes: Integers
 
@@ -113,8 +121,12 @@ class CutTree:
     tolerance: float
     executor: Executor
 
-    def up(self, tilted: Tilted) -> Top:
-        """Solve the top given what parts know; once more those whose windows it finds too narrow."""
+    def up(self, tilted: Tilted, components: Sequence[Tilted] = (), log_weights: Reals = ALONE) -> Top:
+        """Solve the top given what parts know; once more those whose windows it finds too narrow.
+
+        Where what is below a root follows a mixture: all nodes under each of its `components`, and the log weights.
+        """
+        components = [_meeting(one, tilted, slice(*self.cut.edges[[0, -1]])) for one in components]
         first, last = self.cut.edges[[0, -1]]
         inner, plan = take(tilted, np.arange(first)), plan_pairs(top_of(self.child_ptr, self.cut))
         count = len(self.cut.edges) - 1
@@ -124,20 +136,29 @@ class CutTree:
         again = np.arange(count)
         for attempt in range(ROUNDS + 1):
             passes = MOST_PASSES if attempt else 1  # once is enough for most
-            fresh = self._parts(tilted, evidence_above, STRICTER ** max(attempt, 1), passes)
+            fresh = self._parts(
+                tilted, evidence_above, STRICTER ** max(attempt, 1), passes, components, log_weights
+            )
             for b, answer in zip(again, self._in_order(send_part, [fresh[b] for b in again])):
                 parts[b], answers[b] = fresh[b], answer
-            roots = _joined_roots([answer[0] for answer in answers])
+            each = [_joined_roots(roots) for roots in zip(*(answer[0] for answer in answers))]
+            within = np.concatenate([answer[1] for answer in answers], axis=1)
+            roots, below = mixed_roots(each, within + log_weights[:, None])
             solved = settle_tilts(plan, with_leaves(inner, roots), self.tolerance)
             if solved.dropped <= self.tolerance:
                 break
-            known = above(plan, solved.messages.passed, NOTHING_ABOVE)[first:last]
+            every = above(plan, solved.messages.passed, NOTHING_ABOVE)
+            known = every[first:last]
             hopeless = roots.lost[:, 0].max() > np.log(HOPELESS) or not np.isfinite(known).all()
             if hopeless and attempt:  # deeper tables below are wanted first
                 break
             evidence_above = evidence_above if hopeless else known
             missing = np.bincount(owner, np.exp(roots.lost[:, 0] - evidence_above))
-            again = np.flatnonzero(missing > 0.1 * self.tolerance / count)
+            narrow = below_marked(
+                plan, solved.messages.short > 0.1 * self.tolerance / len(every) * np.exp(every)
+            )
+            wider = np.bincount(owner, narrow[first:last]) > 0  # sums of these end where they do
+            again = np.flatnonzero(wider | (missing > 0.1 * self.tolerance / count))
             if not again.size:
                 break
         short = np.zeros(len(tilted.low), bool)
@@ -147,8 +168,14 @@ class CutTree:
             nodes = subtrees(self.child_ptr, begin, end)[0]
             short[nodes] |= answer[2]
             sizes[nodes] = answer[3]
-        below = sum(answer[1] for answer in answers)
-        return Top(solved, parts, solved.dropped, below, short, sizes)
+        return Top(solved, parts, solved.dropped, float(below.sum()), inner, each, within, short, sizes)
+
+    def weighed(self, top: Top, log_weights: Reals) -> Top:
+        """Solve the top again with other weights of the mixture that what is below each root follows."""
+        roots, below = mixed_roots(top.each, top.within + log_weights[:, None])
+        solved = settle_tilts(top.solved.plan, with_leaves(top.inner, roots), self.tolerance)
+        parts = [replace(part, log_weights=log_weights) for part in top.parts]
+        return top._replace(solved=solved, parts=parts, dropped=solved.dropped, below=float(below.sum()))
 
     def expected(self, top: Top) -> Reals:
         """Return the expectations `(6, n)` of `expected_of`."""
@@ -174,7 +201,7 @@ class CutTree:
         kind = _narrowest(below.parts, tops)
         items = list(zip(below.parts, self._from_above(tops, from_top, rng, kind)))
         edges, leaves = self.cut.edges, self.cut.leaves - self.cut.leaves[0]
-        laid = _Laid(
+        laid = Laid(
             np.arange(edges[0]), mixed([marginals(top) for _, top, _ in tops], _weights(tops)), below.sizes
         )
         counts, roundings = np.empty((draws, leaves[-1]), kind), [0.0]
@@ -203,21 +230,37 @@ class CutTree:
             own = slice(first - self.cut.edges[0], last - self.cut.edges[0])
             yield FromAbove(weights[own], offset[own], counts[first:last], seed, kind)
 
-    def _parts(self, tilted: Tilted, evidence_above: Reals, factor: float, passes: int) -> list[SubtreePart]:
+    def _parts(
+        self,
+        tilted: Tilted,
+        evidence_above: Reals,
+        factor: float,
+        passes: int,
+        components: Sequence[Tilted],
+        log_weights: Reals,
+    ) -> list[SubtreePart]:
         """The parts of the cut; each may drop the share of the tolerance, times a factor, that its nodes are of all."""
         parts, leaves = [], np.diff(self.cut.leaves)
         for b, (first, last) in enumerate(pairwise(self.cut.edges)):
             nodes, child_ptr = subtrees(self.child_ptr, first, last)
             known = evidence_above[first - self.cut.edges[0] : last - self.cut.edges[0]]
             tolerance = factor * self.tolerance * len(nodes) / len(tilted.low)
-            parts.append(
-                SubtreePart(child_ptr, take(tilted, nodes), known, tolerance, int(leaves[b]), passes)
-            )
+            own = take(tilted, nodes), known, tolerance, int(leaves[b]), passes
+            each = tuple(take(component, nodes) for component in components)
+            parts.append(SubtreePart(child_ptr, *own, each, log_weights))
         return parts
 
     def _in_order(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         answers = dict(self.executor.map(task, items))
         return [answers[at] for at in range(len(items))]
+
+
+def _meeting(component: Tilted, tilted: Tilted, roots: slice) -> Tilted:
+    """Give the messages of roots the tilts that the top has: below them, each component has its own."""
+    slope, above, asked = component.slope.copy(), component.above.copy(), component.asked.copy()
+    slope[roots] += tilted.above[roots] - above[roots]
+    above[roots], asked[roots] = tilted.above[roots], tilted.asked[roots]
+    return component._replace(slope=slope, above=above, asked=asked)
 
 
 def _narrowest(parts: Sequence[SubtreePart], tops: Sequence[Weighted]) -> type:
@@ -230,29 +273,3 @@ def _narrowest(parts: Sequence[SubtreePart], tops: Sequence[Weighted]) -> type:
 def _joined_roots(parts: Sequence[Roots]) -> Roots:
     masses = [one for part in parts for one in part.masses]
     return Roots(masses, *(np.concatenate(field) for field in list(zip(*parts))[1:]))
-
-
-class _Laid:
-    """Marginals of pieces of a tree, laid end to end in the order of its nodes as they come: they would not fit twice.
-
-    `sizes` are those of their windows; those of the first piece are its own.
-    """
-
-    def __init__(self, nodes: Integers, top: Exact, sizes: Integers) -> None:
-        self._sizes, self._offset = sizes.copy(), np.empty(len(sizes), np.int64)
-        self._sizes[nodes] = np.diff(top[0])[: len(nodes)]
-        self._begin = np.concatenate([[0], np.cumsum(self._sizes)])
-        self._masses = np.empty(self._begin[-1])
-        self.add(nodes, top)
-
-    def add(self, nodes: Integers, piece: Exact) -> None:
-        """Put the marginals of some nodes, the first of a piece, in their place."""
-        start, offset, masses = piece
-        self._offset[nodes] = offset[: len(nodes)]
-        at = spread_messages(self._begin[nodes], self._sizes[nodes])
-        self._masses[at] = masses[: start[len(nodes)]]
-
-    @property
-    def exact(self) -> Exact:
-        """Of all nodes."""
-        return self._begin, self._offset, self._masses

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeVar
@@ -14,7 +14,7 @@ from trueup.errors import ConvergenceError
 from trueup.inferring.family_sample import FamilySample
 from trueup.inferring.hierarchical import Density, Objective
 from trueup.inferring.method import Progress, announce
-from trueup.inferring.subtree_part import expected_of
+from trueup.inferring.subtree_part import ALONE, expected_of
 from trueup.inferring.tree_parts import CutTree, Top
 from trueup.inferring.tree_state import DEPTHS, FINE, ROUGHLY, WIDE, TreeState
 from trueup.kernel.messages.pairs import plan_pairs
@@ -60,6 +60,8 @@ class SolutionSearch:
         Parameters of the splits, if the prior has any.
     start
         The tilts that were found last.
+    mixture
+        Splits, and log weights, that families of the last level may follow; those above have `splits`.
     reached, last, tries
         Positions in `DEPTHS` of the deepest tables so far, and of those beyond which it gives up, or after so many solutions.
     """
@@ -70,6 +72,7 @@ class SolutionSearch:
     wanted: float = 1e-9
     splits: Split | None = None
     start: Tilted | None = None
+    mixture: tuple[Sequence[Split], NDArray] | None = None
     reached: int = ROUGHLY
     last: int = len(DEPTHS) - 1
     tries: float = np.inf
@@ -122,7 +125,17 @@ class SolutionSearch:
     def by_parts(self, cut: Partition, tolerance: float) -> Top:
         """Solve the top of a cut tree, given the messages of its parts."""
         parts = CutTree(self.child_ptr, cut, tolerance, self.executor)
-        return self._deepened(parts.up, lambda top: top.short, tolerance)
+        return self._deepened(
+            lambda tilted: parts.up(tilted, *self._components(tilted)), lambda top: top.short, tolerance
+        )
+
+    def _components(self, tilted: Tilted) -> tuple[list[Tilted], NDArray]:
+        """The mixture's components, each with its own tilts, to the depth of tables that is tried, and their log weights."""
+        if self.mixture is None:
+            return [], ALONE
+        splits, log_weights = self.mixture
+        each = (self.state.factors(self.values, DEPTHS[self.depth], one) for one in splits)
+        return [tilt(self.child_ptr, one, tilted) for one in each if one is not None], log_weights
 
     def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
         """Solve the whole tree at some hyperparameters, whose tilts may be far from those of others."""

@@ -148,7 +148,7 @@ class Splits:
         assert self.middle is not None
         return np.log(many) - self.middle
 
-    def _second(self, theta: Reals) -> tuple[Reals, Reals, Integers]:
+    def _second(self, theta: Reals, shift: float) -> tuple[Reals, Reals, Integers]:
         """Return `second`, `odds` and `parts` of every node."""
         second, odds, parts = no_splits(len(self.free))[2:]
         if self.mean:
@@ -157,20 +157,21 @@ class Splits:
             parts[inner] = np.add.reduceat(last[1:].astype(np.int64), self._starts)
             held = last | (parts > 0)
             second[held], odds[held], _ = self._kinds(theta)
+            odds[held] += shift
             if self.middle is not None:
                 odds[parts > 0] += theta[-3] * self._more(parts[parts > 0])
                 odds[last] = odds[self._parent[last]]
         return second, odds, parts
 
-    def parameters(self, theta: Reals) -> Split:
-        """Return the fields `SPLIT` of `trueup.kernel.messages.pmf.Factors`."""
+    def parameters(self, theta: Reals, shift: float = 0.0) -> Split:
+        """Return the fields `SPLIT` of `trueup.kernel.messages.pmf.Factors`; `shift` is added to the log odds of small parts."""
         many = self._by_parent(self.free.astype(float))
         log_a = np.append(theta[: self.concentrations], 0.0)[self.level]
         alpha = np.exp(log_a) * many * self.shares(theta)
         total = np.ones(len(alpha))
         inner = self.child_ptr[1:] > self.child_ptr[:-1]
         total[inner] = np.add.reduceat(alpha[1:], self._starts)
-        return np.where(alpha > 0, alpha, 1.0), np.where(total > 0, total, 1.0), *self._second(theta)
+        return np.where(alpha > 0, alpha, 1.0), np.where(total > 0, total, 1.0), *self._second(theta, shift)
 
     def scores(self, theta: Reals, rises: Reals, total_rises: Reals, second: Reals) -> Reals:
         """Return what each family `(families, k)` adds to the gradient of the log evidence, by Fisher's identity.

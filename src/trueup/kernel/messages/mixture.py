@@ -16,7 +16,7 @@ Exact = tuple[Integers, Integers, Reals]
 
 
 def mixed(parts: Sequence[Exact], weights: Reals) -> Exact:
-    """Return the weighted mean of marginals, on windows that hold all of theirs.
+    """Return the weighted mean of marginals, on windows that hold all of theirs; weights are `(parts,)`, or `(parts, n)`.
 
     Examples
     --------
@@ -30,16 +30,16 @@ def mixed(parts: Sequence[Exact], weights: Reals) -> Exact:
     begin = np.concatenate([[0], np.cumsum(high - low)])
     out = np.zeros(begin[-1])
     for (start, offset, masses), weight in zip(parts, weights):
-        _add(begin, low, out, start, offset, masses, weight)
+        _add(begin, low, out, start, offset, masses, np.broadcast_to(weight, len(low)))
     return begin, low, out
 
 
 @njit(cache=True)
-def _add(begin, low, out, start, offset, masses, weight):
+def _add(begin, low, out, start, offset, masses, weights):
     for v in range(len(low)):
         at = begin[v] + offset[v] - low[v]
         for i in range(start[v], start[v + 1]):
-            out[at + i - start[v]] += weight * masses[i]
+            out[at + i - start[v]] += weights[v] * masses[i]
 
 
 def mixed_above(

@@ -76,6 +76,17 @@ def above(plan, passed, roots):
 
 
 @njit(cache=True)
+def sums_below(plan, own):
+    """Return, for each node of the plan, the sum of what it and all nodes below it hold."""
+    out = own.copy()
+    for v in plan.order:
+        for c in (plan.left[v], plan.right[v]):
+            if c >= 0:
+                out[v] += out[c]
+    return out
+
+
+@njit(cache=True)
 def below_marked(plan, marked):
     """Mark the nodes that are anywhere below marked ones."""
     out = np.zeros(len(marked), np.bool_)

@@ -7,13 +7,14 @@ the whole tree, so messages are the same numbers however it is cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel.messages.mixture import Exact
 from trueup.kernel.messages.pmf import OPEN, SPLIT, Factors, no_splits
 from trueup.kernel.messages.solve import Solved
 from trueup.kernel.messages.upward import Tilted
@@ -107,7 +108,7 @@ def take(tilted: Tilted, nodes: Integers) -> Tilted:
 def roots_of(solved: Solved, count: int) -> Roots:
     """Return the messages of the first `count` nodes."""
     messages = solved.messages
-    lost = messages.gone[:count] if solved.dropped < 1 else np.zeros_like(messages.gone[:count])
+    lost = np.nan_to_num(np.minimum(messages.gone[:count], 0.0), nan=0.0, neginf=-np.inf)
     masses = [messages.masses[v] for v in range(count)]
     return Roots(
         masses,
@@ -117,6 +118,30 @@ def roots_of(solved: Solved, count: int) -> Roots:
         messages.asked[:count],
         messages.largest[:count],
     )
+
+
+def mixed_roots(each: Sequence[Roots], log_weights: Reals) -> tuple[Roots, Reals]:
+    """Return the messages of `k` roots below each of which a mixture holds, and the log of the sums of its weights `(k,)`.
+
+    `log_weights` `(components, k)` are those of the components, with the evidence of what is below. All have the same tilts.
+    """
+    whole = np.logaddexp.reduce(log_weights, axis=0)
+    if len(each) == 1:
+        return each[0], whole
+    shares = log_weights - whole
+    offset = np.min([one.offset for one in each], axis=0)
+    ends = np.max([one.offset + [len(m) for m in one.masses] for one in each], axis=0)
+    masses = [np.zeros(size) for size in ends - offset]
+    for one, log in zip(each, shares):
+        for into, own, shift, share in zip(masses, one.masses, one.offset - offset, np.exp(log)):
+            into[shift : shift + len(own)] += share * own
+    growths = np.array([one.growth for one in each]) + shares[:, :, None]
+    growth = np.logaddexp.reduce(growths, axis=0)
+    with np.errstate(invalid="ignore"):
+        lost = np.logaddexp.reduce(growths + [one.lost for one in each], axis=0) - growth
+    lost = np.where(np.isfinite(growth), np.minimum(lost, 0.0), 0.0)
+    largest = np.logaddexp.reduce(shares + [one.largest for one in each], axis=0)
+    return Roots(masses, offset, growth, lost, each[0].asked, largest), whole
 
 
 def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
@@ -160,6 +185,32 @@ def with_messages(own: Factors, offset: Integers, sizes: Integers, masses: Reals
         np.append(own.upper, np.full(k, OPEN)),
         *(np.append(getattr(own, field), one) for field, one in zip(SPLIT, no_splits(k))),
     )
+
+
+class Laid:
+    """Marginals of pieces of a tree, laid end to end in the order of its nodes as they come: they would not fit twice.
+
+    `sizes` are those of their windows; those of the first piece are its own.
+    """
+
+    def __init__(self, nodes: Integers, top: Exact, sizes: Integers) -> None:
+        self._sizes, self._offset = sizes.copy(), np.empty(len(sizes), np.int64)
+        self._sizes[nodes] = np.diff(top[0])[: len(nodes)]
+        self._begin = np.concatenate([[0], np.cumsum(self._sizes)])
+        self._masses = np.empty(self._begin[-1])
+        self.add(nodes, top)
+
+    def add(self, nodes: Integers, piece: Exact) -> None:
+        """Put the marginals of some nodes, the first of a piece, in their place."""
+        start, offset, masses = piece
+        self._offset[nodes] = offset[: len(nodes)]
+        at = spread_messages(self._begin[nodes], self._sizes[nodes])
+        self._masses[at] = masses[: start[len(nodes)]]
+
+    @property
+    def exact(self) -> Exact:
+        """Of all nodes."""
+        return self._begin, self._offset, self._masses
 
 
 def spread_messages(start: Integers, sizes: Integers) -> Integers:

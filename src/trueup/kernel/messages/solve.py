@@ -123,23 +123,24 @@ def settle_tilts(
     """
     if np.any(tilted.low > tilted.high):
         return Solved(plan, tilted, empty_messages(len(plan.left)), 1.0)
-    share, before = np.full(len(plan.left), 1e-9 * tolerance), np.inf
-    complete = hold_all(tilted)
+    share, before, complete = np.full(len(plan.left), 1e-9 * tolerance), np.inf, hold_all(tilted)
     for attempt, direct in enumerate((DIRECT, *[1 << 20] * (passes - 1))):
         messages = upward(plan, tilted, share, direct)
         every = above(plan, messages.passed, evidence_above)
         if not np.isfinite(every).all():
             return Solved(plan, tilted, messages, 1.0)
         with np.errstate(over="ignore"):
-            dropped = float(np.exp(messages.gone[: len(evidence_above), 0] - evidence_above).sum())
+            gone, growth = messages.gone[: len(evidence_above), 0], messages.growth[: len(evidence_above), 0]
+            dropped = float(np.exp(gone - evidence_above).sum())
+            lost = np.logaddexp.reduce(growth + gone - evidence_above)  # more than all, where most is unknown
             wanted = 0.1 * tolerance / len(share) * np.exp(every)
         if dropped <= tolerance or not share.any():
             break
         if complete and attempt:  # tilts are far from the posterior: of what is trimmed much may be all of it
             wanted *= WIDENED[attempt]
-        elif dropped > (1 - 1e-6) * before:  # windows end where tables do
+        elif lost > before - 1e-6:  # windows end where tables do
             break
-        share, before = np.minimum(share, wanted), dropped
+        share, before = np.minimum(share, wanted), lost
         # windows of all below sums that are too narrow end where the sums do
         share[below_marked(plan, messages.short > wanted)] *= WIDENED[attempt]
     return Solved(plan, tilted, messages, min(dropped, 1.0))
