@@ -10,7 +10,7 @@ from trueup.model.prior import Hierarchical
 
 REPLICATES = 8
 """Of each kind of counts and of noise."""
-MANY = {"US counties": 15, "NM districts": 25, "Bristol, RI, blocks": 60, "Rhode Island, blocks": 6}
+MANY = {"US counties": 15, "NM districts": 25, "Bristol, RI, blocks": 60, "Rhode Island, blocks": 9}
 """With --full, where it is not `MADE_UP`: 2,000 intervals of each kind or more over all noise, of top levels over all counts."""
 MADE_UP = 100
 PARTS = ("50 % zeros", "90 % zeros", "heavy-tailed", "two-humped", *MANY)

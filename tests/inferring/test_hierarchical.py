@@ -55,14 +55,20 @@ def transforms(rng, replicates, times=1.0, epsilon="1/20"):
     """Randomised transforms of the total, of a state, of two counties and of how unequal parts are at two levels `(6,)` a
     replicate, and how many of the records say that prior and measurements conflict.
 
+    One of some two hundred is refused, as no bound excludes that more is lost: one, or one in fifty, is passed by.
+
     Measurements say much of sums and little of how unequal parts are, so the latter rest on the concentrations'
     hyperprior: wrong concentrations show there. Noisier ones show it more.
     """
-    out, conflicting = [], 0
+    out, conflicting, refused = [], 0, 0
     for _ in range(replicates):
         truth = from_the_prior(CELLS, rng, times)
         measured = noisy(CELLS, truth, laplace_tree(CELLS, epsilon), rng)
-        posterior = posterior_of(CELLS, measured, draws=100)
+        try:
+            posterior = posterior_of(CELLS, measured, draws=100)
+        except ConvergenceError:
+            refused += 1
+            continue
         conflicting += bool(posterior.conflicts)
         states_truth = CELLS.sum(truth, Margin("state"))
         exact = [
@@ -73,6 +79,7 @@ def transforms(rng, replicates, times=1.0, epsilon="1/20"):
         ]
         drawn = zip(inequality(truth), inequality(posterior.draws[0]).T)
         out.append([*exact, *(pit_of_draws(draws, true, rng) for true, draws in drawn)])
+    assert refused <= max(1, replicates / 50)
     return np.array(out), conflicting
 
 

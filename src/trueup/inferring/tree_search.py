@@ -109,7 +109,7 @@ class SolutionSearch:
         """Solve the whole tree at once."""
         plan = plan_pairs(self.child_ptr)
         return self._deepened(
-            lambda tilted: settle_tilts(plan, tilted, tolerance, passes=passes),
+            lambda tilted, _: settle_tilts(plan, tilted, tolerance, passes=passes),
             lambda s: too_short(self.child_ptr, s, tolerance),
             tolerance,
         )
@@ -125,17 +125,18 @@ class SolutionSearch:
     def by_parts(self, cut: Partition, tolerance: float) -> Top:
         """Solve the top of a cut tree, given the messages of its parts."""
         parts = CutTree(self.child_ptr, cut, tolerance, self.executor)
+        log_weights = self.mixture[1] if self.mixture else ALONE
         return self._deepened(
-            lambda tilted: parts.up(tilted, *self._components(tilted)), lambda top: top.short, tolerance
+            lambda tilted, components: parts.up(tilted, components, log_weights),
+            lambda top: top.short,
+            tolerance,
         )
 
-    def _components(self, tilted: Tilted) -> tuple[list[Tilted], NDArray]:
-        """The mixture's components, each with its own tilts, to the depth of tables that is tried, and their log weights."""
-        if self.mixture is None:
-            return [], ALONE
-        splits, log_weights = self.mixture
+    def _components(self, tilted: Tilted) -> list[Tilted]:
+        """The mixture's components, each with its own tilts, to the depth of tables that is tried."""
+        splits = self.mixture[0] if self.mixture else []
         each = (self.state.factors(self.values, DEPTHS[self.depth], one) for one in splits)
-        return [tilt(self.child_ptr, one, tilted) for one in each if one is not None], log_weights
+        return [tilt(self.child_ptr, one, tilted) for one in each if one is not None]
 
     def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
         """Solve the whole tree at some hyperparameters, whose tilts may be far from those of others."""
@@ -182,7 +183,7 @@ class SolutionSearch:
 
     def _deepened(
         self,
-        solve: Callable[[Tilted], Outcome],
+        solve: Callable[[Tilted, list[Tilted]], Outcome],
         short: Callable[[Outcome], NDArray],
         tolerance: float,
     ) -> Outcome:
@@ -193,27 +194,25 @@ class SolutionSearch:
             self.depth[inner] = np.maximum(self.depth[inner], WIDE)
         if tolerance < ROUGH:
             self.depth = np.maximum(self.depth, FINE)
-        left = self.tries
+        left, inherited = self.tries, self.start is not None
         while (
             left > 0
             and (factors := self.state.factors(self.values, DEPTHS[self.depth], self.splits)) is not None
         ):
             tilted = tilt(self.child_ptr, factors, self.start)
-            ended = (
-                end_too_soon(self.child_ptr, tilted)
-                & (self.depth < self.last)
-                & (tilted.low <= tilted.high).all()
-            )
+            components = self._components(tilted)
+            soon = [end_too_soon(self.child_ptr, one) for one in components or (tilted,)]
+            ended = np.any(soon, axis=0) & (self.depth < self.last) & (tilted.low <= tilted.high).all()
             if len(ended) > FEW_NODES and ended.any():  # a pass up would find the same
                 self.depth[ended] += 1
                 self.start = tilted
                 continue
-            solved, left = solve(tilted), left - 1
+            solved, left = solve(tilted, components), left - 1
             if solved.dropped <= tolerance:
                 self.start, self.reached = tilted, max(self.reached, int(self.depth.max()))
                 return solved
-            if self.start is not None and solved.dropped >= 1:  # tilts of another problem may be far off
-                self.start = None
+            if inherited and solved.dropped >= 1:  # tilts of another problem may be far off
+                self.start, inherited = None, False
                 continue
             self.state.refuse_contradiction(self.values, factors)
             deeper = self.depth < self.last

@@ -23,6 +23,8 @@ from trueup.kernel.messages.upward import (
 )
 
 Reals = NDArray[np.float64]
+NEGLIGIBLE = 1e-18
+"""Mass of one count that is less than rounding moves."""
 LACKING = 1e-7
 """Mass of a marginal that may be where floating-point numbers end."""
 ROUNDED, TERM_BY_TERM = 1e-11, 1 << 30
@@ -31,11 +33,18 @@ ROUNDED, TERM_BY_TERM = 1e-11, 1 << 30
 
 @njit(cache=True)
 def given_to_parts(tilted, v, messages, down):
-    """Return what all nodes outside the children of `v` give to its count, on its window."""
-    if v < len(tilted.low) and tilted.informs[v]:
-        size = len(messages.masses[v])
-        return down * np.exp(scaled_factor(tilted, v, messages.offset[v], size) - messages.evidence[v])
-    return down
+    """Return what all nodes outside the children of `v` give to its count, on its window; where it overflows, and the count has
+    next to no mass, 0.
+    """
+    if v >= len(tilted.low) or not tilted.informs[v]:
+        return down
+    masses = messages.masses[v]
+    out = down * np.exp(scaled_factor(tilted, v, messages.offset[v], len(masses)) - messages.evidence[v])
+    if not np.isfinite(out.sum()):
+        for i in range(len(out)):
+            if not np.isfinite(out[i]) and masses[i] * down[i] < NEGLIGIBLE:
+                out[i] = 0.0
+    return out
 
 
 @njit(cache=True)
