@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -16,8 +18,17 @@ def say_repeated(key: Any) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a record as JSON; exact fractions become text."""
-    print(json.dumps(value, indent=2, default=str))
+    """Print a record as JSON; exact fractions become text, and figures that there are none of null."""
+    print(json.dumps(_without_nan(value), indent=2, default=str, allow_nan=False))
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON has no word for what is not a number, such as R-hat of independent draws."""
+    if isinstance(value, Mapping):
+        return {key: _without_nan(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 WIDE = 400

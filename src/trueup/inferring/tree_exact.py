@@ -154,7 +154,7 @@ class TreeExact(InferenceMethod):
         search, sample, splits, estimate = estimate_from(search, splits, progress, kinds=kinds)
         search.splits = splits.parameters(estimate.theta)
         families = None if self.mode else cut_above_families(state, splits, PART)
-        most = state.deepest_top if families is None else families_at(state) - 2
+        most = state.deepest_top if families is None else families_at(state) - 1
         level, free = uncertain(splits, estimate, most)
         odds = estimate_odds(search, splits, estimate.theta, families, progress) if families else None
         cut = odds.cut if odds else None if self.mode else self._cut_below(state, level)
