@@ -6,10 +6,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.special import expit, gammaln
+from scipy.special import expit
 
 from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
 from tests.kernel.message_trees import p_value
+from tests.kernel.test_splits import log_w
 from tests.reference.kinds import part, sum_of_parts
 from trueup.errors import ConvergenceError
 from trueup.inferring import family_odds, infer, tree_exact, tree_parts
@@ -55,7 +56,7 @@ def enumerated(measured, split):
             -0.5 * np.abs(np.array(counts) - noisy_values).sum()
             for counts, noisy_values in zip(([sum(parents)], parents, table), measured.values)
         )
-        value += sum(_log_w(t, alpha[1]) for t in parents) - _log_w(sum(parents), total[0])
+        value += sum(log_w(t, alpha[1]) for t in parents) - log_w(sum(parents), total[0])
         for t, at, node in zip(parents, (slice(0, 2), slice(2, 5)), (1, 2)):
             own = alpha[3], second[3], np.exp(odds[node] + STEPS)
             each = [_of_family(np.array(table[at]), t, own[0], own[1], q) for q in own[2]]
@@ -64,10 +65,6 @@ def enumerated(measured, split):
     tables, logs = np.array(list(log)), np.array(list(log.values()))
     mass = np.exp(logs - logs.max())
     return tables, mass / mass.sum(), logs.max() + np.log(np.exp(logs - logs.max()).sum())
-
-
-def _log_w(x, a):
-    return gammaln(x + a) - gammaln(a) - gammaln(x + 1.0)
 
 
 def _of_family(parts, t, a, b, q):

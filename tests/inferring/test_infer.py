@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from scipy.special import gammaln, logsumexp
+from scipy.special import logsumexp
 
 from tests.inferring.problems import (
     draw,
@@ -19,6 +19,7 @@ from tests.inferring.problems import (
     states,
     tree_constraints,
 )
+from tests.kernel.test_splits import log_w
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring import inequalities, infer, inference_method
 from trueup.inferring.inequalities import LinearInequalities
@@ -192,16 +193,13 @@ def nation_in_logs(nation, of_states, counties, a, b):
     def noise(values):
         return -0.25 * abs(x - np.array(values)[:, None])
 
-    def split(alpha):
-        return gammaln(x + alpha) - gammaln(alpha) - gammaln(x + 1.0)
-
     def summed(parts):
         return reduce(lambda p, q: np.array([logsumexp(p[: t + 1] + q[t::-1]) for t in x]), parts)
 
     below = []
     for k, own in zip([3, 6, 4, 5], noise(of_states)):
-        below.append(summed(noise(list(islice(rest, k))) + split(b)) + own + split(a) - split(k * b))
-    return summed(below) + noise(nation)[0] - split(4 * a)
+        below.append(summed(noise(list(islice(rest, k))) + log_w(x, b)) + own + log_w(x, a) - log_w(x, k * b))
+    return summed(below) + noise(nation)[0] - log_w(x, 4 * a)
 
 
 @pytest.mark.parametrize("prior", ["flat", "hierarchical"])

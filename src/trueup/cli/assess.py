@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -222,13 +221,8 @@ def _as_json(record: Any, folder: str) -> dict[str, Any]:
     rows = [dict(zip(levels, row)) for row in zip(*(column.tolist() for column in levels.values()))]
     return found | {
         "flags": [flag.sentence for flag in record.flags],
-        "levels": [{k: _finite(v) for k, v in row.items()} for row in rows],
+        "levels": rows,
     }
-
-
-def _finite(value: Any) -> Any:
-    """JSON knows no NaN."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _print(record: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -95,7 +94,7 @@ def register(app: typer.Typer) -> None:
         if write:
             _write(write, planned_spec(loaded, planned).text(), "--write")
         if as_json:
-            print_json(_plain(_figures(planned)))
+            print_json(_figures(planned))
         else:
             _show(planned)
 
@@ -143,15 +142,6 @@ def _figures(planned: Any) -> dict[str, Any]:
     found = asdict(replace(planned, problem=None))
     del found["problem"]
     return found
-
-
-def _plain(value: Any) -> Any:
-    """JSON knows no infinity: an unmeasured table has no noise to state."""
-    if isinstance(value, dict):
-        return {key: _plain(v) for key, v in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _show(planned: Any) -> None:

@@ -18,16 +18,16 @@ def say_repeated(key: Any) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a record as JSON; exact fractions become text, and figures that there are none of null."""
-    print(json.dumps(_without_nan(value), indent=2, default=str, allow_nan=False))
+    """Print a record as JSON; exact fractions become text, and what is no finite number null."""
+    print(json.dumps(_finite(value), indent=2, default=str, allow_nan=False))
 
 
-def _without_nan(value: Any) -> Any:
-    """JSON has no word for what is not a number, such as R-hat of independent draws."""
+def _finite(value: Any) -> Any:
+    """JSON knows no NaN, such as R-hat of independent draws, and no infinity, such as the noise of an unmeasured table."""
     if isinstance(value, Mapping):
-        return {key: _without_nan(one) for key, one in value.items()}
+        return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(one) for one in value]
+        return [_finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

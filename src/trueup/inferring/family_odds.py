@@ -39,20 +39,11 @@ ASKED = 1.0
 
 @dataclass(frozen=True)
 class FamilyOdds:
-    """A tree whose families differ in their odds by a standard deviation `sd`.
-
-    Attributes
-    ----------
-    cut, top
-        Where it is cut, and its solution.
-    sd, gain
-        The standard deviation, and the log evidence that it adds.
-    """
+    """A tree whose families differ in their odds by a standard deviation `sd`: where it is cut, and its solution."""
 
     cut: Partition
     top: Top
     sd: float
-    gain: float
 
     def record(self, splits: Splits) -> dict:
         """What the record of a posterior says of it, by name."""
@@ -119,12 +110,11 @@ def estimate_odds(
     )
     sd = float(np.exp(best.x))
     alike = parts.weighed(first, log_weights(0.05 * LEAST)).evidence
-    gain = -float(best.fun) - alike
-    if not gain > ASKED:
+    if not -float(best.fun) - alike > ASKED:
         search.mixture = None
         return None
     search.mixture = each, log_weights(sd)
     top = parts.weighed(first, log_weights(sd))
     if top.dropped > search.wanted:
         top = search.by_parts(cut, search.wanted)
-    return FamilyOdds(cut, top, sd, gain)
+    return FamilyOdds(cut, top, sd)

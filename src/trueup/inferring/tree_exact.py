@@ -157,7 +157,7 @@ class TreeExact(InferenceMethod):
         most = state.deepest_top if families is None else families_at(state) - 1
         level, free = uncertain(splits, estimate, most)
         odds = estimate_odds(search, splits, estimate.theta, families, progress) if families else None
-        cut = odds.cut if odds else None if self.mode else self._cut_below(state, level)
+        cut = odds.cut if odds else self._cut_below(state, level)
         top = odds.top if odds else search.by_parts(cut, self.tolerance) if cut else None
         solved = top.solved if top else search.whole(self.tolerance)
         deeper = partial(search.at, splits, self.tolerance)
@@ -179,7 +179,9 @@ class TreeExact(InferenceMethod):
         return replace(drawn, mode=mode(solved)[state.problem.nested.nodes[-1]]) if self.mode else drawn
 
     def _cut_below(self, state: TreeState, level: int) -> Partition | None:
-        """Where a large tree is cut so that its top holds the levels whose splits vary."""
+        """Where a large tree is cut so that its top holds the levels whose splits vary; a mode is searched for in the whole."""
+        if self.mode:
+            return None
         return state.cut_below(level + 1, PART) if level and state.cut else state.cut
 
     def _drawn(
