@@ -133,6 +133,22 @@ def test_kept_code_is_loaded_without_the_tables_for_compiling():
     assert said.split() == ["(array([5.,", "5.,", "0.]),", "-1)", "False"]
 
 
+def test_arrays_of_lists_are_had_without_compiling():
+    code = """if True:
+        import sys
+        import numpy as np
+        from trueup.kernel.messages import upward
+        from trueup.kernel.messages.mixture import mixed_above
+        lists = [upward.empty_messages(3).masses for _ in range(2)]
+        upward.set_array(lists[0], 1, np.array([0.25, 0.75]))
+        offsets = [np.zeros(3, np.int64)] * 2
+        print(mixed_above(offsets, lists, np.array([0.5, 0.5]), slice(1, 2))[1], "numba.np.linalg" in sys.modules)
+    """
+    for _ in range(2):  # the first may have to compile
+        said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["[array([0.625,", "0.375])]", "False"]
+
+
 def test_arrays_that_are_constants_are_part_of_the_stamp(package):
     calls = CALLS.format(name="STEPS", body="x + STEPS.sum()")
     text = "import numpy as np\nSTEPS = np.array([{}])"

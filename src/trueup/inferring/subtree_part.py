@@ -27,7 +27,7 @@ from trueup.kernel.messages.solve import (
     too_short,
 )
 from trueup.kernel.messages.splits import mean_rises
-from trueup.kernel.messages.upward import Tilted
+from trueup.kernel.messages.upward import Tilted, array_of
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -104,7 +104,7 @@ class FromAbove(NamedTuple):
         """Place the weights on the windows of the roots' messages."""
         messages = solved.messages
         return [
-            _on_window(w, int(offset - messages.offset[v]), len(messages.masses[v]))
+            _on_window(w, int(offset - messages.offset[v]), len(array_of(messages.masses, v)))
             for v, (w, offset) in enumerate(zip(self.weights, self.offset))
         ]
 
@@ -132,7 +132,7 @@ class Components(NamedTuple):
         chances = np.exp(log_weights)
         for j, solved in enumerate(each):
             for r, own in enumerate(weights[j]):
-                whole = float(solved.messages.masses[r] @ own)
+                whole = float(array_of(solved.messages.masses, r) @ own)
                 chances[j, r] *= whole
                 weights[j][r] = own / whole if whole > 0 else np.ones(len(own))
         return cls(each, log_weights, weights, chances / chances.sum(axis=0))
@@ -164,7 +164,7 @@ class Components(NamedTuple):
         weights = np.zeros((len(self.each), *given.shape))
         for j, solved in enumerate(self.each):
             for r, counts in enumerate(given):
-                masses, at = solved.messages.masses[r], counts - solved.messages.offset[r]
+                masses, at = array_of(solved.messages.masses, r), counts - solved.messages.offset[r]
                 inside = (at >= 0) & (at < len(masses))
                 weights[j, r, inside] = np.exp(self.log_weights[j, r]) * masses[at[inside]]
         running = np.cumsum(weights, axis=0)

@@ -46,7 +46,7 @@ from trueup.kernel.messages.solve import (
     settle_tilts,
     too_short,
 )
-from trueup.kernel.messages.upward import Tilted
+from trueup.kernel.messages.upward import Tilted, array_of
 from trueup.run.executor import Executor, Item, Result
 
 Reals = NDArray[np.float64]
@@ -266,7 +266,7 @@ def _meeting(component: Tilted, tilted: Tilted, roots: slice) -> Tilted:
 def _narrowest(parts: Sequence[SubtreePart], tops: Sequence[Weighted]) -> type:
     """Return the type that leaves are drawn as: half as wide where it holds all sums of theirs, and their squares."""
     most = max(int(part.tilted.high[-part.leaves :].max(initial=0)) for part in parts)
-    total = max(int(top.messages.offset[0]) + len(top.messages.masses[0]) for _, top, _ in tops)
+    total = max(int(top.messages.offset[0]) + len(array_of(top.messages.masses, 0)) for _, top, _ in tops)
     return np.int32 if max(most**2, total) < 1 << 31 else np.int64
 
 

@@ -6,13 +6,14 @@ report.html               pictures and tables to read
 areas.parquet             sums over areas off the hierarchy, where these were given
 quantities.parquet        ratios and sums that the spec asks for, at every place
 draws.parquet             one row per draw and cell: chain, draw, the cell's keys, names of places and attributes, count;
-                          of more than four million rows a folder `draws` of such files
+                          of more than two million rows a folder `draws` of such files
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,10 @@ from trueup.model.records.posterior import Posterior
 from trueup.model.tables import margin_columns, named_columns
 from trueup.version import __version__
 
-MOST_ROWS, TOGETHER = 1 << 22, 1 << 19
+MOST_ROWS, TOGETHER = 1 << 21, 1 << 19
 """Of a file of draws, and of a group of its rows."""
+AT_ONCE = 2
+"""Files that are written at once: each holds a group of rows."""
 
 
 def write_posterior(
@@ -102,7 +105,7 @@ def margins(posterior: Posterior) -> list[Margin]:
 def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: str) -> None:
     """Write the draws as one file, or as a folder of files where there are many, which readers take as one table.
 
-    DuckDB reads the counts where they are, and works out all else from their positions.
+    DuckDB reads the counts where they are, and looks keys up by the number of the cell. Some files are written at once.
     """
     _, draws, n = posterior.draws.shape
     counts, step = posterior.draws.reshape(-1), max(1, MOST_ROWS // n) * n
@@ -110,18 +113,24 @@ def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: st
     if len(counts) > step:
         (folder / "draws").mkdir()
         paths = [folder / "draws" / f"part-{k:05d}.{ending}" for k in range(-(-len(counts) // step))]
+    cell = np.tile(np.arange(1, n + 1, dtype=np.int32), min(step, len(counts)) // n)
     with connect(folders=[folder], threads=1) as connection:  # each thread holds a group of rows
         keys = hold_keys(connection, named_columns(posterior.cells, posterior.cells.finest))
-        for k, path in enumerate(paths):
-            at = f"(row_number() OVER () - 1 + {k * step})"
-            columns = {
-                "chain": f"{at} // {draws * n}",
-                "draw": f"{at} // {n} % {draws}",
-                **{name: f"{column}[{at} % {n} + 1]" for name, column in keys.items()},
-                "count": "count::BIGINT",
-            }
-            select = ", ".join(f"{what} AS {quoted(name)}" for name, what in columns.items())
-            write(path, {"count": counts[k * step : (k + 1) * step]}, connection, select=select)
+        columns = {
+            "chain": f"draw::BIGINT // {draws}",
+            "draw": f"draw::BIGINT % {draws}",
+            **{name: f"{column}[cell]" for name, column in keys.items()},
+            "count": "count::BIGINT",
+        }
+        select = ", ".join(f"{what} AS {quoted(name)}" for name, what in columns.items())
+
+        def write_part(k: int) -> None:
+            own = counts[k * step : (k + 1) * step]
+            draw = np.repeat(np.arange(len(own) // n, dtype=np.int32) + k * (step // n), n)
+            write(paths[k], {"count": own, "cell": cell[: len(own)], "draw": draw}, connection, select=select)
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(write_part, range(len(paths))))
 
 
 def _manifest(posterior: Posterior) -> dict[str, Any]:

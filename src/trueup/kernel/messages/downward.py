@@ -18,8 +18,10 @@ from trueup.kernel.messages.upward import (
     PIECE,
     Messages,
     Tilted,
+    array_of,
     rounding_error,
     scaled_factor,
+    set_array,
 )
 
 Reals = NDArray[np.float64]
@@ -122,7 +124,7 @@ def downward(
     """
     down = _start_down(messages.masses)
     for v, weights in enumerate(roots):
-        down[v] = weights
+        set_array(down, v, weights)
     rounding = np.zeros(len(plan.left))
     position = len(plan.order) - 1
     while position >= 0:
@@ -132,11 +134,11 @@ def downward(
             continue
         v = plan.order[position]
         a, b = plan.left[v], plan.right[v]
-        weights = given_to_parts(tilted, v, messages, down[v])
+        weights = given_to_parts(tilted, v, messages, array_of(down, v))
         shift = int(messages.offset[a] + messages.offset[b] - messages.offset[v])
-        one, other = messages.masses[a], messages.masses[b]
+        one, other = array_of(messages.masses, a), array_of(messages.masses, b)
         for child, mine, sibling in ((a, one, other), (b, other, one)):
-            down[child] = _correlate_fast(weights, sibling, shift, len(mine))
+            set_array(down, child, _correlate_fast(weights, sibling, shift, len(mine)))
             rounding[v] = max(rounding[v], rounding_error(weights, sibling))
         position -= 1
     moved = float(above(plan, rounding, np.zeros(1)).max()) if rounding.any() else 0.0

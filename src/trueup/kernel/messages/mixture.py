@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.messages.upward import array_of
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -63,9 +64,10 @@ def mixed_above(
     low = np.min([offset[nodes] for offset in offsets], axis=0)
     out = []
     for k, v in enumerate(at):
-        ends = [int(offset[v] - low[k]) + len(down[v]) for offset, down in zip(offsets, above)]
+        each = [array_of(down, v) for down in above]
+        ends = [int(offset[v] - low[k]) + len(one) for offset, one in zip(offsets, each)]
         total = np.zeros(max(ends))
-        for down, weight, end in zip(above, weights, ends):
-            total[end - len(down[v]) : end] += weight * down[v]
+        for one, weight, end in zip(each, weights, ends):
+            total[end - len(one) : end] += weight * one
         out.append(total)
     return low, out

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from trueup.kernel.messages.mixture import Exact
 from trueup.kernel.messages.pmf import OPEN, SPLIT, Factors, no_splits
 from trueup.kernel.messages.solve import Solved
-from trueup.kernel.messages.upward import Tilted
+from trueup.kernel.messages.upward import Tilted, array_of
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -109,7 +109,7 @@ def roots_of(solved: Solved, count: int) -> Roots:
     """Return the messages of the first `count` nodes."""
     messages = solved.messages
     lost = np.nan_to_num(np.minimum(messages.gone[:count], 0.0), nan=0.0, neginf=-np.inf)
-    masses = [messages.masses[v] for v in range(count)]
+    masses = [array_of(messages.masses, v) for v in range(count)]
     return Roots(
         masses,
         messages.offset[:count],

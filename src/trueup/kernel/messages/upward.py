@@ -262,6 +262,18 @@ def _sweep_up(position, end, plan, tilted, tolerance, messages, direct):
 
 
 @njit(cache=True)
+def array_of(arrays, v):
+    """Return one array of a list; outside kernels numba compiles `arrays[v]` anew in every process, half a second."""
+    return arrays[v]
+
+
+@njit(cache=True)
+def set_array(arrays, v, one):
+    """Set one array of a list; see `array_of`."""
+    arrays[v] = one
+
+
+@njit(cache=True)
 def empty_messages(count):
     masses = List.empty_list(MASSES)
     for _ in range(count):

@@ -117,8 +117,9 @@ def _shown(view: PosteriorView) -> list[int]:
     order = view.by_size
     if len(order) <= 2 * EACH + 2:
         return order.tolist()
-    labels = {view.posterior.cells.label(cell): cell for cell in range(len(order))}
-    chosen = [labels[name] for name in view.posterior.chosen if name in labels]
+    cells, wanted = view.posterior.cells, set(view.posterior.chosen)
+    labels = cells.margin_labels(cells.finest) if wanted else ()
+    chosen = [cell for cell, label in enumerate(labels) if label in wanted]
     some = {*order[:EACH].tolist(), *order[-EACH:].tolist(), *chosen}
     return [cell for cell in order.tolist() if cell in some]
 
