@@ -327,7 +327,7 @@ def upward(
             continue
         v = plan.order[position]
         a, b = plan.left[v], plan.right[v]
-        masses, rounding = _convolve_fast(messages.masses[a], messages.masses[b])
+        masses, rounding = _convolve_fast(array_of(messages.masses, a), array_of(messages.masses, b))
         offset = messages.offset[a] + messages.offset[b]
         _inner(tilted, v, masses, offset, np.log(max(rounding, 1e-300)), tolerance[v], messages, a, b)
         position += 1
