@@ -27,8 +27,8 @@ from trueup.noise import law_named
 
 REPLICATES, MANY = 6, 20
 """Of each scenario, and with --full: at the root 27 counts each, 2,160 intervals over all noise."""
-WARM_UP, DRAWS, THIN = 600, 500, 4
-"""Sweeps. Those of `infer` go on until every count has an effective size of 400: some five times as long on Bristol's blocks,
+WARM_UP, DRAWS, THIN = 600, 500, 12
+"""Sweeps. Those of `infer` go on until every count has an effective size of 400: some twice as long on Bristol's blocks,
 where most counts forget in 3 to 20 sweeps, those of rare groups in 50 to 100. Intervals from fewer draws hold a little less."""
 PARTS = ("Bristol, RI, blocks", "NM districts")
 RACES = ("white", "black", "hisp", "aian", "asian", "nhpi", "other", "two")

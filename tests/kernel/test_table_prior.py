@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import gammaln
-from scipy.stats import chisquare, kstest
+from scipy.stats import binomtest, chisquare, kstest
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
@@ -106,6 +106,19 @@ def test_a_step_of_a_size_keeps_its_law_and_moves(total, spread, rng):
     assert kstest(np.interp(np.log(after), grid, wrong), "uniform").pvalue < CHANCE
 
 
+@pytest.mark.parametrize("shape", [0.02, 2e-3, 1e-4])
+def test_sizes_beyond_the_largest_number_are_drawn(shape, rng):
+    """Where all shares are next to nothing most sizes are so large; they were refused, and the smaller ones drawn too often."""
+    kappa, b = np.full(2, 3.0), np.full(2, shape / 2)
+    sizes = np.ones(40_000)
+    for _ in range(3):
+        steps(rng, b + np.array([1.0, 0.0]), kappa, 1.0, shape, sizes)
+    assert np.isfinite(sizes).all()
+    for limit in (1e10, 1e100, 1e299):
+        beyond = (limit / 3.0) ** -shape
+        assert binomtest(int((sizes > limit).sum()), sizes.size, beyond).pvalue > CHANCE
+
+
 def size_law(held, kappa, power):
     """Cumulated masses of the log of a size on a grid: `power y - sum_j h_j log(kappa_j + exp y)`."""
     grid = np.linspace(-40.0, 60.0, 400_001)
@@ -142,7 +155,7 @@ def test_log_densities_are_those_written_out(scale, rng):
             v = np.arange(places.level_ptr[level], places.level_ptr[level + 1])
             n = room[0, v, j] if level == 1 else seats[v - first, j]
             s = room[1, v, j] if level == 1 else state.size[v - first]
-            b = np.maximum(kappa * state.theta[parent[v], j], 1e-100) + 0.1 * (level == 1)
+            b = np.maximum(kappa * state.theta[parent[v], j], 1e-100) + 0.02 * (level == 1)
             terms = b * np.log(kappa) + gammaln(n + b) - gammaln(b) - (b + n) * np.log(kappa + s)
             assert log_cell(places, state, room, level, j, kappa) == pytest.approx(
                 terms.sum(), rel=1e-9, abs=1e-9

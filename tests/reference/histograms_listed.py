@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 from scipy.special import gammaln, logsumexp
 
-EVEN = 0.1
+EVEN = 0.02
 NODES, STEP = 10, 0.25
 SIZES = np.arange(-40.0, 40.0, STEP)
 """Logs of sizes."""

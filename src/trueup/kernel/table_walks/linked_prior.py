@@ -15,9 +15,11 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.compositions import EVEN, FAR, OUT, TINY, WIDTH
+from trueup.kernel.table_walks.compositions import FAR, OUT, TINY, WIDTH
 from trueup.kernel.table_walks.linked import log_gamma
 
+EVEN = 0.1
+"""Of a table for each column: slices of shares stick where these are next to nothing, sooner than the draws of `compositions`."""
 NARROWEST = 0.1
 """First width of a slice of a concentration that many places tell of, at least."""
 TOTALS, KAPPA, SHARES = 0, 1, 2

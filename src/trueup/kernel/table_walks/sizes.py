@@ -24,6 +24,9 @@ from trueup.kernel.table_walks.place_masses import AT_ONCE
 
 STEPS = 2
 """Of Newton's, towards a mode: that of the law which is proposed need not be exact."""
+LARGEST_SIZE = 1e300
+"""Sizes beyond the largest are drawn as the largest: a size is so with probability `10^(-300 sum_j b_j)`, next to nothing but
+where all shares of the place above are."""
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
@@ -61,8 +64,9 @@ def _draw_size(rng, held, kappa, power, around, s):
     if not 0.0 < shape < np.inf:
         return s
     fresh = scale * rng.standard_gamma(power) / rng.standard_gamma(shape)
-    if not 0.0 < fresh < np.inf:
+    if not fresh > 0.0:
         return s
+    fresh = min(fresh, LARGEST_SIZE)
     log = (power + shape) * math.log((scale + fresh) / (scale + s))
     for j in range(held.size):
         log -= held[j] * math.log((kappa[j] + fresh) / (kappa[j] + s))
