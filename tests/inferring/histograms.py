@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+from scipy.special import roots_genlaguerre
 
 from tests.inferring.problems import noisy
-from tests.reference.histograms_listed import log_cells, log_prior, log_totals, tables
+from tests.reference.histograms_listed import beta_rule, log_cells, log_prior, log_totals, tables
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
-from trueup.kernel.table_walks.inhabited import RATE
+from trueup.kernel.table_walks.inhabited import MEAN, STRENGTH
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
@@ -102,24 +103,35 @@ def largest_z(cells, draws, x, mass, indicators=True):
 
 
 def mixed(cells, measured, most):
-    """All tables of two places and their posterior masses, a, each column's concentration and the rate integrated over.
-
-    The root of a rate of beta law (1/2, 1) is uniform.
-    """
-    assert RATE == (0.5, 1.0)
+    """All tables of two places and their posterior masses, a, each column's concentration and the rate integrated over."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(7)
-    roots, shares = np.polynomial.legendre.leggauss(8)
     middle, half = (
         (HYPERPRIOR.kappa_spread**2 + HYPERPRIOR.cell_spread**2 / 2) ** 0.5,
         HYPERPRIOR.cell_spread / 2**0.5,
     )
     x = tables(cells.n, most)
-    by_place, totals, inside = x.reshape(len(x), -1, 2), 0.0, 0.0
-    for u, r in product(range(7), range(8)):
+    by_place, inside = x.reshape(len(x), -1, 2), 0.0
+    sums, where = np.unique(by_place.sum(axis=2), axis=0, return_inverse=True)
+    totals = np.zeros(len(sums))
+    for u, (rate, share) in product(range(7), rates()):
         a = HYPERPRIOR.a * np.exp(HYPERPRIOR.a_spread * nodes[u])
-        rate = ((1 + roots[r]) / 2) ** 2
-        totals = totals + weights[u] * shares[r] * np.exp(log_totals(by_place.sum(axis=2), (), (a,), rate))
+        totals += weights[u] * share * np.exp(log_totals(sums, (), (a,), rate))
     for v, w in product(range(7), repeat=2):
         kappa = HYPERPRIOR.kappa * np.exp(middle * nodes[v] + half * nodes[w] * np.array([1.0, -1.0]))
         inside = inside + weights[v] * weights[w] * np.exp(log_cells(by_place, (), (tuple(kappa),)))
-    return x, normalised(log_noise(cells, measured, x) + np.log(totals) + np.log(inside))
+    log = np.log(totals)[where.ravel()] + np.log(inside)
+    return x, normalised(log_noise(cells, measured, x) + log)
+
+
+def rates():
+    """Nodes and weights of a rate of uninhabited places: beta around a mean and with a strength that have laws of their own.
+
+    The root of a mean of beta law (1/2, 1) is uniform.
+    """
+    assert MEAN == (0.5, 1.0)
+    roots, shares = np.polynomial.legendre.leggauss(6)
+    strengths, masses = roots_genlaguerre(6, STRENGTH[0] - 1.0)
+    for (root, share), (strength, mass) in product(zip(roots, shares), zip(strengths, masses)):
+        mean, strength = ((1 + root) / 2) ** 2, strength / STRENGTH[1]
+        nodes, weights = beta_rule(mean * strength, (1 - mean) * strength, 6)
+        yield from zip(nodes, share * mass * weights)

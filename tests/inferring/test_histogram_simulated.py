@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import comb
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ from tests.inferring.histograms import (
 from tests.inferring.problems import noisy
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
 from trueup.kernel.table_walks.compositions import EVEN
-from trueup.kernel.table_walks.inhabited import RATE
+from trueup.kernel.table_walks.inhabited import MEAN, STRENGTH
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.tree import Tree
 from trueup.noise import law_named
@@ -117,20 +119,21 @@ def simulated(rng, factor):
     root = rng.gamma(1 / n, 1.0, n)
     theta = rng.gamma(kappa[0] * root + EVEN, 1 / kappa[0], (2, n))
     tracts = split(rng, rng.integers(TOP + 1), factor * a[0], 2)
-    rate = rng.beta(*RATE)
+    mean, strength = rng.beta(*MEAN), rng.gamma(STRENGTH[0], 1 / STRENGTH[1])
+    rates = rng.beta(mean * strength, (1 - mean) * strength, 2)
     totals = np.concatenate(
-        [split(rng, total, factor * a[1] * inhabited(rng, rate, 3), 3) for total in tracts]
+        [split(rng, t, factor * a[1] * inhabited(rng, rate, 3), 3) for t, rate in zip(tracts, rates)]
     )
     g = rng.gamma(kappa[1] * np.repeat(theta, 3, axis=0), 1 / kappa[1]) + 1e-300
     truth = np.stack([rng.multinomial(t, p / p.sum()) for t, p in zip(totals, g)])
-    return cells, truth.ravel(), [*factor * a, *common, rate]
+    return cells, truth.ravel(), [*factor * a, *common, mean]
 
 
 def inhabited(rng, rate, parts):
-    """Which parts are inhabited, one or more."""
-    while not (lived := rng.random(parts) >= rate).any():
-        pass
-    return lived
+    """Which parts are inhabited, one or more: how many, then which."""
+    odds = (1 - rate) / max(rate, 1e-100)
+    weights = [comb(parts, k) * odds ** (k - 1) for k in range(1, parts + 1)]
+    return rng.permutation(parts) <= rng.choice(parts, p=weights / np.sum(weights))
 
 
 def split(rng, total, a, parts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import gammaln
-from scipy.stats import binomtest, chisquare, kstest
+from scipy.stats import beta, binomtest, chisquare, gamma, kstest
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
@@ -15,8 +15,9 @@ from trueup.kernel.table_walks.compositions import (
     _log_scale,
     _log_totals,
     _slice,
-    occupied,
 )
+from trueup.kernel.table_walks.inhabited import MEAN, STRENGTH, draw_rates
+from trueup.kernel.table_walks.restaurants import occupied
 from trueup.kernel.table_walks.sizes import _draw_size
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells
@@ -39,6 +40,11 @@ def seated(rng, guests, alpha, tables):
 def steps(rng, held, kappa, power, around, sizes):
     for i in range(sizes.size):
         sizes[i] = _draw_size(rng, held, kappa, power, around, sizes[i])
+
+
+@njit(cache=False)
+def rates_drawn(rng, places, state):
+    draw_rates(rng, places, state)
 
 
 @njit(cache=False)
@@ -129,14 +135,64 @@ def size_law(held, kappa, power):
     return cumulated[inside], grid[inside]
 
 
-def random_state(rng, scale):
-    """Three districts of six areas, four columns, in a random state."""
-    keys = [{}, {"district": list("AAABBC")}, {"area": list("abcdef")}]
+FAMILIES = "AAABBCDDDDEEEEEE"
+
+
+@pytest.mark.parametrize("attempts", [True, False])
+def test_rates_of_uninhabited_places_keep_their_law(attempts, rng):
+    """Given places that they drew, the same law comes out; not where one place of a family is inhabited for sure."""
+    places, state, _ = random_state(rng, 1.0, FAMILIES)
+    found = []
+    for _ in range(4000):
+        mean, strength = rng.beta(*MEAN), rng.gamma(STRENGTH[0], 1 / STRENGTH[1])
+        state.rates_law[:] = min(max(mean, 1e-12), 1 - 1e-12), strength
+        state.rate[:] = np.clip(rng.beta(*shapes(*state.rates_law), len(state.rate)), 1e-12, 1 - 1e-12)
+        family = places.parent[places.level_ptr[2] :] - 1
+        state.inhabited[:] = lived(rng, state.rate, family, attempts)
+        rates_drawn(rng, places, state)
+        found.append([state.rates_law[0] ** 0.5, gamma.cdf(STRENGTH[1] * state.rates_law[1], STRENGTH[0])])
+        rate = state.rate[:2]
+        below = beta.cdf(rate, *shapes(*state.rates_law))
+        # of numbers beyond the least, or the largest, as much as is beyond them
+        spread = np.select(
+            [rate <= 1e-12, rate >= 1 - 1e-12],
+            [below * rng.random(2), 1 - (1 - below) * rng.random(2)],
+            below,
+        )
+        found[-1] += list(spread)
+    smallest = min(kstest(each, "uniform").pvalue for each in np.array(found).T)
+    assert smallest > CHANCE if attempts else smallest < CHANCE
+
+
+def shapes(mean, strength):
+    return mean * strength, (1 - mean) * strength
+
+
+def lived(rng, rate, family, attempts):
+    """Which places are inhabited: drawn again while a family has none, or the first place of each for sure."""
+    out = rng.random(len(family)) >= rate[family]
+    for each in np.unique(family):
+        of = np.flatnonzero(family == each)
+        if not attempts:
+            out[of[0]] = True
+        elif not out[of].any():  # at which the first one comes, given that one does
+            first = rate[each] ** np.arange(len(of))
+            start = rng.choice(len(of), p=first / first.sum())
+            out[of[start:]] = np.append(True, rng.random(len(of) - start - 1) >= rate[each])
+    return out
+
+
+def random_state(rng, scale, districts="AAABBC"):
+    """Areas of districts, four columns, in a random state."""
+    keys = [{}, {"district": list(districts)}, {"area": [str(k) for k in range(len(districts))]}]
     cells = Cells(Tree.from_columns(["all", "district", "area"], keys), (Attribute("kind", tuple("uvwx")),))
     headers = (Measured("all", cells.finest, law_named("discrete-laplace")(1)),)
-    problem = ColumnProblem(Constraints(cells, (cells.finest,)), headers, (np.zeros(24),))
-    state = problem.state(rng.poisson(rng.gamma(0.5, scale, (6, 4))), 1.7, 2.3)
-    state.size[:], state.spare[:] = rng.gamma(0.5, 10.0 * scale, 6), rng.integers(0, 4, 6)
+    problem = ColumnProblem(Constraints(cells, (cells.finest,)), headers, (np.zeros(4 * len(districts)),))
+    state = problem.state(rng.poisson(rng.gamma(0.5, scale, (len(districts), 4))), 1.7, 2.3)
+    state.size[:], state.spare[:] = (
+        rng.gamma(0.5, 10.0 * scale, len(districts)),
+        rng.integers(0, 4, len(districts)),
+    )
     state.theta[:] = rng.gamma(0.3, size=state.theta.shape)
     state.kappa[:] = np.exp(rng.normal(0.0, 3.0, state.kappa.shape))
     room = np.stack([rng.poisson(scale, state.theta.shape), rng.gamma(1.0, scale, state.theta.shape)]).astype(

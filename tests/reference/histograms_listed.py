@@ -87,12 +87,12 @@ def _composition(shape, rate):
     """Nodes `(k, 2)` and weights of two independent gamma numbers of equal rates."""
     n, whole = np.arange(NODES), sum(shape)
     sums, second = _rule(2 * n + whole, np.sqrt(n[1:] * (n[1:] + whole - 1)))
-    shares, first = _beta(*shape, NODES)
+    shares, first = beta_rule(*shape, NODES)
     share, size = (part.ravel() for part in np.meshgrid(shares, sums / rate))
     return np.stack([size * share, size * (1 - share)], axis=1), np.outer(second, first).ravel()
 
 
-def _beta(a, b, nodes):
+def beta_rule(a, b, nodes):
     """Nodes and weights of a beta law: Jacobi's polynomials with exponents b - 1 and a - 1, moved from -1..1 to 0..1."""
     n, whole = np.arange(nodes), a + b
     k, twice = n[1:], 2 * n[1:] + whole - 2

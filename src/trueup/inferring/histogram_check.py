@@ -112,9 +112,10 @@ def _chains(
     walk: HistogramWalk, problem: ColumnProblem, leaves: NDArray, rng: np.random.Generator
 ) -> NDArray:
     """Two chains on a place from where tier A ended, at its concentrations."""
-    states = []
+    states, (above, last) = [], walk.problem.places.level_ptr[-3:-1]
+    place = walk.problem.places.parent[last + leaves[0]] - above
     for state in walk.states[:2]:
-        fresh = problem.state(state.x[leaves].copy(), 1.0, 1.0, state.rate[0])
+        fresh = problem.state(state.x[leaves].copy(), 1.0, 1.0, float(state.rate[place]))
         fresh.a[1:], fresh.common[1:], fresh.kappa[1:] = state.a[-1], state.common[-1], state.kappa[-1]
         states.append(fresh)
     own = HistogramWalk(problem, rng.spawn(2), states, learn=False)

@@ -38,7 +38,7 @@ TOGETHER = 100_000
 ROUNDED = 1e-4
 """Share of steps that rounding may leave out: what chains draw without them is not the posterior."""
 RATE_AT_FIRST = 0.1
-"""Of uninhabited places."""
+"""Of uninhabited places, everywhere."""
 
 
 class _Part(NamedTuple):
@@ -61,7 +61,7 @@ class HistogramWalk:
     rngs, states
         A generator and a state of each chain.
     learn
-        Whether concentrations and the rate of uninhabited places are drawn as well as compositions.
+        Whether concentrations and the rates of uninhabited places are drawn as well as compositions.
     keep
         Checkpoints, where there are to be any.
     sweeps
@@ -69,7 +69,7 @@ class HistogramWalk:
     left_out
         Directions of each chain left out because rounding left no mass.
     stopped, concentrations
-        Whether it was interrupted; `(chains, kept, p)` those of each draw of the last run, and its rate of uninhabited places.
+        Whether it was interrupted; `(chains, kept, p)` those of the last run's draws, and the mean rate of uninhabited places.
     spent, seconds
         Seconds of a processor: of each chain in the last run, and of a sweep of one chain there.
     """

@@ -23,6 +23,7 @@ from trueup.kernel.table_walks.columns import (
     Places,
     TreeMessages,
 )
+from trueup.kernel.table_walks.inhabited import STRENGTH
 from trueup.kernel.table_walks.place_masses import NARROW, WIDE
 from trueup.layouts.histogram import UNSETTLED, histogram_problem, refuses_on_histogram
 from trueup.model.cells import Cells, Margin
@@ -257,7 +258,7 @@ class ColumnProblem:
         gap, top = _together(gaps, total[0]), x.sum(axis=0).astype(float)
         kappas, sizes = np.full((levels, self.columns), kappa), x.sum(axis=1) + 1.0
         first = np.full(len(x), np.flatnonzero(self.open)[0])
-        lived, rates = np.ones(len(x), bool), np.array([rate])
+        lived, rates = np.ones(len(x), bool), np.full(tree.sizes[-2], rate)
         return ChainState(
             x,
             total,
@@ -271,6 +272,7 @@ class ColumnProblem:
             first,
             lived,
             rates,
+            np.array([rate, STRENGTH[0] / STRENGTH[1]]),
         )
 
     def work(self) -> TreeMessages:

@@ -144,7 +144,10 @@ class ChainState(NamedTuple):
     size, spare
         `(leaves,)` the lowest places' sizes, and their cells of one more.
     inhabited, rate
-        `(leaves,)` whether their parent's total is split among them too; `(1,)` the rate of those that are not, 0 if all are.
+        `(leaves,)` whether their parent's total is split among them too; the rate of those that are not at each place above
+        the lowest, 0 if all are.
+    rates_law
+        `(2,)` mean of the beta law of these rates, and the sum of its parameters.
     """
 
     x: NDArray[np.int32]
@@ -159,6 +162,7 @@ class ChainState(NamedTuple):
     spare: NDArray[np.int64]
     inhabited: NDArray[np.bool_]
     rate: NDArray[np.float64]
+    rates_law: NDArray[np.float64]
 
 
 class TreeMessages(NamedTuple):

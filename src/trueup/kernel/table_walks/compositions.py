@@ -37,14 +37,13 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.inhabited import draw_rate, parts
+from trueup.kernel.table_walks.inhabited import draw_rates, parts
+from trueup.kernel.table_walks.restaurants import occupied
 from trueup.kernel.table_walks.sizes import LARGEST_SIZE
 
 EVEN = 0.02
 TINY = 1e-100
 """Least share: below it a count of one more is as good as impossible."""
-FEW, EACH = 12, 25.0
-"""Guests of a restaurant who are seated one by one: so many, or this times the concentration, until few take new tables."""
 PRODUCT = 32
 """Factors of a ratio of gamma functions that are multiplied up: fewer take less time than their logs."""
 LARGE = 1e120
@@ -57,31 +56,6 @@ FAR = 12.0
 """A concentration's log lies within so much of 0."""
 TOTALS, CELL, SCALE = 0, 1, 2
 """What a slice draws: a concentration of totals, a cell's, or the common factor of the lowest level's."""
-
-
-@njit(cache=True, error_model="numpy")
-def occupied(rng, guests, alpha):
-    """Draw how many tables `guests` of a Chinese restaurant occupy: guest i + 1 a new one with probability alpha / (alpha + i).
-
-    Beyond the first few, new tables come as points of rate `log(1 + alpha / i)` on [i, i + 1), at most one each, thinned
-    from the rate alpha / (s - 1), so that the time is that of the tables, not of the guests.
-    """
-    count, i = min(guests, 1), 1
-    few = min(float(guests), max(FEW, EACH * alpha))
-    while i < few:
-        if rng.random() * (alpha + i) < alpha:
-            count += 1
-        i += 1
-    s = float(i)
-    while i < guests:
-        s = 1.0 + (s - 1.0) * math.exp(min(-math.log(1.0 - rng.random()) / alpha, 700.0))
-        if not s < guests:
-            return count
-        k = math.floor(s)
-        if rng.random() * alpha < math.log1p(alpha / k) * (s - 1.0):
-            count += 1
-            s = k + 1.0
-    return count
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -272,7 +246,7 @@ def _scale(rng, places, state, open_, room, hyper):
 
 @njit(cache=True, error_model="numpy")
 def draw_prior(rng, places, state, open_, room, hyper, learn):
-    """Draw compositions, and concentrations and the rate of uninhabited places if they are to be learnt; `state` is overwritten.
+    """Draw compositions, and concentrations and the rates of uninhabited places if they are to be learnt; `state` is overwritten.
 
     Parameters
     ----------
@@ -283,11 +257,11 @@ def draw_prior(rng, places, state, open_, room, hyper, learn):
     hyper
         Lognormal hyperprior: medians, and standard deviations of logs.
     learn
-        Whether concentrations and the rate are drawn as well.
+        Whether concentrations and the rates are drawn as well.
     """
     last = places.level_ptr.size - 2
     if learn:
-        draw_rate(rng, places, state)
+        draw_rates(rng, places, state)
     for level in range(last, 0, -1):
         if learn:
             _learn(rng, places, state, open_, room, hyper, level)

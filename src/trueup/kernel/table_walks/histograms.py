@@ -29,7 +29,7 @@ def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, tab
     tables_kept
         `(k, leaves, n)` the first draws' tables: that of the last one is the state's.
     learnt
-        `(draws, p)` each draw's concentrations of totals and of cells, the root's apart, and its rate of uninhabited places.
+        `(draws, p)` each draw's concentrations of totals and of cells, the root's apart, and its mean rate of uninhabited places.
     """
     (first, count, thin), levels, failed, drawn = sweeps, state.a.size, 0, 0
     for sweep in range(first, first + count):
@@ -41,6 +41,6 @@ def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, tab
             if drawn < len(tables_kept):
                 tables_kept[drawn] = state.x
             learnt[drawn, : levels - 1], learnt[drawn, levels - 1 : -1] = state.a[1:], state.common[1:]
-            learnt[drawn, -1] = state.rate[0]
+            learnt[drawn, -1] = state.rates_law[0]
             drawn += 1
     return failed

@@ -1,0 +1,38 @@
+"""Tables of a Chinese restaurant: auxiliary counts given which concentrations and shares have conjugate laws.
+
+`Gamma(n + b) / Gamma(b)` is a sum over numbers m of tables of `b^m` times what does not depend on b (Antoniak 1974).
+"""
+
+from __future__ import annotations
+
+import math
+
+from trueup.kernel.compiled import njit
+
+FEW, EACH = 12, 25.0
+"""Guests of a restaurant who are seated one by one: so many, or this times the concentration, until few take new tables."""
+
+
+@njit(cache=True, error_model="numpy")
+def occupied(rng, guests, alpha):
+    """Draw how many tables `guests` of a Chinese restaurant occupy: guest i + 1 a new one with probability alpha / (alpha + i).
+
+    Beyond the first few, new tables come as points of rate `log(1 + alpha / i)` on [i, i + 1), at most one each, thinned
+    from the rate alpha / (s - 1), so that the time is that of the tables, not of the guests.
+    """
+    count, i = min(guests, 1), 1
+    few = min(float(guests), max(FEW, EACH * alpha))
+    while i < few:
+        if rng.random() * (alpha + i) < alpha:
+            count += 1
+        i += 1
+    s = float(i)
+    while i < guests:
+        s = 1.0 + (s - 1.0) * math.exp(min(-math.log(1.0 - rng.random()) / alpha, 700.0))
+        if not s < guests:
+            return count
+        k = math.floor(s)
+        if rng.random() * alpha < math.log1p(alpha / k) * (s - 1.0):
+            count += 1
+            s = k + 1.0
+    return count
