@@ -26,8 +26,6 @@ compositions integrated out: given these as well it would move in steps far shor
 reason all kappa_j of the lowest level and their sizes are scaled together in a step of its own, which changes the b_j alone.
 The density of a is the splits' own. All have lognormal priors, that of the kappa_j around a median `common`, and are drawn by
 slices of their logs (Neal 2003).
-
-One file: tables, rates and densities of one level are the guests, rates and densities of the next.
 """
 
 from __future__ import annotations
