@@ -25,8 +25,9 @@ from trueup.model.records.quantity import equal_tails
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 
-REPLICATES, MANY = 6, 20
-"""Of each scenario, and with --full: at the root 27 counts each, 2,160 intervals over all noise."""
+REPLICATES = 6
+MANY = {"Bristol, RI, blocks": 65, "NM districts": 20, "made up": 20}
+"""With --full: 2,000 intervals or more of every level over all noise, of Bristol's groups of blocks at each noise."""
 WARM_UP, DRAWS, THIN = 600, 500, 12
 """Sweeps. Those of `infer` go on until every count has an effective size of 400: some twice as long on Bristol's blocks,
 where most counts forget in 3 to 20 sweeps, those of rare groups in 50 to 100. Intervals from fewer draws hold a little less."""
@@ -116,9 +117,9 @@ def pictures(harness: Harness) -> Iterator[Picture]:
     for scenario in histograms():
         if harness.part not in (None, scenario.name):
             continue
-        found = {}
+        found, many = {}, MANY[scenario.name] if harness.full else REPLICATES
         for law in LAWS:
-            found[law] = replicate(scenario, law, MANY if harness.full else REPLICATES)
+            found[law] = replicate(scenario, law, many)
             rows += [
                 [scenario.name, law, of, *figures(held), *_errors(held)] for of, held in found[law].items()
             ]
