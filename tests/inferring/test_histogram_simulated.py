@@ -20,7 +20,7 @@ from tests.inferring.histograms import (
 )
 from tests.inferring.problems import noisy
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
-from trueup.kernel.table_walks.compositions import EVEN
+from trueup.kernel.table_walks.factors import EVEN
 from trueup.kernel.table_walks.inhabited import MEAN, STRENGTH
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.tree import Tree
@@ -116,8 +116,8 @@ def simulated(rng, factor):
     a = h.a * np.exp(h.a_spread * rng.normal(size=2))
     common = factor * h.kappa * np.exp(h.kappa_spread * rng.normal(size=2))
     kappa = common[:, None] * np.exp(h.cell_spread * rng.normal(size=(2, n)))
-    root = rng.gamma(1 / n, 1.0, n)
-    theta = rng.gamma(kappa[0] * root + EVEN, 1 / kappa[0], (2, n))
+    root = rng.gamma(n**-0.5, n**-0.5, n)
+    theta = rng.gamma(kappa[0] * root + EVEN, factors(rng, 2) / kappa[0])
     tracts = split(rng, rng.integers(TOP + 1), factor * a[0], 2)
     mean, strength = rng.beta(*MEAN), rng.gamma(STRENGTH[0], 1 / STRENGTH[1])
     rates = rng.beta(mean * strength, (1 - mean) * strength, 2)
@@ -127,6 +127,13 @@ def simulated(rng, factor):
     g = rng.gamma(kappa[1] * np.repeat(theta, 3, axis=0), 1 / kappa[1]) + 1e-300
     truth = np.stack([rng.multinomial(t, p / p.sum()) for t, p in zip(totals, g)])
     return cells, truth.ravel(), [*factor * a, *common, mean]
+
+
+def factors(rng, places):
+    """Factors of the cells of places: of each race times of each sex."""
+    spread = HYPERPRIOR.factor * np.exp(HYPERPRIOR.factor_spread * rng.normal(size=4))
+    of = np.exp(spread * rng.normal(size=(places, 4)))
+    return (of[:, :2, None] * of[:, None, 2:]).reshape(places, 4)
 
 
 def inhabited(rng, rate, parts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import gammaln
-from scipy.stats import beta, binomtest, chisquare, gamma, kstest
+from scipy.stats import beta, binomtest, chisquare, gamma, kstest, norm
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
@@ -16,6 +16,7 @@ from trueup.kernel.table_walks.compositions import (
     _log_totals,
     _slice,
 )
+from trueup.kernel.table_walks.factors import EVEN, draw_factors
 from trueup.kernel.table_walks.inhabited import MEAN, STRENGTH, draw_rates
 from trueup.kernel.table_walks.restaurants import occupied
 from trueup.kernel.table_walks.sizes import _draw_size
@@ -45,6 +46,11 @@ def steps(rng, held, kappa, power, around, sizes):
 @njit(cache=False)
 def rates_drawn(rng, places, state):
     draw_rates(rng, places, state)
+
+
+@njit(cache=False)
+def factors_drawn(rng, places, state, alike, room, hyper):
+    draw_factors(rng, places, state, alike, room, hyper, 1)
 
 
 @njit(cache=False)
@@ -164,6 +170,41 @@ def test_rates_of_uninhabited_places_keep_their_law(attempts, rng):
     assert smallest > CHANCE if attempts else smallest < CHANCE
 
 
+@pytest.mark.parametrize("times", [1.0, 1.3])
+def test_factors_and_their_spreads_keep_their_law(times, rng):
+    """Given guests that they drew, the same law comes out; not where their compositions were larger than they say."""
+    attributes = (Attribute("race", ("r0", "r1", "r2")), Attribute("sex", ("f", "m")))
+    keys = [{}, {"district": list("ABC")}, {"area": ["a"] * 3}]
+    cells = Cells(Tree.from_columns(["all", "district", "area"], keys), attributes)
+    headers = (Measured("all", cells.finest, law_named("discrete-laplace")(1)),)
+    problem = ColumnProblem(Constraints(cells, (cells.finest,)), headers, (np.zeros(18),))
+    state, race, sex = problem.state(np.zeros((3, 6), np.int32), 1.0, 1.0), *np.divmod(np.arange(6), 2)
+    members, found = np.stack([*(race == k for k in range(3)), *(sex == k for k in range(2))]), []
+    state.theta[0], hyper = (
+        rng.gamma(1.0, size=6),
+        HYPERPRIOR._replace(factor_spread=0.4),
+    )  # guests fit whole numbers
+    for _ in range(4000):
+        normal, rate = rng.normal(size=5), np.exp(rng.normal(2.0, 1.0, (3, 6)))
+        state.kappa[1] = np.exp(rng.normal(2.0, 1.0, 6))
+        state.spread[1], state.score[1:] = of_normal(normal, hyper), rng.normal(size=(3, 5))
+        state.factor[1:] = np.exp((state.spread[1] * state.score[1:]) @ members)
+        theta = rng.gamma(state.kappa[1] * state.theta[0] + EVEN, times * state.factor[1:] / state.kappa[1])
+        room = np.zeros((2, 4, 6))
+        room[:, 1:] = rng.poisson(rate * theta), rate
+        factors_drawn(rng, problem.places, state, problem.alike, room, hyper)
+        assert state.factor[1:] == pytest.approx(np.exp((state.spread[1] * state.score[1:]) @ members))
+        found.append(
+            [*(np.log(state.spread[1] / hyper.factor) / hyper.factor_spread), *state.score[1:].ravel()]
+        )
+    smallest = min(kstest(each, norm.cdf).pvalue for each in np.array(found).T)
+    assert smallest > CHANCE if times == 1.0 else smallest < CHANCE
+
+
+def of_normal(normal, hyper):
+    return hyper.factor * np.exp(hyper.factor_spread * normal)
+
+
 def shapes(mean, strength):
     return mean * strength, (1 - mean) * strength
 
@@ -193,7 +234,7 @@ def random_state(rng, scale, districts="AAABBC"):
         rng.gamma(0.5, 10.0 * scale, len(districts)),
         rng.integers(0, 4, len(districts)),
     )
-    state.theta[:] = rng.gamma(0.3, size=state.theta.shape)
+    state.theta[:], state.factor[:] = rng.gamma(0.3, size=(2, *state.theta.shape))
     state.kappa[:] = np.exp(rng.normal(0.0, 3.0, state.kappa.shape))
     room = np.stack([rng.poisson(scale, state.theta.shape), rng.gamma(1.0, scale, state.theta.shape)]).astype(
         float
@@ -210,7 +251,7 @@ def test_log_densities_are_those_written_out(scale, rng):
         for level, j in ((1, 2), (2, 1)):
             v = np.arange(places.level_ptr[level], places.level_ptr[level + 1])
             n = room[0, v, j] if level == 1 else seats[v - first, j]
-            s = room[1, v, j] if level == 1 else state.size[v - first]
+            s = room[1, v, j] * state.factor[v, j] if level == 1 else state.size[v - first]
             b = np.maximum(kappa * state.theta[parent[v], j], 1e-100) + 0.02 * (level == 1)
             terms = b * np.log(kappa) + gammaln(n + b) - gammaln(b) - (b + n) * np.log(kappa + s)
             assert log_cell(places, state, room, level, j, kappa) == pytest.approx(

@@ -59,7 +59,7 @@ def log_totals(each, middles, a, rate=0.0):
 
 def log_cells(x, middles, kappa):
     """Log probabilities of tables given the leaves' totals, compositions integrated out."""
-    theta, weights = _composition(np.full(2, 0.5), 1.0)
+    theta, weights = _composition(np.full(2, 2**-0.5), 2**0.5)
     inside = np.zeros((len(x), len(theta)))
     for part in _parts(middles, x.shape[1]):
         inside += _middle(x[:, part], theta, kappa) if middles else _leaf(x[:, part], theta, kappa[-1])

@@ -61,7 +61,7 @@ class HistogramWalk:
     rngs, states
         A generator and a state of each chain.
     learn
-        Whether concentrations and the rates of uninhabited places are drawn as well as compositions.
+        Whether concentrations, factors and the rates of uninhabited places are drawn as well as compositions.
     keep
         Checkpoints, where there are to be any.
     sweeps
@@ -95,8 +95,8 @@ class HistogramWalk:
         Parameters
         ----------
         given
-            Concentrations of totals and of cells, and perhaps the rate of uninhabited places (none without it); if empty,
-            all are learnt.
+            Concentrations of totals and of cells, and perhaps the rate of uninhabited places (none without it), factors 1; if
+            empty, all are learnt.
         """
         parameters = given or (HYPERPRIOR.a, HYPERPRIOR.kappa, RATE_AT_FIRST)
         # All starts before any state: a start takes more memory than a state, and what it leaves free is in pieces.
@@ -196,7 +196,8 @@ class HistogramWalk:
     def _sweeps(self, chain: int, part: _Part, work: TreeMessages, done: list[int]) -> None:
         state, thin, most = self.states[chain], part.thin, max(TOGETHER // self.problem.cells.n, 1)
         whole = max(most // thin, 1)  # draws at a time; of large problems one takes several times
-        prior = self.problem.open, np.zeros((2, *state.theta.shape)), HYPERPRIOR, self.learn
+        p, room = self.problem, np.zeros((2, *state.theta.shape))
+        prior = p.open, p.alike, room, HYPERPRIOR, self.learn
         kept = np.empty((whole - 1, *state.x.shape), state.x.dtype)
         drawn = saved = part.first
         while drawn < len(part.out) and not self.stopped:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError
 from trueup.kernel.histogram.marginals import cell_groups
 from trueup.kernel.settling.nearest import tolerance_for
+from trueup.kernel.settling.posterior_mean import HYPERPRIOR
 from trueup.kernel.table_walks.columns import (
     ChainState,
     Directions,
@@ -23,6 +24,7 @@ from trueup.kernel.table_walks.columns import (
     Places,
     TreeMessages,
 )
+from trueup.kernel.table_walks.factors import Alike
 from trueup.kernel.table_walks.inhabited import STRENGTH
 from trueup.kernel.table_walks.place_masses import NARROW, WIDE
 from trueup.layouts.histogram import UNSETTLED, histogram_problem, refuses_on_histogram
@@ -106,6 +108,19 @@ class ColumnProblem:
     def open(self) -> NDArray[np.float64]:
         """`(n,)` 1 for the columns that may be other than zero."""
         return 1.0 - self.constraints.zero_cells.reshape(self.cells.shape[0], -1)[0]
+
+    @cached_property
+    def alike(self) -> Alike:
+        """Open columns of one value of an attribute, where there are two attributes or more of several values."""
+        shape = self.cells.shape[1:]
+        grid, axes = (
+            np.indices(shape).reshape(len(shape), -1),
+            [i for i, size in enumerate(shape) if size > 1],
+        )
+        found = [grid[i] == k for i in axes for k in range(shape[i])] if len(axes) > 1 else []
+        columns = [np.flatnonzero(one & (self.open > 0)) for one in found]
+        ptr = np.append(0, np.cumsum([len(one) for one in columns]))
+        return Alike(ptr.astype(np.int64), np.concatenate([np.zeros(0, np.int64), *columns]))
 
     @cached_property
     def _known(self) -> list[tuple[Margin, NDArray, Any, bool]]:
@@ -259,6 +274,7 @@ class ColumnProblem:
         kappas, sizes = np.full((levels, self.columns), kappa), x.sum(axis=1) + 1.0
         first = np.full(len(x), np.flatnonzero(self.open)[0])
         lived, rates = np.ones(len(x), bool), np.full(tree.sizes[-2], rate)
+        values = len(self.alike.ptr) - 1
         return ChainState(
             x,
             total,
@@ -273,6 +289,9 @@ class ColumnProblem:
             lived,
             rates,
             np.array([rate, STRENGTH[0] / STRENGTH[1]]),
+            np.zeros((inner, values)),
+            np.full((levels, values), HYPERPRIOR.factor),
+            np.ones((inner, self.columns)),
         )
 
     def work(self) -> TreeMessages:

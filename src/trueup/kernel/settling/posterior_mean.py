@@ -71,7 +71,7 @@ class Hyperprior(NamedTuple):
 
     `kappa` is the median of the median of a parent's cells, `cell_spread` how far cells are apart, `drift` the
     standard deviation of multipliers that the prior's error makes, and `far` says how many times the mean of its siblings
-    a child is whose cells keep half of what they miss of its total.
+    a child is whose cells keep half of what they miss of its total. `factor` is the median of the spreads of factors of chains.
     """
 
     a: float = 0.6
@@ -81,6 +81,8 @@ class Hyperprior(NamedTuple):
     cell_spread: float = 1.0
     drift: float = 0.3
     far: float = 2.0
+    factor: float = 0.3
+    factor_spread: float = 1.0
 
 
 HYPERPRIOR = Hyperprior()

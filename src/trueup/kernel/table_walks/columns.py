@@ -148,6 +148,9 @@ class ChainState(NamedTuple):
         the lowest, 0 if all are.
     rates_law
         `(2,)` mean of the beta law of these rates, and the sum of its parameters.
+    score, spread, factor
+        `(places above the lowest, values)` and `(levels, values)` of each value of an attribute, and their factors of each cell,
+        `(places above the lowest, n)`.
     """
 
     x: NDArray[np.int32]
@@ -163,6 +166,9 @@ class ChainState(NamedTuple):
     inhabited: NDArray[np.bool_]
     rate: NDArray[np.float64]
     rates_law: NDArray[np.float64]
+    score: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    factor: NDArray[np.float64]
 
 
 class TreeMessages(NamedTuple):

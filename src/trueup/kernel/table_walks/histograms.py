@@ -23,7 +23,7 @@ def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, tab
     rng
         A NumPy generator.
     prior
-        `open_, room, hyper, learn`, as `draw_prior` takes them.
+        `open_, alike, room, hyper, learn`, as `draw_prior` takes them.
     sweeps
         Number of the first one, by which the prior's numbers take turns; how many; how many to a draw.
     tables_kept
