@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.special import gammaln
@@ -199,6 +201,24 @@ def test_factors_and_their_spreads_keep_their_law(times, rng):
         )
     smallest = min(kstest(each, norm.cdf).pvalue for each in np.array(found).T)
     assert smallest > CHANCE if times == 1.0 else smallest < CHANCE
+
+
+def test_columns_are_alike_in_a_value_of_one_of_several_attributes():
+    race, sex, one = (
+        Attribute(*pair) for pair in (("race", ("r0", "r1", "r2")), ("sex", ("f", "m")), ("one", ("a",)))
+    )
+    assert alike_of((race, sex, one), {"race": "r1", "sex": "f"}) == [[0, 1], [3], [4, 5], [0, 4], [1, 3, 5]]
+    assert alike_of((race, one)) == []
+
+
+def alike_of(attributes, zero=None):
+    """Columns of each value of each attribute; of closed ones none."""
+    cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": list("ab")}]), attributes)
+    header = Measured("all", cells.finest, law_named("discrete-laplace")(1))
+    zeros = (zero,) if zero else ()
+    constraints = Constraints(cells, (cells.finest,), zeros=zeros)
+    ptr, columns = ColumnProblem(constraints, (header,), (np.zeros(cells.n),)).alike
+    return [columns[first:stop].tolist() for first, stop in pairwise(ptr)]
 
 
 def of_normal(normal, hyper):

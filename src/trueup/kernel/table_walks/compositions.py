@@ -5,14 +5,14 @@
 
 Cell j varies around the place above with a concentration kappa_j of its own: some groups live apart, others do not. Were all
 alike, x_v would be Dirichlet-multinomial around theta_parent. Cells of one value of an attribute vary together besides, by the
-factors f_vj (`factors`; 1 at the root). `EVEN`, a fiftieth of a table for each column, keeps shares of
-columns that are empty above from sinking to 10^-100, where chains would stick for long. It adds up over places: with a tenth,
-groups of three persons in a county of 38 groups of blocks came out as 10 to 30 where noise was wide.
+factors f_vj (`factors`; 1 at the root). `EVEN`, a fiftieth of a table for each column, keeps shares of columns that are empty
+above from sinking to 10^-100, where chains would stick for long. It adds up over places: with a tenth, groups of three persons
+in a county of 38 groups of blocks came out as 10 to 30 where noise was wide.
 
-At the root r is 1 / sqrt(n), n the number of columns: shares have the weight of sqrt(n) counts. Under r = 1, the weight of n
-counts, groups of a few persons were far too large where noise was wide, and the total with them. Under 1 / n, the weight of
-one (Perks 1947), groups of some standard deviations of the noise were drawn towards none: of 20 to 50 persons by 1 to 4 where
-the deviation was 6.5, which made squared errors larger than the default release's.
+At the root r is 1 / sqrt(n), n the number of columns, but no less than `EVEN`: shares have the weight of sqrt(n) counts. Under
+r = 1, the weight of n, groups of a few persons were far too large where noise was wide, and the total with them. Under 1 / n,
+the weight of one (Perks 1947), groups of some standard deviations of the noise were drawn towards none: of 20 to 50 persons by
+1 to 4 where the deviation was 6.5, which made squared errors larger than the default release's.
 
 Given each place's size s_v and cell of one person more (`sizes`), cells are independent: with b_vj = kappa_j theta_parent,j
 the factor of cell j is `kappa_j^b_vj Gamma(x_vj + e_vj + b_vj) / (Gamma(b_vj) x_vj! (kappa_j + s_v)^(x_vj + e_vj + b_vj))`.
@@ -273,7 +273,7 @@ def draw_prior(rng, places, state, open_, alike, room, hyper, learn):
         _seat(rng, places, state, room, level)
     for v in range(places.level_ptr[last]):
         for j in range(open_.size):
-            shape = 1.0 / math.sqrt(open_.sum())
+            shape = max(1.0 / math.sqrt(open_.sum()), EVEN)
             rate = open_.sum() * shape
             if v > 0:
                 level = _level_of(places, v)
