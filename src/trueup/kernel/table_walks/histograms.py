@@ -10,8 +10,8 @@ from trueup.kernel.table_walks.columns import column_sweep
 from trueup.kernel.table_walks.compositions import draw_prior
 from trueup.kernel.table_walks.sizes import draw_sizes
 
-EVERY = 3
-"""Sweeps between two draws of compositions and concentrations, which many places inform."""
+EVERY, SELDOM = 3, 6
+"""Sweeps between two draws of compositions, which many places inform, and of concentrations and factors, which take longer."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -32,11 +32,12 @@ def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, tab
         `(draws, p)` each draw's concentrations of totals and of cells, the root's apart, and its mean rate of uninhabited places.
     """
     (first, count, thin), levels, failed, drawn = sweeps, state.a.size, 0, 0
+    open_, alike, room, hyper, learn = prior
     for sweep in range(first, first + count):
         failed += column_sweep(rng, places, tables, moves, state, work)
         draw_sizes(rng, places, state)
         if sweep % EVERY == 0:
-            draw_prior(rng, places, state, *prior)
+            draw_prior(rng, places, state, open_, alike, room, hyper, learn and sweep % SELDOM == 0)
         if (sweep + 1) % thin == 0:
             if drawn < len(tables_kept):
                 tables_kept[drawn] = state.x
