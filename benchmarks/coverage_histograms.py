@@ -26,7 +26,7 @@ from trueup.model.tree import Tree
 from trueup.noise import law_named
 
 REPLICATES = 6
-MANY = {"Bristol, RI, blocks": 53, "NM districts": 16, "made up": 20}
+MANY = {"Bristol, RI, blocks": 53, "NM districts": 20, "made up": 20}
 """With --full: 2,000 intervals or more of every level over all noise, of Bristol's groups of blocks at each noise."""
 WARM_UP, DRAWS, THIN = 600, 500, 12
 """Sweeps. Those of `infer` go on until every count has an effective size of 400: some twice as long on Bristol's blocks,

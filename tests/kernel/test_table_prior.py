@@ -182,10 +182,8 @@ def test_factors_and_their_spreads_keep_their_law(times, rng):
     problem = ColumnProblem(Constraints(cells, (cells.finest,)), headers, (np.zeros(18),))
     state, race, sex = problem.state(np.zeros((3, 6), np.int32), 1.0, 1.0), *np.divmod(np.arange(6), 2)
     members, found = np.stack([*(race == k for k in range(3)), *(sex == k for k in range(2))]), []
-    state.theta[0], hyper = (
-        rng.gamma(1.0, size=6),
-        HYPERPRIOR._replace(factor_spread=0.4),
-    )  # guests fit whole numbers
+    state.theta[0] = rng.gamma(1.0, size=6)
+    hyper = HYPERPRIOR._replace(factor_spread=0.4)  # guests fit whole numbers
     for _ in range(4000):
         normal, rate = rng.normal(size=5), np.exp(rng.normal(2.0, 1.0, (3, 6)))
         state.kappa[1] = np.exp(rng.normal(2.0, 1.0, 6))

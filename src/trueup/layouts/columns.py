@@ -113,10 +113,8 @@ class ColumnProblem:
     def alike(self) -> Alike:
         """Open columns of one value of an attribute, where there are two attributes or more of several values."""
         shape = self.cells.shape[1:]
-        grid, axes = (
-            np.indices(shape).reshape(len(shape), -1),
-            [i for i, size in enumerate(shape) if size > 1],
-        )
+        grid = np.indices(shape).reshape(len(shape), -1)
+        axes = [i for i, size in enumerate(shape) if size > 1]
         found = [grid[i] == k for i in axes for k in range(shape[i])] if len(axes) > 1 else []
         columns = [np.flatnonzero(one & (self.open > 0)) for one in found]
         ptr = np.append(0, np.cumsum([len(one) for one in columns]))
