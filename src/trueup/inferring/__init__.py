@@ -36,6 +36,7 @@ from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
 from trueup.model.verb import record_first
 from trueup.registry import Registry
+from trueup.run.deadline import Deadline
 from trueup.run.executor import Executor
 from trueup.run.local import LocalPool, LocalThreads
 
@@ -66,6 +67,7 @@ def infer(
     workers: int = 1,
     executor: Executor | None = None,
     checkpoint: str | Path | None = None,
+    minutes: float | None = None,
 ) -> Posterior:
     """Say what the true counts may be, given measurements (or a release made from them).
 
@@ -95,6 +97,8 @@ def infer(
     checkpoint
         A folder where Markov chains of `histogram-gibbs` that are predicted to take five minutes or more leave checkpoints, from
         which the same call goes on after the process was killed; remove it once the posterior is written.
+    minutes
+        Wall time until an answer or a refusal stands, at least 1; by default the spec's, or 10.
 
     Returns
     -------
@@ -125,6 +129,8 @@ def infer(
     """
     level = probability_of(level)
     measured, constraints, entry = read_given(source, spec)
+    asked_minutes = entry.pop("minutes", None)
+    deadline = Deadline.of(minutes if minutes is not None else asked_minutes)
     refuse_draws(draws)
     refuse_fractions(measured)
     released = source.counts if isinstance(source, Release) else None
@@ -152,7 +158,7 @@ def infer(
     values = values_for(chosen, source, used)
     own = LocalPool(workers) if workers > 1 else LocalThreads()
     with nullcontext(executor) if executor else own as engine:
-        more: dict[str, Any] = {"executor": engine} if chosen.parallel else {}
+        more: dict[str, Any] = {"deadline": deadline} | ({"executor": engine} if chosen.parallel else {})
         if chosen.continues and checkpoint is not None:
             more["checkpoint"] = Path(checkpoint)
         try:

@@ -34,6 +34,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
 from trueup.model.records.drawn import Drawn
+from trueup.run.deadline import Deadline
 from trueup.run.local import cores
 
 WARM_UP, THIN = 100, 2
@@ -122,6 +123,7 @@ class HistogramGibbs(InferenceMethod):
         rng: np.random.Generator,
         progress: Progress,
         checkpoint: Path | None = None,
+        deadline: Deadline | None = None,
     ) -> Drawn:
         """Choose a tier by what it is predicted to cost, and draw; with checkpoints where it is predicted to take `LONG`."""
         problem = state.problem(values)

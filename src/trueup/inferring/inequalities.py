@@ -28,6 +28,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.records.drawn import Drawn
+from trueup.run.deadline import Deadline
 
 BLOCK = 2500
 R_HAT, ESS = 1.01, 400.0
@@ -95,6 +96,7 @@ class LinearInequalities(InferenceMethod):
         draws: int,
         rng: np.random.Generator,
         progress: Progress,
+        deadline: Deadline | None = None,
     ) -> Drawn:
         """Draw all places; then run chains for the places that rejection left out."""
         z, low, high = state.lay(values)

@@ -23,6 +23,7 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.prior import FACTORED, FLAT, AnyPrior, Estimated
 from trueup.model.records.drawn import Drawn
+from trueup.run.deadline import Deadline
 
 FEWEST = 1000
 """Draws that the diagnostics rest on, at least."""
@@ -82,7 +83,13 @@ class LatticeMoves(InferenceMethod):
         return LinearProblem(constraints, tuple(headers))
 
     def apply(
-        self, state: LinearProblem, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
+        self,
+        state: LinearProblem,
+        values: NDArray,
+        draws: int,
+        rng: np.random.Generator,
+        progress: Progress,
+        deadline: Deadline | None = None,
     ) -> Drawn:
         """Draw the counts; see `Drawn.stats` for what was run and how well it mixed."""
         prior = self.prior

@@ -27,6 +27,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
 from trueup.model.records.drawn import Drawn
+from trueup.run.deadline import Deadline
 
 THIN = 2
 """Sweeps between draws where places are neither drawn whole nor exchange households."""
@@ -84,7 +85,13 @@ class LinkedGibbs(InferenceMethod):
         return constraints, tuple(headers)
 
     def apply(
-        self, state: Any, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
+        self,
+        state: Any,
+        values: NDArray,
+        draws: int,
+        rng: np.random.Generator,
+        progress: Progress,
+        deadline: Deadline | None = None,
     ) -> Drawn:
         """Run chains longer until they agree; what was drawn with fewer steps is warm-up.
 

@@ -18,6 +18,7 @@ from trueup.model.prior import FACTORED, Estimated, Flat, settle_priors
 from trueup.model.problem import Problem
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.measurements import Measurements
+from trueup.run.deadline import Deadline
 
 Progress = Callable[[int, int], None]
 """`progress(done, all)` after every finished block."""
@@ -101,9 +102,15 @@ class InferenceMethod(ABC):
 
     @abstractmethod
     def apply(
-        self, state: Any, values: NDArray, draws: int, rng: np.random.Generator, progress: Progress
+        self,
+        state: Any,
+        values: NDArray,
+        draws: int,
+        rng: np.random.Generator,
+        progress: Progress,
+        deadline: Deadline | None = None,
     ) -> Drawn:
-        """Draw the true counts given values `(q,)`.
+        """Draw the true counts given values `(q,)`; an answer or a refusal stands by the deadline.
 
         Raises
         ------

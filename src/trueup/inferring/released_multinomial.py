@@ -36,6 +36,7 @@ from trueup.model.prior import (
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.marginals import Marginals
 from trueup.noise.law import Law
+from trueup.run.deadline import Deadline
 
 BLOCK = 1000
 CHAINS = 4
@@ -144,6 +145,7 @@ class ReleasedMultinomial(InferenceMethod):
         draws: int,
         rng: np.random.Generator,
         progress: Progress,
+        deadline: Deadline | None = None,
     ) -> Drawn:
         """Draw the true counts given released ones `(n,)`."""
         if isinstance(state, TreeProblem):

@@ -41,6 +41,7 @@ from trueup.model.prior import (
 )
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.marginals import Marginals
+from trueup.run.deadline import Deadline
 from trueup.run.executor import Executor
 from trueup.run.local import LocalThreads
 
@@ -102,6 +103,7 @@ class TreeExact(InferenceMethod):
         rng: np.random.Generator,
         progress: Progress,
         executor: Executor | None = None,
+        deadline: Deadline | None = None,
     ) -> Drawn:
         """Draw the counts, and give exact marginals of every margin of the tree."""
         state.refuse_impossible(values)

@@ -1,0 +1,58 @@
+"""When an answer must stand, in wall time: what a verb and its methods ask before they begin something long."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from trueup.errors import SpecError
+
+MINUTES = 10.0
+"""Wall time that `infer` may take where nothing else is asked for."""
+FEWEST_MINUTES = 1.0
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A point in wall time, and how much was allowed until then.
+
+    Attributes
+    ----------
+    ends
+        Reading of `time.monotonic` (seconds).
+    allowed
+        Seconds from the beginning.
+
+    Examples
+    --------
+    >>> Deadline.of(2).allowed
+    120.0
+    >>> Deadline.of(2).left() > 100, Deadline.of(2).passed
+    (True, False)
+    """
+
+    ends: float
+    allowed: float
+
+    @classmethod
+    def of(cls, minutes: float | None = None, *, began: float | None = None) -> Deadline:
+        """Return the deadline of a command that began at a reading of `time.monotonic`; now if none is given.
+
+        Raises
+        ------
+        SpecError
+            If less than one minute is given.
+        """
+        minutes = MINUTES if minutes is None else minutes
+        if not minutes >= FEWEST_MINUTES:
+            raise SpecError(f"{minutes:g} minutes are given", needed="at least 1")
+        return cls((time.monotonic() if began is None else began) + 60 * minutes, 60.0 * minutes)
+
+    def left(self, share: float = 1.0) -> float:
+        """Seconds until a share of the time allowed is spent; negative once it is."""
+        return self.ends - (1 - share) * self.allowed - time.monotonic()
+
+    @property
+    def passed(self) -> bool:
+        """Whether the time is spent."""
+        return self.left() <= 0
