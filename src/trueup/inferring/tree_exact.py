@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,12 @@ from trueup.inferring.family_odds import cut_above_families, estimate_odds, fami
 from trueup.inferring.hierarchical import given
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.prior_mixture import Spread, uncertain
+from trueup.inferring.tree_approximate import approximate
 from trueup.inferring.tree_estimate import FAILURES, estimate_from, until_given_up
 from trueup.inferring.tree_parts import CutTree, Top, Weighted, drawn_from
 from trueup.inferring.tree_search import SolutionSearch
-from trueup.inferring.tree_state import TreeState
+from trueup.inferring.tree_state import DEPTHS, ROUGHLY, TreeState
+from trueup.inferring.tree_work import TooCostly, Work
 from trueup.kernel.messages.partition import Partition, partition_tree, spread_messages
 from trueup.kernel.messages.resolve import mixed_marginals
 from trueup.kernel.messages.solve import (
@@ -69,11 +71,15 @@ class TreeExact(InferenceMethod):
         Largest posterior mass that windows and rounding may drop; exceeded, it refuses.
     mode
         Whether to also find a most probable vector of counts; where the prior is estimated, given its parameters' mode.
+    tier
+        `exact`; `approximate`, messages on grids, with a stated error; or `auto`: exact where the multiplications that it takes are
+        few, counted before they are made. No clock decides, so that equal sources give equal draws.
     """
 
     prior: AnyPrior = HIERARCHICAL
     tolerance: float = 1e-9
     mode: bool = False
+    tier: Literal["auto", "exact", "approximate"] = "auto"
 
     name: ClassVar[str] = "tree-exact"
     title: ClassVar[str] = "exact marginals and independent draws on nested margins"
@@ -114,7 +120,28 @@ class TreeExact(InferenceMethod):
         if closed is not None and (found := closed.summed(draws, rng, progress)) is not None:
             stats = _stats(0.0, 0.0, len(found.counts), interrupted=not found.whole)
             return Drawn(found.counts[None], independent=True, marginals=found.marginals, stats=stats)
-        search = SolutionSearch(state, values, executor or LocalThreads(), self.tolerance)
+        work = Work.of(len(state.child_ptr) - 1) if self.tier == "auto" else Work()
+        try:
+            if self.tier == "approximate":
+                raise TooCostly
+            return self._exact(state, values, draws, rng, progress, executor or LocalThreads(), work)
+        except TooCostly:
+            return approximate(state, values, draws, rng, progress, deadline)
+
+    def _exact(
+        self,
+        state: TreeState,
+        values: NDArray,
+        draws: int,
+        rng: np.random.Generator,
+        progress: Progress,
+        executor: Executor,
+        work: Work,
+    ) -> Drawn:
+        """Draw by exact messages, as long as their work is allowed."""
+        roughly = np.full(len(state.child_ptr) - 1, DEPTHS[ROUGHLY])
+        work.spend(state.child_ptr, *state.windows(values, roughly))
+        search = SolutionSearch(state, values, executor, self.tolerance, work=work)
         record = {}
         if isinstance(self.prior, Hierarchical):
             splits = splits_of(self.prior, state.problem.nested, state.problem.bounds()[1])
@@ -138,7 +165,9 @@ class TreeExact(InferenceMethod):
         except ConvergenceError:
             if kinds == 1:
                 raise
-        afresh = SolutionSearch(search.state, search.values, search.executor, self.tolerance)
+        afresh = SolutionSearch(
+            search.state, search.values, search.executor, self.tolerance, work=search.work
+        )
         return self._estimated(afresh, splits, draws, rng, progress, kinds=1)
 
     def _estimated(

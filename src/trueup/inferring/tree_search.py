@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TypeVar
 
@@ -17,8 +17,10 @@ from trueup.inferring.method import Progress, announce
 from trueup.inferring.subtree_part import ALONE, expected_of
 from trueup.inferring.tree_parts import CutTree, Top
 from trueup.inferring.tree_state import DEPTHS, FINE, ROUGHLY, WIDE, TreeState
+from trueup.inferring.tree_work import Work
 from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.partition import Partition
+from trueup.kernel.messages.pmf import reach_all
 from trueup.kernel.messages.solve import (
     MOST_PASSES,
     Solved,
@@ -29,6 +31,7 @@ from trueup.kernel.messages.solve import (
     tilt,
     too_short,
 )
+from trueup.kernel.messages.tilting import bounds
 from trueup.kernel.messages.upward import Tilted
 from trueup.layouts.factors import Split
 from trueup.layouts.splits import Splits
@@ -64,6 +67,8 @@ class SolutionSearch:
         Splits, and log weights, that families of the last level may follow; those above have `splits`.
     reached, last, tries
         Positions in `DEPTHS` of the deepest tables so far, and of those beyond which it gives up, or after so many solutions.
+    work
+        What may be spent, and was.
     """
 
     state: TreeState
@@ -76,6 +81,7 @@ class SolutionSearch:
     reached: int = ROUGHLY
     last: int = len(DEPTHS) - 1
     tries: float = np.inf
+    work: Work = field(default_factory=Work)
 
     def __post_init__(self) -> None:
         self.depth = np.full(len(self.child_ptr) - 1, ROUGHLY)
@@ -87,7 +93,7 @@ class SolutionSearch:
     def of(self, sample: FamilySample) -> SolutionSearch:
         """A search on a part of the tree."""
         return SolutionSearch(
-            sample, self.values, self.executor, self.wanted, last=self.last, tries=self.tries
+            sample, self.values, self.executor, self.wanted, last=self.last, tries=self.tries, work=self.work
         )
 
     @property
@@ -199,6 +205,7 @@ class SolutionSearch:
             left > 0
             and (factors := self.state.factors(self.values, DEPTHS[self.depth], self.splits)) is not None
         ):
+            self.work.spend(self.child_ptr, *bounds(self.child_ptr, *reach_all(factors)))
             tilted = tilt(self.child_ptr, factors, self.start)
             components = self._components(tilted)
             soon = [end_too_soon(self.child_ptr, one) for one in components or (tilted,)]

@@ -17,6 +17,7 @@ from trueup.kernel.messages.tilting import bounds
 from trueup.layouts.factors import FactorTable, FittedMasses, Split
 from trueup.layouts.tree import TreeProblem
 from trueup.model.prior import Prior
+from trueup.noise.law import Law
 
 DEPTHS = np.array([30.0, 50.0, 100.0, 240.0, 960.0, 3840.0, 15360.0, 61440.0, 245760.0])
 """Log mass, below its peak, at which a law's table ends; nodes where that is too soon go on to the next."""
@@ -123,6 +124,17 @@ class TreeState:
         self._refuse_improper(low, high)
         return with_divisors(factors, low, high) if self._entries(low, high) <= MOST_ENTRIES else None
 
+    def windows(self, values: NDArray, depth: NDArray) -> tuple[NDArray, NDArray]:
+        """Windows `(nodes,)` that tables to each node's depth will have, before any table is made."""
+        problem = self.problem
+        low, high = problem.whole_bounds(values)
+        for header, nodes, part in zip(problem.headers, problem.nodes, problem.parts(values)):
+            if not header.exact:
+                least, most = reach_of(header.law, part, depth[nodes])
+                np.maximum.at(low, nodes, least)
+                np.minimum.at(high, nodes, most)
+        return bounds(problem.child_ptr, low, high)
+
     def _entries(self, low: NDArray, high: NDArray) -> int:
         """Most entries of the leaves' tables that are held at once."""
         edges = self.cut.leaves if self.cut else self.problem.nested.level_ptr[-2:]
@@ -138,3 +150,15 @@ class TreeState:
                 needed="a measurement of it or of a sum that holds it, a bound, or a proper prior",
                 remedy='for example [infer] prior = { name = "bounded", upper = 1000 }',
             )
+
+
+def reach_of(law: Law, published: NDArray, depth: float | NDArray) -> tuple[NDArray, NDArray]:
+    """Return the least and the largest true count that a value makes no less probable than `exp(-depth)` of the likeliest."""
+    least, most = (np.asarray(side, np.int64) for side in law.bounds(published))
+    if law.additive and (form := law.form) is not None:
+        slope, curve = form.slope, form.curvature
+        wide = depth / slope if curve == 0 else (np.sqrt(slope**2 + 4 * curve * depth) - slope) / (2 * curve)
+        wide = np.minimum(wide, float(OPEN))
+        least = np.maximum(least, np.floor(published - wide).astype(np.int64))
+        most = np.minimum(most, np.ceil(published + wide).astype(np.int64))
+    return least, most

@@ -1,0 +1,152 @@
+"""Trees whose exact messages would cost too much: the same prior and likelihood on grids, with a stated error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.inferring.hierarchical import Estimate, given, start_of, with_curvature
+from trueup.inferring.method import Progress, announce
+from trueup.inferring.prior_mixture import PriorMixture, normalised, points, uncertain
+from trueup.inferring.tree_estimate import Beginning
+from trueup.inferring.tree_grid import Settled, TreeGrid
+from trueup.inferring.tree_state import TreeState
+from trueup.kernel.messages.pmf import no_splits
+from trueup.layouts.factors import Split
+from trueup.layouts.splits import Splits, splits_of
+from trueup.model.prior import Hierarchical
+from trueup.model.records.drawn import Drawn
+from trueup.run.deadline import Deadline
+
+Reals = NDArray[np.float64]
+Part = tuple[Settled, int]
+"""A solution, and how many of the draws come from it."""
+
+ESTIMATING, DRAWING, COARSE = 0.4, 0.2, 0.5
+"""Gaps of grids, in standard scores: while hyperparameters are sought; for draws; and while they are sought on `LARGE` trees (nodes)."""
+LARGE = 20_000
+POINTS = ((2_000, 24), (10_000, 12), (1 << 62, 6))
+"""Most nodes of a tree, and points of the hyperparameters that are integrated over."""
+
+
+@dataclass(frozen=True, eq=False)
+class ApproximateTree:
+    """One tree, solved on grids.
+
+    Attributes
+    ----------
+    state, values, prior
+        The problem, its values and its prior.
+    progress, deadline
+        What is told, and when an answer must stand.
+    """
+
+    state: TreeState
+    values: NDArray
+    progress: Progress
+    deadline: Deadline
+
+    def drawn(self, draws: int, rng: np.random.Generator) -> Drawn:
+        """Draw the counts."""
+        announce(self.progress, "approximate: messages on grids")
+        prior = self.state.prior
+        grid = TreeGrid(self.state, self.values)
+        nested = self.state.problem.nested
+        splits = (
+            splits_of(prior, nested, self.state.problem.bounds()[1])
+            if isinstance(prior, Hierarchical)
+            else None
+        )
+        if splits is None or not splits.names:
+            return self._given(grid, no_splits(grid.nodes), draws, rng, {})
+        assert isinstance(prior, Hierarchical)
+        if prior.concentrations:
+            record = {"prior": {"concentrations": "given"}}
+            return self._given(grid, splits.parameters(given(prior, splits)), draws, rng, record)
+        splits, estimate = self._estimated(grid, splits, prior.most_kinds)
+        _, free = uncertain(splits, estimate, len(nested.margins))
+        grid.step = DRAWING
+        parts, log_weights = self._mixture(grid, splits, estimate, free, draws, rng)
+        record = {"prior": PriorMixture([], log_weights).record(splits, estimate, free)}
+        return self._drawn(parts, draws, rng, record)
+
+    def _given(
+        self, grid: TreeGrid, split: Split, draws: int, rng: np.random.Generator, record: dict[str, Any]
+    ) -> Drawn:
+        """Draw under a prior that is known."""
+        grid.step = DRAWING
+        solved = grid.settled(split)
+        return self._drawn([(solved, draws)], draws, rng, record)
+
+    def _estimated(self, grid: TreeGrid, splits: Splits, kinds: int) -> tuple[Splits, Estimate]:
+        """Find the mode of the hyperparameters, and the curvature there."""
+        grid.step = COARSE if grid.nodes > LARGE else ESTIMATING
+        beginning = Beginning(grid, None, self.progress)  # pyright: ignore[reportArgumentType]
+        splits, begun = beginning.chosen(splits, grid.noisy_total if kinds > 1 else None)
+        _, guess, few = start_of(splits)
+        return splits, with_curvature(grid.objective(splits, self.progress), begun, guess, few)
+
+    def _mixture(
+        self,
+        grid: TreeGrid,
+        splits: Splits,
+        estimate: Estimate,
+        free: NDArray[np.bool_],
+        draws: int,
+        rng: np.random.Generator,
+    ) -> tuple[Iterable[Part], Reals]:
+        """Weigh points about the mode by their posterior density, and solve there, all on the mode's grids: one pass up each."""
+        mode = grid.settled(splits.parameters(estimate.theta))
+        if not free.any():
+            return [(mode, draws)], np.zeros(1)
+        count = next(points for nodes, points in POINTS if grid.nodes <= nodes)
+        thetas, log_density = points(estimate, free, count, rng)
+        log_weights = np.empty(count)
+        for i, theta in enumerate(thetas):
+            announce(self.progress, f"integrating over the prior, {i + 1} of {count} points")
+            log_weights[i] = grid.glance(splits, theta) + splits.log_hyperprior(theta)[0] - log_density[i]
+        counts = rng.multinomial(draws, normalised(log_weights))
+        found = ((grid.solve(splits.parameters(theta)), int(k)) for theta, k in zip(thetas, counts) if k)
+        return [(mode._replace(up=solved.up), k) for solved, k in found], log_weights
+
+    def _drawn(
+        self, parts: Iterable[Part], draws: int, rng: np.random.Generator, record: dict[str, Any]
+    ) -> Drawn:
+        """Draw from every part of a mixture, in random order."""
+        nested, found, done = self.state.problem.nested, [], 0
+        leaves, nodes = nested.nodes[-1], len(self.state.child_ptr) - 1
+        for solved, count in parts:
+            found.append(solved.draw(nodes, count, rng)[leaves].T)
+            done += count
+            self.progress(done, draws)
+        counts = found[0] if len(found) == 1 else rng.permutation(np.concatenate(found))
+        stats = {"draws": draws, "interrupted": False, "tier": "approximate", **record}
+        return Drawn(
+            np.ascontiguousarray(counts)[None],
+            independent=True,
+            approximate="Approximate: messages were worked out on grids of some tens of points for each count.",
+            stats=stats,
+            tables=tuple(nested.margins),
+        )
+
+
+def approximate(
+    state: TreeState,
+    values: NDArray,
+    draws: int,
+    rng: np.random.Generator,
+    progress: Progress,
+    deadline: Deadline | None = None,
+) -> Drawn:
+    """Draw the counts of a tree `(1, draws, n)` on grids.
+
+    Raises
+    ------
+    ConvergenceError
+        If no grids hold the posterior.
+    """
+    return ApproximateTree(state, values, progress, deadline or Deadline.of()).drawn(draws, rng)

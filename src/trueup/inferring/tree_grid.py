@@ -1,0 +1,245 @@
+"""A tree of counts on grids: the evidence of hyperparameters, marginals and draws, at a cost that noise does not change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError
+from trueup.inferring.hierarchical import Density, Objective
+from trueup.inferring.method import Progress, announce
+from trueup.inferring.tree_state import TreeState, reach_of
+from trueup.kernel.grids.points import coarsest, first_points, pair_sums, zoom
+from trueup.kernel.grids.rough import rough_posterior
+from trueup.kernel.grids.splits import add_splits, expected_slopes
+from trueup.kernel.grids.sweeps import Grids, Marginals, downward, grids_of, joint_draws, log_evidence, upward
+from trueup.kernel.messages.pairs import PairPlan, plan_pairs
+from trueup.kernel.messages.pmf import OPEN
+from trueup.kernel.tree.bounds import propagate
+from trueup.layouts.factors import Split
+from trueup.layouts.splits import Splits
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+STEP = 0.4
+"""Gaps of grids, in standard scores of the marginal."""
+DEPTH = 80.0
+"""Nats below its peak at which what a value says of a count is cut off."""
+ROUNDS = 8
+RESOLVED = 0.3
+"""Largest marginal mass between two points that are not neighbours, and gap as a share of a scale, at which grids are fine enough."""
+ENDED = 1e-5
+"""Largest marginal mass at an end of a window that is no bound."""
+
+
+class Solution(NamedTuple):
+    """Messages at one point of the hyperparameters.
+
+    Attributes
+    ----------
+    factor, up
+        `(points,)` log factors of nodes, and log masses given all that is at and below them.
+    evidence
+        Log evidence of the values (nats).
+    """
+
+    factor: Reals
+    up: Reals
+    evidence: float
+
+
+class Settled(NamedTuple):
+    """A solution with its grids.
+
+    Attributes
+    ----------
+    grids, up, slope
+        Grids, log densities of nodes given all that is at and below them, and slopes of `Marginals`.
+    """
+
+    grids: Grids
+    up: Reals
+    slope: Reals
+
+    def draw(self, nodes: int, draws: int, rng: np.random.Generator) -> Integers:
+        """Return joint draws `(nodes, draws)` of the first nodes."""
+        return joint_draws(self.grids, self.up, self.slope, nodes, draws, rng)
+
+
+@dataclass(eq=False)
+class TreeGrid:
+    """One tree on grids, which follow the posterior from one point of the hyperparameters to the next.
+
+    Attributes
+    ----------
+    state, values
+        The problem and its values.
+    step
+        Gaps of grids, in standard scores of the marginal.
+    """
+
+    state: TreeState
+    values: NDArray
+    step: float = STEP
+
+    def __post_init__(self) -> None:
+        self.plan: PairPlan = plan_pairs(self.state.child_ptr)
+        self.fitted = np.inf
+        self.low, self.high = self._windows()
+        middle, spread = self._expected()
+        self.grids = grids_of(self.plan, *first_points(self.plan, self.low, self.high, middle, spread))
+        self.likelihood = self._likelihood()
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the tree."""
+        return len(self.state.child_ptr) - 1
+
+    def _windows(self) -> tuple[Integers, Integers]:
+        """What counts are possible, but for what noise makes next to impossible: of all nodes of the plan."""
+        problem = self.state.problem
+        for depth in (DEPTH, 30 * DEPTH, 1e9):
+            lower, upper = (side.astype(float) for side in problem.whole_bounds(self.values))
+            for header, nodes, part in zip(problem.headers, problem.nodes, problem.parts(self.values)):
+                if not header.exact:
+                    low, high = reach_of(header.law, part, depth)
+                    np.maximum.at(lower, nodes, low)
+                    np.minimum.at(upper, nodes, high)
+            if propagate(problem.child_ptr, lower, upper) < 0:
+                break
+        _narrow(problem.child_ptr, lower, upper)
+        ends = [np.clip(side, -float(OPEN), float(OPEN)).astype(np.int64) for side in (lower, upper)]
+        self.state._refuse_improper(*ends)
+        return pair_sums(self.plan, ends[0]), pair_sums(self.plan, ends[1])
+
+    def _expected(self) -> tuple[Reals, Reals]:
+        """About where counts are, and how far from there: of all nodes of the plan."""
+        problem = self.state.problem
+        values = problem.values(np.asarray(self.values, float))
+        middle, spread = rough_posterior(problem.child_ptr, problem.variance, values, *problem.messages)
+        return pair_sums(self.plan, middle), np.sqrt(pair_sums(self.plan, spread**2))
+
+    def _likelihood(self) -> Reals:
+        """What values say of every node, at its points."""
+        problem, ptr, x = self.state.problem, self.grids.ptr, self.grids.x
+        owner = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+        out = np.zeros(len(x))
+        for header, nodes, part in zip(problem.headers, problem.nodes, problem.parts(self.values)):
+            if header.exact or np.isinf(header.law.variance):
+                continue
+            published = np.full(len(ptr) - 1, np.nan)
+            published[nodes] = part
+            at = np.flatnonzero(np.isfinite(published[owner]))
+            out[at] += header.law.log_mass(published[owner[at]], x[at])
+        return out
+
+    def solve(self, split: Split) -> Solution:
+        """Work messages up the tree."""
+        factor = self.likelihood.copy()
+        add_splits(self.grids.ptr, self.grids.x, split, factor)
+        up = upward(self.grids, factor)
+        return Solution(factor, up, log_evidence(self.grids, up))
+
+    def settle(self, split: Split) -> tuple[Solution, Marginals]:
+        """Solve on grids that are fine enough where the posterior is; return also what is then known of every node.
+
+        Raises
+        ------
+        ConvergenceError
+            If no grids are found that hold the posterior.
+        """
+        begun = self.grids, self.likelihood, self.fitted
+        for _ in range(ROUNDS):
+            solved = self.solve(split)
+            found = downward(self.grids, solved.factor, solved.up)
+            if not (np.isfinite(solved.evidence) and np.isfinite(found.p).all()):
+                break
+            if self._fits(found):
+                return solved, found
+            self.move(found)
+        self.grids, self.likelihood, self.fitted = (
+            begun  # the next point of the hyperparameters begins where this one did
+        )
+        raise ConvergenceError(
+            "the measurements, the bounds and the prior leave no counts that grids could hold",
+            remedy="check that the laws and values belong to these margins; or name a prior",
+        )
+
+    def _fits(self, found: Marginals) -> bool:
+        """Return True if points are close enough where the posterior is, and windows end where it is not."""
+        ptr, x = self.grids.ptr, self.grids.x
+        first, last = ptr[:-1], ptr[1:] - 1
+        if (
+            (x[first] > self.low) & (found.p[first] > ENDED) | (x[last] < self.high) & (found.p[last] > ENDED)
+        ).any():
+            return False
+        widest = RESOLVED * self.step / STEP
+        return self.fitted <= self.step and coarsest(ptr, x, found.p, found.scale) < widest
+
+    def move(self, found: Marginals) -> None:
+        """Put the points of grids where marginal masses are."""
+        ptr, x = self.grids.ptr, self.grids.x
+        points = zoom(self.plan, ptr, x, found.p, found.scale, self.low, self.high, self.step)
+        self.grids, self.fitted = grids_of(self.plan, *points), self.step
+        self.likelihood = self._likelihood()
+
+    def moments(self, p: Reals) -> Reals:
+        """Posterior means and standard deviations `(2, nodes)` of counts."""
+        ptr, x = self.grids.ptr, self.grids.x
+        begin = x[ptr[:-1]]
+        away = (x - np.repeat(begin, np.diff(ptr))).astype(float)
+        mean = np.add.reduceat(p * away, ptr[:-1])
+        square = np.add.reduceat(p * (away - np.repeat(mean, np.diff(ptr))) ** 2, ptr[:-1])
+        return np.array([begin + mean, np.sqrt(square)])[:, : self.nodes]
+
+    def objective(self, splits: Splits, progress: Progress) -> Objective:
+        """Return the log density of hyperparameters, its gradient, and the posterior of counts, as a function."""
+        evaluations = iter(range(1, 1 << 30))
+
+        def density(theta: Reals) -> Density:
+            announce(progress, f"estimating the prior from the noisy values, evaluation {next(evaluations)}")
+            split = splits.parameters(theta)
+            solved, (p, _, _) = self.settle(split)
+            value, gradient = splits.log_hyperprior(theta)
+            expected = expected_slopes(self.grids.ptr, self.grids.x, p, split, splits.free)
+            scores = splits.scores(theta, expected[0], expected[1], expected[2:])
+            slope = gradient + scores.sum(axis=0)
+            return Density(solved.evidence + value, slope, self.moments(p), splits.information(scores))
+
+        return density
+
+    def settled(self, split: Split) -> Settled:
+        """Solve on grids that are fine enough, and keep all that draws need."""
+        solved, known = self.settle(split)
+        return Settled(self.grids, solved.up, known.slope)
+
+    # What the search for two kinds of parts asks of a solver (`trueup.inferring.tree_estimate`).
+    def for_kinds(self) -> TreeGrid:
+        """The same: grids serve any prior."""
+        return self
+
+    def glance(self, splits: Splits, theta: Reals) -> float:
+        """Log evidence at some hyperparameters, on the grids that are there."""
+        found = self.solve(splits.parameters(theta)).evidence
+        return found if np.isfinite(found) else -np.inf
+
+    @cached_property
+    def noisy_total(self) -> float:
+        """The published total, or the sum of the values of the first level that was published."""
+        problem = self.state.problem
+        return float(problem.filled(problem.values(np.asarray(self.values, float)))[0])
+
+
+def _narrow(child_ptr: Integers, lower: Reals, upper: Reals) -> None:
+    """Tighten bounds from the root down, in place: a part is what its siblings leave of the sum."""
+    for v in np.flatnonzero(np.diff(child_ptr)):
+        own = slice(child_ptr[v], child_ptr[v + 1])
+        low, high = lower[own].copy(), upper[own].copy()
+        upper[own] = np.minimum(high, upper[v] - (low.sum() - low))
+        if np.isfinite(high).all():
+            lower[own] = np.maximum(low, lower[v] - (high.sum() - high))

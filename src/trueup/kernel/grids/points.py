@@ -1,0 +1,268 @@
+"""Where grids have their points: wide at first, then where the posterior is."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from trueup.kernel.compiled import njit
+from trueup.kernel.messages.pairs import PairPlan
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+REACH = 6.5
+"""Standard scores at which windows end: a mass of 4e-11 lies beyond each."""
+FARTHEST = 7.0
+"""Standard score of points that have no mass: where two points hold all of it, the next window spans the gaps beside them."""
+EACH = 48
+"""Whole numbers of a window up to which each has a point of its own."""
+GROWTH = 1.3
+"""Ratio of two neighbouring gaps of first grids at the lower end of a window."""
+FINE, REACHED = 3.0, 12.0
+"""Gaps to a standard deviation of first grids, and how many standard deviations these reach."""
+FARAWAY = 1e17
+"""Counts that no window reaches."""
+WIDE_GAPS, SEEN = 0.3, 1e-6
+"""Weight of a gap's share of a scale beside its mass, where grids are judged; and mass of gaps that are."""
+MOST = 200
+"""Gaps of a window up to which points are added where a sum's parts ask for it."""
+BEYOND = 4e-11
+"""Marginal mass beyond the end of a window that is left out."""
+
+
+@njit(cache=True)
+def pair_sums(plan, own):
+    """Return what the first nodes hold, and of all other nodes of a plan the sums over their parts."""
+    out = np.zeros(len(plan.left), own.dtype)
+    out[: len(own)] = own
+    for v in plan.order:
+        if v >= len(own):
+            out[v] = out[plan.left[v]] + out[plan.right[v]]
+    return out
+
+
+@njit(cache=True)
+def only_part(plan, v):
+    """Return the lowest node that is the same count: where a node has one part, that part, and so on."""
+    while plan.left[v] >= 0 and plan.right[v] < 0:
+        v = plan.left[v]
+    return v
+
+
+@njit(cache=True)
+def first_points(plan, low, high, middle, spread):
+    """Return the points of every node: `ptr` and `x`.
+
+    Parameters
+    ----------
+    low, high
+        `(nodes,)` windows (counts).
+    middle, spread
+        Where counts are expected, and about how far from there (counts).
+    """
+    ptr, x = np.zeros(len(low) + 1, np.int64), np.empty(1 << 10, np.int64)
+    size = 0
+    for v in range(len(low)):
+        u = only_part(plan, v)
+        own = _first_of(low[u], high[u], middle[u], spread[u])
+        while size + len(own) > len(x):
+            x = np.concatenate((x, np.empty(len(x), np.int64)))
+        x[size : size + len(own)] = own
+        size += len(own)
+        ptr[v + 1] = size
+    return ptr, x[:size].copy()
+
+
+@njit(cache=True)
+def _first_of(low, high, middle, spread):
+    """Return points around where a count is expected: messages from afar, on coarse grids, would be wrong by many nats."""
+    spread = max(spread, 1.0)
+    middle = min(max(middle, float(low)), float(high))
+    first = max(low, np.int64(max(middle - REACHED * spread, -FARAWAY)))
+    last = min(high, np.int64(min(middle + REACHED * spread, FARAWAY)) + 1)
+    if last - first < EACH:
+        return np.arange(first, last + 1)
+    found = [first, last]
+    for k in range(int(-REACHED * FINE), int(REACHED * FINE) + 1):
+        found.append(np.int64(np.rint(middle + k * spread / FINE)))
+    at, gap = 0.0, 1.0
+    while at < 2.0 * spread / FINE:  # towards the lower end, where small counts may have their mass
+        found.append(first + np.int64(at))
+        at += gap
+        gap *= GROWTH
+    out = np.unique(np.array(found))
+    return out[(out >= first) & (out <= last)]
+
+
+def zoom(
+    plan: PairPlan,
+    ptr: Integers,
+    x: Integers,
+    p: Reals,
+    scale: Reals,
+    low: Integers,
+    high: Integers,
+    step: float,
+) -> tuple[Integers, Integers]:
+    """Return points where marginal masses `p` are: `step` standard scores apart, and no more than that share of a scale.
+
+    Parameters
+    ----------
+    scale
+        `(nodes,)` counts on which what parts say of their sum changes.
+    low, high
+        `(nodes,)` beyond which no count is possible.
+    """
+    below, above = np.empty(len(p)), np.empty(len(p))
+    ends = _outside(ptr, x, p, low, high, below, above)
+    score = ndtri(np.clip(below, 1e-300, 1.0))
+    score = np.where(score > 0, -ndtri(np.clip(above, 1e-300, 1.0)), score)
+    score = np.clip(score, -FARTHEST, FARTHEST)
+    return _zoomed(plan, ptr, x, score, ends, step * scale, low, high, step)
+
+
+@njit(cache=True)
+def _outside(ptr, x, p, low, high, below, above):
+    """Set each node's mass below and above every point, half of the point's own included; return where windows should end.
+
+    Beyond the ends of a window, where counts are possible, masses are taken to fall on as they do there.
+    """
+    nodes = len(ptr) - 1
+    ends = np.empty((nodes, 2), np.int64)
+    for v in range(nodes):
+        here = slice(ptr[v], ptr[v + 1])
+        own, at = p[here], x[here]
+        left, ends[v, 0] = _tail(-at[::-1], own[::-1], -low[v])
+        right, ends[v, 1] = _tail(at, own, high[v])
+        ends[v, 0] = -ends[v, 0]
+        for k in range(len(own)):
+            below[ptr[v] + k] = left + 0.5 * own[k]
+            left += own[k]
+        for k in range(len(own) - 1, -1, -1):
+            above[ptr[v] + k] = right + 0.5 * own[k]
+            right += own[k]
+    return ends
+
+
+@njit(cache=True)
+def _tail(x, p, high):
+    """Return the mass beyond the last of some points, by how masses fall there, and where only `BEYOND` is left."""
+    n = len(x)
+    if n < 2 or x[n - 1] >= high:
+        return 0.0, min(x[n - 1], high)
+    gap = x[n - 1] - x[n - 2]
+    last = max(p[n - 1] / (0.5 + 0.5 * gap), 1e-300)
+    before = max(p[n - 2] / (0.5 * gap + 0.5 * (x[n - 2] - x[max(n - 3, 0)]) + 0.01), 1e-300)
+    width = float(x[n - 1] - x[0])
+    rate = max(math.log(before / last) / gap, 1.0 / width)
+    mass = last / rate
+    if mass <= BEYOND:
+        return mass, x[n - 1]
+    more = min(math.log(mass / BEYOND) / rate, 2.0 * width) + 1.0
+    return mass, min(x[n - 1] + np.int64(more), high)
+
+
+@njit(cache=True)
+def _zoomed(plan, ptr, x, score, ends, widest, low, high, step):
+    nodes = len(ptr) - 1
+    first, last = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+    for v in range(nodes):
+        here = slice(ptr[v], ptr[v + 1])
+        first[v], last[v] = _window(x[here], score[here], ends[v], low[v], high[v])
+    for v in plan.order:  # whatever is drawn of a sum can be split
+        a, b = plan.left[v], plan.right[v]
+        if a >= 0:
+            least, most = first[a], last[a]
+            if b >= 0:
+                least, most = least + first[b], most + last[b]
+            first[v], last[v] = min(max(first[v], least), most), max(min(last[v], most), least)
+    out_ptr, out = np.zeros(nodes + 1, np.int64), np.empty(2 * len(x) + 1024, np.int64)
+    size = 0
+    for v in range(nodes):
+        u = only_part(plan, v)
+        here = slice(ptr[u], ptr[u + 1])
+        own = _points_of(x[here], score[here], first[u], last[u], widest[u], step)
+        while size + len(own) > len(out):
+            out = np.concatenate((out, np.empty(len(out), np.int64)))
+        out[size : size + len(own)] = own
+        size += len(own)
+        out_ptr[v + 1] = size
+    return out_ptr, out[:size].copy()
+
+
+@njit(cache=True)
+def _window(x, score, ends, low, high):
+    """Return the ends of a window that holds a count but for masses beyond `REACH`."""
+    first = x[max(np.searchsorted(score, -REACH, side="right") - 1, 0)]
+    last = x[min(np.searchsorted(score, REACH), len(x) - 1)]
+    first = ends[0] if first == x[0] else first
+    last = ends[1] if last == x[-1] else last
+    first = min(max(first, low), high)
+    return first, max(min(last, high), first)
+
+
+@njit(cache=True)
+def _at(x, score, sought):
+    """Return the count at a standard score, between points by interpolation."""
+    k = np.searchsorted(score, sought)
+    if k == 0:
+        return float(x[0])
+    if k == len(x):
+        return float(x[-1])
+    share = (sought - score[k - 1]) / max(score[k] - score[k - 1], 1e-12)
+    return x[k - 1] + share * (x[k] - x[k - 1])
+
+
+@njit(cache=True)
+def _points_of(x, score, first, last, widest, step):
+    if last - first < EACH:
+        return np.arange(first, last + 1)
+    found = [first, last]
+    for k in range(1, int(2 * REACH / step)):
+        found.append(np.int64(np.rint(_at(x, score, k * step - REACH))))
+    # Beyond what was seen before, gaps grow.
+    _beyond(found, x[0], first, max(x[1] - x[0], 1))
+    _beyond(found, x[-1], last, max(x[-1] - x[-2], 1))
+    out = np.unique(np.array(found))
+    return _filled(out[(out >= first) & (out <= last)], max(widest, (last - first) / MOST))
+
+
+@njit(cache=True)
+def _filled(x, widest):
+    """Add points so that no gap is wider than `widest`."""
+    found = [x[0]]
+    for k in range(1, len(x)):
+        gap = x[k] - x[k - 1]
+        parts = int(math.ceil(gap / widest))
+        for i in range(1, parts):
+            found.append(x[k - 1] + np.int64(i * gap / parts))
+        found.append(x[k])
+    return np.unique(np.array(found))
+
+
+@njit(cache=True)
+def _beyond(found, end, to, gap):
+    sign = 1 if to > end else -1
+    at = end
+    while sign * (to - at) > 0:
+        found.append(at)
+        at += sign * gap
+        gap *= 2
+
+
+@njit(cache=True)
+def coarsest(ptr, x, p, scale):
+    """Return the largest marginal mass between two points that are not neighbours; `WIDE_GAPS` times their gap over the scale."""
+    worst = 0.0
+    for v in range(len(ptr) - 1):
+        for k in range(ptr[v], ptr[v + 1] - 1):
+            gap, mass = x[k + 1] - x[k], 0.5 * (p[k] + p[k + 1])
+            if gap > 1:
+                worst = max(worst, mass)
+                if mass > SEEN:
+                    worst = max(worst, WIDE_GAPS * gap / scale[v])
+    return worst
