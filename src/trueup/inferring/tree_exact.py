@@ -72,8 +72,8 @@ class TreeExact(InferenceMethod):
     mode
         Whether to also find a most probable vector of counts; where the prior is estimated, given its parameters' mode.
     tier
-        `exact`; `approximate`, messages on grids, with a stated error; or `auto`: exact where the multiplications that it takes are
-        few, counted before they are made. No clock decides, so that equal sources give equal draws.
+        `exact`; `approximate`, messages on grids, with a stated error; or `auto`: exact where that takes few multiplications,
+        counted before they are made. No clock decides, so that equal sources give equal draws.
     """
 
     prior: AnyPrior = HIERARCHICAL
@@ -125,7 +125,9 @@ class TreeExact(InferenceMethod):
             if self.tier == "approximate":
                 raise TooCostly
             return self._exact(state, values, draws, rng, progress, executor or LocalThreads(), work)
-        except TooCostly:
+        except (TooCostly, ConvergenceError):
+            if self.tier == "exact":
+                raise
             return approximate(state, values, draws, rng, progress, deadline)
 
     def _exact(
@@ -140,7 +142,10 @@ class TreeExact(InferenceMethod):
     ) -> Drawn:
         """Draw by exact messages, as long as their work is allowed."""
         roughly = np.full(len(state.child_ptr) - 1, DEPTHS[ROUGHLY])
-        work.spend(state.child_ptr, *state.windows(values, roughly))
+        low, high = state.windows(values, roughly)
+        leaves = state.problem.nested.nodes[-1]
+        work.refuse_wide(low[leaves], high[leaves])
+        work.spend(state.child_ptr, low, high)
         search = SolutionSearch(state, values, executor, self.tolerance, work=work)
         record = {}
         if isinstance(self.prior, Hierarchical):

@@ -30,9 +30,10 @@ STEP = 0.4
 """Gaps of grids, in standard scores of the marginal."""
 DEPTH = 80.0
 """Nats below its peak at which what a value says of a count is cut off."""
-ROUNDS = 8
+ROUNDS, FIRST_ROUNDS = 8, 24
+"""How often grids are moved to where the posterior is, and at first."""
 RESOLVED = 0.3
-"""Largest marginal mass between two points that are not neighbours, and gap as a share of a scale, at which grids are fine enough."""
+"""Largest marginal mass between two points, and gap as a share of a scale, at which grids are fine enough."""
 ENDED = 1e-5
 """Largest marginal mass at an end of a window that is no bound."""
 
@@ -154,7 +155,7 @@ class TreeGrid:
             If no grids are found that hold the posterior.
         """
         begun = self.grids, self.likelihood, self.fitted
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if np.isfinite(self.fitted) else FIRST_ROUNDS):
             solved = self.solve(split)
             found = downward(self.grids, solved.factor, solved.up)
             if not (np.isfinite(solved.evidence) and np.isfinite(found.p).all()):

@@ -13,8 +13,10 @@ DIRECT = 1500.0
 """Counts of a window up to which each of another's entries is multiplied by all of them; wider ones take a Fourier transform."""
 TRANSFORM = 40.0
 """Multiplications for each entry of a wider one, and each doubling of a family."""
-LEAST, EACH = 4e9, 4e5
-"""Multiplications that a tree may take, and that each of its nodes adds: some seconds of a processor, and some more for large trees."""
+WIDE = 1000.0
+"""Counts of a leaf's window from which on grids are as exact and many times as fast."""
+LEAST, EACH = 5e8, 1.5e7
+"""Multiplications that a tree may take, and that each of its nodes adds: about a second of a processor, and more for large trees."""
 
 
 class TooCostly(Exception):
@@ -32,6 +34,17 @@ class Work:
     def of(cls, nodes: int) -> Work:
         """What a tree of so many nodes may take."""
         return cls(LEAST + EACH * nodes)
+
+    def refuse_wide(self, low: NDArray, high: NDArray) -> None:
+        """Leave trees to grids whose leaves are so uncertain that tables of every count are no use.
+
+        Raises
+        ------
+        TooCostly
+            If half of the windows `low..high` of leaves are wider than `WIDE`.
+        """
+        if np.isfinite(self.allowed) and np.median(np.asarray(high, float) - low) > WIDE:
+            raise TooCostly
 
     def spend(self, child_ptr: Integers, low: NDArray, high: NDArray) -> None:
         """Count one pass up a tree with windows `low..high`.

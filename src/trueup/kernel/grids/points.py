@@ -237,7 +237,7 @@ def _filled(x, widest):
     found = [x[0]]
     for k in range(1, len(x)):
         gap = x[k] - x[k - 1]
-        parts = int(math.ceil(gap / widest))
+        parts = math.ceil(gap / widest)
         for i in range(1, parts):
             found.append(x[k - 1] + np.int64(i * gap / parts))
         found.append(x[k])

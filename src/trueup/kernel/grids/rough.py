@@ -1,4 +1,4 @@
-"""About where the counts of a tree are, before any grid: one pass up by least squares, one down with counts that are not negative."""
+"""About where the counts of a tree are, before any grid: one pass up by least squares, one down for counts of 0 or more."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ Integers = NDArray[np.int64]
 
 NODES = 96
 """Points of the quadrature of one count."""
+SHARES = 3
+"""How often what a sum lacks is shared out: parts that would fall below 0 leave the rest to the others."""
 WIDE = 40.0
 """Prior means and standard deviations up to which a count is integrated over."""
 
@@ -22,8 +24,8 @@ def rough_posterior(
 ) -> tuple[Reals, Reals]:
     """Return about the posterior mean and standard deviation of every node.
 
-    Given its parent's, a count has a gamma law with the mean and the variance of a uniform split (concentration 1), times a normal law
-    for what its own subtree's values say of it.
+    Given its parent's, a count has a gamma law with the mean and the variance of a uniform split (concentration 1), times a
+    normal law for what its own subtree's values say of it.
 
     Parameters
     ----------
@@ -49,7 +51,30 @@ def _down(child_ptr, below, spread):
             split = mean * (1.0 - 1.0 / children) * (total + children) / (1.0 + children)
             prior = split + (width[v] / children) ** 2
             middle[c], width[c] = _mean_and_sd(below[c], spread[c], mean, np.sqrt(prior))
+        if children > 0:
+            _add_up(
+                middle[child_ptr[v] : child_ptr[v + 1]],
+                width[child_ptr[v] : child_ptr[v + 1]],
+                middle[v],
+                width[v],
+            )
     return middle, width
+
+
+@njit(cache=True)
+def _add_up(middle, width, total, doubt):
+    """Move the means of parts towards what is known of their sum, in proportion to their variances, none below 0."""
+    for _ in range(SHARES):
+        lacks = total - middle.sum()
+        free = 0.0
+        for c in range(len(middle)):
+            free += width[c] ** 2 if middle[c] > 0.0 or lacks > 0.0 else 0.0
+        if not free > 0.0:
+            return
+        gain = lacks / (free + doubt**2)
+        for c in range(len(middle)):
+            if middle[c] > 0.0 or lacks > 0.0:
+                middle[c] = max(middle[c] + gain * width[c] ** 2, 0.0)
 
 
 @njit(cache=True)

@@ -6,8 +6,8 @@ of a parabola. Sums over whole numbers are worked out at points: each counts for
     weight_k = 1 + (x_k - x_(k-1) - 1) / 2 + (x_(k+1) - x_k - 1) / 2.
 
 Where points are neighbours the weight is 1, and all of this is exact. The density of a sum at `x` is the sum, over `u`, of the
-product of one part's density at `u` and of the other's at `x - u`: its points are those of the one, and `x` less those of the other,
-so that whatever is narrow in either is seen.
+product of one part's density at `u` and of the other's at `x - u`. Its points are those of the one, and `x` less those of the
+other, so that whatever is narrow in either is seen.
 """
 
 from __future__ import annotations
@@ -94,10 +94,61 @@ def convolve_at(xf, lf, cf, xg, lg, cg, xo, out):
     xf, lf, cf, xg, lg, cg
         Points, logs and `parabolas` of the densities.
     """
+    if _whole(xf) and _whole(xg) and _whole(xo):
+        _convolve_whole(xf, lf, xg, lg, xo, out)
+        return
     spots, logs = np.empty(len(xf) + len(xg), np.int64), np.empty(len(xf) + len(xg))
     for o in range(len(xo)):
         size = _terms(xf, lf, cf, xg, lg, cg, xo[o], spots, logs)
         out[o] = _log_sum(spots, logs, size)
+
+
+@njit(cache=True, error_model="numpy")
+def _whole(x):
+    """Return True if points are neighbouring whole numbers."""
+    return x[-1] - x[0] == len(x) - 1
+
+
+@njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def _convolve_whole(xf, lf, xg, lg, xo, out):
+    """Set `out` as `convolve_at` does, where every whole number is a point: products are added without logs.
+
+    Both densities are multiplied by the same exponential, which makes them flat: their logs may span hundreds of nats.
+    """
+    slope = _chord(lf) + _chord(lg)
+    f, top_f = _flattened(lf, slope)
+    g, top_g = _flattened(lg[::-1], -slope)  # backwards, so that both are read forwards
+    last = len(g) - 1
+    for o in range(len(xo)):
+        at = xo[o] - xf[0] - xg[0]  # i + j = at
+        low, high = max(0, at - last), min(len(f) - 1, at)
+        total = 0.0
+        for i in range(low, high + 1):
+            total += f[i] * g[last - at + i]
+        out[o] = math.log(total) + top_f + top_g + slope * (at - last) if total > 0.0 else -np.inf
+
+
+@njit(cache=True, error_model="numpy")
+def _chord(log):
+    """Return half the mean slope between the outer points that are not excluded."""
+    first, last = 0, len(log) - 1
+    while first < last and log[first] == -np.inf:
+        first += 1
+    while last > first and log[last] == -np.inf:
+        last -= 1
+    return 0.5 * (log[last] - log[first]) / (last - first) if last > first else 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def _flattened(log, slope):
+    """Return `exp(log - slope k)` at positions `k` as multiples of the largest, and the log of that."""
+    out, top = np.empty(len(log)), -np.inf
+    for k in range(len(log)):
+        out[k] = log[k] - slope * k
+        top = max(top, out[k])
+    for k in range(len(log)):
+        out[k] = math.exp(out[k] - top) if out[k] > -np.inf else 0.0
+    return out, top
 
 
 @njit(cache=True, error_model="numpy")
@@ -159,8 +210,8 @@ def reflected(x, log):
 def slope_and_scale(x, log, p):
     """Return slope and scale of log masses where a distribution `p` is.
 
-    That is the slope `b` (nats a count) and the standard deviation `(-2 c)^(-1/2)` of the parabola `a + b x + c x^2` that fits `log` best,
-    weighed by `p`; infinite where `c` is not below 0.
+    That is the slope `b` (nats a count) and the standard deviation `(-2 c)^(-1/2)` of the parabola `a + b x + c x^2` that fits
+    `log` best, weighed by `p`; infinite where `c` is not below 0.
     """
     moments, sides, mean = np.zeros(5), np.zeros(3), 0.0
     for k in range(len(x)):

@@ -100,8 +100,8 @@ class Marginals(NamedTuple):
     p
         `(points,)` masses, each node's sum 1.
     slope, scale
-        `(nodes,)` of the log masses that parts give their sum, where its posterior is (`sums.slope_and_scale`); infinite scales of
-        leaves.
+        `(nodes,)` of the log density that parts give their sum, where its posterior is (`sums.slope_and_scale`); leaves have
+        infinite scales.
     """
 
     p: Reals

@@ -76,6 +76,8 @@ class Drawn:
         >>> Drawn(np.zeros((4, 9, 1)), independent=False).kind
         'draws of Markov chains that agree; that they reach every possible table is not known'
         """
+        if self.approximate and self.independent:
+            return "independent draws of an approximation"
         if self.approximate:
             return "approximate draws of Markov chains of a fixed length"
         if self.independent:
