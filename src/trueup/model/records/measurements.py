@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import SpecError
+from trueup.errors import DataError, SpecError
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound
 from trueup.model.guarantee import Guarantee
@@ -46,6 +46,11 @@ class Measurements(Tabled):
         The library of the dataframe that was measured; None for a file. Tables are made in it.
     sealed
         Of a run by parts, the digest over its files, which stands for that of the values.
+
+    Raises
+    ------
+    DataError
+        If a header has no values, or others than one finite number for each of its groups; it names the table.
     """
 
     cells: Cells
@@ -57,6 +62,15 @@ class Measurements(Tabled):
     spec: Spec | None = field(default=None, kw_only=True)
     frame: str | None = field(default=None, kw_only=True)
     sealed: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if len(self.headers) != len(self.values):
+            raise DataError(
+                f"{len(self.headers)} headers come with the values of {len(self.values)}",
+                needed="one array of values for each header",
+            )
+        for header, values in zip(self.headers, self.values):
+            _refuse_unusable(self.cells, header, values)
 
     def _lines(self) -> tuple[str, str, str]:
         """What it is in three lines, without any of its counts."""
@@ -177,3 +191,21 @@ class Measurements(Tabled):
     def rng(self) -> np.random.Generator:
         """Return the generator of post-processing, seeded from the public digest."""
         return np.random.default_rng(int(self.digest, 16))
+
+
+def _refuse_unusable(cells: Cells, header: Measured, values: NDArray) -> None:
+    """Refuse values that are not one finite number for each group that a header measures."""
+    groups = cells.size(header.margin) if header.groups is None else len(header.groups)
+    where = f"the values of query '{header.query}' on '{header.margin}'"
+    if np.shape(values) != (groups,):
+        raise DataError(f"{where} have the shape {np.shape(values)}", needed=f"({groups},), one for each group")
+    if not np.issubdtype(np.asarray(values).dtype, np.number) or np.iscomplexobj(values):
+        raise DataError(f"{where} are of the type {np.asarray(values).dtype}", needed="numbers")
+    if (bad := np.flatnonzero(~np.isfinite(values))).size:
+        label = cells.margin_label(header.margin, int(bad[0] if header.groups is None else header.groups[bad[0]]))
+        many = f", as are {bad.size - 1:,} more" if bad.size > 1 else ""
+        raise DataError(
+            f"{where} are no finite number at '{label}'{many}",
+            needed="a number for each group",
+            remedy="leave out groups without a value: give the header the `groups` that were measured",
+        )
