@@ -89,6 +89,50 @@ def test_bad_tables_are_refused_by_name(text, message, tmp_path):
     assert not any(count in said for count in ("5.5", "-5", "99999", "4611686018427387905"))
 
 
+def test_blanks_around_keys_make_no_other_place(tmp_path):
+    """One place in three rows is refused, and one that the geography and the counts write differently is one place."""
+    spec = parse_spec(SPEC)
+    one = "state,county,n\n01,001,5\n01, 001,7\n01,001\u00a0,7\n"
+    _, path = write_areas(tmp_path, table=one)
+    with pytest.raises(DataError, match=r"lists county '01/001' more than once, in row 1 .* and row 2"):
+        public_cells(spec, path)
+    _, path = write_areas(tmp_path, table="state,county,n\n 01,001 ,5\n01,002,7\n")
+    cells = public_cells(spec, pandas.DataFrame({"state": ["01 ", "01"], "county": ["\t002", "001"]}))
+    assert [cells.label(0), cells.label(1)] == ["01/001", "01/002"]
+    assert read_counts(spec, cells, path).tolist() == [5, 7]
+
+
+def test_places_written_as_floating_point_numbers_are_whole_numbers(tmp_path):
+    spec = parse_spec(SPEC)
+    table = "state,county,n\n1.0,1.0,5.0\n1.0,2.0,7.0\n"
+    _, path = write_areas(tmp_path, table=table)
+    cells = public_cells(spec, path)
+    assert [cells.label(0), cells.label(1)] == ["1/1", "1/2"]
+    assert read_counts(spec, cells, path).tolist() == [5, 7]
+    assert read_counts(spec, cells, pandas.read_csv(path)).tolist() == [5, 7]
+
+
+def test_codes_of_which_some_end_in_a_fraction_of_0_stay_codes(tmp_path):
+    spec = parse_spec(SPEC)
+    _, path = write_areas(tmp_path, table="state,county,n\n1,1.0,5\n1,1.1,7\n")
+    cells = public_cells(spec, path)
+    assert [cells.label(0), cells.label(1)] == ["1/1.0", "1/1.1"]
+    assert read_counts(spec, cells, path).tolist() == [5, 7]
+
+
+def test_two_places_that_differ_by_a_fraction_of_0_are_refused(tmp_path):
+    spec = parse_spec(SPEC)
+    _, path = write_areas(tmp_path, table="state,county,n\n1,1.0,5\n1,1,7\n1,1.1,7\n")
+    cells = public_cells(spec, path)
+    with pytest.raises(DataError, match=r"two places of level 'county' differ by '\.0' alone"):
+        read_counts(spec, cells, path)
+
+
+def test_values_that_differ_in_blanks_alone_are_one(tmp_path):
+    with pytest.raises(SpecError, match="value of 'sex' 'f' is declared twice"):
+        parse_spec(SPEC + '[[attribute]]\nname = "sex"\nvalues = ["f", " f"]\n')
+
+
 BAD_COLUMNS = [
     ([1.0, 2.5], "a fraction"),
     ([1.0, np.nan], "no value"),

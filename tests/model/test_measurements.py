@@ -74,8 +74,8 @@ def test_values_that_are_none_or_too_few_are_refused_by_name(values, groups, sai
 
 
 def test_a_header_without_values_is_refused():
+    header = Measured("people", Margin("all"), LAW)
     with pytest.raises(DataError, match="2 headers come with the values of 1"):
-        header = Measured("people", Margin("all"), LAW)
         Measurements(CELLS, (header, header), (np.array([3]),), PUBLISHED)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from numbers import Number
 from typing import Any
@@ -16,6 +17,10 @@ MAX_COUNT = 2**62
 """Counts beyond this could overflow when noise is added."""
 MAX_FLOAT = 2**53
 """A floating-point number beyond this may be a whole number that was rounded."""
+
+
+_FRACTION = re.compile(r"(?<=[0-9])\.0+$")
+"""A fraction of 0, which a column of floating-point numbers has where it is written as text."""
 
 
 def whole_counts(
@@ -41,7 +46,7 @@ def whole_counts(
     if (bad := np.flatnonzero(problem != None)).size:  # noqa: E711
         raise DataError(
             f"column '{column}' in {where(int(bad[0]))} holds {problem[bad[0]]}",
-            needed="whole numbers from 0 to 2^62 in every row (as text 3, not 3.0)",
+            needed="whole numbers from 0 to 2^62 in every row",
         )
     return numbers.astype(np.int64)
 
@@ -80,7 +85,7 @@ def _one_number(value: Any) -> tuple[int, str | None]:
     if isinstance(value, bool | np.bool_):
         return 0, "a boolean"
     if isinstance(value, str):
-        text = value.strip()
+        text = _FRACTION.sub("", value.strip())
         whole = text.removeprefix("-").isascii() and text.removeprefix("-").isdigit()
         return (int(text), None) if whole and len(text) < 25 else (0, "text that is not a whole number")
     if not isinstance(value, Number) or isinstance(value, complex) or not math.isfinite(value):  # pyright: ignore

@@ -12,6 +12,7 @@ from pydantic import (
     model_validator,
 )
 
+from trueup.files.text import plain_text
 from trueup.model.linear import parse_sum
 from trueup.model.names import refuse_repeats, refuse_unknown_name
 
@@ -84,7 +85,7 @@ class AttributePart(SpecPart):
     def _grouped(self):
         if not self.values:
             raise ValueError("it has no values")
-        refuse_repeats(f"value of '{self.name}'", list(self.values))
+        refuse_repeats(f"value of '{self.name}'", list(map(plain_text, self.values)))
         for recode in self.recodes:
             self._refuse_misgrouped(recode)
         return self

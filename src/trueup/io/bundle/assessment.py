@@ -119,11 +119,11 @@ def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> N
     said = ", ".join(f"l.{name}" for name in labels)
     with connect(folders=[path.parent]) as connection:
         connection.register("k", keys | {"trueup_group": np.arange(assessment.cells.size(margin))})
-        connection.register("l", labels | {"part": np.arange(len(labels["method"]))})
+        connection.register("l", labels | {"trueup_part": np.arange(len(labels["method"]))})
         connection.register("f", parts)
         joined = connection.sql(
             f"SELECT {columns}, {said}, f.value, f.mc_error "
-            "FROM f JOIN k USING (trueup_group) JOIN l USING (part) ORDER BY part, trueup_group"
+            "FROM f JOIN k USING (trueup_group) JOIN l USING (trueup_part) ORDER BY trueup_part, trueup_group"
         )
         try:
             joined.write_parquet(str(path), compression="zstd")
@@ -142,7 +142,7 @@ def _parts(assessment: Assessment, margin: Margin) -> tuple[Columns, Columns]:
     names: Columns = dict(zip(("method", "budget", "statistic", "about"), map(np.array, zip(*labels))))
     groups = len(found[0][0])
     return names, {
-        "part": np.repeat(np.arange(len(found)), groups),
+        "trueup_part": np.repeat(np.arange(len(found)), groups),
         "trueup_group": np.tile(np.arange(groups), len(found)),
         "value": np.concatenate([np.asarray(v, float) for v, _ in found]),
         "mc_error": np.concatenate([np.asarray(e, float) for _, e in found]),

@@ -179,13 +179,13 @@ def read_counted(
     level, size = cells.tree.level(margin.level), cells.size(margin)
     keys = place_keys(cells.tree, level)
     texts = {name: column.astype(object) for name, column in keys.items()}
-    connection.register("given_places", {**texts, "at place": np.arange(cells.tree.sizes[level])})
-    joins, position = [f"given_places USING ({', '.join(map(quoted, keys))})"], quoted("at place")
-    for recode in cells.kept(margin):
-        name, at = f"given {recode.name}", f"at {recode.name}"
+    connection.register("given_places", {**texts, "trueup_place": np.arange(cells.tree.sizes[level])})
+    joins, position = [f"given_places USING ({', '.join(map(quoted, keys))})"], "trueup_place"
+    for k, recode in enumerate(cells.kept(margin)):
+        name, at = f"given_{k}", f"trueup_at_{k}"
         connection.register(name, {recode.name: np.array(recode.values), at: np.arange(recode.size)})
-        joins.append(f"{quoted(name)} USING ({quoted(recode.name)})")
-        position = f"({position}) * {recode.size} + {quoted(at)}"
+        joins.append(f"{name} USING ({quoted(recode.name)})")
+        position = f"({position}) * {recode.size} + {at}"
     source = parquet(files)
     with quiet_duckdb(f"the table of '{margin}'"):
         held = [row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()]

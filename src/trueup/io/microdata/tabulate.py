@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from trueup.errors import DataError, SpecError
 from trueup.files.source import open_table
 from trueup.files.table import COUNT, Columns, Source, require, select
+from trueup.files.text import plain_text, plain_texts
 from trueup.files.whole import MAX_COUNT, is_missing, whole_counts
 from trueup.io.microdata.truncate import Limit, named_unit, refuse_unlimited, truncated
 from trueup.model.cells import Attribute, Cells
-from trueup.model.geography import key_columns, refuse_float_keys
+from trueup.model.geography import key_columns
 from trueup.model.linear import parse_sum
 from trueup.model.spec import Spec
 from trueup.model.spec_table import Level
@@ -122,11 +123,13 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArr
     keys = cells.tree.keys[-1]
     if not keys:
         return np.zeros(len(next(iter(rows.values()))), dtype=np.int64)
-    given = _last_key(spec, rows, keys)
-    for name, column in given.items():
-        refuse_float_keys(column, name)
+    plain = {
+        name: np.array(plain_texts(rows[name]), dtype=object) for name in dict.fromkeys(_key_columns(spec))
+    }
+    for name, column in plain.items():
         refuse_missing(column, name, where)
-    known = {key: i for i, key in enumerate(_rows(keys))}
+    given = _last_key(spec, plain, keys)
+    known = {key: i for i, key in enumerate(_rows(plain_keys(cells)))}
     found = np.array([known.get(key, -1) for key in _rows(given)])
     if (lost := np.flatnonzero(found < 0)).size:
         columns = " and ".join(f"'{name}'" for name in dict.fromkeys(_key_columns(spec)))
@@ -136,6 +139,26 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArr
             or "correct or remove the row, or add the place: counts stand at the last level alone",
         )
     return found.astype(np.int64)
+
+
+def plain_keys(cells: Cells) -> Columns:
+    """The keys of the places of the last level as those of rows are compared with them.
+
+    Raises
+    ------
+    DataError
+        If two places would be one.
+    """
+    keys = cells.tree.keys[-1]
+    if not any("." in text for column in keys.values() for text in column.tolist()):
+        return keys
+    plain = {name: np.array(plain_texts(column), dtype=object) for name, column in keys.items()}
+    if len(set(_rows(plain))) < len(set(_rows(keys))):
+        raise DataError(
+            f"two places of level '{cells.tree.levels[-1]}' differ by '.0' alone",
+            needed="keys that are no floating-point numbers",
+        )
+    return plain
 
 
 def _lost_zeros(given: Columns, keys: Columns, row: int) -> str:
@@ -171,9 +194,10 @@ def key_levels(spec: Spec, names: Iterable[str]) -> dict[str, Level]:
 
 
 def _value_index(values: NDArray, column: str, attribute: Attribute, where: Where) -> NDArray[np.int64]:
-    refuse_missing(values, column, where)
-    known = {value: i for i, value in enumerate(attribute.values)}
-    found = np.array([known.get(str(value), -1) for value in values], dtype=np.int64)
+    plain = plain_texts(values)
+    refuse_missing(np.array(plain, dtype=object), column, where)
+    known = {plain_text(value): i for i, value in enumerate(attribute.values)}
+    found = np.array([known.get(value, -1) for value in plain], dtype=np.int64)
     if (lost := np.flatnonzero(found < 0)).size:
         raise DataError(
             f"column '{column}' holds a value outside the domain of '{attribute.name}' in {where(int(lost[0]))}",

@@ -13,7 +13,6 @@ dropped, so the key stays in `internal/`, as does how many were.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import PrivacyError
 from trueup.files.database import connect, quiet_duckdb
-from trueup.files.whole import is_missing
+from trueup.files.text import plain_text
 from trueup.model.spec import Spec
 
 
@@ -75,22 +74,14 @@ def refuse_unlimited(spec: Spec, limit: Limit | None) -> None:
 
 
 def named_unit(value: object) -> str | None:
-    """Return the identifier of a unit as text, None if it is blank or missing; `unit_sql` in Python.
+    """Return the identifier of a unit as text, None if it is blank or missing; compared as keys are, by `text_sql` likewise.
 
     Examples
     --------
-    >>> named_unit(7), named_unit(" "), named_unit("a b")
-    ('7', None, 'a b')
+    >>> named_unit(7), named_unit(" "), named_unit("a b "), named_unit(7.0)
+    ('7', None, 'a b', '7')
     """
-    return None if is_missing(value) or not _SEEN.search(str(value)) else str(value)
-
-
-def unit_sql(text: str) -> str:
-    """Turn a text of SQL, the identifier of a unit, into null where it is blank."""
-    return f"CASE WHEN regexp_matches({text}, '\\S') THEN {text} END"
-
-
-_SEEN = re.compile(r"\S", re.ASCII)
+    return plain_text(value) or None
 
 
 def kept_sql(limit: Limit, named: str = "named", first: str = "") -> str:

@@ -198,11 +198,15 @@ def _refuse_unusable(cells: Cells, header: Measured, values: NDArray) -> None:
     groups = cells.size(header.margin) if header.groups is None else len(header.groups)
     where = f"the values of query '{header.query}' on '{header.margin}'"
     if np.shape(values) != (groups,):
-        raise DataError(f"{where} have the shape {np.shape(values)}", needed=f"({groups},), one for each group")
+        raise DataError(
+            f"{where} have the shape {np.shape(values)}", needed=f"({groups},), one for each group"
+        )
     if not np.issubdtype(np.asarray(values).dtype, np.number) or np.iscomplexobj(values):
         raise DataError(f"{where} are of the type {np.asarray(values).dtype}", needed="numbers")
     if (bad := np.flatnonzero(~np.isfinite(values))).size:
-        label = cells.margin_label(header.margin, int(bad[0] if header.groups is None else header.groups[bad[0]]))
+        label = cells.margin_label(
+            header.margin, int(bad[0] if header.groups is None else header.groups[bad[0]])
+        )
         many = f", as are {bad.size - 1:,} more" if bad.size > 1 else ""
         raise DataError(
             f"{where} are no finite number at '{label}'{many}",
