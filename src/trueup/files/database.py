@@ -5,6 +5,8 @@ Messages never quote its own errors: they may hold a line of confidential data.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -121,6 +123,21 @@ def damaged(name: str, files: Sequence[Path] = (), line: str = "") -> DataError:
         f"{where} cannot be read: it is truncated, damaged or not what its name says",
         remedy="check the file; text must be UTF-8, and every row must have the header's fields",
     )
+
+
+@contextmanager
+def writing_by_duckdb(path: Path) -> Iterator[None]:
+    """Turn what a disk refuses DuckDB into a ResourceError that names the file and the system's reason."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.IOException as error:
+        reasons = map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EFBIG))
+        reason = next((reason for reason in reasons if reason in str(error)), "the disk refuses")
+        raise ResourceError(
+            f"cannot write '{path.name}': {reason}", remedy="check space and permissions"
+        ) from None
 
 
 def _too_large(name: str) -> ResourceError:

@@ -13,8 +13,8 @@ beside the target from which `resume` goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -55,6 +55,8 @@ class Run(Protocol):
     def out(self) -> Path: ...
     @property
     def spec(self) -> Spec: ...
+    @property
+    def spent(self) -> str: ...
     def held(self) -> Any: ...
     def published(self, account: Account | None) -> Release | Measurements | None: ...
     def reserve(self, account: Account | None) -> Reservation | None: ...
@@ -282,6 +284,12 @@ def _all_stages(run: Run, account: Account | None, target: Path) -> Release | Me
     with reservation.returning() if reservation else nullcontext():
         run.read()
         run.begin(reservation)
+    with _spent(run.spent if reservation else ""):
+        return _drawn(run, reservation, target)
+
+
+def _drawn(run: Run, reservation: Reservation | None, target: Path) -> Release | Measurements:
+    """Draw the noise, and everything after it."""
     seal = run.measure(target)
     if reservation:
         reservation.seal(seal)
@@ -293,3 +301,14 @@ def _all_stages(run: Run, account: Account | None, target: Path) -> Release | Me
     if reservation:
         reservation.commit(target, run.out)
     return record
+
+
+@contextmanager
+def _spent(note: str) -> Iterator[None]:
+    """Note with whatever ends a run after it began to draw what became of its loss."""
+    try:
+        yield
+    except BaseException as error:
+        if note:
+            error.add_note(note)
+        raise

@@ -59,6 +59,11 @@ class Whole:
         """The spec."""
         return self.problem.spec
 
+    @property
+    def spent(self) -> str:
+        """What is said of the loss where the run ends after it began to draw."""
+        return "Noise was drawn: the loss stays spent, and what was drawn is gone."
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Nobody else can get at what is in memory."""
