@@ -133,6 +133,37 @@ def test_values_that_differ_in_blanks_alone_are_one(tmp_path):
         parse_spec(SPEC + '[[attribute]]\nname = "sex"\nvalues = ["f", " f"]\n')
 
 
+MANY = [
+    ("code", "x", "row 2 .*, row 3 .*, row 4 .*, row 5 .*, row 6 .* and 115 more name no place"),
+    ("sex", "m", "outside the domain of 'sex' in row 2 .*, row 6 .* and 115 more"),
+    ("sex", "", "has no value in row 2 .*, row 6 .* and 115 more"),
+    ("n", "-1", "column 'n' in row 2 .*, row 6 .* and 115 more holds a negative number"),
+]
+
+
+@pytest.mark.parametrize(("column", "value", "said"), MANY)
+def test_where_many_rows_fail_the_first_five_are_named_and_how_many_more(column, value, said, tmp_path):
+    spec = parse_spec(
+        SPEC.replace('keys = "public"', 'keys = "confidential"')
+        + '[[attribute]]\nname = "sex"\nvalues = ["f"]\n'
+    )
+    codes = [f"{k:03}" for k in range(121)]
+    cells = public_cells(spec, geography=pandas.DataFrame({"state": "01", "county": codes}))
+    rows = pandas.DataFrame({"state": "01", "county": codes, "sex": "f", "n": "7"})
+    rows.loc[1:, {"code": "county"}.get(column, column)] = value
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(DataError, match=said) as caught:
+        read_counts(spec, cells, tmp_path / "rows.csv")
+    assert "row 7 " not in str(caught.value)
+
+
+def test_counts_at_fault_for_several_reasons_are_said_to_be():
+    with pytest.raises(
+        DataError, match="in row 1 and row 2 holds what is no count, the first of them a fraction"
+    ):
+        whole_counts(np.array([0.5, -1.0]), "n")
+
+
 BAD_COLUMNS = [
     ([1.0, 2.5], "a fraction"),
     ([1.0, np.nan], "no value"),

@@ -50,10 +50,10 @@ def register(app: typer.Typer) -> None:
         if as_json:
             print_json(plan.document())
         else:
-            _show(plan)
+            _show(plan, quick=quick)
 
 
-def _show(plan) -> None:
+def _show(plan, *, quick: bool) -> None:
     from trueup.model.records.expected_errors import CONFIDENCES
     from trueup.releasing.explain import EXCEEDED
 
@@ -74,14 +74,7 @@ def _show(plan) -> None:
         ["query", "table", "law", "counts", "figure"],
         tails,
     )
-    rows = [
-        [e.table, f"{e.groups:,}", _counts(e.noise), _counts(e.least), _counts(e.most)] for e in plan.expected
-    ]
-    print_table(
-        "Expected error (standard deviation, counts; after least squares, before nonnegativity and rounding)",
-        ["table", "counts", "noise", "error, least", "error, most"],
-        rows,
-    )
+    _show_expected(plan, quick=quick)
     if plan.classes:
         print_table(
             "Errors to expect by size of the released count (counts)",
@@ -89,6 +82,25 @@ def _show(plan) -> None:
             [_by_size(row, label) for row, label in plan.classes.labelled()],
         )
         print(plan.classes.note)
+
+
+def _show_expected(plan, *, quick: bool) -> None:
+    """The errors that closed forms give; where there are none, the noise alone, and how to learn the errors."""
+    known = any(e.most is not None for e in plan.expected)
+    rows = [
+        [e.table, f"{e.groups:,}", _counts(e.noise), *([_counts(e.least), _counts(e.most)] if known else [])]
+        for e in plan.expected
+    ]
+    title = (
+        "Expected error (standard deviation, counts; after least squares, before nonnegativity and rounding)"
+    )
+    columns = ["table", "counts", "noise", *(["error, least", "error, most"] if known else [])]
+    print_table(title if known else "Noise of each table (standard deviation, counts)", columns, rows)
+    if not known:
+        print(
+            f"No closed form of the errors is known for the method '{plan.method['method']}'"
+            + (": leave out --quick to have them simulated." if quick else ".")
+        )
 
 
 def _by_size(row, label: str) -> list[str]:
