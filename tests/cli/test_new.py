@@ -41,7 +41,7 @@ def test_what_it_prints_are_commands_that_run(folder):
 
 
 def test_questions_are_asked_for_what_is_not_given(folder, monkeypatch):
-    answers = iter(["town", "child", "", "sex=f,m", "", "Towns", "1/2", "town x sex"])
+    answers = iter(["child", "", "", "town", "sex=f,m", "", "Towns", "1/2", "town x sex"])
     asked = []
 
     def answer(question, default):
@@ -118,5 +118,7 @@ def test_levels_are_proposed_in_one_way_and_a_column_of_counts_is_found(folder):
     assert spec.table.count == "pop"
     assert tu.Spec.of("counts.csv", count="pop", public="codes.csv").levels == spec.levels
     assert tu.propose_spec("counts.csv", "codes.csv").spec.levels == spec.levels
-    succeeds("new states.toml --data counts.csv --geography codes.csv --levels state --yes")
-    assert [level.name for level in tu.Spec.read("states.toml").levels] == ["all", "state"]
+    done = run(*shlex.split("new states.toml --data counts.csv --geography codes.csv --levels state --yes"))
+    assert done.returncode == 2, "the list has many rows for each state"
+    assert "lists state '01' more than once" in done.stderr
+    assert not (folder / "states.toml").exists()

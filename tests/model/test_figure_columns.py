@@ -78,7 +78,7 @@ def test_keys_called_as_what_is_joined_to_them_come_back(spec, tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted({*FIGURES, "Mean", "margin_of_error", "STANDARD ERROR"}))
-@pytest.mark.parametrize("what", ["attribute", "column", "level", "root"])
+@pytest.mark.parametrize("what", ["attribute", "level", "root"])
 def test_no_key_and_no_attribute_is_called_as_a_figure(what, name):
     with pytest.raises(
         SpecError, match=f"{'level' if what == 'root' else what} '{name}' is called as a column of figures"
@@ -97,6 +97,16 @@ def test_no_key_and_no_attribute_is_called_as_a_figure(what, name):
 def test_no_two_columns_are_one(names, said):
     with pytest.raises(SpecError, match=said):
         _spec(**names)
+
+
+@pytest.mark.parametrize("name", ["method", "Mean", "margin of error"])
+def test_a_key_s_column_is_called_as_its_level_where_figures_have_its_name(name, tmp_path):
+    """A column of the files cannot always be renamed; a level can be named at will."""
+    spec, places, table = _spec(column=name), *(t.rename(columns={"part": name}) for t in (PLACES, TABLE))
+    made = release(spec, table, tmp_path / "r", geography=places)
+    assert [*made.table("part")][:2] == ["part", "part name"]
+    assert read_release(tmp_path / "r").table("part", "place").equals(made.table("part", "place"))
+    assert set(made.table("part")["part"]) == {"a", "b"}
 
 
 def test_values_may_be_called_as_figures():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from trueup.errors import SpecError
 from trueup.files.source import open_table
 from trueup.files.table import Source, require, select
+from trueup.model.figure_columns import is_figure, plain
 from trueup.noise.rational import rational
 
 Document = dict[str, Any]
@@ -46,39 +48,120 @@ def draft(
     count: str | None = None,
     epsilon: Any = None,
     matters: str | None = None,
+    counts: str | None = None,
+    id: str | None = None,
+    records: int | None = None,
+    keys: str | None = None,
 ) -> tuple[Document, dict[str, str]]:
     """Draft the parts of a spec, and what is left to decide of them, by part; see `trueup.Spec.of`."""
-    held, places = open_table(table), open_table(public)
+    held = open_table(table)
     columns = held.columns()
-    stated = [_level(level) for level in (propose_levels(places, columns) if levels is None else levels)]
+    stated = _stated_levels(levels, public, columns)
     named = [level["column"] for level in stated if "column" in level]
-    require(places, named)
     given = [_attribute(part) for part in _listed(attributes)]
-    require(held, [*named, *(a.get("column", a["name"]) for a in given), *([count] if count else [])])
+    used = [*named, *(a.get("column", a["name"]) for a in given), *filter(None, [count, id])]
+    require(held, used)
+    _refuse_vast(given)
     if not stated or "column" in stated[0]:
-        stated = [{"name": untaken("all", [*named, *(a["name"] for a in given)])}, *stated]
+        stated = [{"name": "all"}, *stated]
+    name_apart(stated, given)
     whole = rational(1 if epsilon is None else epsilon, "epsilon")
     document = {
         "title": title or "Untitled",
         "table": {
             "name": name or "dataset",
             "kind": "counts" if count else "records",
-            "counts": unit or "person",
+            "counts": counts or unit or "person",
             **({"count": count} if count else {}),
+            **({"keys": keys} if keys else {}),
         },
-        "privacy": {"unit": unit or "person", "neighbours": neighbours or "add-remove"},
+        "privacy": {
+            "unit": unit or "person",
+            "neighbours": neighbours or "add-remove",
+            **_limit(id, records, unit or "person"),
+        },
         "levels": stated,
         "attributes": given,
         "queries": queries([level["name"] for level in stated], [a["name"] for a in given], whole, matters),
     }
-    unused = [c for c in columns if c not in {*named, count, *(a.get("column", a["name"]) for a in given)}]
+    unused = [c for c in columns if c not in used]
     return document, dict(_undecided(title, name, unit, count, epsilon, matters, whole, unused))
+
+
+MOST_COMBINATIONS = 1_000_000
+"""Of attribute values, whose joint table a draft measures."""
+
+
+def _refuse_vast(attributes: Sequence[Document]) -> None:
+    combinations = prod(len(attribute["values"]) for attribute in attributes)
+    if combinations > MOST_COMBINATIONS:
+        raise SpecError(
+            f"the attributes have {combinations:,} combinations of values",
+            needed=f"at most {MOST_COMBINATIONS:,}: each is a count at every place",
+            remedy="leave out attributes, or give fewer values that each stand for several",
+        )
+
+
+def _stated_levels(levels: Sequence[Any] | None, public: Any, columns: Sequence[str]) -> list[Document]:
+    """The levels that are given, or those that the public places propose; without places there are none."""
+    if public is None:
+        if levels:
+            raise SpecError(
+                "levels are named, and no public list of places is given",
+                needed="all places, occupied or not",
+                remedy="give the list (--geography FILE, in Python public=...), or name no level",
+            )
+        return []
+    places = open_table(public)
+    stated = [_level(level) for level in (propose_levels(places, columns) if levels is None else levels)]
+    require(places, [level["column"] for level in stated if "column" in level])
+    return stated
+
+
+def _limit(column: str | None, records: int | None, unit: str) -> Document:
+    """How many rows of one unit are counted, and by which column they are known."""
+    if records is None:
+        if column is None:
+            return {}
+        raise SpecError(
+            f"column '{column}' says which {unit} a row is about, but not how many rows of one {unit} are kept",
+            needed="a whole number above zero",
+            remedy="give it (--most 5, in Python records=5): noise grows with it, and rows beyond it are left out",
+        )
+    return {**({"id": column} if column else {}), "contribution": {"records": records}}
+
+
+def name_apart(levels: Sequence[Document], attributes: Sequence[Document]) -> None:
+    """Name levels and attributes so that no two are alike, and none is called as a column of figures."""
+    taken: list[str] = []
+    columns = [level["column"] for level in levels if "column" in level]
+    root, *others = levels
+    for level in others:
+        level["name"] = _apart(level["name"].replace(".", " "), taken, " places")
+        taken += [level["name"], *([f"{level['name']} name"] if "label" in level else [])]
+    taken += columns
+    root["name"] = _apart(root["name"], [*taken, *(a["name"] for a in attributes)], " places")
+    taken.append(root["name"])
+    for attribute in attributes:
+        column = attribute.get("column", attribute["name"])
+        attribute["name"] = _apart(attribute["name"].replace(".", " "), taken, " group")
+        if column != attribute["name"]:
+            attribute["column"] = column
+        taken.append(attribute["name"])
+
+
+def _apart(name: str, taken: Sequence[str], ending: str) -> str:
+    """A name that is unlike those taken and no figure's, this one if it can be."""
+    free = name.strip() and not is_figure(name) and plain(name) not in map(plain, taken)
+    return name if free else _apart(f"{name}{ending}".strip(), taken, ending)
 
 
 def queries(
     levels: Sequence[str], attributes: Sequence[str], epsilon: Fraction, matters: str | None = None
 ) -> list[Document]:
-    """Measure totals at every level and each attribute at the last: all alike, or one at half of the budget.
+    """Measure totals at every level, and at the last the first attribute, the first two, and so on: all alike, or one at half.
+
+    Each table is one of sums of the next, so that the last determines all, and every method takes them.
 
     Raises
     ------
@@ -91,8 +174,11 @@ def queries(
     [{'name': 'total', 'epsilon': {'all': Fraction(1, 2), 'town': Fraction(1, 2)}}]
     >>> queries(["all", "town"], ["sex"], Fraction(1), "town x sex")[0]["epsilon"]["all"]
     Fraction(1, 4)
+    >>> [query["name"] for query in queries(["town"], ["sex", "age"], Fraction(1))]
+    ['total', 'sex', 'sex x age']
     """
-    names = [*levels, *(f"{levels[-1]} x {a}" for a in attributes)]
+    chain = [list(attributes[: k + 1]) for k in range(len(attributes))]
+    names = [*levels, *(" x ".join([levels[-1], *by]) for by in chain)]
     if matters is not None and matters not in names:
         raise SpecError(f"'{matters}' is no table of the draft", needed=f"one of: {', '.join(names)}")
     others = max(len(names) - 1, 1)
@@ -102,14 +188,19 @@ def queries(
         else epsilon / (2 if name == matters else 2 * others)
         for name in names
     }
-    total = {"name": "total", "epsilon": {level: share[level] for level in levels}}
-    return [
-        total,
-        *(
-            {"name": a, "attributes": [a], "epsilon": {levels[-1]: share[f"{levels[-1]} x {a}"]}}
-            for a in attributes
-        ),
-    ]
+    total = {
+        "name": untaken("total", [" x ".join(by) for by in chain]),
+        "epsilon": {level: share[level] for level in levels},
+    }
+    measured = (
+        {
+            "name": " x ".join(by),
+            "attributes": by,
+            "epsilon": {levels[-1]: share[" x ".join([levels[-1], *by])]},
+        }
+        for by in chain
+    )
+    return [total, *measured]
 
 
 def measured_tables(measured: Iterable[Any]) -> list[str]:
@@ -259,7 +350,7 @@ def _attribute(attribute: Any) -> Document:
 
 def untaken(name: str, taken: Sequence[str]) -> str:
     """Return a name that is not taken, this one if it can be."""
-    return name if name not in taken else untaken(f"{name} places", taken)
+    return name if name not in taken else untaken(f"{name} of all", taken)
 
 
 def _undecided(
@@ -278,6 +369,10 @@ def _undecided(
     if count is None and free:
         table.append(
             "whether each row is one of the units counted; if a column holds their number, the table is one of counts"
+        )
+    if count is not None and (other := [name for name in free if not is_place(name)]):
+        table.append(
+            f"whether the columns {', '.join(other)} are attributes: in a table of counts each cell has one row"
         )
     if table:
         yield "table", "; ".join(table)

@@ -111,8 +111,8 @@ def key_columns(level: Level, rows: Columns) -> Columns:
     if level.column is None:
         return {}
     if level.prefix is None:
-        return {level.column: rows[level.column]}
-    return {level.name: _prefix(rows[level.column], level)}
+        return {level.key: rows[level.column]}
+    return {level.key: _prefix(rows[level.column], level)}
 
 
 def refuse_float_keys(column: NDArray, name: str) -> None:

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from pydantic import Field, ValidationError, model_validator
 
 from trueup.errors import SpecError
-from trueup.model.figure_columns import refuse_taken_columns
-from trueup.model.names import refuse_repeats, refuse_unknown_name
+from trueup.model.names import refuse_repeats, refuse_taken_columns, refuse_unknown_name
 from trueup.model.prior import read_prior
 from trueup.model.published_codes import UNKNOWN, read_interval
 from trueup.model.spec import mistakes, read_spec_text

@@ -101,7 +101,7 @@ class Spec(ThreeLines, SpecDocument):
         levels: Sequence[Any] | None = None,
         attributes: Any = (),
         *,
-        public: Any,
+        public: Any = None,
         **decided: Any,
     ) -> Spec:
         """Draft a spec from the names of a table's columns and from the public places, and say what is left to decide.
@@ -117,10 +117,12 @@ class Spec(ThreeLines, SpecDocument):
         attributes
             For each attribute all values that it may have: public, whether or not anybody has them.
         public
-            The public list of places: a path, a dataframe or a DuckDB relation.
+            The public list of places: a path, a dataframe or a DuckDB relation; None for a table without places.
         decided
-            What is decided already: `title`, `name` (of the dataset), `unit`, `neighbours`, `count` (the column of a table
-            of counts), `epsilon` (of the whole release), `matters` (the table that gets half of it).
+            What is decided already: `title`, `name` (of the dataset), `unit`, `neighbours`, `counts` (what one count stands
+            for), `count` (the column of a table of counts), `keys` (`"public"` where its own places are), `id` and `records` (of
+            a table of records, the column that says whom a row is about, and how many rows of one are kept), `epsilon` (of the
+            whole release), `matters` (the table that gets half of it).
 
         Raises
         ------

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from trueup.model.figure_columns import refuse_taken_columns
 from trueup.model.linear import parse_sum
-from trueup.model.names import refuse_alike, refuse_repeats, refuse_unknown_name
+from trueup.model.names import refuse_alike, refuse_repeats, refuse_taken_columns, refuse_unknown_name
 from trueup.model.prior import read_prior
 from trueup.model.spec_document import SpecDocument
 from trueup.model.stacking import COUNTED
@@ -71,7 +70,7 @@ def _limits_have_a_file(spec: SpecDocument) -> None:
 
 def _columns_are_free(spec: SpecDocument) -> None:
     """A published table has key, attribute and value columns; a confidential one keys and counts."""
-    keys = ["id"] if spec.parents else [x.name if x.prefix else x.column or x.name for x in spec.levels]
+    keys = ["id"] if spec.parents else [level.key for level in spec.levels]
     refuse_taken_columns(spec.levels, spec.attributes, keys)
     held = {spec.table.count, *(name for cell in spec.table.cells for name in parse_sum(cell.count))}
     read = [*(x.column for x in spec.levels), *(x.label for x in spec.levels)]

@@ -13,6 +13,7 @@ from pydantic import (
 )
 
 from trueup.files.text import plain_text
+from trueup.model.figure_columns import is_figure
 from trueup.model.linear import parse_sum
 from trueup.model.names import refuse_repeats, refuse_unknown_name
 
@@ -40,6 +41,12 @@ class Level(SpecPart):
     column: Name | None = None
     prefix: int | None = Field(None, gt=0, description="take this many leading characters of the column")
     label: Name | None = Field(None, description="column with readable names of the places")
+
+    @property
+    def key(self) -> str:
+        """The column that holds its key in published tables: its own, unless figures are called so, or its name."""
+        own = self.column is not None and self.prefix is None and not is_figure(self.column)
+        return self.column if own else self.name  # pyright: ignore[reportReturnType]
 
 
 class Parents(SpecPart):

@@ -184,7 +184,7 @@ def _last_key(spec: Spec, rows: Columns, names: Iterable[str]) -> Columns:
 
 def key_levels(spec: Spec, names: Iterable[str]) -> dict[str, Level]:
     """For every named key of the tree, the level that adds it."""
-    levels = {level.name if level.prefix else level.column: level for level in spec.levels}
+    levels = {level.key: level for level in spec.levels}
     return {name: levels[name] for name in names}
 
 
