@@ -116,16 +116,20 @@ def register(app: typer.Typer) -> None:
         table, places = with_encoding(data, encoding), with_encoding(geography, encoding)
         header = open_table(table).columns()
         who = ask(unit, "Who is protected", "person")
+        values = attributes_of(attribute or [])
+        other = {*values, *(_listed(levels) if levels else [])}
+        counts = (not identifier and count_among([name for name in header if name not in other])) or ""
         counted = ask(
             count,
             f"Column that holds counts (empty: each row is one record of a {who})",
-            count_among(header) or "",
+            counts,
         ).strip()
         limit = _limit(ask, who, identifier, most, counts=bool(counted))
-        if geography is None and counted and _public(public_places, yes=yes):
-            places = table
+        if geography is None and counted:
+            places = table if _public(public_places, yes=yes) else None
+            _refuse_places_left_out(header, places)
         named = _named_levels(ask, levels, places, None if places is table else header)
-        values = attributes_of(attribute or ([] if yes else _asked_attributes()))
+        values = values or attributes_of([] if yes else _asked_attributes())
         drafted: dict[str, Any] = {
             "public": places,
             "title": ask(title, "What the release is called", spec.stem),
@@ -188,6 +192,18 @@ def _public(given: bool | None, *, yes: bool) -> bool:
     return typer.confirm(
         "Are the places in the table a public list, the same whoever is counted", default=False
     )
+
+
+def _refuse_places_left_out(header: list[str], places: Any) -> None:
+    """Refuse a table of counts whose places would be left out: then many rows would be of one cell."""
+    from trueup.model.draft import is_place
+
+    if places is None and (left := next(filter(is_place, header), None)):
+        raise SpecError(
+            f"the table of counts has a column '{left}' of places, and no public list of places is given",
+            needed="all places that there may be",
+            remedy="give the list (--geography FILE), or say that the places in the table are public (--public-places)",
+        )
 
 
 def _named_levels(ask: Ask, levels: str | None, places: Any, header: list[str] | None) -> list[Any] | None:
