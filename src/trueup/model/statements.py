@@ -114,6 +114,18 @@ def _checked(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
     )
 
 
+def limited(spec: Spec) -> str:
+    """What is counted where the records of a unit are limited: `at most 5 of each patient`; empty where they are not.
+
+    Records beyond the limit are in no count: what is published is no count of all records.
+    """
+    privacy = getattr(spec, "privacy", None)  # tables that others published state no unit
+    most = privacy and privacy.contribution
+    if privacy is None or most is None or (privacy.id is None and spec.table.join is None):
+        return ""
+    return f"at most {most.records:,} of each {privacy.unit}"
+
+
 def _bounds(spec: Spec) -> Iterator[str]:
     """How much one unit contributes, and how that is known."""
     unit, limited, join = spec.privacy.unit, spec.privacy.contribution, spec.table.join

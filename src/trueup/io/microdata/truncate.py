@@ -39,6 +39,8 @@ class Limit:
         A secret in hexadecimal, drawn before the data are read.
     dropped
         How many records were dropped, once the table is tabulated; confidential.
+    units
+        How many units have so many records, once the table is tabulated in memory; confidential.
     apart
         How many records of two tables did not link up and were left out, by name; confidential.
     """
@@ -47,6 +49,7 @@ class Limit:
     records: int
     key: str
     dropped: int = 0
+    units: dict[int, int] = field(default_factory=dict)
     apart: dict[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -123,5 +126,8 @@ def truncated(
         connection.execute(f"CREATE TEMP TABLE named AS {grouped}")
         query = f"SELECT cell, CAST(sum(count) AS BIGINT) AS count FROM ({kept_sql(limit)}) GROUP BY cell ORDER BY cell"
         kept = connection.execute(query).fetchnumpy()
+        held = "SELECT CAST(sum(count) AS BIGINT) AS records FROM named GROUP BY unit"
+        counted = f"SELECT records, count(*) FROM ({held}) GROUP BY records ORDER BY records"
+        limit.units = dict(connection.execute(counted).fetchall())
     limit.dropped = int(count.sum() - kept["count"].sum())
     return kept["cell"], kept["count"]
