@@ -39,6 +39,7 @@ _COMMENTS = {
     "level": "The places, from the whole down to the smallest.",
     "attribute": "What counts are broken down by, with every value that may occur: public, whether or not anybody has it.",
     "query": "What is measured, at which levels, each at its own privacy loss; together they are that of the release.",
+    "left_out": "How many records the limit on those of one unit leaves out, counted with noise.",
     "constraints": "What published counts must satisfy beside adding up.",
 }
 """What is said above the parts of a spec that is written."""
@@ -158,11 +159,13 @@ class Spec(ThreeLines, SpecDocument):
             f"{query.name} at {', '.join(f'{level} ({query.currency} = {amount})' for level, amount in query.budgets.items())}"
             for query in self.queries
         )
+        alone = self.left_out
+        left_out = f"; {alone.name} ({alone.currency} = {alone.budget})" if alone else ""
         return (
             f"Spec: {self.title}",
             f"one count is one {self.table.counts}, by {' / '.join(x.name for x in self.levels)}{by}; "
             f"protects one {self.privacy.unit} ({self.privacy.neighbours})",
-            f"measured: {'; '.join(measured)}",
+            f"measured: {'; '.join(measured)}{left_out}",
         )
 
     def __str__(self) -> str:

@@ -125,6 +125,11 @@ def _conditions_of_invariants(spec: SpecDocument) -> list[dict[str, str]]:
 
 def _units_hold_records(spec: SpecDocument) -> None:
     privacy = spec.privacy
+    if spec.left_out is not None and (privacy.id is None or spec.table.join is not None):
+        raise ValueError(
+            "[left_out] measures how many records a limit leaves out, but [privacy] names no `id` of one table of records by "
+            "which it is enforced"
+        )
     if privacy.contribution is None:
         return
     if spec.table.kind != "records":

@@ -140,6 +140,11 @@ def _bounds(spec: Spec) -> Iterator[str]:
             f"Each {unit} keeps at most {limited.records} of its records, by the column '{spec.privacy.id}': this is enforced "
             "before anything is counted, and every count and declared rule is about the records that are kept."
         )
+        if (part := spec.left_out) is not None:
+            yield (
+                f"How many records are left out is measured at {part.currency} = {part.budget}, of each {unit} at most "
+                f"{part.most} beyond those that are kept: so many more or fewer are what one {unit} can change it by."
+            )
     elif limited is not None:
         yield f"One {unit} is taken to hold at most {limited.records} records; this is {DECLARED}."
     elif any(query.contribution is None for query in spec.queries):

@@ -265,7 +265,7 @@ def _in_memory(
 def _make_ready(problem: Problem, method: Method | None, log: Log) -> None:
     """Draw from every law and run the method on a few places, so that no compiler stands between data and release."""
     with log.stage("making the noise ready"):
-        rehearse(problem.headers)
+        rehearse(problem.headers, problem.left_out)
     if method:
         with log.stage("making the method ready"):
             warm(problem.spec, problem.headers, method)

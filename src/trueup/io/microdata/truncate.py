@@ -52,6 +52,17 @@ class Limit:
     units: dict[int, int] = field(default_factory=dict)
     apart: dict[str, int] = field(default_factory=dict)
 
+    def beyond(self, most: int) -> int:
+        """How many records were dropped, of each unit at most so many; confidential.
+
+        Examples
+        --------
+        >>> limit = Limit("household", 2, "00", units={1: 4, 3: 2, 9: 1})
+        >>> limit.beyond(1), limit.beyond(5), limit.beyond(100)
+        (3, 7, 9)
+        """
+        return sum(n * min(max(many - self.records, 0), most) for many, n in self.units.items())
+
     @classmethod
     def of(cls, spec: Spec, key: Callable[[], bytes]) -> Limit | None:
         """Return the limit that a spec asks for, under a fresh key; None where it names no column of units."""

@@ -19,7 +19,33 @@ from trueup.model.problem import Problem
 from trueup.model.records.tabled import NINE_OF_TEN, Tabled
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
-from trueup.noise.law import NO_LIMIT
+from trueup.noise.law import NO_LIMIT, Law
+
+
+@dataclass(frozen=True, repr=False)
+class LeftOut:
+    """How many records the limit on those of one unit leaves out, with noise.
+
+    Attributes
+    ----------
+    law
+        Of the noise.
+    value
+        The noisy number.
+    most
+        Of each unit at most so many are counted.
+    """
+
+    law: Law
+    value: int
+    most: int
+
+    def margin_of_error(self, level: float | str = NINE_OF_TEN) -> int:
+        """Return how far the number may be off (records), with the given probability."""
+        return self.law.tail(1 - probability_of(level)).counts
+
+    def __repr__(self) -> str:
+        return f"LeftOut({self.law!r})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,6 +70,8 @@ class Measurements(Tabled):
         The spec that it was measured by, where that is known; verbs that take the record need no other.
     frame
         The library of the dataframe that was measured; None for a file. Tables are made in it.
+    left_out
+        How many records the limit on those of one unit leaves out; None where that was not measured.
     sealed
         Of a run by parts, the digest over its files, which stands for that of the values.
 
@@ -61,6 +89,7 @@ class Measurements(Tabled):
     simulation: bool = field(default=False, kw_only=True)
     spec: Spec | None = field(default=None, kw_only=True)
     frame: str | None = field(default=None, kw_only=True)
+    left_out: LeftOut | None = field(default=None, kw_only=True)
     sealed: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -102,6 +131,10 @@ class Measurements(Tabled):
             whole.update(np.ascontiguousarray(values, dtype="<i8").tobytes())
         for bound in self.bounds:
             whole.update(f"{bound.margin}|{bound.lower}|{bound.upper}|{bound.where}\n".encode())
+        if self.left_out is not None:
+            whole.update(
+                f"left out|{self.left_out.law!r}|{self.left_out.most}|{self.left_out.value}\n".encode()
+            )
         return whole.hexdigest()
 
     def _facts(self) -> dict[str, str]:

@@ -28,7 +28,7 @@ def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
     guarantee, what = release.guarantee, counted(release.spec, unit)
     return (
         f"This release publishes numbers of {what} by {tables}.",
-        *left_out(release.spec, unit),
+        *left_out(release, unit, level),
         f"Random noise was added to what was counted before anything was published. It bounds how much the data of one "
         f"{guarantee.unit} can change what is published. The bound is the privacy loss, {total_loss(guarantee)}: a smaller one "
         f"protects better.{kept}",
@@ -49,13 +49,25 @@ def counts_of(spec: Spec, unit: str) -> tuple[tuple[str, str], ...]:
     return (("Counted", f"{counted(spec, unit)}; others are left out"),) if limited(spec) else ()
 
 
-def left_out(spec: Spec | None, unit: str) -> tuple[str, ...]:
-    """Say that what is counted is not all there is, where the records of a unit are limited."""
+def left_out(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
+    """Say that what is counted is not all there is, where the records of a unit are limited, and how many are left out."""
+    spec = release.spec
     if spec is None or not (most := limited(spec)):
         return ()
+    counted_alone = release.measurements.left_out if release.parts == 1 else None
+    if counted_alone is None:
+        how_many = (
+            f"How many {unit} were left out is confidential, and no margin of error below includes them."
+        )
+    else:
+        how_many = (
+            f"About {number(max(counted_alone.value, 0))} {unit} were left out (± {number(counted_alone.margin_of_error(level))} "
+            f"in {read_confidence(level)} of 100 cases), where of each {spec.privacy.unit} at most {counted_alone.most:,} of "
+            "those left out are counted; no margin of error below includes them."
+        )
     return (
         f"It counts {most}, and leaves out all others: a published number is no number of all {unit}, and may be far below "
-        f"it. How many {unit} were left out is confidential, and no margin of error below includes them.",
+        f"it. {how_many}",
     )
 
 
