@@ -8,12 +8,12 @@ NEGLIGIBLE = 1e-9
 """An error this small beside its value is one of rounding."""
 
 
-def digits(value: float, many: int) -> str:
+def to_digits(value: float, many: int) -> str:
     """Write a number to so many significant digits.
 
     Examples
     --------
-    >>> digits(120.0, 2), digits(0.000123, 1), digits(1234.5, 3), digits(float("nan"), 2)
+    >>> to_digits(120.0, 2), to_digits(0.000123, 1), to_digits(1234.5, 3), to_digits(float("nan"), 2)
     ('120', '0.0001', '1,230', 'nan')
     """
     rounded = float(f"{value:.{many}g}")
@@ -32,4 +32,4 @@ def error_digit(error: float, value: float) -> str:
     >>> error_digit(1.8e-18, 0.1), error_digit(0.0213, 0.1), error_digit(120.0, 4e3)
     ('0', '0.02', '100')
     """
-    return "0" if error <= NEGLIGIBLE * abs(value) else digits(error, 1)
+    return "0" if error <= NEGLIGIBLE * abs(value) else to_digits(error, 1)

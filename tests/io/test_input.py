@@ -14,13 +14,14 @@ import pytest
 
 from tests.areas import SPEC, TABLE, TRUTH, write_areas
 from trueup.errors import BundleError, DataError, PrivacyError, SpecError, TrueupError
+from trueup.files.csv_files import Encoded
 from trueup.files.source import open_table
 from trueup.files.whole import whole_counts
 from trueup.io.microdata.tabulate import read_counts
 from trueup.measuring import simulate
 from trueup.model.geography import read_tree
 from trueup.model.problem import Problem, public_cells
-from trueup.model.spec import parse_spec
+from trueup.model.spec import Spec, parse_spec
 
 FRAME = {"state": ["02", "01", "01"], "county": ["001", "003", "001"], "n": [30, 7, 0]}
 
@@ -480,3 +481,20 @@ def test_folders_below_what_a_path_names_are_columns_of_text(tmp_path):
     for path in ("people", "people/*/areas.parquet", "people/state=*/*.parquet"):
         assert sorted(open_table(tmp_path / path).select(["state"])["state"]) == ["01", "01", "02"]
     assert "state" not in open_table(tmp_path / "people" / "state=01").columns()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "polars", "latin-1"])
+@pytest.mark.parametrize("many", [1, 7])
+def test_records_of_one_place_without_attributes_are_counted(kind, many, tmp_path):
+    spec = Spec.of(pandas.DataFrame({"note": ["x"]}))
+    rows = pandas.DataFrame({"note": ["x"] * many})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    sources = {
+        "csv": tmp_path / "rows.csv",
+        "parquet": tmp_path / "rows.parquet",
+        "pandas": rows,
+        "polars": polars.from_pandas(rows),
+        "latin-1": Encoded(str(tmp_path / "rows.csv"), "latin-1"),
+    }
+    assert read_counts(spec, public_cells(spec), sources[kind]).tolist() == [many]

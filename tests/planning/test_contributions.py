@@ -15,7 +15,7 @@ from trueup.errors import SpecError
 from trueup.io.microdata.truncate import Limit, truncated
 from trueup.model.problem import Problem
 from trueup.planning.contributions import RecordsOfUnits, least_typical, weigh_bounds
-from trueup.privacy.contribution import left_out
+from trueup.privacy.contribution import records_left_out
 from trueup.reporting import report
 from trueup.run.local import LocalPool
 
@@ -168,7 +168,7 @@ def held(many, bound, most):
 @pytest.mark.parametrize(("bound", "most"), [(1, 1), (2, 3), (3, 2)])
 def test_the_sensitivity_is_the_largest_change_over_all_neighbours(relation, bound, most):
     """Enumerated over units of up to nine records beside others; a unit of none is one that is not there."""
-    stated = left_out(most).sensitivity(relation, cells=1)
+    stated = records_left_out(most).sensitivity(relation, cells=1)
     changes = set()
     for others in [(), (5,), (1, 9, 2)]:
         for many in range(10):
@@ -182,7 +182,7 @@ def test_a_number_without_a_limit_on_each_unit_would_have_no_bound():
     """The wrong version: all records left out, of whoever has how many."""
     changes = [held((many,), 2, 10**9) for many in (3, 30, 3_000)]
     assert changes == [1, 28, 2_998]
-    assert max(changes) > left_out(4).sensitivity("add-remove", cells=1).l1
+    assert max(changes) > records_left_out(4).sensitivity("add-remove", cells=1).l1
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
@@ -196,7 +196,7 @@ def test_the_noise_is_scaled_to_what_one_unit_adds(relation, noise, budget, rng)
     charge = next(c for c in problem.guarantee.charges if c.query == "records left out")
     assert charge.amount == spec.left_out.budget
     assert all(cost.amount == charge.amount for _, cost in charge.prices)
-    sensitivity = left_out(7).sensitivity(relation, cells=1)
+    sensitivity = records_left_out(7).sensitivity(relation, cells=1)
     assert problem.left_out.cost(sensitivity).amount == spec.left_out.budget
     assert tu.parse_spec(spec.text()) == spec
 

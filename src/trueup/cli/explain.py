@@ -10,7 +10,7 @@ from trueup.cli.options import AsJson, Encoding, GeographyPath, Memory, SpecPath
 from trueup.cli.printing import print_json, print_table
 from trueup.cli.progress import progress
 from trueup.cli.reconcile import MethodName
-from trueup.digits import digits
+from trueup.digits import to_digits
 
 Persons = Annotated[
     int | None,
@@ -125,8 +125,8 @@ def _show_bounds(plan) -> None:
     rows = [
         [
             f"{each.records:,}",
-            f"{digits(100 * each.share, 2)} %",
-            *(f"{digits(-each.left_out[t] or 0.0, 3)} ± {digits(each.noise[t], 2)}" for t in tables),
+            f"{to_digits(100 * each.share, 2)} %",
+            *(f"{to_digits(-each.left_out[t] or 0.0, 3)} ± {to_digits(each.noise[t], 2)}" for t in tables),
         ]
         for each in plan.bounds
     ]

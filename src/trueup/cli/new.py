@@ -104,7 +104,8 @@ def register(app: typer.Typer) -> None:
         """Write a first spec from a few questions; of the table only the names of columns are read."""
         from trueup.files.source import open_table
         from trueup.files.target import refuse_occupied
-        from trueup.model.draft import attributes_of, count_among, measured_tables
+        from trueup.model.draft import attributes_of, measured_tables
+        from trueup.model.place_columns import count_among
         from trueup.model.spec import Spec
 
         def ask(given: str | None, question: str, proposed: str) -> str:
@@ -196,7 +197,7 @@ def _public(given: bool | None, *, yes: bool) -> bool:
 
 def _refuse_places_left_out(header: list[str], places: Any) -> None:
     """Refuse a table of counts whose places would be left out: then many rows would be of one cell."""
-    from trueup.model.draft import is_place
+    from trueup.model.place_columns import is_place
 
     if places is None and (left := next(filter(is_place, header), None)):
         raise SpecError(
@@ -209,7 +210,7 @@ def _refuse_places_left_out(header: list[str], places: Any) -> None:
 def _named_levels(ask: Ask, levels: str | None, places: Any, header: list[str] | None) -> list[Any] | None:
     """The levels that are asked for, of those that the public places propose; none without places."""
     from trueup.files.source import open_table
-    from trueup.model.draft import propose_levels
+    from trueup.model.place_columns import propose_levels
 
     if places is None:
         return _listed(levels) if levels is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trueup.cli.printing import print_table
-from trueup.digits import digits
+from trueup.digits import to_digits
 
 
 def print_missed(missed: list[dict]) -> None:
@@ -95,5 +95,5 @@ def _number(value: float) -> str:
         if value == round(value)
         else f"{value:,.1f}"
         if abs(value) >= 100
-        else digits(value, 3)
+        else to_digits(value, 3)
     )

@@ -162,7 +162,8 @@ class Relation:
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
         named = ", ".join(quoted(c) for c in columns)
-        return self._fetch(self.relation.aggregate(f"{named}, count(*) AS {COUNT}", named))
+        counted = f"{named}, count(*) AS {COUNT}" if columns else f"count(*) AS {COUNT}"
+        return self._fetch(self.relation.aggregate(counted, named))
 
     def row(self, number: int) -> str:
         if len(self.files) > 1:

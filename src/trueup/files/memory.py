@@ -9,7 +9,7 @@ import resource
 import sys
 from pathlib import Path
 
-from trueup.digits import digits
+from trueup.digits import to_digits
 from trueup.errors import SpecError, TrueupError
 
 PROCESS = 350_000_000
@@ -53,7 +53,7 @@ def memory_text(size: float) -> str:
     """
     for unit, many in (("GB", 1e9), ("MB", 1e6)):
         if size >= many:
-            return f"{digits(size / many, 3)} {unit}"
+            return f"{to_digits(size / many, 3)} {unit}"
     return f"{size:.0f} bytes"
 
 

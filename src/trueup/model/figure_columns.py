@@ -26,12 +26,12 @@ def is_figure(name: str) -> bool:
     >>> is_figure("Margin_of_error"), is_figure("margin")
     (True, False)
     """
-    return plain(name) in _TAKEN
+    return bare_name(name) in _TAKEN
 
 
-def plain(name: str) -> str:
+def bare_name(name: str) -> str:
     """A name without case and punctuation."""
     return re.sub(r"\W", "_", name).casefold()
 
 
-_TAKEN = frozenset(map(plain, FIGURES))
+_TAKEN = frozenset(map(bare_name, FIGURES))

@@ -22,8 +22,14 @@ from trueup.noise import law_named
 from trueup.noise.cost import Cost, Currency, Sensitivity
 from trueup.noise.law import Law
 from trueup.privacy.accountant import Loss, compose
-from trueup.privacy.contribution import RELATIONS, Contribution, Reach, Records, Relation
-from trueup.privacy.contribution import left_out as records_left_out
+from trueup.privacy.contribution import (
+    RELATIONS,
+    Contribution,
+    Reach,
+    Records,
+    Relation,
+    records_left_out,
+)
 
 
 def plan_measurements(
@@ -75,7 +81,7 @@ def plan_measurements(
             headers.append(Measured(query.name, margin, law).at(cells))
             charges.append(_charge(spec.privacy.neighbours, headers[-1], reach, shared))
             reaches.append(reach)
-    if (alone := left_out(spec)) is not None:
+    if (alone := left_out_law(spec)) is not None:
         charges.append(_charge_alone(spec.privacy.neighbours, spec.left_out, alone))
     measured = tuple(headers)
     invariants = (Measured.enumerated(cells, margin) for margin in constraints.invariants)
@@ -95,7 +101,7 @@ def plan_measurements(
     return (*measured, *invariants), _guarantee(*given)
 
 
-def left_out(spec: Spec) -> Law | None:
+def left_out_law(spec: Spec) -> Law | None:
     """The law of the noise of the number of records that the limit leaves out; None where that is not measured.
 
     Raises

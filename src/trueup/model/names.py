@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trueup.errors import did_you_mean
-from trueup.model.figure_columns import is_figure, plain
+from trueup.model.figure_columns import bare_name, is_figure
 
 
 def refuse_alike(what: str, names: list[str]) -> None:
     """Refuse names that differ in case or punctuation alone: they become names of files and columns."""
-    alike = list(map(plain, names))
+    alike = list(map(bare_name, names))
     for i, name in enumerate(names):
         if (first := alike.index(alike[i])) < i:
             raise ValueError(f"{what} '{names[first]}' and '{name}' differ in case or punctuation alone")

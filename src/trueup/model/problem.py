@@ -14,7 +14,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.geography import read_tree
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
-from trueup.model.mechanism import left_out, plan_measurements
+from trueup.model.mechanism import left_out_law, plan_measurements
 from trueup.model.spec import Spec, parse_spec, read_spec_text
 from trueup.model.three_lines import ThreeLines
 from trueup.model.tree import Tree
@@ -109,7 +109,7 @@ class Problem(ThreeLines):
     @cached_property
     def left_out(self) -> Law | None:
         """The law of the noise of the number of records that the limit on those of one unit leaves out, if it is measured."""
-        return left_out(self.spec)
+        return left_out_law(self.spec)
 
     @property
     def guarantee(self) -> Guarantee:

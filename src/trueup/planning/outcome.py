@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from trueup.digits import digits
+from trueup.digits import to_digits
 from trueup.model.cells import Margin
 from trueup.model.mechanism import contribution
 from trueup.planning.allocation import Allocation, Certificate, Reached
@@ -63,7 +63,7 @@ def least_of_mechanisms(
 
 
 def in_percent(share: float) -> str:
-    return f"{digits(100 * share, 2)} %"
+    return f"{to_digits(100 * share, 2)} %"
 
 
 def about_mechanisms(ratio: float | None) -> str:

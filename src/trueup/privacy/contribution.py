@@ -146,7 +146,7 @@ class Records:
         )
 
 
-def left_out(most: int) -> Records:
+def records_left_out(most: int) -> Records:
     """Bound what one unit contributes to the number of records that a limit leaves out, of each unit at most so many.
 
     Let m be the number of records that a unit has and R how many it keeps. It adds f(m) = min(max(m - R, 0), most), a whole
@@ -158,7 +158,7 @@ def left_out(most: int) -> Records:
 
     Examples
     --------
-    >>> [left_out(20).sensitivity(relation, cells=1).l1 for relation in RELATIONS]
+    >>> [records_left_out(20).sensitivity(relation, cells=1).l1 for relation in RELATIONS]
     [Fraction(20, 1), Fraction(20, 1)]
     """
     return Records(most)

@@ -9,6 +9,8 @@
 
 In memory a run has one part and leaves nothing behind when it is killed. With an executor it has many, and a folder
 beside the target from which `resume` goes on.
+
+One file: the stages in their order, whichever verb they are begun by.
 """
 
 from __future__ import annotations

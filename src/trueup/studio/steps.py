@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trueup.digits import digits
+from trueup.digits import to_digits
 from trueup.model.problem import Problem
 from trueup.planning.contributions import RecordsOfUnits, least_typical, weigh_bounds
 from trueup.reconciling import METHODS, default, misfit
@@ -62,10 +62,10 @@ def _bounds(problem: Problem, supposed: str) -> dict[str, Any] | None:
     rows = [
         {
             "records": f"{each.records:,}",
-            "share": f"{digits(100 * each.share, 2)} %",
+            "share": f"{to_digits(100 * each.share, 2)} %",
             "cells": [
                 {
-                    "text": f"{digits(-each.left_out[table] or 0.0, 3)} ± {digits(each.noise[table], 2)}",
+                    "text": f"{to_digits(-each.left_out[table] or 0.0, 3)} ± {to_digits(each.noise[table], 2)}",
                     "best": best[table] == each.records,
                 }
                 for table in tables

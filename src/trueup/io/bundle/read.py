@@ -30,7 +30,7 @@ from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
-from trueup.model.mechanism import left_out
+from trueup.model.mechanism import left_out_law
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.records.measurements import LeftOut, Measurements
 from trueup.model.records.release import Miss, Release
@@ -205,7 +205,7 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
         # One thread keeps the rows in order.
         with connect(folders=[folder / "public"], threads=1) as connection, quiet_duckdb(f"'{folder}'"):
             values = read_values(connection, files, cells, headers)
-            if (law := left_out(spec)) is not None and spec.left_out is not None:
+            if (law := left_out_law(spec)) is not None and spec.left_out is not None:
                 alone = LeftOut(law, read_left_out(connection, files), spec.left_out.most)
     else:
         headers, values = zip(*read_headers(folder, manifest))

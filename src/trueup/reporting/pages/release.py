@@ -21,7 +21,7 @@ from trueup.reporting.sections.adjustments import adjustments
 from trueup.reporting.sections.counts import enumerated, released_counts
 from trueup.reporting.sections.error import release_error
 from trueup.reporting.sections.glossary import glossary
-from trueup.reporting.sections.opening import about, counts_of, opening
+from trueup.reporting.sections.opening import about, counted_line, opening
 from trueup.reporting.sections.origin import Ledger, checks, making, origin, passed
 from trueup.reporting.sections.protection import cost, protected, total_loss
 
@@ -99,7 +99,7 @@ def release_map(
 def _summary(release: Release, spec: Spec, unit: str, level: float | str) -> tuple[tuple[str, str], ...]:
     guarantee, cells = release.measurements.guarantee, release.cells
     return (
-        *counts_of(spec, unit),
+        *counted_line(spec, unit),
         ("Released", "; ".join(f"{table_name(m)} ({cells.size(m):,})" for m in release.published)),
         ("Protected", f"each {guarantee.unit}"),
         ("Privacy loss", total_loss(guarantee)),

@@ -28,7 +28,7 @@ def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
     guarantee, what = release.guarantee, counted(release.spec, unit)
     return (
         f"This release publishes numbers of {what} by {tables}.",
-        *left_out(release, unit, level),
+        *what_is_left_out(release, unit, level),
         f"Random noise was added to what was counted before anything was published. It bounds how much the data of one "
         f"{guarantee.unit} can change what is published. The bound is the privacy loss, {total_loss(guarantee)}: a smaller one "
         f"protects better.{kept}",
@@ -44,12 +44,12 @@ def counted(spec: Spec | None, unit: str) -> str:
     return f"{unit} ({most})" if most else unit
 
 
-def counts_of(spec: Spec, unit: str) -> tuple[tuple[str, str], ...]:
+def counted_line(spec: Spec, unit: str) -> tuple[tuple[str, str], ...]:
     """A line of the headline, where the records of a unit are limited."""
     return (("Counted", f"{counted(spec, unit)}; others are left out"),) if limited(spec) else ()
 
 
-def left_out(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
+def what_is_left_out(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
     """Say that what is counted is not all there is, where the records of a unit are limited, and how many are left out."""
     spec = release.spec
     if spec is None or not (most := limited(spec)):
