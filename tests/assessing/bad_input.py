@@ -76,6 +76,8 @@ BAD = [
     ("a release of other levels", lambda: ask(released([1, 3, 4]), spec=block_spec()), DataError, "other levels"),
     ("publishing one on confidential counts", lambda: refuse_confidential(ask().public), PrivacyError, "no noise"),
     ("a figure of an unknown column", lambda: ask().rows(tract="a"), SpecError, "no column 'tract'"),
+    ("a misspelt statistic", lambda: ask().table("area", statistic="baias"), SpecError, "did you mean 'bias'"),
+    ("a table that was not assessed", lambda: ask().figure("bias", "county"), SpecError, "no row has the level 'county'"),
     ("a figure that is not single", lambda: ask(budgets=[1, 2]).figure("bias", "area"), SpecError, "2 figures 'bias'"),
     ("--method with a parameter without a value", lambda: _method("tree-topdown:rounding"), SpecError, "has no value"),
     ("--threshold without a count", lambda: _threshold("area=many"), SpecError, "TABLE=COUNT"),

@@ -41,7 +41,7 @@ def test_what_it_prints_are_commands_that_run(folder):
 
 
 def test_questions_are_asked_for_what_is_not_given(folder, monkeypatch):
-    answers = iter(["town", "child", "", "sex=f,m", "", "Towns", "1/2", "town x sex"])
+    answers = iter(["child", "", "", "town", "sex=f,m", "", "Towns", "1/2", "town x sex"])
     asked = []
 
     def answer(question, default):
@@ -54,6 +54,83 @@ def test_questions_are_asked_for_what_is_not_given(folder, monkeypatch):
     assert [level.name for level in spec.levels] == ["all", "town"]
     assert str(spec.queries[1].budgets["town"]) == "1/4"
     assert not any("sex" in question for question in asked[:3]), "the header is not shown"
+
+
+VISITS = "who,clinic,sex,age\np1,a,f,young\np1,a,f,young\np1,b,f,old\np2,a,m,old\n"
+SHAPES = "--attribute sex=f,m --attribute age=young,old"
+
+
+def test_one_unit_may_stand_in_several_rows(folder, monkeypatch):
+    """It is asked for the column that identifies it, then for the most rows to keep."""
+    (folder / "visits.csv").write_text(VISITS)
+    (folder / "clinics.csv").write_text("clinic\na\nb\n")
+    answers, asked = iter(["person", "", "who", "2", "clinic", "", "Visits", "1", ""]), []
+
+    def answer(question, default):
+        asked.append(question)
+        return next(answers)
+
+    monkeypatch.setattr("typer.prompt", answer)
+    succeeds("new visits.toml --data visits.csv --geography clinics.csv")
+    assert "may stand in several rows" in asked[2]
+    assert "kept at most" in asked[3]
+    privacy = tu.Spec.read("visits.toml").privacy
+    assert (privacy.id, privacy.contribution.records) == ("who", 2)
+    said = succeeds("release visits.toml --data visits.csv --geography clinics.csv --out out")
+    assert "at most 2 of its records" in said
+    done = run(*shlex.split("new again.toml --data visits.csv --id who --yes"))
+    assert done.returncode == 2
+    assert "--most 5" in done.stderr
+
+
+def test_two_attributes_and_a_table_without_places_run(folder):
+    (folder / "visits.csv").write_text(VISITS)
+    said = succeeds(f"new visits.toml --data visits.csv {SHAPES} --yes")
+    for line in re.findall(r": trueup (.*)", said):
+        succeeds(f"{line} --quick" if line.startswith("explain") else line)
+    released = tu.read_release(folder / "NEW")
+    assert [str(margin) for margin in released.published] == ["all", "all x sex", "all x sex x age"]
+
+
+def test_public_places_are_read_from_a_table_of_counts_when_it_is_said(folder):
+    (folder / "counts.csv").write_text("town,sex,n\na,f,3\na,m,4\nb,f,5\nb,m,0\n")
+    done = run(*shlex.split("new towns.toml --data counts.csv --attribute sex=f,m --yes"))
+    assert done.returncode == 2
+    assert "column 'town' of places" in done.stderr
+    said = succeeds("new towns.toml --data counts.csv --attribute sex=f,m --public-places --yes")
+    assert tu.Spec.read("towns.toml").table.keys == "public"
+    for line in re.findall(r": trueup (.*)", said):
+        succeeds(f"{line} --quick" if line.startswith("explain") else line)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("--levels town", "no public list of places"),
+        ("--count n --id who --most 2", "--id and --most are of a table of records"),
+        ("--id nobody --most 2", "no column 'nobody'"),
+    ],
+)
+def test_what_cannot_be_drafted_without_places_is_refused(more, words, folder):
+    (folder / "rows.csv").write_text("who,sex,n\n1,f,2\n")
+    done = run(*shlex.split(f"new rows.toml --data rows.csv {more} --yes"))
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not (folder / "rows.toml").exists()
+
+
+def test_names_that_are_alike_or_are_those_of_figures_are_told_apart(folder):
+    (folder / "odd.csv").write_text("mean,Mean group,a.b,a,all,n\nx,y,1,2,3,4\n")
+    (folder / "list.csv").write_text("a,a.b,all\n2,1,3\n")
+    words = "--attribute mean=x --attribute 'Mean group=y' --levels a,a.b,all --yes"
+    succeeds(f"new odd.toml --data odd.csv --geography list.csv {words}")
+    spec = tu.Spec.read("odd.toml")
+    assert [level.name for level in spec.levels] == ["all places", "a", "a b", "all"]
+    assert [(a.name, a.column) for a in spec.attributes] == [
+        ("mean group", "mean"),
+        ("Mean group group", "Mean group"),
+    ]
+    succeeds("release odd.toml --data odd.csv --geography list.csv --out out")
 
 
 def test_no_row_of_the_table_is_read(folder):
@@ -118,5 +195,7 @@ def test_levels_are_proposed_in_one_way_and_a_column_of_counts_is_found(folder):
     assert spec.table.count == "pop"
     assert tu.Spec.of("counts.csv", count="pop", public="codes.csv").levels == spec.levels
     assert tu.propose_spec("counts.csv", "codes.csv").spec.levels == spec.levels
-    succeeds("new states.toml --data counts.csv --geography codes.csv --levels state --yes")
-    assert [level.name for level in tu.Spec.read("states.toml").levels] == ["all", "state"]
+    done = run(*shlex.split("new states.toml --data counts.csv --geography codes.csv --levels state --yes"))
+    assert done.returncode == 2, "the list has many rows for each state"
+    assert "lists state '01' more than once" in done.stderr
+    assert not (folder / "states.toml").exists()

@@ -14,13 +14,14 @@ import pytest
 
 from tests.areas import SPEC, TABLE, TRUTH, write_areas
 from trueup.errors import BundleError, DataError, PrivacyError, SpecError, TrueupError
+from trueup.files.csv_files import Encoded
 from trueup.files.source import open_table
 from trueup.files.whole import whole_counts
 from trueup.io.microdata.tabulate import read_counts
 from trueup.measuring import simulate
 from trueup.model.geography import read_tree
 from trueup.model.problem import Problem, public_cells
-from trueup.model.spec import parse_spec
+from trueup.model.spec import Spec, parse_spec
 
 FRAME = {"state": ["02", "01", "01"], "county": ["001", "003", "001"], "n": [30, 7, 0]}
 
@@ -87,6 +88,81 @@ def test_bad_tables_are_refused_by_name(text, message, tmp_path):
         read_counts(spec, public_cells(spec, path), path)
     said = str(caught.value).replace(str(tmp_path), "")
     assert not any(count in said for count in ("5.5", "-5", "99999", "4611686018427387905"))
+
+
+def test_blanks_around_keys_make_no_other_place(tmp_path):
+    """One place in three rows is refused, and one that the geography and the counts write differently is one place."""
+    spec = parse_spec(SPEC)
+    one = "state,county,n\n01,001,5\n01, 001,7\n01,001\u00a0,7\n"
+    _, path = write_areas(tmp_path, table=one)
+    with pytest.raises(DataError, match=r"lists county '01/001' more than once, in row 1 .* and row 2"):
+        public_cells(spec, path)
+    _, path = write_areas(tmp_path, table="state,county,n\n 01,001 ,5\n01,002,7\n")
+    cells = public_cells(spec, pandas.DataFrame({"state": ["01 ", "01"], "county": ["\t002", "001"]}))
+    assert [cells.label(0), cells.label(1)] == ["01/001", "01/002"]
+    assert read_counts(spec, cells, path).tolist() == [5, 7]
+
+
+def test_places_written_as_floating_point_numbers_are_whole_numbers(tmp_path):
+    spec = parse_spec(SPEC)
+    table = "state,county,n\n1.0,1.0,5.0\n1.0,2.0,7.0\n"
+    _, path = write_areas(tmp_path, table=table)
+    cells = public_cells(spec, path)
+    assert [cells.label(0), cells.label(1)] == ["1/1", "1/2"]
+    assert read_counts(spec, cells, path).tolist() == [5, 7]
+    assert read_counts(spec, cells, pandas.read_csv(path)).tolist() == [5, 7]
+
+
+def test_codes_of_which_some_end_in_a_fraction_of_0_stay_codes(tmp_path):
+    spec = parse_spec(SPEC)
+    _, path = write_areas(tmp_path, table="state,county,n\n1,1.0,5\n1,1.1,7\n")
+    cells = public_cells(spec, path)
+    assert [cells.label(0), cells.label(1)] == ["1/1.0", "1/1.1"]
+    assert read_counts(spec, cells, path).tolist() == [5, 7]
+
+
+def test_two_places_that_differ_by_a_fraction_of_0_are_refused(tmp_path):
+    spec = parse_spec(SPEC)
+    _, path = write_areas(tmp_path, table="state,county,n\n1,1.0,5\n1,1,7\n1,1.1,7\n")
+    cells = public_cells(spec, path)
+    with pytest.raises(DataError, match=r"two places of level 'county' differ by '\.0' alone"):
+        read_counts(spec, cells, path)
+
+
+def test_values_that_differ_in_blanks_alone_are_one(tmp_path):
+    with pytest.raises(SpecError, match="value of 'sex' 'f' is declared twice"):
+        parse_spec(SPEC + '[[attribute]]\nname = "sex"\nvalues = ["f", " f"]\n')
+
+
+MANY = [
+    ("code", "x", "row 2 .*, row 3 .*, row 4 .*, row 5 .*, row 6 .* and 115 more name no place"),
+    ("sex", "m", "outside the domain of 'sex' in row 2 .*, row 6 .* and 115 more"),
+    ("sex", "", "has no value in row 2 .*, row 6 .* and 115 more"),
+    ("n", "-1", "column 'n' in row 2 .*, row 6 .* and 115 more holds a negative number"),
+]
+
+
+@pytest.mark.parametrize(("column", "value", "said"), MANY)
+def test_where_many_rows_fail_the_first_five_are_named_and_how_many_more(column, value, said, tmp_path):
+    spec = parse_spec(
+        SPEC.replace('keys = "public"', 'keys = "confidential"')
+        + '[[attribute]]\nname = "sex"\nvalues = ["f"]\n'
+    )
+    codes = [f"{k:03}" for k in range(121)]
+    cells = public_cells(spec, geography=pandas.DataFrame({"state": "01", "county": codes}))
+    rows = pandas.DataFrame({"state": "01", "county": codes, "sex": "f", "n": "7"})
+    rows.loc[1:, {"code": "county"}.get(column, column)] = value
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(DataError, match=said) as caught:
+        read_counts(spec, cells, tmp_path / "rows.csv")
+    assert "row 7 " not in str(caught.value)
+
+
+def test_counts_at_fault_for_several_reasons_are_said_to_be():
+    with pytest.raises(
+        DataError, match="in row 1 and row 2 holds what is no count, the first of them a fraction"
+    ):
+        whole_counts(np.array([0.5, -1.0]), "n")
 
 
 BAD_COLUMNS = [
@@ -405,3 +481,20 @@ def test_folders_below_what_a_path_names_are_columns_of_text(tmp_path):
     for path in ("people", "people/*/areas.parquet", "people/state=*/*.parquet"):
         assert sorted(open_table(tmp_path / path).select(["state"])["state"]) == ["01", "01", "02"]
     assert "state" not in open_table(tmp_path / "people" / "state=01").columns()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "polars", "latin-1"])
+@pytest.mark.parametrize("many", [1, 7])
+def test_records_of_one_place_without_attributes_are_counted(kind, many, tmp_path):
+    spec = Spec.of(pandas.DataFrame({"note": ["x"]}))
+    rows = pandas.DataFrame({"note": ["x"] * many})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    sources = {
+        "csv": tmp_path / "rows.csv",
+        "parquet": tmp_path / "rows.parquet",
+        "pandas": rows,
+        "polars": polars.from_pandas(rows),
+        "latin-1": Encoded(str(tmp_path / "rows.csv"), "latin-1"),
+    }
+    assert read_counts(spec, public_cells(spec), sources[kind]).tolist() == [many]

@@ -20,6 +20,7 @@ from trueup.files.csv_files import Encoded
 from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.io.microdata.sparse import SparseCounts
 from trueup.io.microdata.tabulate import read_counts
+from trueup.io.microdata.truncate import Limit
 from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec
 
@@ -45,10 +46,26 @@ ROWS = st.lists(
     max_size=12,
 )
 FAULTS = {
-    "code": ["99", "", None, "1"],
-    "sex": ["F", " f", "", None],
-    "years": ["01", "1.0", None],
-    "n": ["-1", "1.5", "1e2", "", None, str(2**62 + 1), "9" * 30, " 7 ", "x", "٣", "-0"],
+    "code": ["99", "", None, "1", " 12 ", "11.0", "\u3000"],
+    "sex": ["F", " f", "\u3000f\xa0", " ", "", None],
+    "years": ["01", "1.0", "1.00\t", "1.1", "1.", None],
+    "n": [
+        "-1",
+        "1.5",
+        "1e2",
+        "",
+        None,
+        str(2**62 + 1),
+        "9" * 30,
+        " 7 ",
+        "\xa07",
+        "7.0",
+        "7.",
+        "-0.0",
+        "x",
+        "٣",
+        "-0",
+    ],
 }
 
 
@@ -254,9 +271,59 @@ def test_sums_that_would_wrap_around_are_refused(tmp_path):
 
 def test_types_that_are_neither_text_nor_whole_are_refused(tmp_path):
     spec, cells = _cells()
-    rows = _frame([("11", "f", "1", 5)]).astype({"years": float})
-    with pytest.raises(DataError, match=r"'years' of 'rows\.parquet' is of the type DOUBLE"):
+    rows = _frame([("11", "f", "1", 5)]).assign(years=pandas.Timestamp("2020-01-01"))
+    with pytest.raises(DataError, match=r"'years' of 'rows\.parquet' is of the type TIMESTAMP"):
         tabulate_by_parts(spec, cells, _parquet(rows, tmp_path), tmp_path / "out", PARTS)
+
+
+@pytest.mark.parametrize("write", [_csv, _parquet])
+def test_whole_numbers_with_a_fraction_of_0_are_read_as_whole(write, tmp_path):
+    """As pandas makes of integers with a gap anywhere in the column."""
+    spec, cells = _cells()
+    rows = _frame([("11", "f", "1", 5), ("30", "it's", "2", 7)])
+    floats = rows.astype({"code": float, "years": float, "n": float})
+    source = write(floats, tmp_path)
+    expected = read_counts(spec, cells, rows).tolist()
+    assert sum(expected) == 12
+    assert read_counts(spec, cells, source).tolist() == expected
+    assert read_counts(spec, cells, floats).tolist() == expected
+    counted = tabulate_by_parts(spec, cells, source, tmp_path / "out", PARTS)
+    assert _dense(counted, cells).tolist() == expected
+
+
+@pytest.mark.parametrize("gap", [np.nan, 1.5])
+def test_gaps_and_fractions_among_floats_are_named(gap, tmp_path):
+    spec, cells = _cells()
+    rows = _frame([("11", "f", "1", 5), ("30", "f", "2", 7)])
+    rows["years"] = [1.0, gap]
+    said = "no value in row 2" if np.isnan(gap) else "outside the domain of 'age' in row 2"
+    with pytest.raises(DataError, match=said):
+        read_counts(spec, cells, rows)
+    with pytest.raises(DataError, match=said):
+        tabulate_by_parts(spec, cells, _parquet(rows, tmp_path), tmp_path / "out", PARTS)
+
+
+def test_a_unit_is_one_unit_with_blanks_and_without(tmp_path):
+    spec = parse_spec(
+        RECORDS.replace('"add-remove" }', '"add-remove", id = "who", contribution = { records = 1 } }')
+    )
+    cells = public_cells(spec, geography=PLACES)
+    rows = _frame([("11", "f", "1", 5)] * 4).drop(columns="n").assign(who=["7", " 7", "7.0", "8"])
+    limit = Limit("who", 1, "00")
+    assert read_counts(spec, cells, rows, limit).sum() == 2
+    counted = tabulate_by_parts(
+        spec, cells, _csv(rows, tmp_path), tmp_path / "out", PARTS, limit=Limit("who", 1, "00")
+    )
+    assert _dense(counted, cells).sum() == 2
+
+
+def test_columns_that_the_spec_does_not_name_may_be_called_as_those_that_are_added(tmp_path):
+    """A table of places and parts stands beside the rows while they are counted."""
+    spec, cells = _cells()
+    rows = _frame([("11", "f", "1", 5), ("30", "it's", "2", 7)])
+    more = rows.assign(part="x", place="y", k0="z", cell=1, count=2, rows=3, bad=4, unit="u")
+    counted = tabulate_by_parts(spec, cells, _csv(more, tmp_path), tmp_path / "out", PARTS)
+    assert _dense(counted, cells).tolist() == read_counts(spec, cells, rows).tolist()
 
 
 def test_a_folder_without_tables_an_occupied_target_and_misplaced_parts(tmp_path):

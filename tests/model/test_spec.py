@@ -56,7 +56,7 @@ MISTAKES = [
     ('kind = "counts"', 'kind = "records"', "needs neither"),
     ('title = "Areas"', "title = ", "not TOML"),
     ("[privacy]", '[constraints]\nlinear = ["female + >= male"]\n[privacy]', "position"),
-    ('name = "sex"\n', 'name = "noisy"\n', "'noisy' is a value column of published tables"),
+    ('name = "sex"\n', 'name = "noisy"\n', "attribute 'noisy' is called as a column of figures"),
     ('name = "sex"\n', 'name = "Area"\n', "published column 'area' is declared twice"),
     ('column = "area"', 'column = "n"', "column 'n' holds counts, so it cannot hold keys"),
     ('name = "area"\ncolumn', 'name = "ALL"\ncolumn', "'all' and 'ALL' differ in case or punctuation alone"),

@@ -139,3 +139,20 @@ def test_a_draft_runs(tmp_path):
     spec = tu.Spec.of(table, ["county", "town"], SEX, public=PLACES, unit="child")
     noisy = tu.measure(spec, table, PLACES)
     assert noisy.guarantee.amount == 1
+
+
+def test_a_proposal_names_what_a_wide_table_s_columns_say_apart_from_its_levels():
+    places = pandas.DataFrame({"category": ["a", "b"], "kind": ["c", "d"]})
+    header = ["category", "kind", "f_young", "f_old", "m_young", "m_old"]
+    spec = tu.propose_spec(header, places).spec
+    assert [level.name for level in spec.levels] == ["all", "category", "kind"]
+    assert [a.name for a in spec.attributes] == ["kind group", "category group"]
+    assert tu.explain(spec, places, simulate=False).cells == 8
+
+
+def test_a_domain_too_large_to_be_measured_is_refused():
+    table = people(["1"], ["a"], ["f"], age=["x"])
+    with pytest.raises(SpecError, match="4,000,000 combinations"):
+        tu.Spec.of(
+            table, ["town"], {"sex": map(str, range(2000)), "age": map(str, range(2000))}, public=PLACES
+        )

@@ -7,6 +7,7 @@ import pandas
 import pytest
 from typer.testing import CliRunner
 
+from tests.command import run
 from trueup.cli.app import new_app
 from trueup.cli.explain import register
 from trueup.model.cells import Attribute, Cells
@@ -128,3 +129,17 @@ def test_an_explanation_is_shown_in_three_lines_and_knows_its_problem():
     assert "all, tract, tract x sex, block, block x sex; epsilon = 5/4 for one" in tables
     assert found.method["method"] in method
     assert "<table>" in found._repr_html_()
+
+
+def test_where_no_closed_form_is_known_it_says_so_and_how_to_learn_the_errors(tmp_path):
+    """A column of dashes would look like an error of none."""
+    (tmp_path / "spec.toml").write_text(SPEC.format(rules='[constraints]\nlinear = ["f <= 40"]'))
+    PLACES[:20].to_csv(tmp_path / "places.csv", index=False)
+    given = [str(tmp_path / "spec.toml"), "--geography", str(tmp_path / "places.csv")]
+    said = run("explain", *given, "--quick").stdout
+    assert "error, least" not in said
+    assert "Noise of each table" in said
+    assert "leave out --quick to have them simulated" in " ".join(said.split())
+    plain = (tmp_path / "spec.toml").read_text().partition("[constraints]")[0]
+    (tmp_path / "spec.toml").write_text(plain)
+    assert "error, least" in run("explain", *given, "--quick").stdout

@@ -364,3 +364,17 @@ def test_a_plan_forgets_neither_the_method_nor_the_tables_that_it_left_out(visit
     assert visit.studio.spec.reconcile["method"] == "histogram-tree"
     visit.post("/protected", unit="person", neighbours="replace")
     assert tables(visit.studio.spec) == tables(visit.studio.candidates) == 12
+
+
+def test_bounds_on_the_records_of_a_unit_are_weighed_by_what_is_supposed(tmp_path):
+    visit = Visit.of(tmp_path)
+    (tmp_path / "clinics.csv").write_text("clinic\na\nb\n")
+    (tmp_path / "visits.csv").write_text("who,clinic,sex\n1,a,f\n")
+    table = {"table": str(tmp_path / "visits.csv"), "places": str(tmp_path / "clinics.csv")}
+    assert visit.post("/table", **table, title="Visits", unit="patient").status_code == 200
+    form = {"unit": "patient", "neighbours": "add-remove", "id": "who", "records": "5"}
+    page = visit.post("/protected", **form, supposed="1=60, 20=40", go="again").text
+    assert "at most 5 of its records" in page
+    assert '<th scope="row">5</th><td class="n">70 %</td>' in page
+    assert 'value="1=60, 20=40"' in page
+    assert visit.post("/protected", **form, supposed="many").status_code != 200

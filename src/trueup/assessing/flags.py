@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from trueup.digits import to_digits
 from trueup.model.records.assessment import COMPARATOR, Assessed, Flag
 
 ALARM = 1e-6
@@ -100,14 +101,14 @@ def _where(row: Mapping) -> str:
 def _bias_sentence(row: Mapping, limit: float) -> str:
     way = "too high" if row["value"] > 0 else "too low"
     return (
-        f"Method '{row['method']}' at {row['budget']}: counts {_where(row)} are {way} by {abs(row['value']):.3g} on "
-        f"average (Monte Carlo error {row['mc_error']:.2g}); up to {limit:.3g} would not be material."
+        f"Method '{row['method']}' at {row['budget']}: counts {_where(row)} are {way} by {to_digits(abs(row['value']), 3)} on "
+        f"average (Monte Carlo error {to_digits(row['mc_error'], 2)}); up to {to_digits(limit, 3)} would not be material."
     )
 
 
 def _coverage_sentence(row: Mapping, claimed: float) -> str:
     return (
         f"Intervals '{row['about']}' of method '{row['method']}' at {row['budget']}: {_where(row)} they hold the true "
-        f"count in {100 * row['value']:.1f} % of cases (Monte Carlo error {100 * row['mc_error']:.2g} points), and "
+        f"count in {100 * row['value']:.1f} % of cases (Monte Carlo error {to_digits(100 * row['mc_error'], 2)} points), and "
         f"claim {100 * claimed:g} %."
     )

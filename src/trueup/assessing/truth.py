@@ -18,6 +18,7 @@ from trueup.model.constraints import refuse_violations, violations
 from trueup.model.problem import Problem, spec_and_text
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
+from trueup.planning.contributions import RecordsOfUnits
 from trueup.reconciling.expected_errors import FEWEST, some_places
 from trueup.synth.own_places import made_up_counts
 
@@ -45,11 +46,22 @@ class Truth:
     limit: Limit | None = None
 
     @property
-    def truncation(self) -> dict[str, int]:
-        """How many records a unit kept at most, and how many were dropped for it; empty where no limit was applied."""
+    def truncation(self) -> dict[str, Any]:
+        """How many records a unit kept at most, how many were dropped for it, and how many each other bound would drop.
+
+        Empty where no limit was applied.
+        """
         if self.limit is None:
             return {}
-        return {"records of a unit, at most": self.limit.records, "records dropped": self.limit.dropped}
+        found = {"records of a unit, at most": self.limit.records, "records dropped": self.limit.dropped}
+        return found | ({"records that bounds drop": _by_bound(self.limit)} if self.limit.units else {})
+
+
+def _by_bound(limit: Limit) -> dict[str, int]:
+    """How many records of the table each bound would drop."""
+    many = sum(limit.units.values())
+    held = RecordsOfUnits({records: units / many for records, units in limit.units.items()})
+    return {str(bound): held.dropped(bound, many) for bound in held.bounds(limit.records)}
 
 
 def read_truth(

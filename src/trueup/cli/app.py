@@ -66,7 +66,7 @@ def run_app(app: Callable[[], Any]) -> None:
         with _ended_as_interrupted(ended_by):
             app()
     except TrueupError as error:
-        _leave(str(error), error.exit_code, error)
+        _leave(_noted(str(error), error), error.exit_code, error)
     except KeyboardInterrupt:
         _leave_interrupted(ended_by)
     except SystemExit as end:
@@ -82,12 +82,14 @@ def run_app(app: Callable[[], Any]) -> None:
             FAILURE,
         )
     except OSError as error:  # those that have a cause in the data or in paths are told where they arise
-        _leave(f"the system refused: {os.strerror(error.errno or 0)}, at {place_of(error)}", FAILURE)
+        refused = f"the system refused: {os.strerror(error.errno or 0)}, at {place_of(error)}."
+        _leave(_noted(refused, error), FAILURE)
     except Exception as error:
         if str(error) == "Query interrupted":  # what DuckDB makes of an interruption
             _leave_interrupted(ended_by)
         # The message of an unforeseen error may quote data: name its type and place alone.
-        _leave(f"internal error {type(error).__name__} at {place_of(error)}; please report it", FAILURE)
+        unforeseen = f"internal error {type(error).__name__} at {place_of(error)}; please report it."
+        _leave(_noted(unforeseen, error), FAILURE)
 
 
 @contextmanager
@@ -107,6 +109,11 @@ def _ended_as_interrupted(ended_by: list[int]) -> Iterator[None]:
     finally:  # a process that goes on, and those that it forks, end as they did before
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
+
+
+def _noted(text: str, error: BaseException) -> str:
+    """A message with what was noted where the error passed: what became of the loss."""
+    return " ".join([text, *getattr(error, "__notes__", ())])
 
 
 def _leave_interrupted(ended_by: list[int]) -> NoReturn:

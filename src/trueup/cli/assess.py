@@ -20,6 +20,7 @@ from trueup.cli.options import (
 )
 from trueup.cli.printing import print_json, print_table
 from trueup.cli.progress import progress
+from trueup.digits import error_digit, to_digits
 from trueup.errors import SpecError
 
 Truth = Annotated[
@@ -228,7 +229,7 @@ def _as_json(record: Any, folder: str) -> dict[str, Any]:
 def _print(record: Any) -> None:
     def figure(statistic: str, level: str, method: str, budget: str) -> str:
         value, error = record.figure(statistic, level, method=method, budget=budget)
-        return f"{value:.3g} ± {error:.1g}"
+        return f"{to_digits(value, 3)} ± {error_digit(error, value)}"
 
     rows = [
         [

@@ -10,10 +10,19 @@ from trueup.cli.options import AsJson, Encoding, GeographyPath, Memory, SpecPath
 from trueup.cli.printing import print_json, print_table
 from trueup.cli.progress import progress
 from trueup.cli.reconcile import MethodName
+from trueup.digits import to_digits
 
 Persons = Annotated[
     int | None,
     typer.Option("--persons", min=1, help="Units of the made-up population that errors are simulated on."),
+]
+RecordsOfOne = Annotated[
+    str | None,
+    typer.Option(
+        "--records-of-one",
+        help="How many records units have, as you suppose: shares by number, 1=60,2=25,20=15. Weighs bounds on them.",
+        show_default=False,
+    ),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Simulate no errors: closed forms alone.")]
 
@@ -29,12 +38,14 @@ def register(app: typer.Typer) -> None:
         method: MethodName = None,
         memory: Memory = "4GB",
         persons: Persons = None,
+        records_of_one: RecordsOfOne = None,
         quick: Quick = False,
         as_json: AsJson = False,
     ) -> None:
         """Show cost, structure, method and expected error, from the spec and the public places."""
         from trueup.files.memory import parse_memory
         from trueup.model.spec import load_spec
+        from trueup.planning.contributions import RecordsOfUnits
         from trueup.releasing.explain import explain as explain_spec
 
         with progress(quiet=as_json) as tell:
@@ -44,16 +55,17 @@ def register(app: typer.Typer) -> None:
                 method=method,
                 memory=parse_memory(memory),
                 persons=persons,
+                records=RecordsOfUnits.read(records_of_one) if records_of_one is not None else None,
                 simulate=not quick,
                 progress=lambda done, of: tell("simulating errors", done, of),
             )
         if as_json:
             print_json(plan.document())
         else:
-            _show(plan)
+            _show(plan, quick=quick)
 
 
-def _show(plan) -> None:
+def _show(plan, *, quick: bool) -> None:
     from trueup.model.records.expected_errors import CONFIDENCES
     from trueup.releasing.explain import EXCEEDED
 
@@ -74,14 +86,7 @@ def _show(plan) -> None:
         ["query", "table", "law", "counts", "figure"],
         tails,
     )
-    rows = [
-        [e.table, f"{e.groups:,}", _counts(e.noise), _counts(e.least), _counts(e.most)] for e in plan.expected
-    ]
-    print_table(
-        "Expected error (standard deviation, counts; after least squares, before nonnegativity and rounding)",
-        ["table", "counts", "noise", "error, least", "error, most"],
-        rows,
-    )
+    _show_expected(plan, quick=quick)
     if plan.classes:
         print_table(
             "Errors to expect by size of the released count (counts)",
@@ -89,6 +94,50 @@ def _show(plan) -> None:
             [_by_size(row, label) for row, label in plan.classes.labelled()],
         )
         print(plan.classes.note)
+    if plan.bounds:
+        _show_bounds(plan)
+
+
+def _show_expected(plan, *, quick: bool) -> None:
+    """The errors that closed forms give; where there are none, the noise alone, and how to learn the errors."""
+    known = any(e.most is not None for e in plan.expected)
+    rows = [
+        [e.table, f"{e.groups:,}", _counts(e.noise), *([_counts(e.least), _counts(e.most)] if known else [])]
+        for e in plan.expected
+    ]
+    title = (
+        "Expected error (standard deviation, counts; after least squares, before nonnegativity and rounding)"
+    )
+    columns = ["table", "counts", "noise", *(["error, least", "error, most"] if known else [])]
+    print_table(title if known else "Noise of each table (standard deviation, counts)", columns, rows)
+    if not known:
+        print(
+            f"No closed form of the errors is known for the method '{plan.method['method']}'"
+            + (": leave out --quick to have them simulated." if quick else ".")
+        )
+
+
+def _show_bounds(plan) -> None:
+    """What bounds on the records of one unit leave out, beside the noise that they ask for."""
+    from trueup.planning.contributions import least_typical
+
+    unit, tables = plan.guarantee.unit, [*plan.bounds[0].noise]
+    rows = [
+        [
+            f"{each.records:,}",
+            f"{to_digits(100 * each.share, 2)} %",
+            *(f"{to_digits(-each.left_out[t] or 0.0, 3)} ± {to_digits(each.noise[t], 2)}" for t in tables),
+        ]
+        for each in plan.bounds
+    ]
+    print_table(
+        f"What bounds on the records of one {unit} leave out of a count of average size, ± its noise (standard deviation, "
+        "counts), if it is as you suppose",
+        [f"of each {unit} at most", "records left out", *tables],
+        rows,
+    )
+    best = (f"{least_typical(plan.bounds, table).records:,} ({table})" for table in tables)
+    print(f"As counts of all records, counts err least at a bound of {', '.join(best)}.")
 
 
 def _by_size(row, label: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +14,37 @@ from trueup.errors import SpecError
 
 NewSpec = Annotated[Path, typer.Argument(help="The spec to write, a TOML file.", show_default=False)]
 Places = Annotated[
-    Path,
-    typer.Option("--geography", help="The public list of places: CSV, Parquet or xlsx.", show_default=False),
+    Path | None,
+    typer.Option(
+        "--geography",
+        help="The public list of places: CSV, Parquet or xlsx; none for a table without places.",
+        show_default=False,
+    ),
+]
+PublicPlaces = Annotated[
+    bool | None,
+    typer.Option(
+        "--public-places",
+        help="Of a table of counts: the places that it lists are public themselves, and are read from it.",
+        show_default=False,
+    ),
+]
+Identifier = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        help="The column that says whom a row is about, if one unit may stand in several rows; '' if each row is one unit.",
+        show_default=False,
+    ),
+]
+Most = Annotated[
+    int | None,
+    typer.Option(
+        "--most",
+        min=1,
+        help="Rows of one unit that are kept at most; noise grows with it, and rows beyond it are left out.",
+        show_default=False,
+    ),
 ]
 Title = Annotated[str | None, typer.Option("--title", help="What the release is called.", show_default=False)]
 Unit = Annotated[
@@ -57,12 +87,15 @@ def register(app: typer.Typer) -> None:
     def new(
         spec: NewSpec,
         data: DataPath,
-        geography: Places,
+        geography: Places = None,
         encoding: Encoding = None,
         title: Title = None,
         unit: Unit = None,
         count: Count = None,
+        identifier: Identifier = None,
+        most: Most = None,
         levels: Levels = None,
+        public_places: PublicPlaces = None,
         attribute: Attributes = None,
         matters: Matters = None,
         epsilon: Epsilon = None,
@@ -71,7 +104,8 @@ def register(app: typer.Typer) -> None:
         """Write a first spec from a few questions; of the table only the names of columns are read."""
         from trueup.files.source import open_table
         from trueup.files.target import refuse_occupied
-        from trueup.model.draft import attributes_of, count_among, measured_tables, propose_levels
+        from trueup.model.draft import attributes_of, measured_tables
+        from trueup.model.place_columns import count_among
         from trueup.model.spec import Spec
 
         def ask(given: str | None, question: str, proposed: str) -> str:
@@ -82,34 +116,117 @@ def register(app: typer.Typer) -> None:
         refuse_occupied(spec)
         table, places = with_encoding(data, encoding), with_encoding(geography, encoding)
         header = open_table(table).columns()
-        proposed = {str(level["name"]): level for level in propose_levels(open_table(places), header)}
-        asked = _listed(ask(levels, "Columns of places, from large to small", ",".join(proposed)))
-        named = [proposed.get(name, name) for name in asked]
         who = ask(unit, "Who is protected", "person")
+        values = attributes_of(attribute or [])
+        other = {*values, *(_listed(levels) if levels else [])}
+        counts = (not identifier and count_among([name for name in header if name not in other])) or ""
         counted = ask(
-            count, f"Column that holds counts (empty: each row is one {who})", count_among(header) or ""
+            count,
+            f"Column that holds counts (empty: each row is one record of a {who})",
+            counts,
         ).strip()
-        values = attributes_of(attribute or ([] if yes else _asked_attributes()))
+        limit = _limit(ask, who, identifier, most, counts=bool(counted))
+        if geography is None and counted:
+            places = table if _public(public_places, yes=yes) else None
+            _refuse_places_left_out(header, places)
+        named = _named_levels(ask, levels, places, None if places is table else header)
+        values = values or attributes_of([] if yes else _asked_attributes())
         drafted: dict[str, Any] = {
+            "public": places,
             "title": ask(title, "What the release is called", spec.stem),
             "name": spec.stem,
             "unit": who,
             "count": counted or None,
+            "keys": "public" if places is table else None,
             "epsilon": ask(epsilon, "Privacy loss (epsilon) of the whole release", "1"),
+            **limit,
         }
-        first = Spec.of(table, named, values, public=places, **drafted)
-        most = ask(
+        first = Spec.of(table, named, values, **drafted)
+        wanted = ask(
             matters, f"What matters most ({', '.join(measured_tables(first.queries))}; empty: all alike)", ""
         ).strip()
-        made = Spec.of(table, named, values, public=places, **drafted, matters=most) if most else first
+        made = Spec.of(table, named, values, **drafted, matters=wanted) if wanted else first
+        _refuse_what_does_not_run(made, places)
         made.write(spec)
         print(made)
         for part, text in made.undecided.items():
             print(f"To decide, {part}: {text}.")
         read = ["--encoding", encoding] if encoding else []
-        given = shlex.join([str(spec), "--geography", str(geography), *read])
-        print(f"See what it will do: trueup explain {given}")
+        listed = ["--geography", str(geography)] if geography is not None else []
+        own = ["--geography", str(data)] if places is table else listed
+        print(f"See what it will do: trueup explain {shlex.join([str(spec), *own, *read])}")
+        given = shlex.join([str(spec), *listed, *read])
         print(f"Release: trueup release {given} --data {shlex.quote(str(data))} --out NEW")
+
+
+Ask = Callable[[str | None, str, str], str]
+FINE = 1_000_000
+"""Cells up to which a draft is tried out."""
+
+
+def _limit(ask: Ask, who: str, identifier: str | None, most: int | None, *, counts: bool) -> dict[str, Any]:
+    """Whether one unit may stand in several rows, by which column it is known then, and how many rows are kept."""
+    if counts:
+        if identifier or most:
+            raise SpecError(
+                "--id and --most are of a table of records, and this one holds counts",
+                remedy="leave them out; say by `contribution` in each query of the spec to how many counts one unit adds",
+            )
+        return {}
+    column = ask(
+        identifier,
+        f"Column that says which {who} a row is about, if one {who} may stand in several rows (empty: each row is another {who})",
+        "",
+    ).strip()
+    if column and most is None:
+        kept = ask(None, f"Rows of one {who} that are kept at most (noise grows with it)", "")
+        if kept.strip() and not (kept.strip().isascii() and kept.strip().isdigit()):
+            raise SpecError(f"'{kept}' rows are to be kept", needed="a whole number above zero")
+        most = int(kept) if kept.strip() else None
+    return {"id": column or None, "records": most}
+
+
+def _public(given: bool | None, *, yes: bool) -> bool:
+    """Whether the places of a table of counts are public: that is never taken for granted."""
+    if given is not None or yes:
+        return bool(given)
+    return typer.confirm(
+        "Are the places in the table a public list, the same whoever is counted", default=False
+    )
+
+
+def _refuse_places_left_out(header: list[str], places: Any) -> None:
+    """Refuse a table of counts whose places would be left out: then many rows would be of one cell."""
+    from trueup.model.place_columns import is_place
+
+    if places is None and (left := next(filter(is_place, header), None)):
+        raise SpecError(
+            f"the table of counts has a column '{left}' of places, and no public list of places is given",
+            needed="all places that there may be",
+            remedy="give the list (--geography FILE), or say that the places in the table are public (--public-places)",
+        )
+
+
+def _named_levels(ask: Ask, levels: str | None, places: Any, header: list[str] | None) -> list[Any] | None:
+    """The levels that are asked for, of those that the public places propose; none without places."""
+    from trueup.files.source import open_table
+    from trueup.model.place_columns import propose_levels
+
+    if places is None:
+        return _listed(levels) if levels is not None else None
+    proposed = {str(level["name"]): level for level in propose_levels(open_table(places), header)}
+    asked = _listed(ask(levels, "Columns of places, from large to small", ",".join(proposed)))
+    return [proposed.get(name, name) for name in asked]
+
+
+def _refuse_what_does_not_run(spec: Any, places: Any) -> None:
+    """Refuse a draft that `explain` refuses, before it is written; places are public, and no count is read."""
+    from trueup.model.problem import Problem
+    from trueup.releasing.explain import explain
+
+    problem = Problem.of(spec, places)
+    if problem.cells.n <= FINE:
+        explain(problem, simulate=False)
 
 
 def _asked_attributes() -> list[str]:

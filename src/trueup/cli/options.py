@@ -36,7 +36,7 @@ Encoding = Annotated[
     str | None,
     typer.Option(
         "--encoding",
-        help="Of CSV files that are not in UTF-8, such as latin-1.",
+        help="Of those CSV files that are not in UTF-8, such as latin-1.",
         show_default=False,
         rich_help_panel=INPUT,
     ),
@@ -117,11 +117,14 @@ def memory_limit(memory: str | None) -> int | None:
 
 
 def with_encoding(path: Any, encoding: str | None) -> Any:
-    """The path of a file, with the encoding that the user names for it; Parquet and workbooks have none."""
-    from trueup.files.csv_files import Encoded
+    """The path of a file, with the encoding that the user names for it; files in UTF-8, Parquet and workbooks need none."""
+    from trueup.files.csv_files import Encoded, is_utf8
     from trueup.files.paths import is_csv
 
-    return Encoded(str(path), encoding) if encoding and path is not None and is_csv(Path(path)) else path
+    if not encoding or path is None:
+        return path
+    encoded = Encoded(str(path), encoding)
+    return encoded if is_csv(Path(path)) and not is_utf8(Path(path)) else path
 
 
 def open_account(url: str | None, analyst: str | None, key: str | None) -> Account | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trueup.cli.printing import print_table
+from trueup.digits import to_digits
 
 
 def print_missed(missed: list[dict]) -> None:
@@ -90,5 +91,9 @@ def _number(value: float) -> str:
     if value != value:
         return "–"
     return (
-        f"{value:,.0f}" if value == round(value) else f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
+        f"{value:,.0f}"
+        if value == round(value)
+        else f"{value:,.1f}"
+        if abs(value) >= 100
+        else to_digits(value, 3)
     )

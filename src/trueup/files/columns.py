@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import BundleError
-from trueup.files.database import connect
+from trueup.files.database import connect, writing_by_duckdb
 
 
 def write_parquet(
@@ -37,7 +36,7 @@ def write_parquet(
 
     Raises
     ------
-    BundleError
+    ResourceError
         If the disk refuses.
 
     Examples
@@ -105,13 +104,9 @@ def hold_keys(connection: Any, keys: Mapping[str, NDArray]) -> dict[str, str]:
 def _write(
     path: Path, columns: Mapping[str, NDArray], connection: Any, method: str, select: str, **options: Any
 ) -> None:
-    import duckdb
-
     _hand_over(connection, columns)
-    try:
+    with writing_by_duckdb(path):
         getattr(connection.table("columns_to_write").project(select), method)(str(path), **options)
-    except duckdb.IOException:
-        raise BundleError(f"cannot write '{path.name}'", remedy="check space and permissions") from None
 
 
 CHUNK = 100_000

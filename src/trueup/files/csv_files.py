@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from codecs import getincrementaldecoder
 from gzip import BadGzipFile
 from io import TextIOWrapper
 from pathlib import Path
@@ -43,6 +44,31 @@ class Encoded(str):
             ) from None
         made.encoding = encoding
         return made
+
+
+def is_utf8(path: Path) -> bool:
+    """Whether a CSV file is text in UTF-8: such a one is read as it is, whatever the encoding of the files beside it.
+
+    A zero byte or an escape stands for another encoding whose bytes are all in ASCII.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "people.csv"
+    >>> [path.write_bytes("é,n".encode(encoding)) and is_utf8(path) for encoding in ("utf-8", "latin-1", "utf-16")]
+    [True, False, False]
+    """
+    decoder = getincrementaldecoder("utf-8")()
+    try:
+        with opened_csv(path) as file:
+            while block := file.read(1 << 20):
+                if b"\0" in block or b"\x1b" in block:
+                    return False
+                decoder.decode(block)
+        decoder.decode(b"", final=True)
+    except (OSError, EOFError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def open_csv(path: Path, connection: Any) -> Source:

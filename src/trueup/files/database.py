@@ -5,6 +5,8 @@ Messages never quote its own errors: they may hold a line of confidential data.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -123,6 +125,21 @@ def damaged(name: str, files: Sequence[Path] = (), line: str = "") -> DataError:
     )
 
 
+@contextmanager
+def writing_by_duckdb(path: Path) -> Iterator[None]:
+    """Turn what a disk refuses DuckDB into a ResourceError that names the file and the system's reason."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.IOException as error:
+        reasons = map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EFBIG))
+        reason = next((reason for reason in reasons if reason in str(error)), "the disk refuses")
+        raise ResourceError(
+            f"cannot write '{path.name}': {reason}", remedy="check space and permissions"
+        ) from None
+
+
 def _too_large(name: str) -> ResourceError:
     return ResourceError(
         f"{name} needs more memory, or more disk for what does not fit in memory, than there is",
@@ -145,7 +162,8 @@ class Relation:
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
         named = ", ".join(quoted(c) for c in columns)
-        return self._fetch(self.relation.aggregate(f"{named}, count(*) AS {COUNT}", named))
+        counted = f"{named}, count(*) AS {COUNT}" if columns else f"count(*) AS {COUNT}"
+        return self._fetch(self.relation.aggregate(counted, named))
 
     def row(self, number: int) -> str:
         if len(self.files) > 1:

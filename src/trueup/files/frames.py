@@ -100,6 +100,8 @@ class _Frame:
     def tabulate(self, columns: Sequence[str]) -> Columns:
         import narwhals as nw
 
+        if not columns:
+            return {COUNT: np.array([len(self._frame)])}
         counted = self._frame.group_by(*columns).agg(nw.len().alias(COUNT))
         return {name: counted.get_column(name).to_numpy() for name in counted.columns}
 

@@ -30,6 +30,8 @@ class Held:
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
         """Return the distinct combinations of columns and how many rows hold each."""
+        if not columns:
+            return {COUNT: np.array([max(map(len, self.held.values()), default=0)])}
         counted = Counter(zip(*(self.held[name].tolist() for name in columns)))
         found = (np.array(values, dtype=object) for values in zip(*counted))
         named = dict(zip(columns, found)) or {name: np.array([], dtype=object) for name in columns}

@@ -9,13 +9,16 @@ import resource
 import sys
 from pathlib import Path
 
+from trueup.digits import to_digits
 from trueup.errors import SpecError, TrueupError
 
 PROCESS = 350_000_000
 """Bytes of a process that has loaded everything and holds nothing."""
 CELL = 100
 """About how many bytes a problem that memory holds as a whole needs for each of its cells."""
-_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
+    f"{letter}iB".upper(): 1024**power for power, letter in enumerate("KMGT", 1)
+}
 
 
 def parse_memory(text: str) -> int:
@@ -28,10 +31,10 @@ def parse_memory(text: str) -> int:
 
     Examples
     --------
-    >>> parse_memory("4GB"), parse_memory("1.5 gb")
-    (4000000000, 1500000000)
+    >>> parse_memory("4GB"), parse_memory("1.5 gb"), parse_memory("4GiB")
+    (4000000000, 1500000000, 4294967296)
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B?)\s*", text, re.IGNORECASE)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?i?B?)\s*", text, re.IGNORECASE)
     if not found or not float(found[1]):
         raise SpecError(
             f"the memory '{text}' is not a size", needed="a number with a unit, such as 4GB or 800MB"
@@ -50,7 +53,7 @@ def memory_text(size: float) -> str:
     """
     for unit, many in (("GB", 1e9), ("MB", 1e6)):
         if size >= many:
-            return f"{size / many:.3g} {unit}"
+            return f"{to_digits(size / many, 3)} {unit}"
     return f"{size:.0f} bytes"
 
 

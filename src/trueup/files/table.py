@@ -44,7 +44,7 @@ class Source(Protocol):
         ...
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
-        """Return the distinct combinations of columns and how many rows hold each, as `COUNT`."""
+        """Return the distinct combinations of columns and how many rows hold each, as `COUNT`; of no column all rows."""
         ...
 
     def row(self, number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,6 +38,64 @@ def as_text(values: Iterable[Any]) -> NDArray:
     objects = np.empty(len(texts), dtype=object)
     objects[:] = texts
     return objects
+
+
+BLANKS = (
+    "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \x85\xa0\u1680"
+    + "".join(map(chr, range(0x2000, 0x200B)))
+    + "\u2028\u2029\u202f\u205f\u3000"
+)
+"""What `str.strip` takes off a text."""
+_WHOLE = re.compile(r"(-?[0-9]+)\.0+")
+LARGEST_WHOLE = 1e15
+"""Floating-point numbers up to here are written in full by Python and DuckDB alike."""
+
+
+def plain_text(value: Any) -> str:
+    """Write a key or a value as it is compared: without blanks around, a whole number without a fraction; empty if missing.
+
+    Examples
+    --------
+    >>> [plain_text(value) for value in (" North ", 3.0, "3.0", "3.10", "03", None, True)]
+    ['North', '3', '3', '3.10', '03', '', 'True']
+    """
+    if is_missing(value):
+        return ""
+    if isinstance(value, float | np.floating) and value == np.floor(value) and abs(value) < LARGEST_WHOLE:
+        return str(int(value))
+    text = str(value).strip()
+    whole = _WHOLE.fullmatch(text) if "." in text else None
+    return whole[1] if whole else text
+
+
+def plain_texts(values: NDArray) -> list[str]:
+    """Do the same with a column; equal values are written once."""
+    given = values.tolist()
+    kinds = set(map(type, given))
+    if len(kinds) > 1 or not kinds <= {str, int, bool}:  # 1, 1.0 and True are equal
+        return list(map(plain_text, given))
+    plain = {value: plain_text(value) for value in set(given)}
+    return [plain[value] for value in given]
+
+
+def without_blanks(text: NDArray) -> NDArray:
+    """Take the blanks off both ends of texts; where all are whole numbers with a fraction of 0, as a column of floating-point
+    numbers is written, that as well.
+
+    Examples
+    --------
+    >>> without_blanks(np.array([" a", "b "])).tolist(), without_blanks(np.array(["1.0", "10.0"])).tolist()
+    (['a', 'b'], ['1', '10'])
+    >>> without_blanks(np.array(["1.0", "1.1"])).tolist()
+    ['1.0', '1.1']
+    """
+    plain = (
+        np.char.strip(text) if text.dtype.kind == "U" else as_text([each.strip() for each in text.tolist()])
+    )
+    if plain.size and _WHOLE.fullmatch(str(plain[0])):
+        found = [_WHOLE.fullmatch(each) for each in plain.tolist()]
+        return as_text([each[1] for each in found if each]) if all(found) else plain
+    return plain
 
 
 def encoded(column: NDArray) -> bytes:

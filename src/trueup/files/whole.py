@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
 from numbers import Number
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
+from trueup.files.rows import Numbered, Where, rows_at
 
 MAX_COUNT = 2**62
 """Counts beyond this could overflow when noise is added."""
@@ -18,9 +19,15 @@ MAX_FLOAT = 2**53
 """A floating-point number beyond this may be a whole number that was rounded."""
 
 
-def whole_counts(
-    values: NDArray, column: str, where: Callable[[int], str] = lambda at: f"row {at + 1}"
-) -> NDArray[np.int64]:
+_FRACTION = re.compile(r"(?<=[0-9])\.0+$")
+"""A fraction of 0, which a column of floating-point numbers has where it is written as text."""
+
+
+ROWS = Numbered()
+"""Rows by their numbers alone."""
+
+
+def whole_counts(values: NDArray, column: str, where: Where = ROWS) -> NDArray[np.int64]:
     """Check and convert a column of counts; `where` says where the one at a position stands.
 
     Raises
@@ -39,9 +46,10 @@ def whole_counts(
     problem[(numbers < 0) & (problem == None)] = "a negative number"  # noqa: E711
     problem[(numbers > MAX_COUNT) & (problem == None)] = "a number beyond 2^62"  # noqa: E711
     if (bad := np.flatnonzero(problem != None)).size:  # noqa: E711
+        alike = "" if len(set(problem[bad])) == 1 else "what is no count, the first of them "
         raise DataError(
-            f"column '{column}' in {where(int(bad[0]))} holds {problem[bad[0]]}",
-            needed="whole numbers from 0 to 2^62 in every row (as text 3, not 3.0)",
+            f"column '{column}' in {rows_at(where, bad)} holds {alike}{problem[bad[0]]}",
+            needed="whole numbers from 0 to 2^62 in every row",
         )
     return numbers.astype(np.int64)
 
@@ -80,7 +88,7 @@ def _one_number(value: Any) -> tuple[int, str | None]:
     if isinstance(value, bool | np.bool_):
         return 0, "a boolean"
     if isinstance(value, str):
-        text = value.strip()
+        text = _FRACTION.sub("", value.strip())
         whole = text.removeprefix("-").isascii() and text.removeprefix("-").isdigit()
         return (int(text), None) if whole and len(text) < 25 else (0, "text that is not a whole number")
     if not isinstance(value, Number) or isinstance(value, complex) or not math.isfinite(value):  # pyright: ignore

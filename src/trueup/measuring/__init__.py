@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from trueup.model.constraints import Constraints, refuse_broken
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.problem import Problem
-from trueup.model.records.measurements import Measurements
+from trueup.model.records.measurements import LeftOut, Measurements
 from trueup.model.spec import Spec
 from trueup.model.verb import takes_records
 from trueup.noise.law import Integers, Words
@@ -65,9 +66,11 @@ def measure(
     (Fraction(1, 1), [1, 2])
     """
     problem = Problem.of(spec, geography, data=data, rows=expect_rows)
-    rehearse(problem.headers)
-    counts = read_confidential(problem.spec, problem.cells, data, None, problem.constraints, problem.rows)
+    rehearse(problem.headers, problem.left_out)
+    limit = limit_of(problem.spec)
+    counts = read_confidential(problem.spec, problem.cells, data, limit, problem.constraints, problem.rows)
     drawn = draw(problem.cells, counts, problem.headers, problem.guarantee)
+    drawn = replace(drawn, left_out=draw_left_out(problem, limit))
     return drawn.of(problem, frame_library(data))
 
 
@@ -116,6 +119,15 @@ def draw(
     for header in headers:
         refuse_approximate(header)
     return _noised(cells, counts, headers, guarantee, entropy.words, simulation=False)
+
+
+def draw_left_out(problem: Problem, limit: Limit | None) -> LeftOut | None:
+    """Add fresh noise to the number of records that a limit left out; None where the spec does not measure it."""
+    part, law = problem.spec.left_out, problem.left_out
+    if part is None or law is None or limit is None:
+        return None
+    value = limit.beyond(part.most) + int(law.sample(1, entropy.words)[0])
+    return LeftOut(law, value, part.most)
 
 
 @takes_records

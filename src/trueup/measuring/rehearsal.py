@@ -8,10 +8,10 @@ from typing import Any
 
 from trueup.errors import PrivacyError
 from trueup.model.header import Measured
-from trueup.noise.law import Words
+from trueup.noise.law import Law, Words
 
 
-def rehearse(headers: Iterable[Measured]) -> None:
+def rehearse(headers: Iterable[Measured], more: Law | None = None) -> None:
     """Draw once from every law with public words, and throw the draws away.
 
     Tables, walks and compiled kernels are made ready on the way, on public things alone: what fails here fails before a
@@ -30,7 +30,10 @@ def rehearse(headers: Iterable[Measured]) -> None:
     >>> from trueup.noise import DiscreteLaplace
     >>> rehearse([Measured("total", Margin("all"), DiscreteLaplace("1/2"))])
     """
-    alone = {header.law: None for header in headers if not header.law.joint}
+    headers = tuple(headers)
+    alone = {header.law: None for header in headers if not header.law.joint} | (
+        {} if more is None else {more: None}
+    )
     for header in headers:
         law: Any = header.law
         if law.joint:

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from math import prod
 from typing import Any
-
-import numpy as np
 
 from trueup.errors import SpecError
 from trueup.files.source import open_table
-from trueup.files.table import Source, require, select
+from trueup.files.table import require
+from trueup.model.figure_columns import bare_name, is_figure
+from trueup.model.place_columns import Document, is_place, propose_levels
 from trueup.noise.rational import rational
-
-Document = dict[str, Any]
-
-CODES = {
-    15: {"state": 2, "county": 5, "tract": 11, "block group": 12, "block": 15},
-    12: {"state": 2, "county": 5, "tract": 11, "block group": 12},
-    11: {"state": 2, "county": 5, "tract": 11},
-    5: {"state": 2, "county": 5},
-}
-"""Levels of the codes of the United States by their length, each with the characters that it takes."""
-_CODE = re.compile(r"geo_?(id|code)\d*|fips|gisjoin|geography", re.IGNORECASE)
-_PLACE = re.compile(
-    r"nation|country|region|state|province|county|district|municipality|commune|city|town|tract|zone|"
-    r"block_?group|block|area|ward|vtd|parish|place|postcode|zip|lsoa|msoa|oa|nuts\d?|canton|land|kreis",
-    re.IGNORECASE,
-)
-_LABEL = re.compile(r"(.*?)[_ ]?(name|label)s?$", re.IGNORECASE)
-_COUNT = re.compile(r"n|count|counts|pop|population|persons|people|total|households|number", re.IGNORECASE)
 
 
 def draft(
@@ -46,39 +28,120 @@ def draft(
     count: str | None = None,
     epsilon: Any = None,
     matters: str | None = None,
+    counts: str | None = None,
+    id: str | None = None,
+    records: int | None = None,
+    keys: str | None = None,
 ) -> tuple[Document, dict[str, str]]:
     """Draft the parts of a spec, and what is left to decide of them, by part; see `trueup.Spec.of`."""
-    held, places = open_table(table), open_table(public)
+    held = open_table(table)
     columns = held.columns()
-    stated = [_level(level) for level in (propose_levels(places, columns) if levels is None else levels)]
+    stated = _stated_levels(levels, public, columns)
     named = [level["column"] for level in stated if "column" in level]
-    require(places, named)
     given = [_attribute(part) for part in _listed(attributes)]
-    require(held, [*named, *(a.get("column", a["name"]) for a in given), *([count] if count else [])])
+    used = [*named, *(a.get("column", a["name"]) for a in given), *filter(None, [count, id])]
+    require(held, used)
+    _refuse_vast(given)
     if not stated or "column" in stated[0]:
-        stated = [{"name": untaken("all", [*named, *(a["name"] for a in given)])}, *stated]
+        stated = [{"name": "all"}, *stated]
+    name_apart(stated, given)
     whole = rational(1 if epsilon is None else epsilon, "epsilon")
     document = {
         "title": title or "Untitled",
         "table": {
             "name": name or "dataset",
             "kind": "counts" if count else "records",
-            "counts": unit or "person",
+            "counts": counts or unit or "person",
             **({"count": count} if count else {}),
+            **({"keys": keys} if keys else {}),
         },
-        "privacy": {"unit": unit or "person", "neighbours": neighbours or "add-remove"},
+        "privacy": {
+            "unit": unit or "person",
+            "neighbours": neighbours or "add-remove",
+            **_limit(id, records, unit or "person"),
+        },
         "levels": stated,
         "attributes": given,
         "queries": queries([level["name"] for level in stated], [a["name"] for a in given], whole, matters),
     }
-    unused = [c for c in columns if c not in {*named, count, *(a.get("column", a["name"]) for a in given)}]
+    unused = [c for c in columns if c not in used]
     return document, dict(_undecided(title, name, unit, count, epsilon, matters, whole, unused))
+
+
+MOST_COMBINATIONS = 1_000_000
+"""Of attribute values, whose joint table a draft measures."""
+
+
+def _refuse_vast(attributes: Sequence[Document]) -> None:
+    combinations = prod(len(attribute["values"]) for attribute in attributes)
+    if combinations > MOST_COMBINATIONS:
+        raise SpecError(
+            f"the attributes have {combinations:,} combinations of values",
+            needed=f"at most {MOST_COMBINATIONS:,}: each is a count at every place",
+            remedy="leave out attributes, or give fewer values that each stand for several",
+        )
+
+
+def _stated_levels(levels: Sequence[Any] | None, public: Any, columns: Sequence[str]) -> list[Document]:
+    """The levels that are given, or those that the public places propose; without places there are none."""
+    if public is None:
+        if levels:
+            raise SpecError(
+                "levels are named, and no public list of places is given",
+                needed="all places, occupied or not",
+                remedy="give the list (--geography FILE, in Python public=...), or name no level",
+            )
+        return []
+    places = open_table(public)
+    stated = [_level(level) for level in (propose_levels(places, columns) if levels is None else levels)]
+    require(places, [level["column"] for level in stated if "column" in level])
+    return stated
+
+
+def _limit(column: str | None, records: int | None, unit: str) -> Document:
+    """How many rows of one unit are counted, and by which column they are known."""
+    if records is None:
+        if column is None:
+            return {}
+        raise SpecError(
+            f"column '{column}' says which {unit} a row is about, but not how many rows of one {unit} are kept",
+            needed="a whole number above zero",
+            remedy="give it (--most 5, in Python records=5): noise grows with it, and rows beyond it are left out",
+        )
+    return {**({"id": column} if column else {}), "contribution": {"records": records}}
+
+
+def name_apart(levels: Sequence[Document], attributes: Sequence[Document]) -> None:
+    """Name levels and attributes so that no two are alike, and none is called as a column of figures."""
+    taken: list[str] = []
+    columns = [level["column"] for level in levels if "column" in level]
+    root, *others = levels
+    for level in others:
+        level["name"] = _apart(level["name"].replace(".", " "), taken, " places")
+        taken += [level["name"], *([f"{level['name']} name"] if "label" in level else [])]
+    taken += columns
+    root["name"] = _apart(root["name"], [*taken, *(a["name"] for a in attributes)], " places")
+    taken.append(root["name"])
+    for attribute in attributes:
+        column = attribute.get("column", attribute["name"])
+        attribute["name"] = _apart(attribute["name"].replace(".", " "), taken, " group")
+        if column != attribute["name"]:
+            attribute["column"] = column
+        taken.append(attribute["name"])
+
+
+def _apart(name: str, taken: Sequence[str], ending: str) -> str:
+    """A name that is unlike those taken and no figure's, this one if it can be."""
+    free = name.strip() and not is_figure(name) and bare_name(name) not in map(bare_name, taken)
+    return name if free else _apart(f"{name}{ending}".strip(), taken, ending)
 
 
 def queries(
     levels: Sequence[str], attributes: Sequence[str], epsilon: Fraction, matters: str | None = None
 ) -> list[Document]:
-    """Measure totals at every level and each attribute at the last: all alike, or one at half of the budget.
+    """Measure totals at every level, and at the last the first attribute, the first two, and so on: all alike, or one at half.
+
+    Each table is one of sums of the next, so that the last determines all, and every method takes them.
 
     Raises
     ------
@@ -91,8 +154,11 @@ def queries(
     [{'name': 'total', 'epsilon': {'all': Fraction(1, 2), 'town': Fraction(1, 2)}}]
     >>> queries(["all", "town"], ["sex"], Fraction(1), "town x sex")[0]["epsilon"]["all"]
     Fraction(1, 4)
+    >>> [query["name"] for query in queries(["town"], ["sex", "age"], Fraction(1))]
+    ['total', 'sex', 'sex x age']
     """
-    names = [*levels, *(f"{levels[-1]} x {a}" for a in attributes)]
+    chain = [list(attributes[: k + 1]) for k in range(len(attributes))]
+    names = [*levels, *(" x ".join([levels[-1], *by]) for by in chain)]
     if matters is not None and matters not in names:
         raise SpecError(f"'{matters}' is no table of the draft", needed=f"one of: {', '.join(names)}")
     others = max(len(names) - 1, 1)
@@ -102,14 +168,19 @@ def queries(
         else epsilon / (2 if name == matters else 2 * others)
         for name in names
     }
-    total = {"name": "total", "epsilon": {level: share[level] for level in levels}}
-    return [
-        total,
-        *(
-            {"name": a, "attributes": [a], "epsilon": {levels[-1]: share[f"{levels[-1]} x {a}"]}}
-            for a in attributes
-        ),
-    ]
+    total = {
+        "name": untaken("total", [" x ".join(by) for by in chain]),
+        "epsilon": {level: share[level] for level in levels},
+    }
+    measured = (
+        {
+            "name": " x ".join(by),
+            "attributes": by,
+            "epsilon": {levels[-1]: share[" x ".join([levels[-1], *by])]},
+        }
+        for by in chain
+    )
+    return [total, *measured]
 
 
 def measured_tables(measured: Iterable[Any]) -> list[str]:
@@ -139,93 +210,6 @@ def attributes_of(texts: Sequence[str]) -> dict[str, list[str]]:
                 f"the attribute '{text}' has no values", needed="all that it may have, such as sex=f,m"
             )
     return found
-
-
-def propose_levels(places: Source, header: Sequence[str] | None = None) -> list[Document]:
-    """Propose levels from the public places: prefixes of a known code, or columns from few places to many.
-
-    Parameters
-    ----------
-    places
-        The public list of places.
-    header
-        The names of the table's columns, among which those of places must be; None where the list is the table itself:
-        then columns are taken that are called as places are.
-
-    Raises
-    ------
-    SpecError
-        If no column of places is found.
-
-    Examples
-    --------
-    >>> import pandas
-    >>> found = propose_levels(open_table(pandas.DataFrame({"GEOID": ["01001", "01003"], "n": [3, 4]})))
-    >>> [(level["name"], level.get("prefix")) for level in found]
-    [('state', 2), ('county', None)]
-    >>> named = pandas.DataFrame({"town": ["a", "b"], "town_name": ["A", "B"]})
-    >>> propose_levels(open_table(named), ["town", "sex"])
-    [{'name': 'town', 'column': 'town', 'label': 'town_name'}]
-    """
-    known = places.columns()
-    keys = [name for name in known if (is_place(name) if header is None else name in header)]
-    labels = {key: name for name in known if (key := _labelled(name)) in keys}
-    keys = [name for name in keys if name not in labels.values() and not _COUNT.fullmatch(name)]
-    if not keys:
-        raise SpecError(
-            "no column of places is found in the table"
-            if header is None
-            else "the table and the list of places have no column in common",
-            needed="columns such as state, county, block or GEOID"
-            if header is None
-            else "the same names for the columns of places in both",
-            remedy="rename them, name the levels, or give the list of places as a file of its own",
-        )
-    text = {name: column.astype(str) for name, column in select(places, keys).items()}
-    for name in filter(_CODE.fullmatch, keys):
-        lengths = set(np.char.str_len(text[name]).tolist())
-        if len(lengths) == 1 and (ladder := CODES.get(lengths.pop())):
-            return _prefixes(name, ladder)
-    keys.sort(key=lambda name: len(np.unique(text[name])))
-    return [
-        {"name": name, "column": name} | ({"label": labels[name]} if name in labels else {})
-        for name in keys
-        if (text[name] != "").any()
-    ]
-
-
-def _labelled(name: str) -> str | None:
-    """The column whose readable names a column holds, by its own name."""
-    found = _LABEL.fullmatch(name)
-    return found[1] if found else None
-
-
-def _prefixes(column: str, ladder: Mapping[str, int]) -> list[Document]:
-    *inner, last = ladder
-    found: list[Document] = [{"name": name, "column": column, "prefix": ladder[name]} for name in inner]
-    return [*found, {"name": last, "column": column}]
-
-
-def is_place(name: str) -> bool:
-    """Whether a column is called as places, or their readable names, are.
-
-    Examples
-    --------
-    >>> is_place("county_name"), is_place("GEOID"), is_place("sex")
-    (True, True, False)
-    """
-    return bool(_CODE.fullmatch(name) or _PLACE.fullmatch(_labelled(name) or name))
-
-
-def count_among(columns: Sequence[str]) -> str | None:
-    """The first column that is called as counts are.
-
-    Examples
-    --------
-    >>> count_among(["county", "pop"])
-    'pop'
-    """
-    return next(filter(_COUNT.fullmatch, columns), None)
 
 
 def _level(level: Any) -> Document:
@@ -259,7 +243,7 @@ def _attribute(attribute: Any) -> Document:
 
 def untaken(name: str, taken: Sequence[str]) -> str:
     """Return a name that is not taken, this one if it can be."""
-    return name if name not in taken else untaken(f"{name} places", taken)
+    return name if name not in taken else untaken(f"{name} of all", taken)
 
 
 def _undecided(
@@ -278,6 +262,10 @@ def _undecided(
     if count is None and free:
         table.append(
             "whether each row is one of the units counted; if a column holds their number, the table is one of counts"
+        )
+    if count is not None and (other := [name for name in free if not is_place(name)]):
+        table.append(
+            f"whether the columns {', '.join(other)} are attributes: in a table of counts each cell has one row"
         )
     if table:
         yield "table", "; ".join(table)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 from trueup.files.source import open_table
 from trueup.files.table import Columns, select
-from trueup.files.text import as_text
+from trueup.files.text import as_text, without_blanks
 from trueup.files.whole import whole_limits
 from trueup.model.spec import Spec
 from trueup.model.spec_table import Level, Parents
@@ -64,7 +64,7 @@ def read_tree(spec: Spec, source: Any) -> Tree:
         raise DataError(
             "the list of places names no place: it has a header and no row", needed="a row for each place"
         )
-    rows = {name: as_text(given.pop(name)) for name in dict.fromkeys(columns)}
+    rows = {name: without_blanks(as_text(given.pop(name))) for name in dict.fromkeys(columns)}
     if rows and spec.attributes and not spec.table.cells and spec.table.keys == "public":
         first = _distinct(rows, limits)
         rows, limits = ({name: col[first] for name, col in held.items()} for held in (rows, limits))
@@ -80,8 +80,8 @@ def read_tree(spec: Spec, source: Any) -> Tree:
 
 def _from_parents(spec: Spec, pointers: Parents, rows: Columns) -> Tree:
     """Read parent pointers; every place has a row of its own, so that it has limits of its own."""
-    tree = Tree.from_parents(rows[pointers.id], rows[pointers.parent], [level.name for level in spec.levels])
-    ids = as_text(rows[pointers.id])
+    ids, parents = (without_blanks(as_text(rows[name])) for name in (pointers.id, pointers.parent))
+    tree = Tree.from_parents(ids, parents, [level.name for level in spec.levels])
     order = np.argsort(ids)
     at = [order[np.searchsorted(ids, keys["id"], sorter=order)] for keys in tree.keys]
     return replace(
@@ -111,8 +111,8 @@ def key_columns(level: Level, rows: Columns) -> Columns:
     if level.column is None:
         return {}
     if level.prefix is None:
-        return {level.column: rows[level.column]}
-    return {level.name: _prefix(rows[level.column], level)}
+        return {level.key: rows[level.column]}
+    return {level.key: _prefix(rows[level.column], level)}
 
 
 def refuse_float_keys(column: NDArray, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 from trueup.errors import PrivacyError, SpecError
 from trueup.model.build import build_constraints, query_margin
@@ -14,13 +15,21 @@ from trueup.model.guarantee import Change, Charge, Guarantee
 from trueup.model.header import Measured
 from trueup.model.kept import Kept
 from trueup.model.spec import Spec
-from trueup.model.spec_queries import Query
+from trueup.model.spec_queries import LeftOutPart, Query
 from trueup.model.stacking import COUNTED
 from trueup.model.statements import known, statements
 from trueup.noise import law_named
 from trueup.noise.cost import Cost, Currency, Sensitivity
+from trueup.noise.law import Law
 from trueup.privacy.accountant import Loss, compose
-from trueup.privacy.contribution import RELATIONS, Contribution, Reach, Records, Relation
+from trueup.privacy.contribution import (
+    RELATIONS,
+    Contribution,
+    Reach,
+    Records,
+    Relation,
+    records_left_out,
+)
 
 
 def plan_measurements(
@@ -72,6 +81,8 @@ def plan_measurements(
             headers.append(Measured(query.name, margin, law).at(cells))
             charges.append(_charge(spec.privacy.neighbours, headers[-1], reach, shared))
             reaches.append(reach)
+    if (alone := left_out_law(spec)) is not None:
+        charges.append(_charge_alone(spec.privacy.neighbours, spec.left_out, alone))
     measured = tuple(headers)
     invariants = (Measured.enumerated(cells, margin) for margin in constraints.invariants)
     change = _change(spec, constraints, shared, measured, reaches)
@@ -85,8 +96,32 @@ def plan_measurements(
     free = not (  # of two tables, one unit is one household and its persons at once: what is said is a bound
         constraints.invariants or constraints.bounds or constraints.linear
     )  # else some steps are ruled out
-    given = (spec, constraints, tuple(charges), change, free and attained, tuple(told))
+    attained = free and attained and alone is None
+    given = (spec, constraints, tuple(charges), change, attained, tuple(told))
     return (*measured, *invariants), _guarantee(*given)
+
+
+def left_out_law(spec: Spec) -> Law | None:
+    """The law of the noise of the number of records that the limit leaves out; None where that is not measured.
+
+    Raises
+    ------
+    TrueupError
+        If its budget and its noise do not fit together.
+    """
+    if (part := spec.left_out) is None:
+        return None
+    return _law(part, part.budget, records_left_out(part.most), spec.privacy.neighbours, 1)
+
+
+def _charge_alone(relation: Relation, part: Any, law: Law) -> Charge:
+    """Price the number of records left out: one count, of which neighbours share nothing."""
+    reach = records_left_out(part.most)
+    prices: dict[Relation, Cost] = {at: law.cost(reach.sensitivity(at, cells=1)) for at in RELATIONS}
+    own = prices[relation]
+    return Charge(
+        part.name, "all records", law.name, own.currency, own.amount, own.delta, tuple(prices.items())
+    )
 
 
 def _groups(cells: Cells, margin: Margin) -> int:
@@ -190,7 +225,7 @@ def _refuse_fixed(query: Query, margin: Margin, constraints: Constraints) -> Non
             )
 
 
-def _law(query: Query, budget: Fraction, reach: Reach, neighbours: Relation, cells: int):
+def _law(query: Query | LeftOutPart, budget: Fraction, reach: Reach, neighbours: Relation, cells: int):
     """Scale the noise to the declared relation; a total that it fixes still gets a unit's noise."""
     sensitivity = reach.sensitivity(neighbours, cells=cells)
     if not sensitivity.l1:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from trueup.errors import did_you_mean
+from trueup.model.figure_columns import bare_name, is_figure
 
 
 def refuse_alike(what: str, names: list[str]) -> None:
     """Refuse names that differ in case or punctuation alone: they become names of files and columns."""
-    plain = [re.sub(r"\W", "_", name).casefold() for name in names]
+    alike = list(map(bare_name, names))
     for i, name in enumerate(names):
-        if (first := plain.index(plain[i])) < i:
+        if (first := alike.index(alike[i])) < i:
             raise ValueError(f"{what} '{names[first]}' and '{name}' differ in case or punctuation alone")
         if inside := next((other for other in names if other.startswith(f"{name}.")), None):
             raise ValueError(f"{what} '{inside}' begins with the name of {what} '{name}' and a dot")
@@ -28,3 +30,36 @@ def refuse_unknown_name(name: str, names: list[str], what: str, where: str) -> N
     if name not in names:
         hint = did_you_mean(name, names) or f"declared: {', '.join(names) or 'none'}"
         raise ValueError(f"{where} names the unknown {what} '{name}'; {hint}")
+
+
+def refuse_taken_columns(levels: Sequence[Any], attributes: Sequence[Any], keys: Iterable[str]) -> None:
+    """Refuse levels, keys of places and attributes of which two, or one and a figure, are one column of a table.
+
+    Parameters
+    ----------
+    levels, attributes
+        As the spec declares them; a level's readable names are the column `LEVEL name`.
+    keys
+        The columns of keys.
+
+    Raises
+    ------
+    ValueError
+        Naming the first, and how to call it otherwise.
+    """
+    views = [view for attribute in attributes for view in attribute.views]
+    names = [f"{level.name} name" for level in levels if level.label]
+    columns = list(keys)
+    refuse_repeats("published column", [name.casefold() for name in (*columns, *names, *views)])
+    others = {name.casefold() for name in views}
+    if both := [level.name for level in levels if level.name.casefold() in others]:
+        raise ValueError(f"'{both[0]}' is a level and an attribute: name one of them otherwise")
+    remedies = {
+        "attribute": 'name it otherwise, and say where it stands: column = "..."',
+        "level": "name it otherwise",
+        "column": "rename it in the files and in the spec",
+    }
+    every = [("attribute", view) for view in views] + [("level", level.name) for level in levels]
+    for what, name in (*every, *(("column", name) for name in columns)):
+        if is_figure(name):
+            raise ValueError(f"{what} '{name}' is called as a column of figures in tables: {remedies[what]}")

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from pydantic import Field, ValidationError, model_validator
 
 from trueup.errors import SpecError
-from trueup.model.names import refuse_repeats, refuse_unknown_name
+from trueup.model.names import refuse_repeats, refuse_taken_columns, refuse_unknown_name
 from trueup.model.prior import read_prior
 from trueup.model.published_codes import UNKNOWN, read_interval
 from trueup.model.spec import mistakes, read_spec_text
@@ -167,6 +167,8 @@ class PerturbedSpec(SpecPart):
         refuse_repeats("level", levels)
         refuse_repeats("attribute", views)
         refuse_repeats("published table", [part.name for part in self.published])
+        keys = [x.name if x.prefix else x.column or x.name for x in self.levels]
+        refuse_taken_columns(self.levels, self.attributes, keys)
         if self.levels[0].column is not None:
             raise ValueError("the first level is the root: it holds every place and has no column")
         if bare := [level.name for level in self.levels[1:] if level.column is None]:

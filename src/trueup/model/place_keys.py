@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
+from trueup.files.rows import Numbered, rows_at
 from trueup.files.text import as_text
 
 Keys = dict[str, NDArray]
@@ -19,7 +20,7 @@ def key_text(values: Sequence | NDArray, column: str, *, blank: bool = False) ->
     text = as_text(values)
     if not blank and (text == "").any():
         raise DataError(
-            f"key column '{column}' is missing a value in row {int(np.flatnonzero(text == '')[0]) + 1}",
+            f"key column '{column}' is missing a value in {rows_at(Numbered(), np.flatnonzero(text == ''))}",
             needed="a key in every row",
         )
     return text
@@ -91,10 +92,12 @@ def refuse_same_place(
     """Raise if two rows are one place; `order` sorts the rows, and each place begins at one of `starts`."""
     if len(starts) == order.size:
         return
-    place = int(np.flatnonzero(np.diff(np.append(starts, order.size)) > 1)[0])
+    twice = np.flatnonzero(np.diff(np.append(starts, order.size)) > 1)
+    place, others = int(twice[0]), f", and {len(twice) - 1:,} others" if len(twice) > 1 else ""
     first, second = sorted(order[starts[place] : starts[place] + 2].tolist())
     raise DataError(
-        f"the geography lists {level} '{label(level, place)}' more than once, in {where(first)} and {where(second)}",
+        f"the geography lists {level} '{label(level, place)}' more than once, in {where(first)} and {where(second)}"
+        f"{others}",
         needed="each place of the last level in exactly one row",
     )
 

@@ -14,10 +14,11 @@ from trueup.model.constraints import Constraints
 from trueup.model.geography import read_tree
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
-from trueup.model.mechanism import plan_measurements
+from trueup.model.mechanism import left_out_law, plan_measurements
 from trueup.model.spec import Spec, parse_spec, read_spec_text
 from trueup.model.three_lines import ThreeLines
 from trueup.model.tree import Tree
+from trueup.noise.law import Law
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,6 +105,11 @@ class Problem(ThreeLines):
     def headers(self) -> tuple[Measured, ...]:
         """What is measured under which law, and after it what is published exactly."""
         return self._mechanism[0]
+
+    @cached_property
+    def left_out(self) -> Law | None:
+        """The law of the noise of the number of records that the limit on those of one unit leaves out, if it is measured."""
+        return left_out_law(self.spec)
 
     @property
     def guarantee(self) -> Guarantee:

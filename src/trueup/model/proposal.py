@@ -12,7 +12,8 @@ from typing import Any
 
 from trueup.errors import SpecError
 from trueup.files.source import open_table
-from trueup.model.draft import count_among, is_place, propose_levels, untaken
+from trueup.model.draft import name_apart
+from trueup.model.place_columns import count_among, is_place, propose_levels
 from trueup.model.spec import Spec
 
 _SPENT = Fraction(1, 2)
@@ -73,7 +74,7 @@ def propose_spec(table: Any, places: Any = None, *, title: str = "Counts", unit:
         raise SpecError("no list of places is given", needed="a file or a dataframe with all places")
     found = propose_levels(listed, None if places is None else header)
     used = {x for level in found for x in (level["column"], level.get("label")) if x}
-    levels = [{"name": untaken("all", [level["name"] for level in found])}, *found]
+    levels = [{"name": "all"}, *found]
     rest = [name for name in header if name not in used and not is_place(name)]
     return _proposed(title, unit, levels, rest, public=places is None)
 
@@ -86,6 +87,13 @@ def _proposed(
     title: str, unit: str, levels: list[dict[str, Any]], rest: Sequence[str], *, public: bool
 ) -> Proposal:
     attributes, table, left = propose_table(rest)
+    called = [attribute["name"] for attribute in attributes]
+    name_apart(levels, attributes)
+    renamed = {old: attribute["name"] for old, attribute in zip(called, attributes)}
+    for attribute in attributes:
+        attribute.pop("column", None)  # a wide table has none for an attribute
+    for cell in table.get("cell", ()):
+        cell["where"] = {renamed[name]: value for name, value in cell["where"].items()}
     if public and table["kind"] == "records":
         raise SpecError(
             "the table has no column of counts, so its rows are records, whose places are confidential",

@@ -39,6 +39,7 @@ _COMMENTS = {
     "level": "The places, from the whole down to the smallest.",
     "attribute": "What counts are broken down by, with every value that may occur: public, whether or not anybody has it.",
     "query": "What is measured, at which levels, each at its own privacy loss; together they are that of the release.",
+    "left_out": "How many records the limit on those of one unit leaves out, counted with noise.",
     "constraints": "What published counts must satisfy beside adding up.",
 }
 """What is said above the parts of a spec that is written."""
@@ -101,7 +102,7 @@ class Spec(ThreeLines, SpecDocument):
         levels: Sequence[Any] | None = None,
         attributes: Any = (),
         *,
-        public: Any,
+        public: Any = None,
         **decided: Any,
     ) -> Spec:
         """Draft a spec from the names of a table's columns and from the public places, and say what is left to decide.
@@ -117,10 +118,12 @@ class Spec(ThreeLines, SpecDocument):
         attributes
             For each attribute all values that it may have: public, whether or not anybody has them.
         public
-            The public list of places: a path, a dataframe or a DuckDB relation.
+            The public list of places: a path, a dataframe or a DuckDB relation; None for a table without places.
         decided
-            What is decided already: `title`, `name` (of the dataset), `unit`, `neighbours`, `count` (the column of a table
-            of counts), `epsilon` (of the whole release), `matters` (the table that gets half of it).
+            What is decided already: `title`, `name` (of the dataset), `unit`, `neighbours`, `counts` (what one count stands
+            for), `count` (the column of a table of counts), `keys` (`"public"` where its own places are), `id` and `records` (of
+            a table of records, the column that says whom a row is about, and how many rows of one are kept), `epsilon` (of the
+            whole release), `matters` (the table that gets half of it).
 
         Raises
         ------
@@ -156,11 +159,13 @@ class Spec(ThreeLines, SpecDocument):
             f"{query.name} at {', '.join(f'{level} ({query.currency} = {amount})' for level, amount in query.budgets.items())}"
             for query in self.queries
         )
+        alone = self.left_out
+        left_out = f"; {alone.name} ({alone.currency} = {alone.budget})" if alone else ""
         return (
             f"Spec: {self.title}",
             f"one count is one {self.table.counts}, by {' / '.join(x.name for x in self.levels)}{by}; "
             f"protects one {self.privacy.unit} ({self.privacy.neighbours})",
-            f"measured: {'; '.join(measured)}",
+            f"measured: {'; '.join(measured)}{left_out}",
         )
 
     def __str__(self) -> str:

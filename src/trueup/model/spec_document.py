@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from trueup.model.spec_queries import AboutPart, ConstraintsPart, Query
+from trueup.model.spec_queries import AboutPart, ConstraintsPart, LeftOutPart, Query
 from trueup.model.spec_table import AttributePart, Level, Parents, Privacy, SpecPart, TablePart
 
 
@@ -23,6 +23,9 @@ class SpecDocument(SpecPart):
     parents: Parents | None = None
     attributes: tuple[AttributePart, ...] = Field((), alias="attribute")
     queries: tuple[Query, ...] = Field(alias="query", min_length=1)
+    left_out: LeftOutPart | None = Field(
+        None, description="measure how many records a limit leaves out, at a budget of its own"
+    )
     constraints: ConstraintsPart = Field(default_factory=ConstraintsPart)
     about: AboutPart = Field(default_factory=AboutPart)
     reconcile: dict[str, Any] = Field(default_factory=dict, description="method and its parameters")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     BeforeValidator,
@@ -39,6 +39,14 @@ Budget = Annotated[
     WithJsonSchema({"anyOf": [_RATIONAL, {"type": "object", "additionalProperties": _RATIONAL}]}),
 ]
 """An exact amount for every level that the query names, or one amount per level."""
+
+
+Amount = Annotated[
+    Any,
+    BeforeValidator(lambda given: None if given is None else rational(given, "the budget")),
+    WithJsonSchema(_RATIONAL),
+]
+"""One exact amount."""
 
 
 Limit = Annotated[int, Field(ge=-_LARGEST, le=_LARGEST)] | Name | None
@@ -99,6 +107,40 @@ class Query(SpecPart):
             return amount
         assert amount is not None
         return dict.fromkeys(self.levels, Fraction(amount))
+
+
+class LeftOutPart(SpecPart):
+    """How many records a limit leaves out, measured once for the whole table."""
+
+    most: int = Field(
+        gt=0,
+        le=_LARGEST,
+        description="of each unit at most so many are counted: the noise is scaled to that",
+    )
+    noise: str = "discrete-laplace"
+    epsilon: Amount = None
+    rho: Amount = None
+    options: dict[str, Any] = Field(default_factory=dict, description="further parameters of the law")
+
+    name: ClassVar[str] = "records left out"
+
+    @model_validator(mode="after")
+    def _budgeted(self):
+        if (self.epsilon is None) == (self.rho is None):
+            raise ValueError("give either `epsilon` or `rho`")
+        if law_named(self.noise).joint:
+            raise ValueError("it is one count, and noise on a lattice is of many")
+        return self
+
+    @property
+    def currency(self) -> Currency:
+        """The currency of the budget."""
+        return "epsilon" if self.epsilon is not None else "rho"
+
+    @property
+    def budget(self) -> Fraction:
+        """The budget, exact."""
+        return self.epsilon if self.epsilon is not None else self.rho
 
 
 class MarginPart(SpecPart):

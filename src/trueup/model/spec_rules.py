@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from trueup.model.linear import parse_sum
-from trueup.model.names import refuse_alike, refuse_repeats, refuse_unknown_name
+from trueup.model.names import refuse_alike, refuse_repeats, refuse_taken_columns, refuse_unknown_name
 from trueup.model.prior import read_prior
 from trueup.model.spec_document import SpecDocument
 from trueup.model.stacking import COUNTED
 from trueup.noise import law_named
-
-_VALUE_COLUMNS = ("count", "exact", "group", "noisy", "standard_error")
 
 
 def refuse_disagreement(spec: SpecDocument) -> None:
@@ -72,13 +70,8 @@ def _limits_have_a_file(spec: SpecDocument) -> None:
 
 def _columns_are_free(spec: SpecDocument) -> None:
     """A published table has key, attribute and value columns; a confidential one keys and counts."""
-    keys = ["id"] if spec.parents else [x.name if x.prefix else x.column or x.name for x in spec.levels]
-    columns = [*keys, *(name for a in spec.attributes for name in a.views)]
-    refuse_repeats("published column", [name.casefold() for name in columns])
-    if taken := [name for name in columns if name.casefold() in _VALUE_COLUMNS]:
-        raise ValueError(
-            f"'{taken[0]}' is a value column of published tables: name the attribute or key otherwise"
-        )
+    keys = ["id"] if spec.parents else [level.key for level in spec.levels]
+    refuse_taken_columns(spec.levels, spec.attributes, keys)
     held = {spec.table.count, *(name for cell in spec.table.cells for name in parse_sum(cell.count))}
     read = [*(x.column for x in spec.levels), *(x.label for x in spec.levels)]
     read += [a.column or a.name for a in spec.attributes] if not spec.table.cells else []
@@ -124,10 +117,7 @@ def _conditions_are_known(spec: SpecDocument) -> None:
 def _conditions_of_invariants(spec: SpecDocument) -> list[dict[str, str]]:
     """The conditions of invariants on attributes; places are known once they are read."""
     levels, found = [level.name for level in spec.levels], []
-    views = [view for a in spec.attributes for view in a.views]
     for condition in (each for part in spec.constraints.invariants for each in part.where):
-        if both := [name for name in condition if name in levels and name in views]:
-            raise ValueError(f"an invariant's condition names '{both[0]}', which is a level and an attribute")
         found.append({name: value for name, value in condition.items() if name not in levels})
         _refuse_misnamed(spec, found[-1], "an invariant's condition")
     return found
@@ -135,6 +125,11 @@ def _conditions_of_invariants(spec: SpecDocument) -> list[dict[str, str]]:
 
 def _units_hold_records(spec: SpecDocument) -> None:
     privacy = spec.privacy
+    if spec.left_out is not None and (privacy.id is None or spec.table.join is not None):
+        raise ValueError(
+            "[left_out] measures how many records a limit leaves out, but [privacy] names no `id` of one table of records by "
+            "which it is enforced"
+        )
     if privacy.contribution is None:
         return
     if spec.table.kind != "records":

@@ -12,6 +12,8 @@ from pydantic import (
     model_validator,
 )
 
+from trueup.files.text import plain_text
+from trueup.model.figure_columns import is_figure
 from trueup.model.linear import parse_sum
 from trueup.model.names import refuse_repeats, refuse_unknown_name
 
@@ -39,6 +41,12 @@ class Level(SpecPart):
     column: Name | None = None
     prefix: int | None = Field(None, gt=0, description="take this many leading characters of the column")
     label: Name | None = Field(None, description="column with readable names of the places")
+
+    @property
+    def key(self) -> str:
+        """The column that holds its key in published tables: its own, unless figures are called so, or its name."""
+        own = self.column is not None and self.prefix is None and not is_figure(self.column)
+        return self.column if own else self.name  # pyright: ignore[reportReturnType]
 
 
 class Parents(SpecPart):
@@ -84,7 +92,7 @@ class AttributePart(SpecPart):
     def _grouped(self):
         if not self.values:
             raise ValueError("it has no values")
-        refuse_repeats(f"value of '{self.name}'", list(self.values))
+        refuse_repeats(f"value of '{self.name}'", list(map(plain_text, self.values)))
         for recode in self.recodes:
             self._refuse_misgrouped(recode)
         return self

@@ -114,6 +114,18 @@ def _checked(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
     )
 
 
+def limited(spec: Spec) -> str:
+    """What is counted where the records of a unit are limited: `at most 5 of each patient`; empty where they are not.
+
+    Records beyond the limit are in no count: what is published is no count of all records.
+    """
+    privacy = getattr(spec, "privacy", None)  # tables that others published state no unit
+    most = privacy and privacy.contribution
+    if privacy is None or most is None or (privacy.id is None and spec.table.join is None):
+        return ""
+    return f"at most {most.records:,} of each {privacy.unit}"
+
+
 def _bounds(spec: Spec) -> Iterator[str]:
     """How much one unit contributes, and how that is known."""
     unit, limited, join = spec.privacy.unit, spec.privacy.contribution, spec.table.join
@@ -128,6 +140,11 @@ def _bounds(spec: Spec) -> Iterator[str]:
             f"Each {unit} keeps at most {limited.records} of its records, by the column '{spec.privacy.id}': this is enforced "
             "before anything is counted, and every count and declared rule is about the records that are kept."
         )
+        if (part := spec.left_out) is not None:
+            yield (
+                f"How many records are left out is measured at {part.currency} = {part.budget}, of each {unit} at most "
+                f"{part.most} beyond those that are kept: so many more or fewer are what one {unit} can change it by."
+            )
     elif limited is not None:
         yield f"One {unit} is taken to hold at most {limited.records} records; this is {DECLARED}."
     elif any(query.contribution is None for query in spec.queries):

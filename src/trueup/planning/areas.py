@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trueup.errors import DataError, SpecError
 from trueup.files.source import open_table
 from trueup.files.table import require
-from trueup.files.text import as_text
+from trueup.files.text import as_text, without_blanks
 from trueup.kernel.histogram.area_variances import Areas
 from trueup.kernel.histogram.shapes import Shapes
 from trueup.model.cells import Cells
@@ -60,7 +60,7 @@ class AreaTable:
         table = open_table(mapping)
         require(table, [column, *keys])
         rows = table.select([column, *keys])
-        given = [as_text(np.asarray(rows[name])) for name in (column, *keys)]
+        given = [without_blanks(as_text(np.asarray(rows[name]))) for name in (column, *keys)]
         if not given[0].size:
             raise DataError(f"{table.name} is empty", needed="a row for each place of each area")
         if any(text is None or not str(text).strip() for column in given for text in column.tolist()):

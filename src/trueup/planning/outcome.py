@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from trueup.digits import to_digits
 from trueup.model.cells import Margin
 from trueup.model.mechanism import contribution
 from trueup.planning.allocation import Allocation, Certificate, Reached
@@ -62,7 +63,7 @@ def least_of_mechanisms(
 
 
 def in_percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
+    return f"{to_digits(100 * share, 2)} %"
 
 
 def about_mechanisms(ratio: float | None) -> str:

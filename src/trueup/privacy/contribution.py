@@ -146,6 +146,24 @@ class Records:
         )
 
 
+def records_left_out(most: int) -> Records:
+    """Bound what one unit contributes to the number of records that a limit leaves out, of each unit at most so many.
+
+    Let m be the number of records that a unit has and R how many it keeps. It adds f(m) = min(max(m - R, 0), most), a whole
+    number from 0 to `most` that depends on its own records alone, and the number is the sum of f over all units. Under
+    `add-remove` one term appears or vanishes: the number changes by `most` at most, and does by as much for a unit of
+    R + most records. Under `replace` one term f(m) becomes f(m'): both lie between 0 and `most`, so it changes by `most` at
+    most, and does from R + most records to R. That is what `Records` says of a query of one count. Without `most` there is
+    no bound: nothing limits how many records a unit may have beyond those that it keeps.
+
+    Examples
+    --------
+    >>> [records_left_out(20).sensitivity(relation, cells=1).l1 for relation in RELATIONS]
+    [Fraction(20, 1), Fraction(20, 1)]
+    """
+    return Records(most)
+
+
 Reach = Contribution | Records
 """Either way to bound what a unit contributes."""
 

@@ -20,6 +20,7 @@ from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.spec import Spec
 from trueup.model.three_lines import ThreeLines
 from trueup.model.verb import takes_records
+from trueup.planning.contributions import RecordsOfUnits, WeighedBound, weigh_bounds
 from trueup.reconciling import build, choose, describe, published, refuse_misfit
 from trueup.reconciling.expected_errors import (
     Progress,
@@ -91,7 +92,8 @@ class Explanation(ThreeLines):
     """What a spec will do: engine, structure, method, cost, expected error, tails of the noise; `problem` is what it is of.
 
     By parts there is no closed form of the errors: it is for trees that memory holds. Errors by size of the count
-    (`classes`) are simulated on a made-up population of the public places.
+    (`classes`) are simulated on a made-up population of the public places. `bounds` on the records of one unit are weighed
+    where it is stated how many records units have.
     """
 
     problem: Problem
@@ -100,6 +102,7 @@ class Explanation(ThreeLines):
     engine: str = "memory"
     tails: tuple[NoiseTail, ...] = ()
     classes: ExpectedErrors | None = None
+    bounds: tuple[WeighedBound, ...] = ()
 
     @property
     def title(self) -> str:
@@ -133,6 +136,7 @@ class Explanation(ThreeLines):
             "engine": self.engine,
             "tails": [asdict(each) for each in self.tails],
             "classes": asdict(self.classes) if self.classes else None,
+            "bounds": [asdict(each) for each in self.bounds],
         }
 
     def _lines(self) -> tuple[str, str, str]:
@@ -153,6 +157,7 @@ def explain(
     method: str | None = None,
     memory: int = MEMORY,
     persons: int | None = None,
+    records: RecordsOfUnits | None = None,
     simulate: bool = True,
     progress: Progress = lambda done, of: None,
 ) -> Explanation:
@@ -172,6 +177,8 @@ def explain(
     persons
         Units of the made-up population; by default as many as there would be if the places of the lowest level whose
         name is known (state, county, tract, block group, block) had as many as in the United States.
+    records
+        How many records units have, as you state it: then bounds on the records of one unit are weighed.
     simulate
         Whether errors are simulated; it takes seconds.
     progress
@@ -233,6 +240,7 @@ def explain(
         engine,
         tuple(_tail(header) for header in headers if not header.exact),
         _simulated(problem, chosen, state, errors, persons, progress) if simulate else None,
+        weigh_bounds(problem, records, persons or usual_persons(cells.tree)) if records else (),
     )
 
 

@@ -80,6 +80,11 @@ class ByParts:
         return Path(self.folder.plan["out"])
 
     @property
+    def spent(self) -> str:
+        """What is said of the loss where the run ends after it began to draw."""
+        return "Noise was drawn: the loss stays spent, and the run goes on from its folder."
+
+    @property
     def spec(self) -> Spec:
         """The spec."""
         return self.folder.spec

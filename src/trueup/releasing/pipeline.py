@@ -9,12 +9,14 @@
 
 In memory a run has one part and leaves nothing behind when it is killed. With an executor it has many, and a folder
 beside the target from which `resume` goes on.
+
+One file: the stages in their order, whichever verb they are begun by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -55,6 +57,8 @@ class Run(Protocol):
     def out(self) -> Path: ...
     @property
     def spec(self) -> Spec: ...
+    @property
+    def spent(self) -> str: ...
     def held(self) -> Any: ...
     def published(self, account: Account | None) -> Release | Measurements | None: ...
     def reserve(self, account: Account | None) -> Reservation | None: ...
@@ -263,7 +267,7 @@ def _in_memory(
 def _make_ready(problem: Problem, method: Method | None, log: Log) -> None:
     """Draw from every law and run the method on a few places, so that no compiler stands between data and release."""
     with log.stage("making the noise ready"):
-        rehearse(problem.headers)
+        rehearse(problem.headers, problem.left_out)
     if method:
         with log.stage("making the method ready"):
             warm(problem.spec, problem.headers, method)
@@ -282,6 +286,12 @@ def _all_stages(run: Run, account: Account | None, target: Path) -> Release | Me
     with reservation.returning() if reservation else nullcontext():
         run.read()
         run.begin(reservation)
+    with _spent(run.spent if reservation else ""):
+        return _drawn(run, reservation, target)
+
+
+def _drawn(run: Run, reservation: Reservation | None, target: Path) -> Release | Measurements:
+    """Draw the noise, and everything after it."""
     seal = run.measure(target)
     if reservation:
         reservation.seal(seal)
@@ -293,3 +303,14 @@ def _all_stages(run: Run, account: Account | None, target: Path) -> Release | Me
     if reservation:
         reservation.commit(target, run.out)
     return record
+
+
+@contextmanager
+def _spent(note: str) -> Iterator[None]:
+    """Note with whatever ends a run after it began to draw what became of its loss."""
+    try:
+        yield
+    except BaseException as error:
+        if note:
+            error.add_note(note)
+        raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from trueup.files.frames import frame_library
 from trueup.io.bundle.read import read_measurements, read_release
 from trueup.io.bundle.write import write_measurements, write_release
-from trueup.measuring import draw, limit_of, read_confidential
+from trueup.io.microdata.truncate import Limit
+from trueup.measuring import draw, draw_left_out, limit_of, read_confidential
 from trueup.measuring.fingerprint import fingerprinting
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
@@ -51,6 +52,7 @@ class Whole:
     request: Request | None
     log: Log
     counts: NDArray | None = field(default=None, init=False)
+    limit: Limit | None = field(default=None, init=False)
     measurements: Measurements | None = field(default=None, init=False)
     sealed: Mapping[str, Any] | None = field(default=None, init=False)
 
@@ -58,6 +60,11 @@ class Whole:
     def spec(self) -> Spec:
         """The spec."""
         return self.problem.spec
+
+    @property
+    def spent(self) -> str:
+        """What is said of the loss where the run ends after it began to draw."""
+        return "Noise was drawn: the loss stays spent, and what was drawn is gone."
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -78,7 +85,7 @@ class Whole:
         """Read and check the confidential counts; nothing is drawn."""
         problem = self.problem
         with self.log.stage("reading the confidential counts"), fingerprinting(self.data) as found:
-            limit = limit_of(problem.spec)
+            self.limit = limit = limit_of(problem.spec)
             self.counts = read_confidential(
                 problem.spec, problem.cells, self.data, limit, problem.constraints, problem.rows
             )
@@ -98,6 +105,7 @@ class Whole:
         assert self.counts is not None
         with self.log.stage("drawing exact noise"):
             drawn = draw(problem.cells, self.counts, problem.headers, problem.guarantee)
+            drawn = replace(drawn, left_out=draw_left_out(problem, self.limit))
             self.measurements, self.counts = drawn.of(problem, frame_library(self.data)), None
         with self.log.stage("writing the measurements"):
             self.sealed = write_measurements(target, problem.written(), self.measurements)

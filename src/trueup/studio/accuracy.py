@@ -10,6 +10,7 @@ from math import exp, inf, isfinite
 from typing import Any
 
 from trueup import Planner, Problem, Spec, TrueupError, parse_spec
+from trueup.digits import to_digits
 from trueup.noise.rational import rational
 from trueup.planning.allocation import Allocation
 from trueup.planning.margins import normal_ratio
@@ -126,7 +127,7 @@ def answer(planned: Allocation, wanted: Wishes) -> dict[str, Any]:
         {
             "table": name,
             "margin": _finite(exact.get(name, ratio * worst)),
-            "budget": f"{float(budget):.3g}" if budget else "",
+            "budget": to_digits(float(budget), 3) if budget else "",
             "share": float(budget / planned.total) if planned.total else 0.0,
             "sizes": _by_size(name, worst, wanted),
         }
@@ -156,7 +157,7 @@ def risk(currency: str, total: Fraction) -> dict[str, Any]:
     """What a budget lets somebody conclude about one unit: bounds on suspicions after the publication."""
     epsilon = float(total if currency == "epsilon" else epsilon_of(total, DELTA))
     return {
-        "epsilon": f"{epsilon:.3g}",
+        "epsilon": to_digits(epsilon, 3),
         "delta": "" if currency == "epsilon" else "1e-10",
         "suspicions": [{"before": before, "after": after_at_most(before, epsilon)} for before in BEFORE],
     }

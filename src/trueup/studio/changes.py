@@ -11,6 +11,7 @@ import trueup
 from trueup.errors import TrueupError
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.terms import Terms
+from trueup.planning.contributions import RecordsOfUnits
 from trueup.reconciling import choose
 from trueup.reporting.drawing.outlines import read_shapes
 from trueup.studio import design, jobs
@@ -73,9 +74,11 @@ def set_structure(studio: Studio, form: Mapping[str, str]) -> str:
 
 
 def set_protected(studio: Studio, form: Mapping[str, str]) -> str:
-    text = design.change_protection(studio.candidates, form)
-    studio.open_project.change(_revision(form), text=text, pending="", candidates="")
-    return "/tables"
+    text, records = design.change_protection(studio.candidates, form), form.get("supposed", "").strip()
+    if records:
+        RecordsOfUnits.read(records)
+    studio.open_project.change(_revision(form), text=text, pending="", candidates="", records=records)
+    return "/protected" if form.get("go") == "again" else "/tables"
 
 
 def set_tables(studio: Studio, form: Mapping[str, str]) -> str:

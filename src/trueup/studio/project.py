@@ -41,6 +41,8 @@ class Choices:
         A fixed budget, or empty for the least that meets the wishes.
     out, ledger, analyst
         Where the release goes, and whose budget is charged.
+    records
+        How many records units have, as somebody supposes, or empty.
     pending
         TOML that was typed and cannot be read yet.
     candidates
@@ -59,6 +61,7 @@ class Choices:
     out: str = ""
     ledger: str = ""
     analyst: str = ""
+    records: str = ""
     pending: str = ""
     candidates: str = ""
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from trueup.digits import to_digits
+from trueup.model.problem import Problem
+from trueup.planning.contributions import RecordsOfUnits, least_typical, weigh_bounds
 from trueup.reconciling import METHODS, default, misfit
 from trueup.releasing.by_size import MarginsBySize
 from trueup.reporting.drawing.outlines import outlines, read_shapes
@@ -13,6 +16,7 @@ from trueup.studio import design, jobs
 from trueup.studio.accuracy import Wishes, answer, first_wishes, precedents, problem_of
 from trueup.studio.job import COMPARATORS
 from trueup.studio.session import Studio
+from trueup.synth.own_places import usual_persons
 
 STEPS = {
     "table": "Table and places",
@@ -43,7 +47,33 @@ def shown_structure(studio: Studio) -> dict[str, Any]:
 
 
 def shown_protected(studio: Studio) -> dict[str, Any]:
-    return {"sentences": problem_of(studio.spec, studio.open_project.choices).guarantee.sentences}
+    choices = studio.open_project.choices
+    problem = problem_of(studio.spec, choices)
+    return {"sentences": problem.guarantee.sentences, "bounds": _bounds(problem, choices.records)}
+
+
+def _bounds(problem: Problem, supposed: str) -> dict[str, Any] | None:
+    """Bounds on the records of one unit, weighed by how many records units have, as somebody supposes."""
+    if not supposed or problem.spec.privacy.contribution is None:
+        return None
+    weighed = weigh_bounds(problem, RecordsOfUnits.read(supposed), usual_persons(problem.cells.tree))
+    tables = [*weighed[0].noise]
+    best = {table: least_typical(weighed, table).records for table in tables}
+    rows = [
+        {
+            "records": f"{each.records:,}",
+            "share": f"{to_digits(100 * each.share, 2)} %",
+            "cells": [
+                {
+                    "text": f"{to_digits(-each.left_out[table] or 0.0, 3)} ± {to_digits(each.noise[table], 2)}",
+                    "best": best[table] == each.records,
+                }
+                for table in tables
+            ],
+        }
+        for each in weighed
+    ]
+    return {"tables": tables, "rows": rows}
 
 
 def shown_tables(studio: Studio) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import BundleError
-from trueup.files.database import connect, literal, quoted
+from trueup.files.database import connect, literal, quoted, writing_by_duckdb
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec
@@ -197,14 +196,10 @@ class WriteRegion:
 
     def _copy(self, connection: Any, query: str, path: Path) -> None:
         said = f"{{synthetic: {literal(LABEL)}, made_by: {literal(f'trueup {__version__}')}, seed: '{self.seed}'}}"
-        import duckdb
-
-        try:
+        with writing_by_duckdb(path):
             connection.execute(
                 f"COPY ({query}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {said})"
             )
-        except duckdb.IOException:
-            raise BundleError(f"cannot write '{path.name}'", remedy="check space and permissions") from None
 
 
 LABEL = "Synthetic: no person or place in it exists."

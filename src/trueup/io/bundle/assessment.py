@@ -20,7 +20,7 @@ import numpy as np
 
 from trueup.errors import BundleError
 from trueup.files.columns import write_parquet
-from trueup.files.database import connect, quoted
+from trueup.files.database import connect, quoted, writing_by_duckdb
 from trueup.files.source import open_table
 from trueup.files.staging import staged
 from trueup.io.bundle.manifest import slug
@@ -109,8 +109,6 @@ def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> N
     BundleError
         If the assessment was read back and holds no such figures, or the disk refuses.
     """
-    import duckdb
-
     if assessment.cells is None:
         raise BundleError("figures of single counts were not read back", remedy="read the files in counts/")
     keys = margin_columns(assessment.cells, margin)
@@ -119,16 +117,14 @@ def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> N
     said = ", ".join(f"l.{name}" for name in labels)
     with connect(folders=[path.parent]) as connection:
         connection.register("k", keys | {"trueup_group": np.arange(assessment.cells.size(margin))})
-        connection.register("l", labels | {"part": np.arange(len(labels["method"]))})
+        connection.register("l", labels | {"trueup_part": np.arange(len(labels["method"]))})
         connection.register("f", parts)
         joined = connection.sql(
             f"SELECT {columns}, {said}, f.value, f.mc_error "
-            "FROM f JOIN k USING (trueup_group) JOIN l USING (part) ORDER BY part, trueup_group"
+            "FROM f JOIN k USING (trueup_group) JOIN l USING (trueup_part) ORDER BY trueup_part, trueup_group"
         )
-        try:
+        with writing_by_duckdb(path):
             joined.write_parquet(str(path), compression="zstd")
-        except duckdb.IOException:
-            raise BundleError(f"cannot write '{path.name}'", remedy="check space and permissions") from None
 
 
 def _parts(assessment: Assessment, margin: Margin) -> tuple[Columns, Columns]:
@@ -142,7 +138,7 @@ def _parts(assessment: Assessment, margin: Margin) -> tuple[Columns, Columns]:
     names: Columns = dict(zip(("method", "budget", "statistic", "about"), map(np.array, zip(*labels))))
     groups = len(found[0][0])
     return names, {
-        "part": np.repeat(np.arange(len(found)), groups),
+        "trueup_part": np.repeat(np.arange(len(found)), groups),
         "trueup_group": np.tile(np.arange(groups), len(found)),
         "value": np.concatenate([np.asarray(v, float) for v, _ in found]),
         "mc_error": np.concatenate([np.asarray(e, float) for _, e in found]),

@@ -25,13 +25,14 @@ from trueup.io.bundle.manifest import (
     seal_of,
 )
 from trueup.io.bundle.places import read_places
-from trueup.io.bundle.tables import read_counted, read_values
+from trueup.io.bundle.tables import read_counted, read_left_out, read_values
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
+from trueup.model.mechanism import left_out_law
 from trueup.model.records.expected_errors import ExpectedErrors
-from trueup.model.records.measurements import Measurements
+from trueup.model.records.measurements import LeftOut, Measurements
 from trueup.model.records.release import Miss, Release
 from trueup.model.spec import Spec
 
@@ -197,12 +198,15 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
     _, spec = read_spec(folder)
     cells = build_cells(spec, read_places(folder / "public" / "places.parquet", spec))
     refuse_large(folder, cells)
+    alone = None
     if "parts" in manifest:
         headers = [_header(cells, entry) for entry in manifest["headers"]]
         files = parquet(folder / "public" / measured_file(name) for name in manifest["parts"])
         # One thread keeps the rows in order.
         with connect(folders=[folder / "public"], threads=1) as connection, quiet_duckdb(f"'{folder}'"):
             values = read_values(connection, files, cells, headers)
+            if (law := left_out_law(spec)) is not None and spec.left_out is not None:
+                alone = LeftOut(law, read_left_out(connection, files), spec.left_out.most)
     else:
         headers, values = zip(*read_headers(folder, manifest))
     from trueup.model.mechanism_on_lattice import with_lattices  # it loads the algebra of lattices
@@ -213,6 +217,7 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
         tuple(values),
         guarantee_in(manifest["guarantee"]),
         spec=spec,
+        left_out=alone,
         sealed=seal if (seal := seal_of(manifest.get("parts", {}))) == manifest["measurements"] else None,
     )
 

@@ -21,6 +21,7 @@ from trueup.files.database import connect, parquet, quiet_duckdb, quoted
 from trueup.files.text import as_text
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
+from trueup.model.spec_queries import LeftOutPart
 from trueup.model.tables import place_keys
 from trueup.model.tree import Tree
 
@@ -31,6 +32,8 @@ def write_measured(
     headers: Sequence[Measured],
     values: Sequence[NDArray[np.int64]],
     connection: Any = None,
+    *,
+    left_out: int | None = None,
 ) -> None:
     """Write measurements, header after header, places in their order, by a DuckDB connection if one is given.
 
@@ -47,6 +50,10 @@ def write_measured(
         "query": [np.full(size.size, query_label(h), dtype=object) for h, size in zip(headers, sizes)],
         "exact": [np.full(size.size, h.exact) for h, size in zip(headers, sizes)],
     }
+    if left_out is not None:  # of no level and no place
+        sizes, values = [*sizes, np.ones(1, np.int64)], [*values, np.array([left_out])]
+        for name, value in (("level", ""), ("place", ""), ("query", LeftOutPart.name), ("exact", False)):
+            columns[name] = [*columns[name], np.array([value], dtype=bool if name == "exact" else object)]
     if all((size == 1).all() for size in sizes):  # DuckDB makes millions of lists of one faster than Python
         columns["value"], select = list(values), "* REPLACE ([value] AS value)"
     else:
@@ -166,6 +173,20 @@ def write_counts(
     write_parquet(path, keys | values | {"count": count}, connection)
 
 
+def read_left_out(connection: Any, files: str) -> int:
+    """Read how many records were left out, with noise.
+
+    Raises
+    ------
+    BundleError
+        If the files do not say it once.
+    """
+    rows = connection.execute(f"SELECT value[1]::BIGINT FROM {files} WHERE level = ''").fetchall()
+    if len(rows) != 1:
+        raise BundleError("the measurements do not say once how many records were left out")
+    return int(rows[0][0])
+
+
 def read_counted(
     connection: Any, files: Sequence[Path], cells: Cells, margin: Margin
 ) -> tuple[NDArray, NDArray | None]:
@@ -179,13 +200,13 @@ def read_counted(
     level, size = cells.tree.level(margin.level), cells.size(margin)
     keys = place_keys(cells.tree, level)
     texts = {name: column.astype(object) for name, column in keys.items()}
-    connection.register("given_places", {**texts, "at place": np.arange(cells.tree.sizes[level])})
-    joins, position = [f"given_places USING ({', '.join(map(quoted, keys))})"], quoted("at place")
-    for recode in cells.kept(margin):
-        name, at = f"given {recode.name}", f"at {recode.name}"
+    connection.register("given_places", {**texts, "trueup_place": np.arange(cells.tree.sizes[level])})
+    joins, position = [f"given_places USING ({', '.join(map(quoted, keys))})"], "trueup_place"
+    for k, recode in enumerate(cells.kept(margin)):
+        name, at = f"given_{k}", f"trueup_at_{k}"
         connection.register(name, {recode.name: np.array(recode.values), at: np.arange(recode.size)})
-        joins.append(f"{quoted(name)} USING ({quoted(recode.name)})")
-        position = f"({position}) * {recode.size} + {quoted(at)}"
+        joins.append(f"{name} USING ({quoted(recode.name)})")
+        position = f"({position}) * {recode.size} + {at}"
     source = parquet(files)
     with quiet_duckdb(f"the table of '{margin}'"):
         held = [row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()]

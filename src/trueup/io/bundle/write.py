@@ -63,7 +63,8 @@ def write_measurements(folder: Path, spec_text: str, measurements: Measurements)
     file = public / measured_file(WHOLE)
     with connect(folders=[public]) as connection:
         write_places(public / "places.parquet", cells, connection)
-        write_measured(file, cells, measurements.headers, measurements.values, connection)
+        alone = measurements.left_out.value if measurements.left_out else None
+        write_measured(file, cells, measurements.headers, measurements.values, connection, left_out=alone)
     sizes = dict(zip(cells.tree.levels, cells.tree.sizes))
     described = describe_measured(
         spec_text, sizes, cells.n // cells.shape[0], measurements.headers, measurements.guarantee

@@ -13,6 +13,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
+from trueup.model.statements import limited
 from trueup.model.tables import named_columns, one_column_a_value, position_of, probability_of
 from trueup.version import __version__
 
@@ -125,7 +126,13 @@ def _about(record: Record, title: str, level: float):
     if isinstance(measured, Measurements):
         if measured.spec:
             yield "Dataset", measured.spec.table.name
-            yield "Counted", measured.spec.table.counts
+            most = limited(measured.spec)
+            yield "Counted", measured.spec.table.counts + (f", {most}; others are left out" if most else "")
+        if (alone := measured.left_out) is not None:
+            yield (
+                "Left out",
+                f"{max(alone.value, 0):,} records, of each unit at most {alone.most:,}; ± {alone.margin_of_error(level):,}",
+            )
         for sentence in measured.guarantee.sentences:
             yield "Privacy", sentence
         for header in measured.headers:

@@ -29,6 +29,7 @@ from trueup.io.microdata.sql import cell_sql, join_sql, text_sql, whole_sql
 from trueup.io.microdata.tabulate import (
     cell_index,
     cells_named,
+    plain_keys,
     read_counts,
     refuse_missing,
     refuse_overflow,
@@ -36,7 +37,7 @@ from trueup.io.microdata.tabulate import (
     refuse_twins,
     row_columns,
 )
-from trueup.io.microdata.truncate import Limit, kept_sql, named_unit, refuse_unlimited, unit_sql
+from trueup.io.microdata.truncate import Limit, kept_sql, named_unit, refuse_unlimited
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec
 
@@ -168,7 +169,7 @@ class _Tabulation:
             raise DataError(
                 f"{len(part_of_place):,} places have a part", needed=f"one for each of {places:,}"
             )
-        keys = {f"k{i}": column for i, column in enumerate(self.cells.tree.keys[-1].values())}
+        keys = {f"k{i}": column for i, column in enumerate(plain_keys(self.cells).values())}
         rows = {**keys, "place": np.arange(places), "part": part_of_place.astype(np.int64)}
         self.connection.register("public_places", rows)
         self.connection.execute("CREATE TABLE places AS SELECT * FROM public_places")
@@ -195,10 +196,10 @@ class _Tabulation:
             return
         count = f"any_value({whole})" if column else records  # a cell stands in one row of a table of counts
         self._spill(
-            f"SELECT part, place, {cell} AS cell, {count} AS count, count(*) AS rows, "
+            f"SELECT places.part, places.place, {cell} AS cell, {count} AS count, count(*) AS rows, "
             f"count(*) - count({whole}) AS bad FROM {joined}"
         )
-        self._refuse_stray(table, f"{joined} WHERE place IS NULL OR {cell} IS NULL")
+        self._refuse_stray(table, f"{joined} WHERE places.place IS NULL OR {cell} IS NULL")
         (found,) = self._first(f"SELECT coalesce(sum({'rows' if column else 'count'}), 0) FROM counted")
         refuse_rows(int(found), self.expected, table)
         if column:
@@ -207,14 +208,16 @@ class _Tabulation:
 
     def _count_kept(self, table: Relation, limit: Limit, cell: str, joined: str, records: str) -> None:
         """Count the records that their units keep: a unit may have some in any part of the table."""
-        unit, width = unit_sql(text_sql(table, limit.column)), _per_place(self.cells)
+        unit, width = text_sql(table, limit.column), _per_place(self.cells)
         self._write(
             "named",
-            f"SELECT {unit} AS unit, CAST(place AS BIGINT) * {width} + {cell} AS cell, {records} AS count "
+            f"SELECT {unit} AS unit, CAST(places.place AS BIGINT) * {width} + {cell} AS cell, {records} AS count "
             f"FROM {joined} GROUP BY ALL",
         )
         if self._first("SELECT 1 FROM named WHERE unit IS NULL OR cell IS NULL LIMIT 1"):
-            self._name_stray(table, f"{joined} WHERE place IS NULL OR {cell} IS NULL OR {unit} IS NULL")
+            self._name_stray(
+                table, f"{joined} WHERE places.place IS NULL OR {cell} IS NULL OR {unit} IS NULL"
+            )
         self._spill(
             f"SELECT part, place, cell, CAST(sum(count) AS BIGINT) AS count FROM (SELECT cell // {width} AS place, "
             f"CAST(cell % {width} AS INTEGER) AS cell, count FROM ({kept_sql(limit)})) JOIN places USING (place)"
@@ -268,7 +271,7 @@ class _Tabulation:
 
     def _refuse_twins(self, table: Relation, joined: str, cell: str) -> None:
         if twin := self._first("SELECT place, cell FROM counted WHERE rows > 1 ORDER BY ALL LIMIT 1"):
-            same = f"{joined} WHERE place = {twin[0]} AND {cell} = {twin[1]}"
+            same = f"{joined} WHERE places.place = {twin[0]} AND {cell} = {twin[1]}"
             rows = self.connection.sql(f"{_NUMBERED} SELECT given.{ROW} FROM {same} ORDER BY ALL LIMIT 2")
             numbers = [row for (row,) in rows.fetchall()]
             refuse_twins(np.zeros(2, np.int64), lambda at: table.row(numbers[at]))

@@ -23,8 +23,9 @@ from trueup.files.database import ROW, Relation, connect, literal, quiet_duckdb,
 from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
 from trueup.files.table import JoinedTables, Source, require
+from trueup.files.text import plain_text
 from trueup.io.microdata.sql import text_sql
-from trueup.io.microdata.truncate import Limit, kept_sql, unit_sql
+from trueup.io.microdata.truncate import Limit, kept_sql
 from trueup.model.joined import LinkedTables, persons_of
 from trueup.model.spec import Spec
 from trueup.model.spec_table import AttributePart, JoinPart
@@ -155,7 +156,7 @@ class _Linking:
         columns = [f"given.{quoted(key)}" for key in dict.fromkeys(keys)]
         parts = self.parts(self.join.counts)
         columns += [f"{position_sql(p, table)} AS {quoted('at ' + p.name)}" for p in parts]
-        unit = unit_sql(text_sql(table, self.join.id))
+        unit = text_sql(table, self.join.id)
         self._make(
             "household",
             f"SELECT {', '.join([f'{unit} AS unit', *columns])}, given.{ROW} FROM households_given AS given",
@@ -172,13 +173,15 @@ class _Linking:
         """Persons by unit and by all that is asked of them, counted: `cell` is their kind, then the reference person's."""
         own, of_reference = self.parts(self.spec.table.counts), self.parts(REFERENCE)
         who = self.join.reference
-        is_reference = f"({text_sql(table, who.column)} = {literal(who.value)})" if who else "false"
+        is_reference = (
+            f"({text_sql(table, who.column)} = {literal(plain_text(who.value))})" if who else "false"
+        )
         positions = [f"{position_sql(p, table)} AS {quoted('at ' + p.name)}" for p in own]
         positions += [
             f"CASE WHEN coalesce({is_reference}, false) THEN {position_sql(p, table)} ELSE 0 END AS {quoted('at ' + p.name)}"
             for p in of_reference
         ]
-        unit = unit_sql(text_sql(table, self.join.id))
+        unit = text_sql(table, self.join.id)
         rows = ", ".join([f"{unit} AS unit", f"coalesce({is_reference}, false) AS is_reference", *positions])
         self.connection.execute(
             f"CREATE TEMP VIEW person AS SELECT {rows}, given.{ROW} FROM persons_given AS given"
@@ -324,4 +327,5 @@ class _Linking:
 def position_sql(part: AttributePart, table: Relation) -> str:
     """Where a row's value stands in its domain; null where it does not."""
     text = text_sql(table, part.column or part.name)
-    return f"CAST(enum_code(TRY_CAST({text} AS ENUM({', '.join(map(literal, part.values))}))) AS INTEGER)"
+    domain = ", ".join(literal(plain_text(value)) for value in part.values)
+    return f"CAST(enum_code(TRY_CAST({text} AS ENUM({domain}))) AS INTEGER)"

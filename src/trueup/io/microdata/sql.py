@@ -10,6 +10,7 @@ from functools import reduce
 
 from trueup.errors import DataError
 from trueup.files.database import Relation, literal, quoted
+from trueup.files.text import BLANKS, LARGEST_WHOLE, plain_text
 from trueup.files.whole import MAX_COUNT, MAX_FLOAT
 from trueup.io.microdata.tabulate import key_levels
 from trueup.model.cells import Attribute, Cells
@@ -47,12 +48,12 @@ def cell_sql(spec: Spec, cells: Cells, table: Relation) -> str:
 
 
 def _position(attribute: Attribute, text: str) -> str:
-    domain = ", ".join(map(literal, attribute.values))
+    domain = ", ".join(literal(plain_text(value)) for value in attribute.values)
     return f"CAST(enum_code(TRY_CAST({text} AS ENUM({domain}))) AS INTEGER)"
 
 
 def text_sql(table: Relation, column: str) -> str:
-    """Write a key or an attribute value as the text that `str` makes of it; null where it is missing.
+    """Write a key, an attribute value or an identifier as `plain_text` does; null where it is missing.
 
     Raises
     ------
@@ -62,19 +63,40 @@ def text_sql(table: Relation, column: str) -> str:
     name, kind = f"given.{quoted(column)}", _type(table, column)
     if kind == "boolean":
         return f"CASE WHEN {name} THEN 'True' WHEN NOT {name} THEN 'False' END"
-    if kind not in ("varchar", "enum", "null", *_WHOLE):
+    if kind in _WHOLE:
+        return f"CAST({name} AS VARCHAR)"
+    if kind in ("float", "double"):
+        whole = f"{name} = floor({name}) AND abs({name}) < {LARGEST_WHOLE:.0f}"
+        text = (
+            f"CASE WHEN {whole} THEN CAST(CAST({name} AS BIGINT) AS VARCHAR) ELSE CAST({name} AS VARCHAR) END"
+        )
+        return f"CASE WHEN NOT isnan({name}) THEN {text} END"
+    if kind not in ("varchar", "enum", "null", "decimal"):
         raise DataError(
             f"column '{column}' of {table.name} is of the type {kind.upper()}",
             needed="text or whole numbers for keys and attribute values",
         )
-    return f"nullif(CAST({name} AS VARCHAR), '')"
+    return f"nullif({_plain(f'CAST({name} AS VARCHAR)')}, '')"
+
+
+def _plain(text: str) -> str:
+    """Take off blanks and a fraction of 0."""
+    bare = _bare(text)
+    whole = rf"regexp_replace({bare}, '^(-?[0-9]+)\.0+$', '\1')"
+    return f"CASE WHEN contains({text}, '.') THEN {whole} ELSE {bare} END"
+
+
+def _bare(text: str) -> str:
+    """Take off blanks; trimming is slow, and the texts of most rows begin and end with what can be seen."""
+    seen = f"{text} >= '!' AND right({text}, 1) > ' ' AND strlen({text}) = length({text})"
+    return f"CASE WHEN {seen} THEN {text} ELSE trim({text}, {literal(BLANKS)}) END"
 
 
 def whole_sql(table: Relation, column: str) -> str:
     """Write a count as a whole number; null where `whole_counts` refuses it."""
     name, kind = f"given.{quoted(column)}", _type(table, column)
     if kind == "varchar":
-        digits = rf"regexp_extract({name}, '^\s*(-?[0-9]{{1,24}})\s*$', 1)"
+        digits = rf"regexp_extract({_bare(name)}, '^(-?[0-9]{{1,24}})(\.0+)?$', 1)"
         return _between(f"TRY_CAST({digits} AS HUGEINT)", MAX_COUNT)
     if kind in _WHOLE:
         return _between(name, MAX_COUNT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -10,18 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
+from trueup.files.rows import Numbered, Where, rows_at
 from trueup.files.source import open_table
 from trueup.files.table import COUNT, Columns, Source, require, select
+from trueup.files.text import plain_text, plain_texts
 from trueup.files.whole import MAX_COUNT, is_missing, whole_counts
 from trueup.io.microdata.truncate import Limit, named_unit, refuse_unlimited, truncated
 from trueup.model.cells import Attribute, Cells
-from trueup.model.geography import key_columns, refuse_float_keys
+from trueup.model.geography import key_columns
 from trueup.model.linear import parse_sum
 from trueup.model.spec import Spec
 from trueup.model.spec_table import Level
-
-Where = Callable[[int], str]
-"""Says where the row of a position (from 0) stands, since what it holds is confidential."""
 
 
 def read_counts(
@@ -61,10 +60,10 @@ def cells_named(
         return _records_named(spec, cells, table, limit, expected)
     assert spec.table.count is not None
     rows = select(table, [*named, spec.table.count])
-    index = cell_index(spec, cells, rows, _numbered(table))
+    index = cell_index(spec, cells, rows, Numbered(table))
     refuse_rows(len(index), expected, table)
-    refuse_twins(index, _numbered(table))
-    return index, whole_counts(rows[spec.table.count], spec.table.count, _numbered(table))
+    refuse_twins(index, Numbered(table))
+    return index, whole_counts(rows[spec.table.count], spec.table.count, Numbered(table))
 
 
 def _records_named(
@@ -85,10 +84,6 @@ def _records_named(
     unit = np.array([named_unit(value) for value in rows[limit.column].tolist()], dtype=object)
     refuse_missing(unit, limit.column, first)
     return truncated(limit, unit, index, count)
-
-
-def _numbered(table: Source) -> Where:
-    return lambda at: table.row(at + 1)
 
 
 def row_columns(spec: Spec) -> list[str]:
@@ -122,20 +117,43 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArr
     keys = cells.tree.keys[-1]
     if not keys:
         return np.zeros(len(next(iter(rows.values()))), dtype=np.int64)
-    given = _last_key(spec, rows, keys)
-    for name, column in given.items():
-        refuse_float_keys(column, name)
+    plain = {
+        name: np.array(plain_texts(rows[name]), dtype=object) for name in dict.fromkeys(_key_columns(spec))
+    }
+    for name, column in plain.items():
         refuse_missing(column, name, where)
-    known = {key: i for i, key in enumerate(_rows(keys))}
+    given = _last_key(spec, plain, keys)
+    known = {key: i for i, key in enumerate(_rows(plain_keys(cells)))}
     found = np.array([known.get(key, -1) for key in _rows(given)])
     if (lost := np.flatnonzero(found < 0)).size:
         columns = " and ".join(f"'{name}'" for name in dict.fromkeys(_key_columns(spec)))
+        said = f"{rows_at(where, lost)} name{'s' if len(lost) == 1 else ''} no place of level"
         raise DataError(
-            f"{where(int(lost[0]))} names no place of level '{cells.tree.levels[-1]}' of the geography (column {columns})",
+            f"{said} '{cells.tree.levels[-1]}' of the geography (column {columns})",
             remedy=_lost_zeros(given, keys, int(lost[0]))
             or "correct or remove the row, or add the place: counts stand at the last level alone",
         )
     return found.astype(np.int64)
+
+
+def plain_keys(cells: Cells) -> Columns:
+    """The keys of the places of the last level as those of rows are compared with them.
+
+    Raises
+    ------
+    DataError
+        If two places would be one.
+    """
+    keys = cells.tree.keys[-1]
+    if not any("." in text for column in keys.values() for text in column.tolist()):
+        return keys
+    plain = {name: np.array(plain_texts(column), dtype=object) for name, column in keys.items()}
+    if len(set(_rows(plain))) < len(set(_rows(keys))):
+        raise DataError(
+            f"two places of level '{cells.tree.levels[-1]}' differ by '.0' alone",
+            needed="keys that are no floating-point numbers",
+        )
+    return plain
 
 
 def _lost_zeros(given: Columns, keys: Columns, row: int) -> str:
@@ -166,17 +184,18 @@ def _last_key(spec: Spec, rows: Columns, names: Iterable[str]) -> Columns:
 
 def key_levels(spec: Spec, names: Iterable[str]) -> dict[str, Level]:
     """For every named key of the tree, the level that adds it."""
-    levels = {level.name if level.prefix else level.column: level for level in spec.levels}
+    levels = {level.key: level for level in spec.levels}
     return {name: levels[name] for name in names}
 
 
 def _value_index(values: NDArray, column: str, attribute: Attribute, where: Where) -> NDArray[np.int64]:
-    refuse_missing(values, column, where)
-    known = {value: i for i, value in enumerate(attribute.values)}
-    found = np.array([known.get(str(value), -1) for value in values], dtype=np.int64)
+    plain = plain_texts(values)
+    refuse_missing(np.array(plain, dtype=object), column, where)
+    known = {plain_text(value): i for i, value in enumerate(attribute.values)}
+    found = np.array([known.get(value, -1) for value in plain], dtype=np.int64)
     if (lost := np.flatnonzero(found < 0)).size:
         raise DataError(
-            f"column '{column}' holds a value outside the domain of '{attribute.name}' in {where(int(lost[0]))}",
+            f"column '{column}' holds a value outside the domain of '{attribute.name}' in {rows_at(where, lost)}",
             needed=f"one of: {', '.join(attribute.values)}",
         )
     return found
@@ -189,14 +208,14 @@ def _wide(spec: Spec, cells: Cells, table: Source, expected: int | None) -> NDAr
     used = sorted({name for terms in sums for name in terms})
     rows = select(table, [*keys, *used])
     refuse_rows(len(next(iter(rows.values()))), expected, table)
-    whole = {name: whole_counts(rows[name], name, _numbered(table)) for name in used}
-    place = _place_index(spec, cells, rows, _numbered(table))
-    refuse_twins(place, _numbered(table))
+    whole = {name: whole_counts(rows[name], name, Numbered(table)) for name in used}
+    place = _place_index(spec, cells, rows, Numbered(table))
+    refuse_twins(place, Numbered(table))
     counts = np.zeros(cells.shape, dtype=np.int64)
     for cell, terms in zip(spec.table.cells, sums):
         at = tuple(a.values.index(cell.where[a.name]) for a in cells.attributes)
         values = sum(whole[name] * c for name, c in _whole_terms(terms, cell.count).items())
-        counts[(place, *at)] = whole_counts(np.asarray(values), cell.count, _numbered(table))
+        counts[(place, *at)] = whole_counts(np.asarray(values), cell.count, Numbered(table))
     return counts.ravel()
 
 
@@ -214,8 +233,11 @@ def refuse_missing(values: NDArray, column: str, where: Where) -> None:
     DataError
         Naming column and row.
     """
-    if (lost := next((at for at, value in enumerate(values) if is_missing(value)), None)) is not None:
-        raise DataError(f"column '{column}' has no value in {where(lost)}", needed="a value in every row")
+    lost = np.flatnonzero([is_missing(value) for value in values])
+    if lost.size:
+        raise DataError(
+            f"column '{column}' has no value in {rows_at(where, lost)}", needed="a value in every row"
+        )
 
 
 def refuse_twins(index: NDArray[np.int64], where: Where) -> None:

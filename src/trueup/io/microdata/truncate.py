@@ -13,7 +13,6 @@ dropped, so the key stays in `internal/`, as does how many were.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import PrivacyError
 from trueup.files.database import connect, quiet_duckdb
-from trueup.files.whole import is_missing
+from trueup.files.text import plain_text
 from trueup.model.spec import Spec
 
 
@@ -40,6 +39,8 @@ class Limit:
         A secret in hexadecimal, drawn before the data are read.
     dropped
         How many records were dropped, once the table is tabulated; confidential.
+    units
+        How many units have so many records, once the table is tabulated in memory; confidential.
     apart
         How many records of two tables did not link up and were left out, by name; confidential.
     """
@@ -48,7 +49,19 @@ class Limit:
     records: int
     key: str
     dropped: int = 0
+    units: dict[int, int] = field(default_factory=dict)
     apart: dict[str, int] = field(default_factory=dict)
+
+    def beyond(self, most: int) -> int:
+        """How many records were dropped, of each unit at most so many; confidential.
+
+        Examples
+        --------
+        >>> limit = Limit("household", 2, "00", units={1: 4, 3: 2, 9: 1})
+        >>> limit.beyond(1), limit.beyond(5), limit.beyond(100)
+        (3, 7, 9)
+        """
+        return sum(n * min(max(many - self.records, 0), most) for many, n in self.units.items())
 
     @classmethod
     def of(cls, spec: Spec, key: Callable[[], bytes]) -> Limit | None:
@@ -75,22 +88,14 @@ def refuse_unlimited(spec: Spec, limit: Limit | None) -> None:
 
 
 def named_unit(value: object) -> str | None:
-    """Return the identifier of a unit as text, None if it is blank or missing; `unit_sql` in Python.
+    """Return the identifier of a unit as text, None if it is blank or missing; compared as keys are, by `text_sql` likewise.
 
     Examples
     --------
-    >>> named_unit(7), named_unit(" "), named_unit("a b")
-    ('7', None, 'a b')
+    >>> named_unit(7), named_unit(" "), named_unit("a b "), named_unit(7.0)
+    ('7', None, 'a b', '7')
     """
-    return None if is_missing(value) or not _SEEN.search(str(value)) else str(value)
-
-
-def unit_sql(text: str) -> str:
-    """Turn a text of SQL, the identifier of a unit, into null where it is blank."""
-    return f"CASE WHEN regexp_matches({text}, '\\S') THEN {text} END"
-
-
-_SEEN = re.compile(r"\S", re.ASCII)
+    return plain_text(value) or None
 
 
 def kept_sql(limit: Limit, named: str = "named", first: str = "") -> str:
@@ -132,5 +137,8 @@ def truncated(
         connection.execute(f"CREATE TEMP TABLE named AS {grouped}")
         query = f"SELECT cell, CAST(sum(count) AS BIGINT) AS count FROM ({kept_sql(limit)}) GROUP BY cell ORDER BY cell"
         kept = connection.execute(query).fetchnumpy()
+        held = "SELECT CAST(sum(count) AS BIGINT) AS records FROM named GROUP BY unit"
+        counted = f"SELECT records, count(*) FROM ({held}) GROUP BY records ORDER BY records"
+        limit.units = dict(connection.execute(counted).fetchall())
     limit.dropped = int(count.sum() - kept["count"].sum())
     return kept["cell"], kept["count"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import PrivacyError, SpecError, load_extra
+from trueup.errors import PrivacyError, SpecError, did_you_mean, load_extra
 from trueup.files.frames import as_frame
 from trueup.model.cells import Cells, Margin
 from trueup.model.problem import Problem
@@ -200,16 +200,39 @@ class Assessment(ThreeLines):
             held &= self.summary[name] == value
         return {name: column[held] for name, column in self.summary.items()}
 
+    def _known_rows(self, wanted: Mapping[str, str]) -> Columns:
+        """Rows that hold the wanted values, of which each stands somewhere in its column.
+
+        Raises
+        ------
+        SpecError
+            If one does not: it may be misspelt.
+        """
+        for name, value in wanted.items():
+            known = sorted(set(self.summary[name].tolist())) if name in KEYS else [value]
+            if value not in known:
+                raise SpecError(
+                    f"no row has the {name} '{value}'",
+                    needed=f"one of: {', '.join(map(str, known))}",
+                    remedy=did_you_mean(value, map(str, known)),
+                )
+        return self.rows(**wanted)
+
     def table(self, level: str | None = None, *, backend: str | None = None, **wanted: str) -> Any:
         """Return rows of the long table as a dataframe: those of a table by its name, or all; see `rows`.
 
         It holds functions of the true counts: it is confidential unless the truth is public.
 
+        Raises
+        ------
+        SpecError
+            If a column is unknown, or no row has a value that is wanted.
+
         Examples
         --------
         `assessment.table("county", statistic="bias", by="level")`
         """
-        return as_frame(self.rows(**wanted, **({} if level is None else {"level": level})), backend)
+        return as_frame(self._known_rows(wanted | ({} if level is None else {"level": level})), backend)
 
     def to_xarray(self, level: str | None = None, **wanted: str) -> Any:
         """Return rows of the long table as an `xarray.Dataset`: a dimension for each column in which they differ.
@@ -217,7 +240,7 @@ class Assessment(ThreeLines):
         It holds functions of the true counts, and needs the extra `posterior`.
         """
         xarray = load_extra("xarray", "posterior")
-        rows = self.rows(**wanted, **({} if level is None else {"level": level}))
+        rows = self._known_rows(wanted | ({} if level is None else {"level": level}))
         found = {name: np.unique(rows[name], return_inverse=True) for name in KEYS}
         same = {name: str(values[0]) for name, (values, _) in found.items() if len(values) == 1}
         dims = [name for name, (values, _) in found.items() if len(values) > 1]
@@ -235,7 +258,7 @@ class Assessment(ThreeLines):
         SpecError
             If not exactly one row is meant.
         """
-        found = self.rows(statistic=statistic, level=level, **{"by": "level", **wanted})
+        found = self._known_rows({"by": "level", **wanted, "statistic": statistic, "level": level})
         if len(found["value"]) != 1:
             raise SpecError(
                 f"{len(found['value'])} figures '{statistic}' of '{level}' are meant",

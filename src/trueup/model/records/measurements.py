@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import SpecError
+from trueup.errors import DataError, SpecError
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound
 from trueup.model.guarantee import Guarantee
@@ -19,7 +19,33 @@ from trueup.model.problem import Problem
 from trueup.model.records.tabled import NINE_OF_TEN, Tabled
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
-from trueup.noise.law import NO_LIMIT
+from trueup.noise.law import NO_LIMIT, Law
+
+
+@dataclass(frozen=True, repr=False)
+class LeftOut:
+    """How many records the limit on those of one unit leaves out, with noise.
+
+    Attributes
+    ----------
+    law
+        Of the noise.
+    value
+        The noisy number.
+    most
+        Of each unit at most so many are counted.
+    """
+
+    law: Law
+    value: int
+    most: int
+
+    def margin_of_error(self, level: float | str = NINE_OF_TEN) -> int:
+        """Return how far the number may be off (records), with the given probability."""
+        return self.law.tail(1 - probability_of(level)).counts
+
+    def __repr__(self) -> str:
+        return f"LeftOut({self.law!r})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,8 +70,15 @@ class Measurements(Tabled):
         The spec that it was measured by, where that is known; verbs that take the record need no other.
     frame
         The library of the dataframe that was measured; None for a file. Tables are made in it.
+    left_out
+        How many records the limit on those of one unit leaves out; None where that was not measured.
     sealed
         Of a run by parts, the digest over its files, which stands for that of the values.
+
+    Raises
+    ------
+    DataError
+        If a header has no values, or others than one finite number for each of its groups; it names the table.
     """
 
     cells: Cells
@@ -56,7 +89,17 @@ class Measurements(Tabled):
     simulation: bool = field(default=False, kw_only=True)
     spec: Spec | None = field(default=None, kw_only=True)
     frame: str | None = field(default=None, kw_only=True)
+    left_out: LeftOut | None = field(default=None, kw_only=True)
     sealed: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if len(self.headers) != len(self.values):
+            raise DataError(
+                f"{len(self.headers)} headers come with the values of {len(self.values)}",
+                needed="one array of values for each header",
+            )
+        for header, values in zip(self.headers, self.values):
+            _refuse_unusable(self.cells, header, values)
 
     def _lines(self) -> tuple[str, str, str]:
         """What it is in three lines, without any of its counts."""
@@ -88,6 +131,10 @@ class Measurements(Tabled):
             whole.update(np.ascontiguousarray(values, dtype="<i8").tobytes())
         for bound in self.bounds:
             whole.update(f"{bound.margin}|{bound.lower}|{bound.upper}|{bound.where}\n".encode())
+        if self.left_out is not None:
+            whole.update(
+                f"left out|{self.left_out.law!r}|{self.left_out.most}|{self.left_out.value}\n".encode()
+            )
         return whole.hexdigest()
 
     def _facts(self) -> dict[str, str]:
@@ -177,3 +224,25 @@ class Measurements(Tabled):
     def rng(self) -> np.random.Generator:
         """Return the generator of post-processing, seeded from the public digest."""
         return np.random.default_rng(int(self.digest, 16))
+
+
+def _refuse_unusable(cells: Cells, header: Measured, values: NDArray) -> None:
+    """Refuse values that are not one finite number for each group that a header measures."""
+    groups = cells.size(header.margin) if header.groups is None else len(header.groups)
+    where = f"the values of query '{header.query}' on '{header.margin}'"
+    if np.shape(values) != (groups,):
+        raise DataError(
+            f"{where} have the shape {np.shape(values)}", needed=f"({groups},), one for each group"
+        )
+    if not np.issubdtype(np.asarray(values).dtype, np.number) or np.iscomplexobj(values):
+        raise DataError(f"{where} are of the type {np.asarray(values).dtype}", needed="numbers")
+    if (bad := np.flatnonzero(~np.isfinite(values))).size:
+        label = cells.margin_label(
+            header.margin, int(bad[0] if header.groups is None else header.groups[bad[0]])
+        )
+        many = f", as are {bad.size - 1:,} more" if bad.size > 1 else ""
+        raise DataError(
+            f"{where} are no finite number at '{label}'{many}",
+            needed="a number for each group",
+            remedy="leave out groups without a value: give the header the `groups` that were measured",
+        )

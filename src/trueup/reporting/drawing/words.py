@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.digits import to_digits
 from trueup.model.cells import Margin
 
 _PLURALS = {"child": "children", "man": "men", "woman": "women", "person": "persons"}
@@ -26,7 +27,7 @@ def number(value: float) -> str:
     if not isfinite(value):
         return "–" if value != value else "unlimited"
     whole = float(value).is_integer()
-    text = f"{value:,.0f}" if whole or abs(value) >= 100 else f"{value:.3g}"
+    text = f"{value:,.0f}" if whole or abs(value) >= 100 else to_digits(value, 3)
     return text.replace("-", "−")
 
 
@@ -73,7 +74,7 @@ def percent(share: float) -> str:
     >>> percent(0.05), percent(1 / 3)
     ('5 %', '33.3 %')
     """
-    return f"{100 * share:.3g} %"
+    return f"{to_digits(100 * share, 3)} %"
 
 
 def plural(unit: str) -> str:

@@ -82,6 +82,21 @@ def _truncation(record: Assessment) -> tuple[tuple[str, str], ...]:
             "Truncation",
             f"{dropped:,} records dropped, none beyond {most:,} of a unit is kept; errors below are of those kept",
         ),
+        *_other_bounds(record),
+    )
+
+
+def _other_bounds(record: Assessment) -> tuple[tuple[str, str], ...]:
+    """How many records each bound would drop: the noise that it asks for grows in proportion to it."""
+    found = record.stats.get("records that bounds drop")
+    if not found:
+        return ()
+    said = "; ".join(f"at most {bound}: {dropped:,}" for bound, dropped in found.items())
+    return (
+        (
+            "Records that each bound on those of a unit drops",
+            f"{said}. Noise grows in proportion to the bound",
+        ),
     )
 
 

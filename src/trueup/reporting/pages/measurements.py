@@ -10,6 +10,7 @@ from trueup.reporting.drawing.words import plural, table_name
 from trueup.reporting.sections.counts import enumerated, noisy_counts
 from trueup.reporting.sections.error import noise_error
 from trueup.reporting.sections.glossary import glossary
+from trueup.reporting.sections.opening import counted_line
 from trueup.reporting.sections.origin import Ledger, noise_making, origin
 from trueup.reporting.sections.protection import cost, protected, total_loss
 
@@ -21,7 +22,7 @@ def measurements_page(measurements: Measurements, spec: Spec, ledger: Ledger) ->
         spec.title,
         "Report on noisy counts with formal privacy protection",
         warning(measurements),
-        _summary(measurements),
+        (*counted_line(spec, unit), *_summary(measurements)),
         (
             protected(measurements.guarantee),
             cost(measurements),

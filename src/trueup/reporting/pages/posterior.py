@@ -7,6 +7,7 @@ from trueup.model.records.posterior import Posterior
 from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Block, Facts, Page, Section, Text
 from trueup.reporting.drawing.words import number, percent, plain, plural, said
+from trueup.reporting.sections.opening import counted_line
 from trueup.reporting.sections.origin import Ledger
 from trueup.reporting.sections.posterior_pictures import PosteriorView, intervals, shapes
 from trueup.reporting.sections.posterior_tables import ratios, tables
@@ -21,7 +22,7 @@ def posterior_page(posterior: Posterior, spec: Spec, ledger: Ledger) -> Page:
         spec.title,
         "Posterior of the true counts: what they may be, given everything that was published",
         "",
-        _summary(posterior),
+        (*counted_line(spec, unit), *_summary(posterior)),
         tuple(
             section
             for section in (

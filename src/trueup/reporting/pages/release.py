@@ -21,7 +21,7 @@ from trueup.reporting.sections.adjustments import adjustments
 from trueup.reporting.sections.counts import enumerated, released_counts
 from trueup.reporting.sections.error import release_error
 from trueup.reporting.sections.glossary import glossary
-from trueup.reporting.sections.opening import about, opening
+from trueup.reporting.sections.opening import about, counted_line, opening
 from trueup.reporting.sections.origin import Ledger, checks, making, origin, passed
 from trueup.reporting.sections.protection import cost, protected, total_loss
 
@@ -42,7 +42,7 @@ def release_page(
         spec.title,
         "Report on a release of counts with formal privacy protection",
         warning(measurements),
-        _summary(release, unit, level),
+        _summary(release, spec, unit, level),
         (
             protected(measurements.guarantee),
             cost(measurements),
@@ -96,9 +96,10 @@ def release_map(
     return draw_map(release.cells, features, counts, margins, unit, f"{read_confidence(level)} %")
 
 
-def _summary(release: Release, unit: str, level: float | str) -> tuple[tuple[str, str], ...]:
+def _summary(release: Release, spec: Spec, unit: str, level: float | str) -> tuple[tuple[str, str], ...]:
     guarantee, cells = release.measurements.guarantee, release.cells
     return (
+        *counted_line(spec, unit),
         ("Released", "; ".join(f"{table_name(m)} ({cells.size(m):,})" for m in release.published)),
         ("Protected", f"each {guarantee.unit}"),
         ("Privacy loss", total_loss(guarantee)),

@@ -10,7 +10,7 @@ from trueup.reporting.drawing.blocks import Column, Page, Section, Table, Text
 from trueup.reporting.drawing.words import number, numbers, plain, plural, table_name
 from trueup.reporting.sections.error import expected_blocks, noise_margin
 from trueup.reporting.sections.glossary import glossary
-from trueup.reporting.sections.opening import about, opening
+from trueup.reporting.sections.opening import about, counted_line, opening
 from trueup.reporting.sections.origin import Ledger, checks, making, origin, passed
 from trueup.reporting.sections.protection import cost, protected, total_loss
 
@@ -22,7 +22,7 @@ def parts_page(release: StoredRelease, spec: Spec, ledger: Ledger, level: float 
         spec.title,
         "Report on a release of counts with formal privacy protection, made by parts",
         "",
-        _summary(release),
+        (*counted_line(spec, unit), *_summary(release)),
         (
             protected(release.guarantee),
             cost(release),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trueup.digits import error_digit, to_digits
 from trueup.model.cells import Margin
 from trueup.model.records.assessment import Columns
 from trueup.reporting.drawing.blocks import Column, Section, Table, Text
@@ -158,7 +159,10 @@ def decisions(view: AssessmentView) -> Section | None:
 
 
 def _shares(view: AssessmentView, caption: str, rows: Columns, about: str) -> Table:
-    shares = [f"{100 * v:.3g} ± {100 * e:.1g}" for v, e in zip(rows["value"], rows["mc_error"])]
+    shares = [
+        f"{to_digits(100 * v, 3)} ± {error_digit(100 * e, 100 * v)}"
+        for v, e in zip(rows["value"], rows["mc_error"])
+    ]
     columns = [
         Column("Table", [plain(str(level)) for level in rows["level"]]),
         Column("Method", [str(m) for m in rows["method"]]),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trueup.digits import error_digit
 from trueup.model.cells import Margin
 from trueup.model.records.assessment import Assessment, Budget, Columns
 from trueup.model.spec import Spec
@@ -80,7 +81,9 @@ def named(margin: Margin, n: int) -> str:
 
 def with_error(rows: Columns) -> list[str]:
     """Write figures with their Monte Carlo errors."""
-    return [f"{number(three_digits(v))} ± {e:.1g}" for v, e in zip(rows["value"], rows["mc_error"])]
+    return [
+        f"{number(three_digits(v))} ± {error_digit(e, v)}" for v, e in zip(rows["value"], rows["mc_error"])
+    ]
 
 
 def three_digits(value: float) -> float:

@@ -9,6 +9,7 @@ from trueup.model.cells import Margin
 from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
+from trueup.model.statements import limited
 from trueup.reporting.drawing.blocks import Facts, Links, Section
 from trueup.reporting.drawing.words import listing, number, plain, table_name
 from trueup.reporting.sections.protection import total_loss
@@ -24,15 +25,49 @@ def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
         if exact
         else ""
     )
-    guarantee = release.guarantee
+    guarantee, what = release.guarantee, counted(release.spec, unit)
     return (
-        f"This release publishes numbers of {unit} by {tables}.",
+        f"This release publishes numbers of {what} by {tables}.",
+        *what_is_left_out(release, unit, level),
         f"Random noise was added to what was counted before anything was published. It bounds how much the data of one "
         f"{guarantee.unit} can change what is published. The bound is the privacy loss, {total_loss(guarantee)}: a smaller one "
         f"protects better.{kept}",
         *_off(release, unit, level),
         "A number of 0 does not mean that there is nobody, a small number is not exact, and two numbers that differ by "
         "less than their margins of error may in truth be equal or the other way round.",
+    )
+
+
+def counted(spec: Spec | None, unit: str) -> str:
+    """What is counted: `visits (at most 5 of each patient)`."""
+    most = limited(spec) if spec else ""
+    return f"{unit} ({most})" if most else unit
+
+
+def counted_line(spec: Spec, unit: str) -> tuple[tuple[str, str], ...]:
+    """A line of the headline, where the records of a unit are limited."""
+    return (("Counted", f"{counted(spec, unit)}; others are left out"),) if limited(spec) else ()
+
+
+def what_is_left_out(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
+    """Say that what is counted is not all there is, where the records of a unit are limited, and how many are left out."""
+    spec = release.spec
+    if spec is None or not (most := limited(spec)):
+        return ()
+    counted_alone = release.measurements.left_out if release.parts == 1 else None
+    if counted_alone is None:
+        how_many = (
+            f"How many {unit} were left out is confidential, and no margin of error below includes them."
+        )
+    else:
+        how_many = (
+            f"About {number(max(counted_alone.value, 0))} {unit} were left out (± {number(counted_alone.margin_of_error(level))} "
+            f"in {read_confidence(level)} of 100 cases), where of each {spec.privacy.unit} at most {counted_alone.most:,} of "
+            "those left out are counted; no margin of error below includes them."
+        )
+    return (
+        f"It counts {most}, and leaves out all others: a published number is no number of all {unit}, and may be far below "
+        f"it. {how_many}",
     )
 
 
@@ -45,8 +80,9 @@ def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
         return ()
     percent = read_confidence(level)
     said = [f"{plain(m.level)}: {_between(*reach)} {unit}" for m, reach in found.items()]
+    of = f" of {what}" if (what := counted(release.spec, unit)) != unit else ""
     return (
-        f"How far a published number may be from the true one, in {percent} of 100 cases and by forecast: "
+        f"How far a published number may be from the true one{of}, in {percent} of 100 cases and by forecast: "
         f"{'; '.join(said)}.",
     )
 

@@ -1,0 +1,35 @@
+"""Numbers as a reader expects them: to some digits, and never with an exponent."""
+
+from __future__ import annotations
+
+import numpy as np
+
+NEGLIGIBLE = 1e-9
+"""An error this small beside its value is one of rounding."""
+
+
+def to_digits(value: float, many: int) -> str:
+    """Write a number to so many significant digits.
+
+    Examples
+    --------
+    >>> to_digits(120.0, 2), to_digits(0.000123, 1), to_digits(1234.5, 3), to_digits(float("nan"), 2)
+    ('120', '0.0001', '1,230', 'nan')
+    """
+    rounded = float(f"{value:.{many}g}")
+    if not np.isfinite(rounded):
+        return str(rounded)
+    if rounded.is_integer():
+        return f"{rounded:,.0f}"
+    return np.format_float_positional(rounded, trim="-")
+
+
+def error_digit(error: float, value: float) -> str:
+    """Write the Monte Carlo error of a value to one digit; 0 where it is one of rounding.
+
+    Examples
+    --------
+    >>> error_digit(1.8e-18, 0.1), error_digit(0.0213, 0.1), error_digit(120.0, 4e3)
+    ('0', '0.02', '100')
+    """
+    return "0" if error <= NEGLIGIBLE * abs(value) else to_digits(error, 1)

@@ -1,0 +1,37 @@
+"""The columns of figures in tables, which stand beside keys of places, readable names and attributes.
+
+One list for all who write tables: a key or an attribute of the same name would be overwritten in some of them.
+"""
+
+from __future__ import annotations
+
+import re
+
+MEASURED = ("noisy", "exact", "margin of error")
+RELEASED = ("released", "noisy", "margin of error")
+COUNTED = ("count", "standard_error")
+"""In the tables of a bundle."""
+DESCRIBED = ("label", "mean", "sd", "median", "low", "high", "mass", "mcse", "ess", "r_hat")
+"""Of a posterior."""
+DRAWN = ("chain", "draw", "count")
+ASSESSED = ("method", "budget", "statistic", "about", "value", "mc_error")
+FIGURES = frozenset({*MEASURED, *RELEASED, *COUNTED, *DESCRIBED, *DRAWN, *ASSESSED})
+
+
+def is_figure(name: str) -> bool:
+    """Whether a column of figures is called so, but for case and punctuation: DuckDB and SDMX do not tell these apart.
+
+    Examples
+    --------
+    >>> is_figure("Margin_of_error"), is_figure("margin")
+    (True, False)
+    """
+    return bare_name(name) in _TAKEN
+
+
+def bare_name(name: str) -> str:
+    """A name without case and punctuation."""
+    return re.sub(r"\W", "_", name).casefold()
+
+
+_TAKEN = frozenset(map(bare_name, FIGURES))

@@ -1,0 +1,118 @@
+"""What the names of columns and the codes of public places say: which are places, their readable names, and counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trueup.errors import SpecError
+from trueup.files.table import Source, select
+
+Document = dict[str, Any]
+
+CODES = {
+    15: {"state": 2, "county": 5, "tract": 11, "block group": 12, "block": 15},
+    12: {"state": 2, "county": 5, "tract": 11, "block group": 12},
+    11: {"state": 2, "county": 5, "tract": 11},
+    5: {"state": 2, "county": 5},
+}
+"""Levels of the codes of the United States by their length, each with the characters that it takes."""
+_CODE = re.compile(r"geo_?(id|code)\d*|fips|gisjoin|geography", re.IGNORECASE)
+_PLACE = re.compile(
+    r"nation|country|region|state|province|county|district|municipality|commune|city|town|tract|zone|"
+    r"block_?group|block|area|ward|vtd|parish|place|postcode|zip|lsoa|msoa|oa|nuts\d?|canton|land|kreis",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(r"(.*?)[_ ]?(name|label)s?$", re.IGNORECASE)
+_COUNT = re.compile(r"n|count|counts|pop|population|persons|people|total|households|number", re.IGNORECASE)
+
+
+def propose_levels(places: Source, header: Sequence[str] | None = None) -> list[Document]:
+    """Propose levels from the public places: prefixes of a known code, or columns from few places to many.
+
+    Parameters
+    ----------
+    places
+        The public list of places.
+    header
+        The names of the table's columns, among which those of places must be; None where the list is the table itself:
+        then columns are taken that are called as places are.
+
+    Raises
+    ------
+    SpecError
+        If no column of places is found.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from trueup.files.source import open_table
+    >>> found = propose_levels(open_table(pandas.DataFrame({"GEOID": ["01001", "01003"], "n": [3, 4]})))
+    >>> [(level["name"], level.get("prefix")) for level in found]
+    [('state', 2), ('county', None)]
+    >>> named = pandas.DataFrame({"town": ["a", "b"], "town_name": ["A", "B"]})
+    >>> propose_levels(open_table(named), ["town", "sex"])
+    [{'name': 'town', 'column': 'town', 'label': 'town_name'}]
+    """
+    known = places.columns()
+    keys = [name for name in known if (is_place(name) if header is None else name in header)]
+    labels = {key: name for name in known if (key := _labelled(name)) in keys}
+    keys = [name for name in keys if name not in labels.values() and not _COUNT.fullmatch(name)]
+    if not keys:
+        raise SpecError(
+            "no column of places is found in the table"
+            if header is None
+            else "the table and the list of places have no column in common",
+            needed="columns such as state, county, block or GEOID"
+            if header is None
+            else "the same names for the columns of places in both",
+            remedy="rename them, name the levels, or give the list of places as a file of its own",
+        )
+    text = {name: column.astype(str) for name, column in select(places, keys).items()}
+    for name in filter(_CODE.fullmatch, keys):
+        lengths = set(np.char.str_len(text[name]).tolist())
+        if len(lengths) == 1 and (ladder := CODES.get(lengths.pop())):
+            return _prefixes(name, ladder)
+    keys.sort(key=lambda name: len(np.unique(text[name])))
+    return [
+        {"name": name, "column": name} | ({"label": labels[name]} if name in labels else {})
+        for name in keys
+        if (text[name] != "").any()
+    ]
+
+
+def _labelled(name: str) -> str | None:
+    """The column whose readable names a column holds, by its own name."""
+    found = _LABEL.fullmatch(name)
+    return found[1] if found else None
+
+
+def _prefixes(column: str, ladder: Mapping[str, int]) -> list[Document]:
+    *inner, last = ladder
+    found: list[Document] = [{"name": name, "column": column, "prefix": ladder[name]} for name in inner]
+    return [*found, {"name": last, "column": column}]
+
+
+def is_place(name: str) -> bool:
+    """Whether a column is called as places, or their readable names, are.
+
+    Examples
+    --------
+    >>> is_place("county_name"), is_place("GEOID"), is_place("sex")
+    (True, True, False)
+    """
+    return bool(_CODE.fullmatch(name) or _PLACE.fullmatch(_labelled(name) or name))
+
+
+def count_among(columns: Sequence[str]) -> str | None:
+    """The first column that is called as counts are.
+
+    Examples
+    --------
+    >>> count_among(["county", "pop"])
+    'pop'
+    """
+    return next(filter(_COUNT.fullmatch, columns), None)

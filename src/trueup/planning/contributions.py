@@ -1,0 +1,174 @@
+"""How many records of one unit to count: what a bound leaves out, beside the noise that it asks for.
+
+Noise is scaled to the bound, so a low one makes counts precise and too low, a high one complete and noisy. How many records
+units have is confidential; here it is stated by whoever chooses, from an earlier year, another place, or a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from trueup.errors import SpecError
+from trueup.model.problem import Problem
+from trueup.model.spec import Spec
+from trueup.model.spec_table import RecordsPart
+
+_PART = re.compile(r"\s*(\d{1,9})\s*=\s*(\d{1,9}(?:\.\d{1,9})?)\s*%?\s*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class RecordsOfUnits:
+    """How many records units have, as somebody states it.
+
+    Attributes
+    ----------
+    shares
+        The share of units that have so many records; together 1.
+    """
+
+    shares: Mapping[int, float]
+
+    @classmethod
+    def read(cls, text: str) -> RecordsOfUnits:
+        """Read shares, in any scale, by the number of records.
+
+        Raises
+        ------
+        SpecError
+            If it cannot be read, a number stands twice, or no unit has a record.
+
+        Examples
+        --------
+        >>> RecordsOfUnits.read("1=60, 2=25, 20=15").mean
+        4.1
+        """
+        found = [_PART.fullmatch(part) for part in text.split(",")]
+        pairs = [(int(part[1]), float(part[2])) for part in found if part]
+        held = {many: share for many, share in pairs if many and share}
+        if not all(found) or len({many for many, _ in pairs}) < len(pairs) or not held:
+            raise SpecError(
+                f"'{text[:60]}' does not say how many records units have",
+                needed="shares of units by their number of records, such as '1=60, 2=25, 20=15'",
+            )
+        total = sum(held.values())
+        return cls({many: share / total for many, share in sorted(held.items())})
+
+    @property
+    def mean(self) -> float:
+        """Records of a unit on average."""
+        return round(sum(many * share for many, share in self.shares.items()), 12)
+
+    def left_out(self, bound: int) -> float:
+        """The share of all records that are beyond a bound of each unit.
+
+        Examples
+        --------
+        >>> round(RecordsOfUnits.read("1=60, 2=25, 20=15").left_out(5), 4)
+        0.5488
+        """
+        return sum(max(many - bound, 0) * share for many, share in self.shares.items()) / self.mean
+
+    def bounds(self, own: int) -> list[int]:
+        """Bounds that are worth weighing: the spec's own, the most that a unit has, and round numbers below.
+
+        Examples
+        --------
+        >>> RecordsOfUnits.read("1=60, 2=25, 34=15").bounds(7)
+        [1, 2, 5, 7, 10, 20, 34]
+        """
+        most = max(self.shares)
+        round_ones = (digit * 10**power for power in range(len(str(most))) for digit in (1, 2, 5))
+        return sorted({own, most, *(bound for bound in round_ones if bound < most)})
+
+    def dropped(self, bound: int, units: int) -> int:
+        """How many records of so many units are beyond a bound of each."""
+        return round(self.left_out(bound) * self.mean * units)
+
+
+@dataclass(frozen=True)
+class WeighedBound:
+    """What a bound does to a count of average size in each table.
+
+    Attributes
+    ----------
+    records
+        The bound.
+    share
+        The share of all records that are left out.
+    left_out, noise
+        By table: the records that a count misses on average, and the standard deviation of its noise (counts).
+    """
+
+    records: int
+    share: float
+    left_out: Mapping[str, float]
+    noise: Mapping[str, float]
+
+    def typical(self, table: str) -> float:
+        """The root mean square error of a count as a count of all records (counts)."""
+        return float(np.hypot(self.left_out[table], self.noise[table]))
+
+
+def weigh_bounds(problem: Problem, stated: RecordsOfUnits, units: int) -> tuple[WeighedBound, ...]:
+    """Weigh bounds on the records of one unit, by the noise of what is measured and what each would leave out.
+
+    Parameters
+    ----------
+    problem
+        Whose spec limits the records of a unit.
+    stated
+        How many records units have.
+    units
+        How many units there are, about.
+
+    Raises
+    ------
+    SpecError
+        If the spec sets no limit.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> visits = pandas.DataFrame({"who": ["a", "a", "b"]})
+    >>> spec = Spec.of(visits, id="who", records=5, unit="patient", counts="visit", epsilon=1)
+    >>> weighed = weigh_bounds(Problem.of(spec), RecordsOfUnits.read("1=60, 2=25, 20=15"), units=1000)
+    >>> [(each.records, round(each.left_out["all"]), round(each.noise["all"])) for each in weighed]
+    [(1, 3100, 1), (2, 2700, 3), (5, 2250, 7), (10, 1500, 14), (20, 0, 28)]
+    >>> least_typical(weighed, "all").records
+    20
+    """
+    if problem.spec.privacy.contribution is None or problem.spec.table.join is not None:
+        raise SpecError(
+            "how many records units have is stated, and the spec sets no limit on the records of one",
+            remedy="write contribution = { records = ... } under [privacy], or state none",
+        )
+    own = problem.spec.privacy.contribution.records
+    return tuple(_weighed(problem, stated, units, bound) for bound in stated.bounds(own))
+
+
+def _weighed(problem: Problem, stated: RecordsOfUnits, units: int, bound: int) -> WeighedBound:
+    share, cells = stated.left_out(bound), problem.cells
+    noise = dict(_noise(Problem(_bounded(problem.spec, bound), cells)))
+    missed = {table: units * stated.mean * share / cells.size(table) for table in noise}
+    return WeighedBound(bound, share, missed, noise)
+
+
+def _noise(problem: Problem) -> Iterator[tuple[str, float]]:
+    """The noise of every measured table of totals; of every measured table where there are none."""
+    noisy = [header for header in problem.headers if not header.exact]
+    totals = [header for header in noisy if not header.margin.attributes] or noisy
+    return ((str(header.margin), float(np.sqrt(header.law.variance))) for header in totals)
+
+
+def _bounded(spec: Spec, bound: int) -> Spec:
+    privacy = spec.privacy.model_copy(update={"contribution": RecordsPart(records=bound)})
+    return spec.model_copy(update={"privacy": privacy})
+
+
+def least_typical(weighed: tuple[WeighedBound, ...], table: str) -> WeighedBound:
+    """The bound whose counts of a table err least as counts of all records."""
+    return min(weighed, key=lambda each: each.typical(table))
