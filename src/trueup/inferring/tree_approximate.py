@@ -135,7 +135,7 @@ class ApproximateTree:
         grids = {"points": points, "moved_by_coarser_grids": moved}
         stats = {"draws": draws, "interrupted": False, "tier": "approximate", "grids": grids, **record}
         text = (
-            f"Tier 'approximate': messages on grids of {points:,} points. Twice as coarse, they move the mean of no count by more than "
+            f"Tier 'approximate': messages on grids of {points:,} points; twice as coarse, they move no mean by more than "
             f"{moved:.3f} of its standard deviation and a tenth of a count, and what is left is about a third of that."
         )
         return Drawn(
@@ -148,7 +148,7 @@ class ApproximateTree:
 
 
 def _refined(grid: TreeGrid, split: Split) -> tuple[Settled, float]:
-    """Solve on grids for draws; return also by how much grids twice as coarse move means, in standard deviations and a tenth of a count.
+    """Solve on grids for draws; return also by how much grids twice as coarse move means (sd and a tenth of a count).
 
     Errors fall with the square of the gaps: a third of the move is about what is left.
     """

@@ -15,12 +15,12 @@ from trueup.inferring.method import Progress, announce
 from trueup.inferring.tree_state import TreeState, reach_of
 from trueup.kernel.grids.points import coarsest, first_points, pair_sums, zoom
 from trueup.kernel.grids.rough import rough_posterior
-from trueup.kernel.grids.splits import add_splits, expected_slopes
+from trueup.kernel.grids.splits import add_splits, add_tables, expected_slopes
 from trueup.kernel.grids.sweeps import Grids, Marginals, downward, grids_of, joint_draws, log_evidence, upward
 from trueup.kernel.messages.pairs import PairPlan, plan_pairs
-from trueup.kernel.messages.pmf import OPEN
+from trueup.kernel.messages.pmf import OPEN, reach_all
 from trueup.kernel.tree.bounds import propagate
-from trueup.layouts.factors import Split
+from trueup.layouts.factors import FactorTable, Split
 from trueup.layouts.splits import Splits
 
 Reals = NDArray[np.float64]
@@ -91,6 +91,9 @@ class TreeGrid:
     def __post_init__(self) -> None:
         self.plan: PairPlan = plan_pairs(self.state.child_ptr)
         self.fitted = np.inf
+        table = FactorTable(*self.state.problem.whole_bounds(self.values))
+        table.add_prior(self.state.prior, self.state.problem.nested.nodes[-1], DEPTH)
+        self.prior = table.build()
         self.low, self.high = self._windows()
         middle, spread = self._expected()
         self.grids = grids_of(self.plan, *first_points(self.plan, self.low, self.high, middle, spread))
@@ -105,7 +108,7 @@ class TreeGrid:
         """What counts are possible, but for what noise makes next to impossible: of all nodes of the plan."""
         problem = self.state.problem
         for depth in (DEPTH, 30 * DEPTH, 1e9):
-            lower, upper = (side.astype(float) for side in problem.whole_bounds(self.values))
+            lower, upper = (side.astype(float) for side in reach_all(self.prior))
             for header, nodes, part in zip(problem.headers, problem.nodes, problem.parts(self.values)):
                 if not header.exact:
                     low, high = reach_of(header.law, part, depth)
@@ -126,7 +129,7 @@ class TreeGrid:
         return pair_sums(self.plan, middle), np.sqrt(pair_sums(self.plan, spread**2))
 
     def _likelihood(self) -> Reals:
-        """What values say of every node, at its points."""
+        """What values, and priors on single counts, say of every node, at its points."""
         problem, ptr, x = self.state.problem, self.grids.ptr, self.grids.x
         owner = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
         out = np.zeros(len(x))
@@ -137,6 +140,7 @@ class TreeGrid:
             published[nodes] = part
             at = np.flatnonzero(np.isfinite(published[owner]))
             out[at] += header.law.log_mass(published[owner[at]], x[at])
+        add_tables(ptr, x, self.prior, out)
         return out
 
     def solve(self, split: Split) -> Solution:

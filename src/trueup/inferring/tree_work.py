@@ -16,7 +16,7 @@ TRANSFORM = 40.0
 WIDE = 1000.0
 """Counts of a leaf's window from which on grids are as exact and many times as fast."""
 LEAST, EACH = 5e8, 1.5e7
-"""Multiplications that a tree may take, and that each of its nodes adds: about a second of a processor, and more for large trees."""
+"""Multiplications that a tree may take, and that each of its nodes adds: about a second of a processor, more for large trees."""
 
 
 class TooCostly(Exception):

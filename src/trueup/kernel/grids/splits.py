@@ -72,6 +72,18 @@ def add_splits(ptr, x, split, out):
 
 
 @njit(cache=True)
+def add_tables(ptr, x, factors, out):
+    """Add the tables of every node (`trueup.kernel.messages.pmf.Factors`) at its points; a count beyond a table is impossible."""
+    for v in range(len(factors.lower)):
+        for row in range(factors.ptr[v], factors.ptr[v + 1]):
+            first = factors.start[factors.table[row]]
+            length = factors.start[factors.table[row] + 1] - first
+            for k in range(ptr[v], ptr[v + 1]):
+                at = x[k] - factors.base[row]
+                out[k] += factors.log[first + at] if 0 <= at < length else -np.inf
+
+
+@njit(cache=True)
 def expected_slopes(ptr, x, p, split, free):
     """Return `(4, n)` posterior expectations, as `Splits.scores` takes them, of nodes with masses `p` at their points.
 

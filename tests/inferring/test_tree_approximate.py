@@ -1,0 +1,157 @@
+"""Trees on grids: against exact messages, and where exact messages have no end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
+from trueup.inferring import infer
+from trueup.inferring.given import read_given
+from trueup.inferring.hierarchical import given
+from trueup.inferring.tree_exact import TreeExact
+from trueup.inferring.tree_grid import TreeGrid
+from trueup.kernel.messages.pmf import no_splits
+from trueup.layouts.splits import splits_of
+from trueup.model.cells import Margin
+from trueup.model.prior import Bounded, Flat, Hierarchical, Poisson
+from trueup.noise import law_named
+
+MEANS, INTERVALS = 0.02, 0.005
+"""How far marginals may be from exact ones: means, in standard deviations and a tenth of a count; masses of intervals."""
+
+
+def shape(rng):
+    return states([int(k) for k in rng.integers(2, 9, rng.integers(2, 12))])
+
+
+def counts_of(cells, rng):
+    return rng.negative_binomial(rng.choice([0.2, 1.0, 5.0]), 1 / rng.choice([3.0, 30.0, 300.0]), cells.n)
+
+
+def solved(method, cells, measured, step):
+    _, constraints, _ = read_given(measured, tree_constraints(cells))
+    state = method.prepare(constraints, measured.headers)
+    grid = TreeGrid(state, measured.flat, step)
+    split = no_splits(grid.nodes)
+    if isinstance(method.prior, Hierarchical):
+        splits = splits_of(method.prior, state.problem.nested, state.problem.bounds()[1])
+        split = splits.parameters(given(method.prior, splits))
+    return state, grid, grid.settle(split)[1]
+
+
+def worst(state, grid, known, exact):
+    """Largest difference of a mean, and of the mass of an exact interval."""
+    ptr, x, (mean, _) = grid.grids.ptr, grid.grids.x, grid.moments(known.p)
+    means = masses = 0.0
+    for margin, nodes in zip(state.problem.nested.margins, state.problem.nested.nodes, strict=True):
+        own = exact[margin]
+        means = max(means, float((np.abs(mean[nodes] - own.mean) / (own.sd + 0.1)).max()))
+        low, high = own.quantile(0.05), own.quantile(0.95)
+        for v, least, most, mass in zip(nodes, low, high, own.mass(low, high), strict=True):
+            here = slice(ptr[v], ptr[v + 1])
+            masses = max(masses, abs(mass_between(x[here], known.p[here], least, most) - mass))
+    return means, masses
+
+
+def mass_between(x, p, least, most):
+    """Mass of whole numbers from `least` to `most` of a density that is linear between points."""
+    weight = np.ones(len(x))
+    weight[1:] += (np.diff(x) - 1) / 2
+    weight[:-1] += (np.diff(x) - 1) / 2
+    every = np.arange(x[0], x[-1] + 1)
+    density = np.exp(np.interp(every, x, np.log(np.maximum(p / weight, 1e-300))))
+    return density[(every >= least) & (every <= most)].sum() / density.sum()
+
+
+@pytest.mark.parametrize("epsilon", ["1", "1/5", "1/20"])
+def test_marginals_are_those_of_exact_messages(rng, epsilon):
+    for _ in range(4):
+        cells = shape(rng)
+        measured = noisy(cells, counts_of(cells, rng), laplace_tree(cells, epsilon), rng)
+        method = TreeExact(prior=Hierarchical(concentrations=(1.0, 0.5)), tier="exact")
+        exact = infer(measured, method, spec=tree_constraints(cells), draws=1).drawn.marginals
+        means, masses = worst(*solved(method, cells, measured, 0.2), exact)
+        assert means < MEANS
+        assert masses < INTERVALS
+
+
+def test_coarse_grids_are_seen_to_err(rng):
+    """The comparison rejects grids with gaps of one and a half standard deviations."""
+    cells = shape(rng)
+    measured = noisy(cells, counts_of(cells, rng), laplace_tree(cells, "1/20"), rng)
+    method = TreeExact(prior=Hierarchical(concentrations=(1.0, 0.5)), tier="exact")
+    exact = infer(measured, method, spec=tree_constraints(cells), draws=1).drawn.marginals
+    state, grid, _ = solved(method, cells, measured, 0.2)
+    splits = splits_of(method.prior, state.problem.nested, state.problem.bounds()[1])
+    split = splits.parameters(given(method.prior, splits))
+    grid.step = 1.5
+    grid.move(grid.settle(split)[1])
+    coarse = grid.solve(split)
+    from trueup.kernel.grids.sweeps import downward
+
+    means, masses = worst(state, grid, downward(grid.grids, coarse.factor, coarse.up), exact)
+    assert means > MEANS or masses > INTERVALS
+
+
+@pytest.mark.parametrize("prior", [Flat(), Bounded(400), Poisson(20.0)])
+def test_priors_on_single_counts_are_factors(rng, prior):
+    cells = states([3, 4])
+    measured = noisy(cells, rng.poisson(20, cells.n), laplace_tree(cells, "1/5"), rng)
+    method = TreeExact(prior=prior, tier="exact")
+    exact = infer(measured, method, spec=tree_constraints(cells), draws=1).drawn.marginals
+    means, masses = worst(*solved(method, cells, measured, 0.2), exact)
+    assert means < MEANS
+    assert masses < INTERVALS
+
+
+def test_draws_follow_the_marginals_and_add_up(rng):
+    cells = states([3, 6, 4])
+    measured = noisy(cells, rng.poisson(50, cells.n), laplace_tree(cells, "1/10"), rng)
+    prior = Hierarchical(concentrations=(1.0, 0.5))
+    exact = infer(measured, TreeExact(prior=prior, tier="exact"), spec=tree_constraints(cells), draws=1)
+    drawn = infer(
+        measured, TreeExact(prior=prior, tier="approximate"), spec=tree_constraints(cells), draws=4000
+    )
+    assert (drawn.draws >= 0).all()
+    for margin in cells.tree.levels:
+        own = exact.drawn.marginals[Margin(margin)]
+        sums = cells.sum(drawn.draws[0], Margin(margin)).astype(float)
+        z = (sums.mean(axis=0) - own.mean) / (own.sd / np.sqrt(len(sums)) + MEANS * own.sd)
+        assert np.abs(z).max() < 4.5
+        assert np.abs(sums.std(axis=0) / own.sd - 1).max() < 0.08
+
+
+def test_wide_noise_is_answered_on_grids(rng):
+    cells = states([30, 40, 50])
+    measured = noisy(cells, rng.negative_binomial(0.3, 0.01, cells.n), laplace_tree(cells, "1/200"), rng)
+    posterior = infer(measured, spec=tree_constraints(cells), draws=200)
+    assert posterior.drawn.stats["tier"] == "approximate"
+    assert posterior.drawn.stats["grids"]["moved_by_coarser_grids"] < 0.2
+    assert "approximate" in posterior.drawn.approximate
+    low, high = (posterior.summary(Margin("nation"))[name][0] for name in ("low", "high"))
+    assert 0 <= low < high
+
+
+def test_counts_of_a_hundred_trillion_are_answered(rng):
+    cells = states([2, 3])
+    truth = rng.integers(10**13, 10**14, cells.n)
+    posterior = infer(noisy(cells, truth, laplace_tree(cells), rng), spec=tree_constraints(cells), draws=100)
+    assert np.abs(posterior.draws[0] - truth).max() < 100
+
+
+def test_equal_sources_give_equal_draws(rng):
+    cells = states([3, 6])
+    measured = noisy(cells, rng.poisson(40, cells.n), laplace_tree(cells, "1/50"), rng)
+    one, other = (
+        infer(measured, TreeExact(tier="approximate"), spec=tree_constraints(cells), draws=50)
+        for _ in range(2)
+    )
+    assert (one.draws == other.draws).all()
+
+
+def test_values_with_normal_noise_are_answered(rng):
+    cells = states([3, 6])
+    laws = {Margin(level): law_named("discrete-gaussian")("1/20000") for level in cells.tree.levels}
+    measured = noisy(cells, rng.poisson(40, cells.n), laws, rng)
+    assert infer(measured, spec=tree_constraints(cells), draws=50).draws.shape == (1, 50, 9)
