@@ -28,6 +28,9 @@ class PostgresStore:
             ) from None
         self._psycopg, self._url = psycopg, url
 
+    keeper = None
+    """Several machines share the ledger: the keeper says which folder of which is his."""
+
     def exists(self) -> bool:
         """Whether the table is there."""
         with self._connected() as connection:

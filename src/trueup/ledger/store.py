@@ -50,6 +50,12 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @property
+    def keeper(self) -> Path:
+        """A folder beside the file itself, by whatever link it is named."""
+        real = self.path.resolve()
+        return real.with_name(f"{real.name}.keeper")
+
     def exists(self) -> bool:
         """Whether the file is there."""
         return self.path.is_file()

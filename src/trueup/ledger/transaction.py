@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 from trueup.errors import LedgerError
@@ -32,6 +33,11 @@ class Transaction:
 
 class Store(Protocol):
     """Where entries are kept."""
+
+    @property
+    def keeper(self) -> Path | None:
+        """Where the keeper's folder is, unless another is named; None where one has to be."""
+        ...
 
     def create(self) -> None:
         """Make an empty table if there is none."""

@@ -37,6 +37,7 @@ from trueup.reconciling import Prepared, choose, refuse_misfit
 from trueup.reconciling.method import Method
 from trueup.reconciling.warming import warm
 from trueup.releasing.log import Log, Watch, quiet, stages
+from trueup.releasing.refusals import read_under
 from trueup.releasing.whole import Whole
 from trueup.run.executor import Executor
 
@@ -256,7 +257,7 @@ def _in_memory(
     _make_ready(problem, method if reconciled else None, log)
     with log.stage("preparing the method"):
         prepared = Prepared.of(problem.constraints, problem.headers, method)
-    request = account.request(problem, out) if account else None
+    request = account.request(problem, out, data) if account else None
     return Whole(problem, data, out, prepared if reconciled else None, request, log)
 
 
@@ -280,7 +281,10 @@ def _carried_out(run: Run, account: Account | None) -> Release | Measurements:
 def _all_stages(run: Run, account: Account | None, target: Path) -> Release | Measurements:
     reservation = run.reserve(account)
     with reservation.returning() if reservation else nullcontext():
-        run.read()
+        if account and reservation:
+            read_under(account, reservation, run.log, run.read)
+        else:
+            run.read()
         run.begin(reservation)
     seal = run.measure(target)
     if reservation:

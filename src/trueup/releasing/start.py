@@ -126,7 +126,7 @@ def begin(
     """
     finish_removed(out)
     spec_text, cells, headers = problem.written(), problem.cells, problem.headers
-    request = account.request(problem, out) if account else None
+    request = account.request(problem, out, data) if account else None
     if account and request and account.holds(request, out):
         return None
     refuse_occupied(out)
