@@ -88,6 +88,7 @@ JOINED = {
         {"name": "head", "of": "reference", "column": "sex", "values": ["f", "m"]},
         {"name": "size", "persons": {}},
         {"name": "children", "persons": {"band": "young"}},
+        {"name": "lease", "of": "household", "values": ["own", "rent"]},
     ],
     "query": [
         linked_tables.gaussian(
@@ -98,10 +99,9 @@ JOINED = {
     "constraints": {"zeros": [{"size": "4", "tenure": "rent"}]},
 }
 WORDS = (
-    ["sex", "gender", "SEX", "age", "years", "block", "area", "n", "k", "a", "b", "c", "pid", "hid", "number"]
-    + ["relation", "role", "tenure", "own", "rent", "f", "m", "0", "1", "2", "child", "adult", "old", "young", "x"]
-    + ["a + c", "f <= m", "band", "households without persons", "persons without a household", "county", "most"]
-)  # fmt: skip
+    "sex gender SEX age years block area n k a b c pid hid number relation role tenure own rent f m 0 1 2 child adult old young "
+    "x band county most"
+).split() + ["a + c", "f <= m", "households without persons", "persons without a household"]
 
 
 def mutants(document):
@@ -173,7 +173,8 @@ ADDED = {
         ("table", "join", "apart", ["households with several reference persons"]),
         ("attribute", 0, "column", "years"),
         ("attribute", 1, "column", "lease"),
-        ("attribute", 2, "of", "person"),
+        ("attribute", 5, "of", "person"),
+        ("attribute", 5, "of", "reference"),
         ("attribute", 4, "persons", {"band": "grown"}),
     ],
     "wide": [],

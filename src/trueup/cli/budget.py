@@ -72,7 +72,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(
         no_args_is_help=True, help="Caps, what was spent, and whether the books are in order."
     )
-    for command in (init, data, adopt, show, log, verify):
+    for command in (init, data, grant, adopt, show, log, verify):
         group.command()(command)
     group.command("export")(export_entries)
     app.add_typer(group, name="budget")
@@ -120,6 +120,17 @@ def data(
     print(
         f"Dataset '{dataset}' has {versions} version{'s' * (versions > 1)} of its data; what was spent stays spent."
     )
+
+
+def grant(
+    url: Url,
+    analyst: Annotated[str, typer.Option("--analyst", help="A role of the server.", show_default=False)],
+) -> None:
+    """Let a role of a PostgreSQL server draw in its own name, and declare nothing."""
+    from trueup.ledger.ledger import Ledger
+
+    Ledger.open(url).grant(analyst)
+    print(f"'{analyst}' may draw from this ledger in that name, and declares nothing.")
 
 
 def adopt(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import platform
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,16 @@ class Ledger:
             if found not in locked.state.shown[dataset].data:
                 locked.append("data", {"dataset": dataset, "data": found})
 
+    def grant(self, analyst: str) -> None:
+        """Let a role of the server draw in its own name, and declare nothing.
+
+        Raises
+        ------
+        BudgetError
+            If the ledger is a file, which whoever may draw may write, or the server does not grant it.
+        """
+        self._store.grant(read_name(analyst, "the analyst"))
+
     def adopt(self, dataset: str, terms: Terms) -> Adoption:
         """Go on with an account of format 1 under stated terms; this is itself an entry.
 
@@ -274,7 +285,7 @@ class Ledger:
         return self._bound(self.state(), request)
 
     def recover(self) -> list[Commit]:
-        """Finish the renames that a crash prevented; return the releases this concerned.
+        """Finish the renames that a crash prevented, of bundles of this user's making; return the releases this concerned.
 
         Reservations of runs that ended on this machine before they began to draw are given back.
 
@@ -286,11 +297,12 @@ class Ledger:
         state = self.state()
         for name in [name for name in state.reserved if state.is_open(name)]:
             if _ended(*state.reserved[name]):
-                Reservation(self._stored, name, {}).give_back()
+                with suppress(BudgetError):  # another analyst's, on a server that tells them apart
+                    Reservation(self._stored, name, {}).give_back()
         return [
             commit
             for commit in state.commits.values()
-            if publish.finish(Path(commit.ready), Path(commit.final))
+            if publish.finish(Path(commit.ready), Path(commit.final), commit.reservation, commit.manifest)
         ]
 
 

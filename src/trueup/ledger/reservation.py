@@ -173,14 +173,14 @@ class Reservation:
         fields = publish.describe_staged(staged, self.stamp, self.sealed)
         sync(staged)
         # Under its new name the bundle is out of reach of whoever cleans up the staging folder.
-        ready = staged.rename(final.with_name(f".{final.name}.ready-{self.name}"))
+        ready = staged.rename(final.with_name(publish.ready_name(final, self.name)))
         try:
             self._record(ready, final, fields)
         except BaseException:
             if self.name not in self.ledger.state().commits:
                 ready.rename(staged)
             raise
-        publish.finish(ready, final)
+        publish.finish(ready, final, self.name, fields["manifest"])
         return self.ledger.state().commits[self.name]
 
     def _record(self, ready: Path, final: Path, fields: Mapping[str, Any]) -> None:

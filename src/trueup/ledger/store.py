@@ -70,6 +70,14 @@ class SqliteStore:
                 connection.execute(statement)
             connection.execute("COMMIT")
 
+    def grant(self, analyst: str) -> None:
+        """Refuse: whoever may draw may write the file, and name himself as he likes."""
+        raise BudgetError(
+            f"the ledger '{self.path}' is a file, which cannot tell '{analyst}' from its owner",
+            needed="a server that knows its users: whoever can draw from a file can also declare in it",
+            remedy="keep the ledger in PostgreSQL where analysts are not to be trusted",
+        )
+
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Transaction]:
         """Open a transaction; a writing one starts with `BEGIN IMMEDIATE`."""

@@ -47,6 +47,10 @@ class Store(Protocol):
         """Whether there is a table."""
         ...
 
+    def grant(self, analyst: str) -> None:
+        """Let an analyst draw and not declare; BudgetError where the store cannot tell them apart."""
+        ...
+
     def transaction(self, *, writing: bool) -> AbstractContextManager[Transaction]:
         """Open a transaction as a context manager; a writing one excludes other writers."""
         ...

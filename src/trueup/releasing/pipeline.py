@@ -23,7 +23,7 @@ from trueup.errors import BundleError
 from trueup.files.addresses import refuse_addresses, source_at
 from trueup.files.owner import owning
 from trueup.files.staging import staged
-from trueup.files.target import claimed
+from trueup.files.target import claimed, is_own, refuse_strange
 from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import StoredRelease
 from trueup.io.bundle.write import finish_bundle
@@ -215,8 +215,10 @@ def resume(
     run = RunFolder(Path(folder).absolute())  # workers may stand elsewhere
     whole = run.path.with_name(run.path.name.removesuffix(REMOVED))
     gone = whole.with_name(whole.name + REMOVED)
-    if gone.is_dir() and not whole.exists():
+    if is_own(gone) and not whole.exists():
         return _removed(RunFolder(gone))
+    if run.path.exists():
+        refuse_strange(run.path)
     refuse_changes(run, spec, geography, out, expect_rows)
     if account := same_account(run, account):
         account.ledger.recover()
