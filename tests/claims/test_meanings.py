@@ -98,10 +98,49 @@ JOINED = {
     ],
     "constraints": {"zeros": [{"size": "4", "tenure": "rent"}]},
 }
-WORDS = (
-    "sex gender SEX age years block area n k a b c pid hid number relation role tenure own rent f m 0 1 2 child adult old young "
-    "x band county most"
-).split() + ["a + c", "f <= m", "households without persons", "persons without a household"]
+WORDS = [
+    "a + c",
+    "f <= m",
+    "households without persons",
+    "persons without a household",
+    "band",
+    "county",
+    "most",
+]
+WORDS += [
+    "sex",
+    "gender",
+    "SEX",
+    "age",
+    "years",
+    "block",
+    "area",
+    "n",
+    "k",
+    "a",
+    "b",
+    "c",
+    "pid",
+    "hid",
+    "number",
+]
+WORDS += [
+    "relation",
+    "role",
+    "tenure",
+    "own",
+    "rent",
+    "f",
+    "m",
+    "0",
+    "1",
+    "2",
+    "child",
+    "adult",
+    "old",
+    "young",
+    "x",
+]
 
 
 def mutants(document):
