@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from trueup.errors import BundleError
 from trueup.files.staging import publish
 from trueup.files.target import is_own, refuse_occupied
+from trueup.io.bundle.strict import read_json
 
 MANIFEST = Path("public", "manifest.json")
 
@@ -24,8 +24,8 @@ def published_manifest(manifest: Path) -> tuple[str, dict[str, Any]]:
         If it cannot be read.
     """
     try:
-        text = manifest.read_bytes()
-        return hashlib.sha256(text).hexdigest(), dict(json.loads(text))
+        held = dict(read_json(manifest))
+        return hashlib.sha256(manifest.read_bytes()).hexdigest(), held
     except (OSError, ValueError, TypeError):
         raise BundleError(
             f"'{manifest.parents[1]}' has no readable {MANIFEST}", remedy="check the path"
