@@ -10,6 +10,7 @@ the ledger does not know.
 
 from __future__ import annotations
 
+import os
 import platform
 import uuid
 from collections.abc import Mapping
@@ -307,8 +308,10 @@ class Ledger:
 
 
 def keeper_of(store: Store, folder: Path | None) -> Keeper | None:
-    """The keeper's folder that is given, which must be there, or the one beside the store, if there is one."""
+    """The keeper's folder that is given, which must be there, or the one beside the store, if this user may use it."""
     keeper = Keeper.at(folder or store.keeper)
+    if folder is None and keeper and not os.access(keeper.folder, os.R_OK | os.W_OK | os.X_OK):
+        return None
     if folder is not None and keeper is None:
         raise BudgetError(
             f"there is no keeper's folder '{folder}'", remedy="check the path given as --keeper"

@@ -73,7 +73,7 @@ class SqliteStore:
     def grant(self, analyst: str) -> None:
         """Refuse: whoever may draw may write the file, and name himself as he likes."""
         raise BudgetError(
-            f"the ledger '{self.path}' is a file, which cannot tell '{analyst}' from its owner",
+            f"the ledger is a file, which cannot tell '{analyst}' from its owner",
             needed="a server that knows its users: whoever can draw from a file can also declare in it",
             remedy="keep the ledger in PostgreSQL where analysts are not to be trusted",
         )
