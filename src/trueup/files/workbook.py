@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -40,23 +41,16 @@ def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Held:
         ) from None
     _refuse_packed(path)
     try:
-        book = load_workbook(path, read_only=True, data_only=True)
-    except FileNotFoundError:
-        raise DataError(f"there is no file '{path}'", remedy="check the path") from None
-    except Exception:
-        raise DataError(f"'{path.name}' cannot be read as a workbook", remedy="check the file") from None
-    try:
-        if sheet is not None and sheet not in book.sheetnames:
-            raise DataError(
-                f"'{path.name}' has no sheet '{sheet}'", needed=f"one of: {', '.join(book.sheetnames)}"
-            )
-        rows = _filled(path, book[sheet or book.sheetnames[0]], skip)
+        with path.open("rb") as file, closing(load_workbook(file, read_only=True, data_only=True)) as book:
+            if sheet is not None and sheet not in book.sheetnames:
+                raise DataError(
+                    f"'{path.name}' has no sheet '{sheet}'", needed=f"one of: {', '.join(book.sheetnames)}"
+                )
+            rows = _filled(path, book[sheet or book.sheetnames[0]], skip)
     except DataError:
         raise
     except Exception:  # whatever a damaged file makes the reader stumble over
         raise DataError(f"'{path.name}' cannot be read as a workbook", remedy="check the file") from None
-    finally:
-        book.close()
     return Held(f"'{path.name}'", _columns(path, rows))
 
 
