@@ -71,6 +71,12 @@ class Shown:
         return {f"{data}{mark}" for data, each in self.answers.items() for mark in each.counted}
 
     @property
+    def checked(self) -> int:
+        """How many checks the last version of the data has answered, and data that cannot be known again."""
+        last = dict.fromkeys(["", *self.data[-1:]])
+        return sum(len(self.answers[name].counted) for name in last if name in self.answers)
+
+    @property
     def held(self) -> dict[str, Question]:
         """The questions that a release went on after: their answer was yes."""
         return {digest: q for each in self.answers.values() for digest, q in each.held.items()}
