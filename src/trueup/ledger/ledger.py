@@ -6,6 +6,8 @@ the confidential counts; record that **drawing begins**; draw; **stage** the bun
 crash, by the `recover` of the next run. A crash between drawing and commit leaves a spent reservation and nothing
 published. A crash after the commit is finished by `recover`. The rename comes last, so that nothing is ever published that
 the ledger does not know.
+
+One file: everything that a ledger is asked for, each a few lines and the sentences that say what it promises.
 """
 
 from __future__ import annotations
