@@ -29,6 +29,9 @@ class TrueupError(ValueError):
         What is needed instead.
     remedy
         What to do about it.
+    about
+        Of a confidential table that is refused: which of the questions it answers, by its topic; see
+        `trueup.ledger.questions`.
 
     Examples
     --------
@@ -39,19 +42,19 @@ class TrueupError(ValueError):
 
     exit_code = 2
 
-    def __init__(self, given: str, *, needed: str = "", remedy: str = "") -> None:
-        self.given, self.needed, self.remedy = given, needed, remedy
+    def __init__(self, given: str, *, needed: str = "", remedy: str = "", about: str = "") -> None:
+        self.given, self.needed, self.remedy, self.about = given, needed, remedy, about
         parts = (given, needed and f"Needed: {needed}", remedy and f"To do: {remedy}")
         super().__init__(
             " ".join(part if part.endswith((".", "?")) else f"{part}." for part in parts if part)
         )
 
     def __reduce__(self):
-        return _rebuild, (type(self), self.given, self.needed, self.remedy)
+        return _rebuild, (type(self), self.given, self.needed, self.remedy, self.about)
 
 
-def _rebuild(kind: type[TrueupError], given: str, needed: str, remedy: str) -> TrueupError:
-    return kind(given, needed=needed, remedy=remedy)
+def _rebuild(kind: type[TrueupError], given: str, needed: str, remedy: str, about: str) -> TrueupError:
+    return kind(given, needed=needed, remedy=remedy, about=about)
 
 
 class SpecError(TrueupError):

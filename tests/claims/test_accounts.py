@@ -9,7 +9,10 @@ from trueup.errors import BudgetError
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.picture import picture
+from trueup.ledger.questions import invariants
 from trueup.ledger.terms import Terms
+from trueup.model.problem import public_cells
+from trueup.model.spec import parse_spec
 from trueup.releasing import pipeline
 
 TOTAL = """
@@ -89,13 +92,19 @@ def table(invariants, epsilon, noise="discrete-laplace", neighbours="add-remove"
     )
 
 
+def meant(*margins):
+    """Invariants by name, with the digest of what they mean."""
+    spec = parse_spec(table(", ".join(margins), "1"))
+    return {q.text: q.digest for q in invariants(spec, public_cells(spec))}
+
+
 @pytest.mark.parametrize("noise", ["discrete-laplace", "lattice-laplace"])
 def test_one_margin_then_both_lose_3_together_and_never_2(tmp_path, noise):
     """Law parameters 1/2 and 1/4, which the version before charged as 1 for a move and 1 for a swap."""
-    account = account_of(tmp_path, invariants={"all x a": "", "all x b": ""})
-    for name, invariants, epsilon in (("one", A, "1/2"), ("both", f"{A}, {B}", "1/4")):
+    account = account_of(tmp_path, invariants=meant(A, B))
+    for name, margins, epsilon in (("one", A, "1/2"), ("both", f"{A}, {B}", "1/4")):
         path = tmp_path / f"{name}.toml"
-        path.write_text(table(invariants, epsilon, noise))
+        path.write_text(table(margins, epsilon, noise))
         pipeline.measure_only(path, DATA, tmp_path / name, account=account)
     assert spent(account) == Fraction(3, 4)
     shown = picture(account.ledger.state(), "demo")
@@ -107,7 +116,7 @@ def test_one_margin_then_both_lose_3_together_and_never_2(tmp_path, noise):
 
 def test_the_joint_change_is_that_of_all_published_invariants(tmp_path):
     """One margin each allows a move; together they allow an exchange alone."""
-    account = account_of(tmp_path, invariants={"all x a": "", "all x b": ""})
+    account = account_of(tmp_path, invariants=meant(A, B))
     steps = []
     for name, invariant in (("one", A), ("other", B)):
         path = tmp_path / f"{name}.toml"
@@ -119,7 +128,7 @@ def test_the_joint_change_is_that_of_all_published_invariants(tmp_path):
 
 def test_the_counts_that_all_invariants_determine_are_named(tmp_path):
     """Two structural zeros in a row leave its third count, which is the row's sum."""
-    account = account_of(tmp_path, invariants={"all x a": "", "all x b": ""})
+    account = account_of(tmp_path, invariants=meant(A, B))
     zeros = f'[{A}, {B}], zeros = [{{ a = "1", b = "1" }}, {{ a = "1", b = "2" }}]'
     path = tmp_path / "spec.toml"
     path.write_text(table(f"{A}, {B}", "1/4").replace(f"[{A}, {B}]", zeros))
@@ -132,9 +141,9 @@ def test_the_counts_that_all_invariants_determine_are_named(tmp_path):
 
 
 def test_invariants_that_were_not_declared_are_refused_before_data_are_read(tmp_path):
-    account = account_of(tmp_path, invariants={"all x a": ""})
+    account = account_of(tmp_path, invariants=meant(A))
     path = tmp_path / "spec.toml"
     path.write_text(table(f"{A}, {B}", "1/4"))
     with pytest.raises(BudgetError, match="may not publish the invariant 'all x b'"):
-        pipeline.measure_only(path, tmp_path / "absent.csv", tmp_path / "out", account=account)
+        pipeline.measure_only(path, DATA, tmp_path / "out", account=account)
     assert not account.ledger.state().reserved

@@ -85,9 +85,9 @@ def test_a_key_returns_the_same_bytes_and_draws_once(place):
 
 
 def test_an_account_is_shown_with_its_terms_and_what_was_checked(place):
-    for name in ("ruled", "listed"):
-        (place / f"{name}.toml").write_text(SPEC + f"constraints = {{ bounds = {BOUNDS} }}\n")
-    terms = ("--unit", "person", "--neighbours", "replace", "--checks", "0", "--invariant", "all")
+    for name, more in (("ruled", ""), ("listed", ', invariants = [{ level = "all" }]')):
+        (place / f"{name}.toml").write_text(SPEC + f"constraints = {{ bounds = {BOUNDS}{more} }}\n")
+    terms = ("--unit", "person", "--neighbours", "replace", "--checks", "0")
     listed = ("--list", "listed.toml", "--geography", "data.csv")
     done = run("budget", "init", "other.db", "--dataset", "demo", *terms, *listed, "--cap", "epsilon=1")
     assert done.returncode == 0, done.stderr

@@ -24,12 +24,18 @@ from trueup.ledger.verify import verify_ledger
 
 @pytest.fixture
 def kept(tmp_path):
-    """A ledger with three releases; its path."""
+    """A ledger with three releases, of which no keeper has written down the last entry; its path."""
     path = tmp_path / "ledger.db"
     ledger = ledger_at(str(path))
     for i in range(3):
         release(ledger, tmp_path, f"out{i}", key=f"key {i}")
+    shutil.rmtree(keeper_of(path))
     return path
+
+
+def keeper_of(path):
+    """The keeper's folder of a ledger."""
+    return path.with_name(f"{path.name}.keeper")
 
 
 def execute(path, *commands):
@@ -114,6 +120,45 @@ def test_a_restored_backup_is_found_also_after_new_entries(kept):
     assert ["older copy" in what for what in verify_ledger(ledger, kept.parent).findings] == [True]
     release(ledger, kept.parent, "after")
     assert ["altered or replaced" in what for what in verify_ledger(ledger, kept.parent).findings] == [True]
+
+
+@pytest.mark.parametrize("left", [9, 3, 1])
+def test_a_cut_tail_is_refused_by_the_keepers_anchor(tmp_path, left):
+    path = tmp_path / "ledger.db"
+    ledger = ledger_at(str(path))
+    for i in range(3):
+        release(ledger, tmp_path, f"out{i}")
+    execute(path, f"DELETE FROM trueup_ledger WHERE number > {left}")
+    for refused in (lambda: Ledger.open(str(path)), lambda: reserve(ledger, "1/10")):
+        with pytest.raises(BudgetError, match=r"entry 12 of the ledger is missing|altered or damaged"):
+            refused()
+    assert "entry 12" in verify_ledger(Ledger.at(str(path))).findings[0]
+
+
+def test_a_restored_backup_is_refused_by_the_keepers_anchor_also_after_new_entries(tmp_path):
+    path, backup = tmp_path / "ledger.db", tmp_path / "backup.db"
+    release(ledger_at(str(path)), tmp_path, "first")
+    shutil.copy(path, backup)
+    release(Ledger.open(str(path)), tmp_path, "later")
+    shutil.copy(backup, path)
+    with pytest.raises(BudgetError, match="an older copy was restored"):
+        Ledger.open(str(path))
+    hidden = keeper_of(path).rename(tmp_path / "hidden")
+    release(Ledger.open(str(path)), tmp_path, "after")
+    hidden.rename(keeper_of(path))
+    with pytest.raises(BudgetError, match="is another one"):
+        Ledger.open(str(path))
+
+
+def test_an_anchor_follows_every_entry_and_is_its_owners_alone(tmp_path):
+    ledger = ledger_at(str(tmp_path / "ledger.db"))
+    release(ledger, tmp_path, "out")
+    state = ledger.state()
+    assert ledger.keeper.anchor == (state.number, state.head)
+    modes = {
+        p.name: p.stat().st_mode & 0o777 for p in [ledger.keeper.folder, *ledger.keeper.folder.iterdir()]
+    }
+    assert modes == {"ledger.db.keeper": 0o700, "key": 0o600, "anchor": 0o600}
 
 
 def test_a_bundle_with_other_measurements_is_found(kept):

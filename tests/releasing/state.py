@@ -6,8 +6,12 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas
 
+from trueup.ledger.questions import invariants
 from trueup.ledger.terms import Terms
+from trueup.model.problem import public_cells
+from trueup.model.spec import parse_spec
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.start import run_path
 
@@ -44,12 +48,13 @@ invariants = [{ level = "state" }]
 zeros = [{ race = "r2", age = "young" }]
 bounds = [{ level = "tract", attributes = ["race"], where = { race = "r0" }, lower = 1 }]
 """
-TERMS = Terms("person", "add-remove", {"state": ""})
-"""What its account is kept under."""
 MOST = 6
 """Places of a bundle at which this state is cut twice."""
 BLOCKS = [f"{county}{tract}{block}" for county in "012" for tract in "012" for block in "0123"][:-2]
 """The last tract has two blocks, the others four."""
+_CELLS = public_cells(parse_spec(SPEC), geography=pandas.DataFrame({"block": BLOCKS}))
+TERMS = Terms("person", "add-remove", {q.text: q.digest for q in invariants(parse_spec(SPEC), _CELLS)})
+"""What its account is kept under."""
 
 
 def write_state(folder: Path, *, spec: str = SPEC) -> dict[str, Path]:

@@ -155,7 +155,7 @@ def test_data_that_do_not_link_up_give_the_loss_back(given, tmp_path):
     persons.loc[0, "hid"] = "nowhere"
     persons.to_parquet(given["data"].persons)
     for options in ({}, {"executor": LocalPool(1), "places": 4}):
-        with pytest.raises(DataError, match="unknown households"):
+        with pytest.raises(DataError, match="every record of one table is linked"):
             release(out=tmp_path / "out", **given, **options)
         assert not (tmp_path / "out").exists()
         assert not (tmp_path / "out.run").exists()

@@ -59,12 +59,14 @@ def _law(name: str, given: dict[str, str | None]) -> Any:
 
 
 def _show(found: Any) -> None:
+    from trueup.privacy.shown import outward
+
     written = ", ".join(f"{key} = {value}" for key, value in found.parameters.items())
     print(f"{found.law} ({written}), {found.draws:,} draws; one count moves by one")
     first, furthest = found.first_words, found.largest_deviation
-    delta = f" at delta = {found.delta:.4g}" if found.delta else ""
+    delta = f" at delta = {outward(found.delta)}" if found.delta else ""
     rows = [
-        ["claimed epsilon" + delta, f"{found.epsilon_claimed:.6g}"],
+        ["claimed epsilon" + delta, outward(found.epsilon_claimed, 6)],
         [f"measured: at least ({found.confidence:g} confidence)", f"{found.epsilon_at_least:.6g}"],
         ["adjacent log ratios compared", f"{len(found.log_ratios)}"],
         ["p-value of the one furthest off", f"{found.log_ratio_p:.3g}"],

@@ -9,7 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from trueup.cli.app import FAILED_CHECK
-from trueup.cli.options import AsJson, GeographyPath
+from trueup.cli.options import (
+    AsJson,
+    Encoding,
+    GeographyPath,
+    HouseholdsPath,
+    KeeperFolder,
+    given_tables,
+    with_encoding,
+)
 from trueup.cli.printing import print_json, print_table
 from trueup.errors import SpecError
 
@@ -30,14 +38,6 @@ NeighboursOption = Annotated[
     str | None,
     typer.Option("--neighbours", help="One step: add-remove or replace.", show_default=False),
 ]
-InvariantOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--invariant",
-        help="What releases may publish exactly, as reports name it, such as 'county x sex'.",
-        show_default=False,
-    ),
-]
 ChecksOption = Annotated[
     int | None,
     typer.Option(
@@ -50,8 +50,14 @@ ChecksOption = Annotated[
 ListedOption = Annotated[
     list[Path] | None,
     typer.Option(
-        "--list", help="A spec whose rules and invariants are allowed and cost nothing.", show_default=False
+        "--list",
+        help="A spec whose invariants may be published and whose rules may be checked at no cost, for what they mean.",
+        show_default=False,
     ),
+]
+Data = Annotated[
+    Path,
+    typer.Option("--data", help="The confidential table: a file, or a folder of files.", show_default=False),
 ]
 Against = Annotated[
     Path | None, typer.Option("--against", help="A bundle, or a folder of bundles.", show_default=False)
@@ -66,7 +72,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(
         no_args_is_help=True, help="Caps, what was spent, and whether the books are in order."
     )
-    for command in (init, adopt, show, log, verify):
+    for command in (init, data, grant, adopt, show, log, verify):
         group.command()(command)
     group.command("export")(export_entries)
     app.add_typer(group, name="budget")
@@ -79,10 +85,10 @@ def init(
     analyst_cap: AnalystCapOption = None,
     unit: Unit = None,
     neighbours: NeighboursOption = None,
-    invariant: InvariantOption = None,
     checks: ChecksOption = None,
     listed: ListedOption = None,
     geography: GeographyPath = None,
+    keeper: KeeperFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a ledger if there is none, and declare a dataset's account: unit, relation, caps. They never change."""
@@ -90,10 +96,41 @@ def init(
     from trueup.ledger.ledger import Ledger
 
     caps, analysts = parse_caps(cap), parse_analyst_caps(analyst_cap or [])
-    terms = _terms(unit, neighbours, invariant, checks, listed, geography)
-    ledger = Ledger.create(url)
+    terms = _terms(unit, neighbours, checks, listed, geography)
+    ledger = Ledger.create(url, keeper)
     ledger.init(dataset, caps, analysts, terms=terms)
     _show(ledger, as_json=as_json)
+
+
+def data(
+    url: Url,
+    dataset: Dataset,
+    table: Data,
+    households: HouseholdsPath = None,
+    encoding: Encoding = None,
+    keeper: KeeperFolder = None,
+) -> None:
+    """Declare another version of an account's data, such as corrected ones; its checks are counted anew."""
+    from trueup.ledger.ledger import Ledger
+
+    given = given_tables(with_encoding(table, encoding), with_encoding(households, encoding))
+    ledger = Ledger.open(url, keeper)
+    ledger.declare(dataset, given)
+    versions = len(ledger.state().shown[dataset].data)
+    print(
+        f"Dataset '{dataset}' has {versions} version{'s' * (versions > 1)} of its data; what was spent stays spent."
+    )
+
+
+def grant(
+    url: Url,
+    analyst: Annotated[str, typer.Option("--analyst", help="A role of the server.", show_default=False)],
+) -> None:
+    """Let a role of a PostgreSQL server draw in its own name, and declare nothing."""
+    from trueup.ledger.ledger import Ledger
+
+    Ledger.open(url).grant(analyst)
+    print(f"'{analyst}' may draw from this ledger in that name, and declares nothing.")
 
 
 def adopt(
@@ -101,7 +138,6 @@ def adopt(
     dataset: Dataset,
     unit: Unit,
     neighbours: NeighboursOption,
-    invariant: InvariantOption = None,
     checks: ChecksOption = None,
     listed: ListedOption = None,
     geography: GeographyPath = None,
@@ -110,7 +146,7 @@ def adopt(
     """State unit and relation of an account of an older version, which is not charged before that."""
     from trueup.ledger.ledger import Ledger
 
-    terms = _terms(unit, neighbours, invariant, checks, listed, geography)
+    terms = _terms(unit, neighbours, checks, listed, geography)
     assert terms is not None
     adoption = Ledger.open(url).adopt(dataset, terms)
     if as_json:
@@ -122,7 +158,6 @@ def adopt(
 def _terms(
     unit: str | None,
     neighbours: Any,
-    invariant: list[str] | None,
     checks: int | None,
     listed: list[Path] | None,
     geography: Path | None,
@@ -132,14 +167,14 @@ def _terms(
     from trueup.model.problem import public_cells
     from trueup.model.spec import load_spec
 
-    if unit is None and neighbours is None and not (invariant or listed or checks is not None):
+    if unit is None and neighbours is None and not (listed or checks is not None):
         return None
     if unit is None or neighbours is None:
         raise SpecError(
             "an account is stated without its unit or its neighbour relation",
             remedy="give --unit and --neighbours",
         )
-    terms = Terms(unit, neighbours, dict.fromkeys(invariant or [], ""), CHECKS if checks is None else checks)
+    terms = Terms(unit, neighbours, checks=CHECKS if checks is None else checks)
     for path in listed or []:
         spec = load_spec(path)
         terms = terms.listing(spec, public_cells(spec, geography, geography))

@@ -12,6 +12,7 @@ from trueup.cli.options import (
     ExpectRows,
     GeographyPath,
     HouseholdsPath,
+    KeeperFolder,
     Key,
     LedgerUrl,
     OutPath,
@@ -38,13 +39,14 @@ def register(app: typer.Typer) -> None:
         ledger: LedgerUrl = None,
         analyst: Analyst = None,
         key: Key = None,
+        keeper: KeeperFolder = None,
         expect_rows: ExpectRows = None,
         as_json: AsJson = False,
     ) -> None:
         """Measure with exact noise; reconcile later, or let others do it."""
         from trueup.releasing.pipeline import measure_only
 
-        account = open_account(ledger, analyst, key)
+        account = open_account(ledger, analyst, key, keeper)
         repeated = account is not None and account.repeats
         with progress(quiet=as_json) as tell:
             measurements = measure_only(

@@ -68,6 +68,18 @@ LedgerUrl = Annotated[
 Analyst = Annotated[
     str | None, typer.Option("--analyst", help="Who is charged.", show_default=False, rich_help_panel=LEDGER)
 ]
+KeeperFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--keeper",
+        envvar="TRUEUP_KEEPER",
+        help="The folder of what the ledger's keeper keeps outside it: key of fingerprints, private log, anchor; by default "
+        "beside an SQLite file.",
+        show_default=False,
+        show_envvar=True,
+        rich_help_panel=LEDGER,
+    ),
+]
 Key = Annotated[
     str | None,
     typer.Option(
@@ -127,13 +139,15 @@ def with_encoding(path: Any, encoding: str | None) -> Any:
     return encoded if is_csv(Path(path)) and not is_utf8(Path(path)) else path
 
 
-def open_account(url: str | None, analyst: str | None, key: str | None) -> Account | None:
+def open_account(
+    url: str | None, analyst: str | None, key: str | None, keeper: Path | None = None
+) -> Account | None:
     """Open the account that options name; without any of them, nothing of ledgers is loaded."""
     if url is analyst is key is None:
         return None
     from trueup.ledger.account import Account
 
-    return Account.open(url, analyst, key)
+    return Account.open(url, analyst, key, keeper)
 
 
 def refuse_idle(options: dict[str, Any], needed: str, given: Any) -> None:

@@ -25,6 +25,7 @@ from trueup.cli.options import (
     ExpectRows,
     GeographyPath,
     HouseholdsPath,
+    KeeperFolder,
     Key,
     LedgerUrl,
     given_tables,
@@ -165,6 +166,7 @@ def register(app: typer.Typer) -> None:
         ledger: LedgerUrl = None,
         analyst: Analyst = None,
         key: Key = None,
+        keeper: KeeperFolder = None,
         engine: Engine = None,
         master: Master = None,
         memory: Total = None,
@@ -189,7 +191,7 @@ def register(app: typer.Typer) -> None:
             from trueup.io.export import refuse_unwritable
 
             refuse_unwritable("xlsx")
-        account = open_account(ledger, analyst, key)
+        account = open_account(ledger, analyst, key, keeper)
         repeated = account is not None and account.repeats
         given_data = (
             None

@@ -101,14 +101,23 @@ def to_disk(path: Path) -> None:
 
 
 def publish(folder: Path, target: Path, *, mode: int = 0o755) -> None:
-    """Rename the staging folder into place: one step, and it fails if somebody was faster."""
-    folder.chmod(mode)
+    """Rename the staging folder into place: one step, and it fails if somebody was faster.
+
+    Its mode is changed afterwards, by the handle under which it was found to be this user's own.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        folder.rename(target)
-    except OSError:
-        raise BundleError(
-            f"'{target}' was filled by another run meanwhile", remedy="choose another --out"
-        ) from None
+        if os.fstat(handle).st_uid != os.geteuid():
+            raise BundleError(f"'{folder}' is another user's", remedy="let that user publish it")
+        try:
+            folder.rename(target)
+        except OSError:
+            raise BundleError(
+                f"'{target}' was filled by another run meanwhile", remedy="choose another --out"
+            ) from None
+        os.fchmod(handle, mode)
+    finally:
+        os.close(handle)
     to_disk(target.absolute().parent)
 
 

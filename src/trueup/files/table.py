@@ -76,4 +76,5 @@ def require(source: Source, columns: Sequence[str]) -> None:
             raise DataError(
                 f"{source.name} has no column '{column}'",
                 needed="a header row with that name, in the same upper and lower case",
+                about=f"column {column.casefold()}",
             )

@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -174,10 +175,43 @@ def _locked(path: Path, until: float) -> int | None:
         time.sleep(0.01)
 
 
+def is_own(folder: Path) -> bool:
+    """Whether a folder is there, is no link, and belongs to the user of this process: nothing else is moved or removed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> is_own(Path(tempfile.mkdtemp())), is_own(Path("/proc/self/cwd"))
+    (True, False)
+    """
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def refuse_strange(folder: Path) -> None:
+    """Refuse a folder that another user made, or a link: what it holds would be taken for this user's own.
+
+    Raises
+    ------
+    BundleError
+        Naming it.
+    """
+    if not is_own(folder):
+        raise BundleError(
+            f"'{folder}' is a link, or another user's",
+            needed="a folder that this user made",
+            remedy="work as the user who made it, or choose another one",
+        )
+
+
 def remove_unheld(folder: Path) -> None:
-    """Remove a folder unless a process holds it, or the file system cannot tell."""
+    """Remove an own folder unless a process holds it, or the file system cannot tell."""
     with suppress(OSError), holding(folder):
-        shutil.rmtree(folder, ignore_errors=True)
+        if is_own(folder):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _lock_or_raise(handle: int) -> None:
@@ -204,7 +238,7 @@ def holding(folder: Path, lock: Callable[[int], None] = _lock_or_raise) -> Itera
     Traceback (most recent call last):
     BlockingIOError: [Errno 11] Resource temporarily unavailable
     """
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         lock(handle)
         folder.stat()

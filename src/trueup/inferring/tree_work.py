@@ -15,7 +15,7 @@ TRANSFORM = 40.0
 """Multiplications for each entry of a wider one, and each doubling of a family."""
 WIDE = 1000.0
 """Counts of a leaf's window from which on grids are as exact and many times as fast."""
-LEAST, EACH = 5e8, 1.5e7
+LEAST, EACH = 5e8, 3e7
 """Multiplications that a tree may take, and that each of its nodes adds: about a second of a processor, more for large trees."""
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from trueup.errors import BudgetError, SpecError
 from trueup.io.bundle.manifest import read_spec
-from trueup.ledger.admission import account_terms
+from trueup.ledger.admission import account_terms, afford
 from trueup.ledger.joint import joint_picture
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import invariants, questions
@@ -34,8 +35,12 @@ class Account:
     key: str | None = None
 
     @classmethod
-    def open(cls, url: str | None, analyst: str | None, key: str | None) -> Account | None:
+    def open(
+        cls, url: str | None, analyst: str | None, key: str | None, keeper: Path | None = None
+    ) -> Account | None:
         """Open the account that options name, and finish what a crashed run left; None without a ledger.
+
+        `keeper` is the keeper's folder, where it is not beside the ledger.
 
         Raises
         ------
@@ -50,7 +55,7 @@ class Account:
             return None
         if analyst is None:
             raise SpecError("a ledger is given without an analyst", remedy="add --analyst NAME")
-        ledger = Ledger.open(url)
+        ledger = Ledger.open(url, keeper)
         ledger.recover()
         return cls(ledger, analyst, key)
 
@@ -59,8 +64,8 @@ class Account:
         """Whether a release was committed under the key, so that a run under it draws nothing."""
         return self.ledger.state().finished(self.key) is not None
 
-    def request(self, problem: Problem, out: Path) -> Request:
-        """Say what a run of a spec asks: its loss under the account's relation, and all that it finds out exactly.
+    def request(self, problem: Problem, out: Path, data: Any = None) -> Request:
+        """Say what a run of a spec asks of data: its loss under the account's relation, and all that it finds out exactly.
 
         Raises
         ------
@@ -78,7 +83,7 @@ class Account:
                 needed="the unit of the account: losses of other units do not add up to anything",
                 remedy=f'write unit = "{terms.unit}" with its budgets, or begin another account',
             )
-        return Request(
+        asked = Request(
             dataset,
             self.analyst,
             guarantee.price(terms.neighbours),
@@ -86,9 +91,22 @@ class Account:
             _digest(problem.written()),
             invariants(spec, cells),
             questions(spec, cells, problem.rows),
-            joint_picture(spec, cells, guarantee, terms.neighbours, shown.published, shown.joint),
+            joint=joint_picture(spec, cells, guarantee, terms.neighbours, shown.published, shown.joint),
             target=str(out.absolute()),
         )
+        return replace(asked, data=self._fingerprint(asked, data))
+
+    def _fingerprint(self, asked: Request, data: Any) -> str | None:
+        """By what the data are known; nothing is read for a run that is done already or cannot be afforded."""
+        if data is None or self.ledger.keeper is None or self.ledger.finished(asked):
+            return None
+        afford(self.ledger.state(), asked)
+        return self.ledger.keeper.fingerprint(data)
+
+    def note(self, reservation: str, **facts: Any) -> None:
+        """Tell the keeper alone; without a keeper's folder nobody is told."""
+        if self.ledger.keeper:
+            self.ledger.keeper.note(reservation=reservation, analyst=self.analyst, **facts)
 
     def holds(self, request: Request, out: Path) -> bool:
         """Whether the release that is asked for stands in a folder already, committed under the key.

@@ -16,18 +16,30 @@ def admit(state: Totals, request: Request) -> None:
     Raises
     ------
     BudgetError
+        If it cannot be afforded, its data are not the account's, or the number of checks would be exceeded.
+    """
+    afford(state, request)
+    _refuse_other_data(state, request)
+    _answerable(state, request)
+
+
+def afford(state: Totals, request: Request) -> None:
+    """Refuse a request that an account does not cover whatever its data are.
+
+    Raises
+    ------
+    BudgetError
         If the dataset has no account, the analyst is not on its list, an invariant was not declared, a currency
-        has no cap, or a cap or the number of checks would be exceeded.
+        has no cap, or a cap would be exceeded.
     """
     account_terms(state, request.dataset)
     _refuse_stranger(state, request.dataset, request.analyst)
-    refuse_undeclared(state, request)
+    _refuse_undeclared(state, request)
     for owner in request.owners:
         caps = state.caps.get(owner)
         if caps is None and owner[1] is not None and not state.analysts(request.dataset):
             continue
         _within(owner, request.loss, caps or {}, state.spent.get(owner, Loss()))
-    _answerable(state, request)
 
 
 def account_terms(state: Totals, dataset: str) -> Terms:
@@ -63,9 +75,20 @@ def _refuse_stranger(state: Totals, dataset: str, analyst: str) -> None:
         )
 
 
-def refuse_undeclared(state: Totals, request: Request) -> None:
-    """Invariants are chosen before any output is seen, or their cost of zero would be chosen too."""
-    allowed, published = state.terms[request.dataset].invariants, state.shown[request.dataset].published
+def _refuse_other_data(state: Totals, request: Request) -> None:
+    """An answer is known on the data that it was given of; on others the same question is a new one."""
+    known = state.shown[request.dataset].data
+    if request.data is not None and known and request.data not in known:
+        raise BudgetError(
+            f"the data are not those of the account of dataset '{request.dataset}'",
+            needed="the data that it was begun with, or that its keeper declared since",
+            remedy=f"declare corrected data: trueup budget data LEDGER --dataset {request.dataset} --data FILE",
+        )
+
+
+def _refuse_undeclared(state: Totals, request: Request) -> None:
+    """Invariants are declared by their meaning before any output is seen, or their cost of zero would be chosen too."""
+    allowed = state.terms[request.dataset].invariants
     for invariant in request.invariants:
         if invariant.text not in allowed:
             listed = ", ".join(f"'{name}'" for name in allowed) or "none"
@@ -74,25 +97,25 @@ def refuse_undeclared(state: Totals, request: Request) -> None:
                 needed="an invariant that was declared with the account, before anything was drawn",
                 remedy="measure it with noise",
             )
-        meant = {allowed[invariant.text], published.get(invariant.text, "")} - {""}
-        if meant - {invariant.digest}:
+        if invariant.digest != allowed[invariant.text]:
             raise BudgetError(
-                f"the invariant '{invariant.text}' means something else than what was declared or published under its name",
-                needed="the same table, places and values",
+                f"the invariant '{invariant.text}' means something else than what was declared under its name",
+                needed="the same table, columns, conditions and places",
                 remedy="measure it with noise",
             )
 
 
 def _answerable(state: Totals, request: Request) -> None:
     terms, shown = state.terms[request.dataset], state.shown[request.dataset]
-    new = shown.new(request.questions, terms)
-    if len(shown.counted) + len(new) > terms.checks:
-        words = "; ".join(f"'{q.text}'" for q in request.questions if q.digest in new)
+    new, left = shown.of(request).new(request.questions, terms.listed), shown.left(request, terms.checks)
+    if left < max(len(new.rules), bool(new.firsts)) or left < 0:
+        words = "; ".join(f"'{q.text}'" for q in (*new.rules, *new.firsts)) or "whether it can be read"
         raise BudgetError(
             f"the release checks what was not asked of dataset '{request.dataset}' before: {words}",
-            needed=f"at most {terms.checks - len(shown.counted)} further checks of {terms.checks}: "
+            needed=f"at most {max(left, 0)} further checks of {terms.checks}: "
             "whether a rule holds on confidential counts is an exact answer",
-            remedy="leave the rule out, or ask whoever keeps the ledger to list it with a new account",
+            remedy="leave the rule out, or ask whoever keeps the ledger to list it with a new account"
+            + ("" if request.data else "; of data that cannot be known again every check counts each time"),
         )
 
 

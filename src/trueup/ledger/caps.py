@@ -90,4 +90,10 @@ def new_caps(state: State, owner: Owner, given: Caps) -> dict[str, str]:
                 f"dataset '{owner[0]}' has another cap in {currency}",
                 needed="the cap that was declared first: caps are added, never changed",
             )
+        if known and currency not in known:
+            raise BudgetError(
+                f"dataset '{owner[0]}' has no cap in {currency}, and others were declared before",
+                needed="the currencies that were declared first: a cap of another one would grant more than they do",
+                remedy="begin another account, or ask for what has a cap",
+            )
     return {currency: str(amount) for currency, amount in given.items() if currency not in known}

@@ -6,22 +6,28 @@ the confidential counts; record that **drawing begins**; draw; **stage** the bun
 crash, by the `recover` of the next run. A crash between drawing and commit leaves a spent reservation and nothing
 published. A crash after the commit is finished by `recover`. The rename comes last, so that nothing is ever published that
 the ledger does not know.
+
+One file: everything that a ledger is asked for, each a few lines and the sentences that say what it promises.
 """
 
 from __future__ import annotations
 
+import os
 import platform
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from trueup.errors import BudgetError
 from trueup.files.target import is_claimed
 from trueup.ledger import publish
-from trueup.ledger.admission import admit, agree
+from trueup.ledger.admission import account_terms, admit, agree
 from trueup.ledger.adoption import Adoption, adopt_ledger
 from trueup.ledger.caps import CapsGiven, new_caps, read_caps
 from trueup.ledger.entries import Entry
+from trueup.ledger.keeper import Keeper
 from trueup.ledger.request import Request, check_request, read_name, write_request
 from trueup.ledger.reservation import Reservation
 from trueup.ledger.state import State
@@ -53,26 +59,26 @@ class Ledger:
     False
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._stored = StoredLedger(store)
+    def __init__(self, store: Store, keeper: Keeper | None = None) -> None:
+        self._store, self.keeper = store, keeper
+        self._stored = StoredLedger(store, keeper)
 
     @classmethod
-    def open(cls, url: str) -> Ledger:
-        """Open the ledger at a path or URL.
+    def open(cls, url: str, keeper: Path | None = None) -> Ledger:
+        """Open the ledger at a path or URL; `keeper` is as for `create`.
 
         Raises
         ------
         BudgetError
             If there is none, or it cannot be read.
         """
-        ledger = cls.at(url)
+        ledger = cls.at(url, keeper)
         if not ledger.state().number:
             raise _absent()
         return ledger
 
     @classmethod
-    def at(cls, url: str) -> Ledger:
+    def at(cls, url: str, keeper: Path | None = None) -> Ledger:
         """Return the ledger at a path or URL unread, for checks that must not stop at damage.
 
         Raises
@@ -80,22 +86,31 @@ class Ledger:
         BudgetError
             If there is none.
         """
-        ledger = cls(store_at(url))
-        if not ledger._store.exists():
+        ledger = cls(store := store_at(url), keeper_of(store, keeper))
+        if not store.exists():
             raise _absent()
         return ledger
 
     @classmethod
-    def create(cls, url: str) -> Ledger:
+    def create(cls, url: str, keeper: Path | None = None) -> Ledger:
         """Open the ledger at a path or URL, and make it first if there is none.
+
+        Parameters
+        ----------
+        url
+            Where it is.
+        keeper
+            The folder of what its keeper keeps outside it; see `Keeper`. By default one beside an SQLite file, and none of
+            a server.
 
         Raises
         ------
         BudgetError
             If it cannot be made or read.
         """
-        ledger = cls(store_at(url))
-        ledger._store.create()
+        store = store_at(url)
+        store.create()
+        ledger = cls(store, Keeper.make(folder) if (folder := keeper or store.keeper) else None)
         with ledger._stored.writing() as locked:
             if not locked.state.number:
                 locked.append("open", {"format": 2, "ledger": uuid.uuid4().hex})
@@ -141,6 +156,36 @@ class Ledger:
             for analyst, given in wanted.items():
                 if new := new_caps(locked.state, (name, analyst), given):
                     locked.append("caps", {"dataset": name, "analyst": analyst, "caps": new})
+
+    def declare(self, dataset: str, data: Any) -> None:
+        """Declare another version of an account's data, such as corrected ones: each has checks of its own.
+
+        Raises
+        ------
+        BudgetError
+            If there is no such account, the ledger has no keeper's folder, or the data cannot be known again.
+        """
+        found = self.keeper and self.keeper.fingerprint(data)
+        if not found:
+            raise BudgetError(
+                "the data cannot be known again" if self.keeper else "the ledger has no keeper's folder",
+                needed="a file or a folder of files, and the key of the account's fingerprints",
+                remedy="give --data FILE, and --keeper FOLDER where the ledger is on a server",
+            )
+        with self._stored.writing() as locked:
+            account_terms(locked.state, read_name(dataset, "the dataset"))
+            if found not in locked.state.shown[dataset].data:
+                locked.append("data", {"dataset": dataset, "data": found})
+
+    def grant(self, analyst: str) -> None:
+        """Let a role of the server draw in its own name, and declare nothing.
+
+        Raises
+        ------
+        BudgetError
+            If the ledger is a file, which whoever may draw may write, or the server does not grant it.
+        """
+        self._store.grant(read_name(analyst, "the analyst"))
 
     def adopt(self, dataset: str, terms: Terms) -> Adoption:
         """Go on with an account of format 1 under stated terms; this is itself an entry.
@@ -243,7 +288,7 @@ class Ledger:
         return self._bound(self.state(), request)
 
     def recover(self) -> list[Commit]:
-        """Finish the renames that a crash prevented; return the releases this concerned.
+        """Finish the renames that a crash prevented, of bundles of this user's making; return the releases this concerned.
 
         Reservations of runs that ended on this machine before they began to draw are given back.
 
@@ -255,12 +300,25 @@ class Ledger:
         state = self.state()
         for name in [name for name in state.reserved if state.is_open(name)]:
             if _ended(*state.reserved[name]):
-                Reservation(self._stored, name, {}).give_back()
+                with suppress(BudgetError):  # another analyst's, on a server that tells them apart
+                    Reservation(self._stored, name, {}).give_back()
         return [
             commit
             for commit in state.commits.values()
-            if publish.finish(Path(commit.ready), Path(commit.final))
+            if publish.finish(Path(commit.ready), Path(commit.final), commit.reservation, commit.manifest)
         ]
+
+
+def keeper_of(store: Store, folder: Path | None) -> Keeper | None:
+    """The keeper's folder that is given, which must be there, or the one beside the store, if this user may use it."""
+    keeper = Keeper.at(folder or store.keeper)
+    if folder is None and keeper and not os.access(keeper.folder, os.R_OK | os.W_OK | os.X_OK):
+        return None
+    if folder is not None and keeper is None:
+        raise BudgetError(
+            f"there is no keeper's folder '{folder}'", remedy="check the path given as --keeper"
+        )
+    return keeper
 
 
 def _absent() -> BudgetError:

@@ -31,7 +31,7 @@ def picture(state: State, dataset: str) -> dict[str, Any]:
         "published": list(shown.published),
         "joint": shown.joint,
         "checks": terms.checks,
-        "checked": len(shown.counted),
+        "checked": shown.checked,
         "facts": [question.text for question in shown.held.values() if question.is_rule],
         "unfinished": len(state.unfinished(dataset)),
         "sentences": [
@@ -96,8 +96,9 @@ def _joint(shown: Shown, spent: Loss) -> Iterator[str]:
 
 
 def _checks(terms: Terms, shown: Shown) -> Iterator[str]:
+    version = f", of version {len(shown.data)} of the data," if len(shown.data) > 1 else ""
     yield (
-        f"Exact answers beside the listed ones: {len(shown.counted)} of {terms.checks} were given "
+        f"Exact answers beside the listed ones{version}: {shown.checked} of {terms.checks} were given "
         "(whether a rule holds is one, whether it holds or not)."
     )
     facts = [f"'{question.text}'" for question in shown.held.values() if question.is_rule]

@@ -1,4 +1,9 @@
-"""Entries in a PostgreSQL table, for ledgers that several machines share."""
+"""Entries in a PostgreSQL table, for ledgers that several machines share, and analysts who are not to be trusted.
+
+The role that owns the table is the keeper's: it alone declares accounts, caps and data. A role that was granted to draw
+appends entries of its own releases, in its own name; the server refuses it all else, an entry that does not continue the
+chain included.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +27,15 @@ class PostgresStore:
     def __init__(self, url: str) -> None:
         try:
             import psycopg
+            import psycopg.sql
         except ImportError:
             raise BudgetError(
                 "a PostgreSQL ledger needs psycopg", remedy="pip install 'trueup[postgres]'"
             ) from None
         self._psycopg, self._url = psycopg, url
+
+    keeper = None
+    """Several machines share the ledger: the keeper says which folder of which is his."""
 
     def exists(self) -> bool:
         """Whether the table is there."""
@@ -42,14 +51,26 @@ class PostgresStore:
             for statement in _TABLE:
                 connection.execute(statement)
 
+    def grant(self, analyst: str) -> None:
+        """Let a role read the ledger and append entries of its own releases."""
+        role = self._psycopg.sql.Identifier(analyst)
+        with self._connected() as connection:
+            (schema,) = connection.execute("SELECT current_schema()").fetchone()
+            place = self._psycopg.sql.Identifier(schema)
+            for statement in (
+                "GRANT USAGE ON SCHEMA {0} TO {1}",
+                "GRANT SELECT, INSERT ON trueup_ledger TO {1}",
+            ):
+                connection.execute(self._psycopg.sql.SQL(statement).format(place, role))
+
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Transaction]:
-        """Open a transaction; a writing one takes the table's lock, which readers do not wait for."""
+        """Open a transaction; a writing one takes a lock, which readers do not wait for."""
         with self._connected() as connection:
             connection.execute("SET LOCAL synchronous_commit = on")
             connection.execute(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
-            if writing:
-                connection.execute("LOCK TABLE trueup_ledger IN EXCLUSIVE MODE")
+            if writing:  # an analyst's role may not lock the table itself
+                connection.execute("SELECT pg_advisory_xact_lock('trueup_ledger'::regclass::oid::bigint)")
             yield Transaction(connection, "%s")
 
     @contextmanager
@@ -75,4 +96,36 @@ _TABLE = (
     "DROP TRIGGER IF EXISTS trueup_ledger_append_only ON trueup_ledger",
     "CREATE TRIGGER trueup_ledger_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON trueup_ledger"
     " FOR EACH STATEMENT EXECUTE FUNCTION trueup_ledger_append_only()",
+    """
+CREATE OR REPLACE FUNCTION trueup_ledger_entry() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    entry json := NEW.body::json;
+    action text := NEW.body::json->>'action';
+    last record;
+    own boolean;
+BEGIN
+    EXECUTE format('SELECT max(number) AS number FROM %I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME) INTO last;
+    IF NEW.number <> coalesce(last.number, 0) + 1 THEN RAISE EXCEPTION 'the entry does not continue the ledger'; END IF;
+    EXECUTE format('SELECT hash FROM %I.%I WHERE number = $1', TG_TABLE_SCHEMA, TG_TABLE_NAME) INTO last USING NEW.number - 1;
+    IF entry->>'previous' IS DISTINCT FROM coalesce(last.hash, repeat('0', 64))
+        OR NEW.hash <> encode(sha256(convert_to(NEW.body, 'UTF8')), 'hex')
+        THEN RAISE EXCEPTION 'the entry does not continue the ledger'; END IF;
+    IF pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = TG_RELID), 'MEMBER') THEN RETURN NEW; END IF;
+    IF action = 'reserve' THEN
+        IF entry->>'analyst' IS DISTINCT FROM session_user::text THEN
+            RAISE EXCEPTION 'a role draws in its own name alone: give it as --analyst'; END IF;
+        RETURN NEW;
+    END IF;
+    IF coalesce(action, '') NOT IN ('return', 'refuse', 'invariants', 'draw', 'seal', 'commit') THEN
+        RAISE EXCEPTION 'this role may draw and not declare'; END IF;
+    EXECUTE format('SELECT EXISTS (SELECT 1 FROM %I.%I WHERE body::json->>''action'' = ''reserve'' '
+        'AND body::json->>''reservation'' = $1 AND body::json->>''analyst'' = $2)', TG_TABLE_SCHEMA, TG_TABLE_NAME)
+        INTO own USING entry->>'reservation', session_user::text;
+    IF NOT own THEN RAISE EXCEPTION 'the reservation is that of another analyst'; END IF;
+    RETURN NEW;
+END $$
+""",
+    "DROP TRIGGER IF EXISTS trueup_ledger_entry ON trueup_ledger",
+    "CREATE TRIGGER trueup_ledger_entry BEFORE INSERT ON trueup_ledger"
+    " FOR EACH ROW EXECUTE FUNCTION trueup_ledger_entry()",
 )

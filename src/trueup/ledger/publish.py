@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from trueup.errors import BundleError
 from trueup.files.staging import publish
-from trueup.files.target import refuse_occupied
+from trueup.files.target import is_own, refuse_occupied
+from trueup.io.bundle.strict import read_json
 
 MANIFEST = Path("public", "manifest.json")
 
@@ -24,8 +24,8 @@ def published_manifest(manifest: Path) -> tuple[str, dict[str, Any]]:
         If it cannot be read.
     """
     try:
-        text = manifest.read_bytes()
-        return hashlib.sha256(text).hexdigest(), dict(json.loads(text))
+        held = dict(read_json(manifest))
+        return hashlib.sha256(manifest.read_bytes()).hexdigest(), held
     except (OSError, ValueError, TypeError):
         raise BundleError(
             f"'{manifest.parents[1]}' has no readable {MANIFEST}", remedy="check the path"
@@ -67,15 +67,19 @@ def refuse_taken(final: Path, waiting: Iterable[str]) -> None:
     refuse_occupied(final)
 
 
-def finish(ready: Path, final: Path) -> bool:
-    """Rename a committed bundle into place; False if that was done before.
+def finish(ready: Path, final: Path, reservation: str, manifest: str) -> bool:
+    """Rename a committed bundle into place; False if that was done before, or the bundle is not of this user's making.
+
+    The ledger's word is not enough: whoever may draw may write an entry that names any folder. So the folder must bear the
+    name that `ready_name` gives, stand beside its target, belong to this user, and hold the manifest of the digest that was
+    committed.
 
     Raises
     ------
     BundleError
         If something else stands in the way.
     """
-    if not ready.is_dir():
+    if not _is_of_our_making(ready, final, reservation, manifest):
         return False
     try:
         publish(ready, final)
@@ -84,3 +88,20 @@ def finish(ready: Path, final: Path) -> bool:
             raise
         return False  # another process was faster
     return True
+
+
+def ready_name(final: Path, reservation: str) -> str:
+    """What a committed bundle is called until it is in place."""
+    return f".{final.name}.ready-{reservation}"
+
+
+def _is_of_our_making(ready: Path, final: Path, reservation: str, manifest: str) -> bool:
+    named = final.is_absolute() and ".." not in final.parts
+    if not named or ready != final.with_name(ready_name(final, reservation)) or not is_own(ready):
+        return False
+    if not is_own(ready / MANIFEST.parent) or (ready / MANIFEST).is_symlink():
+        return False
+    try:
+        return published_manifest(ready / MANIFEST)[0] == manifest
+    except BundleError:
+        return False

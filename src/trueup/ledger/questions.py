@@ -2,8 +2,11 @@
 
 Whether a rule holds on the confidential counts is an exact answer, and so is whether a column holds other values than
 those that a spec lists. Whoever may choose the question finds an exact count with a few dozen of them: each halves
-what is left. So every question is known before data are read, by what it *means* (columns, values, places), not by
-its words: a recode or a list of places that is written otherwise makes another question of the same rule.
+what is left. So every question is known before data are read, by what it *means*, not by its words: a recode or a list of
+places that is written otherwise makes another question of the same rule.
+
+What a question means is taken from the `Reading` that the tabulation itself is given, so that nothing can decide an answer
+and be missing from its digest.
 """
 
 from __future__ import annotations
@@ -11,15 +14,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trueup.errors import SpecError
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear
+from trueup.model.reading import Reading, stated, topic_of
 from trueup.model.spec import Spec
 from trueup.model.spec_table import AttributePart
+
+COUNTS = "counts"
+"""The topic of a refusal of counts that break a rule; it names the rules."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +40,16 @@ class Question:
     digest
         SHA-256 of what it means.
     first
-        What the first question about costs nothing: an account's table, columns and places have to be described
-        somehow. Empty for a rule.
+        Its topic, where the first question about that costs nothing if the answer is yes: an account's table, columns and
+        places have to be described somehow. Empty for a rule.
+    rule
+        The topic of a rule that is checked while rows are read; empty for one that is checked on the counts.
     """
 
     text: str
     digest: str
     first: str = ""
+    rule: str = ""
 
     @classmethod
     def of(cls, text: str, meaning: Any, first: str = "") -> Question:
@@ -58,6 +68,10 @@ class Question:
         """Whether it is a rule, and no description of the table."""
         return not self.first
 
+    def answers(self, topic: str) -> bool:
+        """Whether a refusal of this topic (`TrueupError.about`) is the answer no."""
+        return topic == (self.first or self.rule or COUNTS)
+
 
 def questions(spec: Spec, cells: Cells, rows: int | None = None) -> tuple[Question, ...]:
     """List what a run of a spec finds out exactly: how the table is described, then every rule.
@@ -69,8 +83,7 @@ def questions(spec: Spec, cells: Cells, rows: int | None = None) -> tuple[Questi
     rows
         How many rows the table is held to; each number is a rule of its own.
     """
-    held = () if rows is None else (Question.of(f"the table has {rows:,} rows", {"rows": rows}),)
-    return (*_descriptions(spec, cells), *_rules(spec, cells), *held)
+    return (*_descriptions(spec, cells, rows), *_rules(spec, cells, rows))
 
 
 def invariants(spec: Spec, cells: Cells) -> tuple[Question, ...]:
@@ -102,41 +115,44 @@ def invariant_question(spec: Spec, cells: Cells, margin: Margin) -> Question:
 
 
 def _described(spec: Spec, cells: Cells) -> dict[str, Any]:
-    kept = {"kept": _kept(spec)} if spec.privacy.id else {}  # a rule is about the records that units keep
-    return {"table": _table(spec), "places": _places(spec, cells), **kept}
+    """Which records are counted at which places: what every rule rests on."""
+    reading = Reading.of(spec)
+    return {"source": reading.source, "kept": reading.kept, "places": _places(reading, cells)}
 
 
-def _kept(spec: Spec) -> dict[str, Any]:
-    return spec.privacy.model_dump(mode="json", include={"id", "contribution"})
+def _places(reading: Reading, cells: Cells) -> dict[str, Any]:
+    return {**reading.places, "tree": cells.tree.digest}
 
 
-def _table(spec: Spec) -> dict[str, Any]:
-    return spec.table.model_dump(mode="json", include={"kind", "counts", "count", "cells"})
-
-
-def _places(spec: Spec, cells: Cells) -> dict[str, Any]:
-    plain = spec.model_dump(mode="json", include={"levels", "parents"})
-    return {**plain, "places": cells.tree.digest}
-
-
-def _descriptions(spec: Spec, cells: Cells) -> Iterator[Question]:
-    columns = sorted(map(_column, spec.attributes)) if spec.table.count else []
-    # A long table is refused where two rows name one cell, and the columns say what a cell is.
-    table = {"table": _table(spec), "columns": columns}
-    yield Question.of("counts are whole numbers from 0, one row for each cell", table, "table")
-    if spec.table.kind == "records":
-        yield Question.of("the table has a row", {"rows": "some"}, "rows")
+def _descriptions(spec: Spec, cells: Cells, rows: int | None) -> Iterator[Question]:
+    """What is found out of the rows while they are read; an answer rests on which rows there are."""
+    reading = Reading.of(spec)
+    source = reading.source
+    if spec.table.join is not None:
+        text = "every record of one table is linked to the other as the spec says"
+        yield Question.of(text, {"source": source, "links": "all"}, "links")
+    places = {"source": source, "places": _places(reading, cells)}
+    yield Question.of("rows name no other place than those listed", places, "places")
+    for part in reading.columns:
+        text = f"column '{part.column or part.name}' is there and holds no other value than the {len(part.values)} listed"
+        yield Question.of(text, {"source": source, "attribute": stated(part)}, topic_of(part))
     if column := spec.privacy.id:
-        yield Question.of(f"column '{column}' has a value in every row", {"ids": column}, "ids")
-    yield Question.of("rows name no other place than those listed", _places(spec, cells), "places")
-    for part in spec.attributes if not spec.table.cells else ():
-        text = f"column '{_column(part)}' holds no other value than the {len(part.values)} listed"
-        meaning = {"column": _column(part), "values": sorted(part.values)}
-        yield Question.of(text, meaning, f"column {_column(part)}")
+        yield Question.of(
+            f"column '{column}' has a value in every row", {"source": source, "ids": column}, "ids"
+        )
+    if spec.table.kind == "records" and rows is None:
+        yield Question.of("the table has a row", {"source": source, "rows": "some"}, "rows")
+    # A long table is refused where two rows name one cell, and the columns say what a cell is.
+    columns = sorted(part.column or part.name for part in spec.attributes) if spec.table.count else []
+    table = {"source": source, "columns": columns, "places": reading.places}
+    yield Question.of("the table can be read: whole numbers from 0, one row for each cell", table, "table")
 
 
-def _rules(spec: Spec, cells: Cells) -> Iterator[Question]:
+def _rules(spec: Spec, cells: Cells, rows: int | None) -> Iterator[Question]:
     described, part = _described(spec, cells), spec.constraints
+    if rows is not None:
+        asked = Question.of(f"the table has {rows:,} rows", {"source": described["source"], "rows": rows})
+        yield replace(asked, rule="rows")
     for zero in part.zeros:
         text = ", ".join(f"{name} = {value}" for name, value in zero.items())
         yield Question.of(f"no unit has {text}", {**described, "zero": _condition(spec, zero)})
@@ -195,5 +211,4 @@ def _chosen(owner: AttributePart, view: str, value: str) -> list[Any]:
 
 
 def _column(part: AttributePart) -> str:
-    """The column of an attribute, in one spelling: tables find `SEX` where `sex` is asked for."""
-    return (part.column or part.name).casefold()
+    return part.column or part.name

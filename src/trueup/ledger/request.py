@@ -35,6 +35,8 @@ class Request:
         What is published exactly.
     questions
         What the run finds out exactly before anything is drawn.
+    data
+        The keyed fingerprint of the data; None where they cannot be known again.
     joint
         What is known of the changes that its invariants and those published before allow together.
     target
@@ -50,6 +52,7 @@ class Request:
     spec: str | None = None
     invariants: tuple[Question, ...] = ()
     questions: tuple[Question, ...] = ()
+    data: str | None = None
     joint: Mapping[str, Any] | None = None
     target: str | None = None
     kind: str = ""
@@ -60,14 +63,14 @@ class Request:
         return (self.dataset, None), (self.dataset, self.analyst)
 
     def same_as(self, other: Request) -> bool:
-        """Whether two requests are for the same release, wherever it goes; format 1 wrote down no spec."""
+        """Whether two requests are for the same release, wherever it goes; a key's release is there whatever the data are."""
         if self.kind or other.kind:
             return self.owners == other.owners
         return _bound(self) == _bound(other)
 
 
 def _bound(request: Request) -> Request:
-    return replace(request, key=None, joint=None, target=None)
+    return replace(request, key=None, joint=None, target=None, data=None)
 
 
 def check_request(request: Request) -> None:
@@ -99,11 +102,12 @@ def read_name(given: object, what: str) -> str:
     return given
 
 
+_PLAIN = ("dataset", "analyst", "key", "spec", "data", "joint", "target")
+
+
 def write_request(request: Request) -> dict[str, Any]:
     """Write a request as fields of an entry; amounts as rational text."""
-    plain = {
-        name: getattr(request, name) for name in ("dataset", "analyst", "key", "spec", "joint", "target")
-    }
+    plain = {name: getattr(request, name) for name in _PLAIN}
     return plain | {
         "loss": {name: str(getattr(request.loss, name)) for name in AMOUNTS},
         "invariants": [asdict(question) for question in request.invariants],
@@ -113,7 +117,7 @@ def write_request(request: Request) -> dict[str, Any]:
 
 def read_request(given: Mapping[str, Any]) -> Request:
     """Read a request from the fields of an entry."""
-    plain = {name: given[name] for name in ("dataset", "analyst", "key", "spec", "joint", "target")}
+    plain = {name: given[name] for name in _PLAIN}
     loss = {name: Fraction(given["loss"][name]) for name in AMOUNTS}
     return Request(
         **plain,

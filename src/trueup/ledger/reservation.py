@@ -11,7 +11,7 @@ from typing import Any
 from trueup.errors import BudgetError
 from trueup.files.staging import sync
 from trueup.ledger import publish
-from trueup.ledger.admission import refuse_undeclared
+from trueup.ledger.questions import Question
 from trueup.ledger.stored import StoredLedger
 from trueup.ledger.totals import Commit, Totals
 
@@ -67,6 +67,35 @@ class Reservation:
             if locked.state.is_open(self.name):
                 locked.append("return", {"reservation": self.name})
 
+    def refuse(self, topic: str) -> Question | None:
+        """Count that confidential rows were refused, and return the loss; the question that may be named.
+
+        Parameters
+        ----------
+        topic
+            What the refusal is about (`TrueupError.about`).
+
+        Returns
+        -------
+        None where what failed is no question, or where to name it would take more checks than are left.
+
+        Raises
+        ------
+        BudgetError
+            If the ledger cannot be written: then nothing may be told.
+        """
+        with self.ledger.writing() as locked:
+            if not locked.state.is_open(self.name):
+                return None
+            request = locked.state.reserved[self.name][1]
+            shown, checks = locked.state.shown[request.dataset], locked.state.terms[request.dataset].checks
+            named = next((q for q in request.questions if q.answers(topic)), None)
+            left = shown.left(request, checks, self.name)
+            if named and (price := shown.of(request).price(self.name, named)) and price > left:
+                named = None
+            locked.append("refuse", {"reservation": self.name, "named": named and named.digest})
+        return named
+
     def begin(self) -> None:
         """Record for good that drawing begins; nothing may be drawn before this returns.
 
@@ -85,7 +114,6 @@ class Reservation:
                     "the reservation was returned before drawing began; nothing was drawn", remedy="run again"
                 )
             request = locked.state.reserved[self.name][1]
-            refuse_undeclared(locked.state, request)  # another release may have published since
             published = locked.state.shown[request.dataset].published
             new = {i.text: i.digest for i in request.invariants if i.text not in published}
             if new:
@@ -145,14 +173,14 @@ class Reservation:
         fields = publish.describe_staged(staged, self.stamp, self.sealed)
         sync(staged)
         # Under its new name the bundle is out of reach of whoever cleans up the staging folder.
-        ready = staged.rename(final.with_name(f".{final.name}.ready-{self.name}"))
+        ready = staged.rename(final.with_name(publish.ready_name(final, self.name)))
         try:
             self._record(ready, final, fields)
         except BaseException:
             if self.name not in self.ledger.state().commits:
                 ready.rename(staged)
             raise
-        publish.finish(ready, final)
+        publish.finish(ready, final, self.name, fields["manifest"])
         return self.ledger.state().commits[self.name]
 
     def _record(self, ready: Path, final: Path, fields: Mapping[str, Any]) -> None:

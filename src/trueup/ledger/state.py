@@ -30,10 +30,11 @@ class State(Totals):
         for entry in entries:
             try:
                 _ACTIONS[entry.fields["action"]](self, entry)
-            except (KeyError, TypeError, AttributeError, ValueError) as error:
+            except (KeyError, TypeError, AttributeError, ValueError, StopIteration) as error:
                 detail = f"cannot be true ({error})" if isinstance(error, BudgetError) else "cannot be read"
                 raise broken(entry.number, detail) from None
             self.number, self.head = entry.number, entry.hash
+            self.hashes[entry.number] = entry.hash
 
     def _open(self, entry: Entry) -> None:
         if entry.number != 1 or entry.fields["format"] not in (1, 2):
@@ -74,25 +75,46 @@ class State(Totals):
         else:
             request = read_request(fields)
             admit(self, request)
-            self._charge(request)
+            self._charge(name, request)
         self.returned.discard(name)
         self.reserved[name] = (entry, request)
 
-    def _charge(self, request: Request) -> None:
+    def _charge(self, name: str, request: Request) -> None:
         for owner in request.owners:
             self.spent[owner] = self.spent.get(owner, Loss()) + request.loss
         shown = self.shown[request.dataset]
-        shown.counted |= shown.new(request.questions, self.terms[request.dataset])
-        shown.asked |= {question.digest: question for question in request.questions}
+        if request.data is not None and not shown.data:
+            shown.data.append(request.data)  # the first data that are known are the account's
+        answers = shown.of(request)
+        answers.reserve(name, answers.new(request.questions, self.terms[request.dataset].listed))
+
+    def _declare(self, entry: Entry) -> None:
+        """Take note of another version of an account's data."""
+        data = self.shown[entry.fields["dataset"]].data
+        if entry.fields["data"] in data:
+            raise ValueError
+        data.append(entry.fields["data"])
 
     def _return(self, entry: Entry) -> None:
         name = entry.fields["reservation"]
+        request = self._given_back(name)
+        self.shown[request.dataset].of(request).end(name)
+
+    def _refuse(self, entry: Entry) -> None:
+        """Take note that confidential rows were not what a spec says: an exact answer, which counts."""
+        name, digest = entry.fields["reservation"], entry.fields["named"]
+        request = self._given_back(name)
+        named = next(q for q in request.questions if q.digest == digest) if digest else None
+        self.shown[request.dataset].of(request).refuse(name, named)
+
+    def _given_back(self, name: str) -> Request:
         if not self.is_open(name):
             raise ValueError
         self.returned.add(name)
         request = self.reserved[name][1]
         for owner in request.owners:
             self.spent[owner] -= request.loss
+        return request
 
     def _draw(self, entry: Entry) -> None:
         name = entry.fields["reservation"]
@@ -103,14 +125,14 @@ class State(Totals):
         shown = self.shown[request.dataset]
         if any(shown.published.get(i.text) != i.digest for i in request.invariants):
             raise ValueError
-        shown.held |= {question.digest: question for question in request.questions}
+        shown.of(request).hold(name, request.questions)
 
     def _publish(self, entry: Entry) -> None:
         """Take note of invariants that a release publishes for the first time."""
         fields = entry.fields
         shown, allowed = self.shown[fields["dataset"]], self.terms[fields["dataset"]].invariants
         for name, digest in fields["invariants"].items():
-            if name in shown.published or allowed[name] not in ("", digest):
+            if name in shown.published or allowed[name] != digest:
                 raise ValueError
             shown.published[name] = digest
         shown.joint = fields["joint"]
@@ -137,7 +159,9 @@ _ACTIONS = {
     "adopt": State._adopt,
     "caps": State._cap,
     "reserve": State._reserve,
+    "data": State._declare,
     "return": State._return,
+    "refuse": State._refuse,
     "draw": State._draw,
     "invariants": State._publish,
     "seal": State._seal,

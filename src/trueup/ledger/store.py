@@ -50,6 +50,12 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @property
+    def keeper(self) -> Path:
+        """A folder beside the file itself, by whatever link it is named."""
+        real = self.path.resolve()
+        return real.with_name(f"{real.name}.keeper")
+
     def exists(self) -> bool:
         """Whether the file is there."""
         return self.path.is_file()
@@ -63,6 +69,14 @@ class SqliteStore:
             for statement in _SQLITE_TABLE:
                 connection.execute(statement)
             connection.execute("COMMIT")
+
+    def grant(self, analyst: str) -> None:
+        """Refuse: whoever may draw may write the file, and name himself as he likes."""
+        raise BudgetError(
+            f"the ledger is a file, which cannot tell '{analyst}' from its owner",
+            needed="a server that knows its users: whoever can draw from a file can also declare in it",
+            remedy="keep the ledger in PostgreSQL where analysts are not to be trusted",
+        )
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Transaction]:

@@ -11,8 +11,10 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
+from trueup.errors import BudgetError
 from trueup.files.target import remove_unheld
 from trueup.ledger.entries import Entry, link
+from trueup.ledger.keeper import Keeper
 from trueup.ledger.state import State
 from trueup.ledger.transaction import Store, Transaction
 
@@ -46,10 +48,10 @@ class LockedLedger:
 
 
 class StoredLedger:
-    """The entries of a ledger, and their sum as far as they were read."""
+    """The entries of a ledger, and their sum as far as they were read; never fewer than its keeper knows of."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, keeper: Keeper | None = None) -> None:
+        self._store, self.keeper = store, keeper
         self._state = State()
         self._lock = threading.RLock()  # the state is shared by the threads of a process
 
@@ -62,8 +64,17 @@ class StoredLedger:
             If an entry was altered, or the ledger cannot be read.
         """
         with self._lock, self._store.transaction(writing=False) as transaction:
-            self._state.read(transaction.after(self._state.number))
+            self._read(transaction)
         return self._state
+
+    def _read(self, transaction: Transaction) -> None:
+        """Bring the sum up to date; from the beginning, if the last entry that was read does not stand there any more."""
+        known = self._state.number
+        entries = transaction.after(max(known - 1, 0))
+        if known and (not entries or entries.pop(0).hash != self._state.head):
+            self._state, entries = State(), transaction.after(0)
+        self._state.read(entries)
+        refuse_cut(self._state, self.keeper)
 
     def entries(self) -> list[Entry]:
         """Read all entries as they stand, unchecked."""
@@ -75,10 +86,13 @@ class StoredLedger:
         """Hold the write lock, with the state brought up to date."""
         locked = None
         try:
-            with self._lock, self._store.transaction(writing=True) as transaction:
-                self._state.read(transaction.after(self._state.number))
-                locked = LockedLedger(self._state, transaction)
-                yield locked
+            with self._lock:
+                with self._store.transaction(writing=True) as transaction:
+                    self._read(transaction)
+                    locked = LockedLedger(self._state, transaction)
+                    yield locked
+                if self.keeper and locked.appended:  # only what is committed is held to stand
+                    self.keeper.keep_anchor(self._state.number, self._state.head)
         except BaseException:
             if locked and locked.appended:
                 self._state = State()  # it holds entries that were rolled back
@@ -91,3 +105,22 @@ class StoredLedger:
             name = folder.name.rpartition("-")[2]
             if name in state.reserved and name not in state.commits:
                 remove_unheld(folder)
+
+
+def refuse_cut(state: State, keeper: Keeper | None) -> None:
+    """Refuse a ledger that lacks the entry which its keeper has written down as the last.
+
+    Raises
+    ------
+    BudgetError
+        If that entry is missing, or another one.
+    """
+    anchor = keeper and keeper.anchor
+    if anchor and state.hashes.get(anchor[0]) != anchor[1]:
+        what = "is missing" if state.number < anchor[0] else "is another one"
+        raise BudgetError(
+            f"entry {anchor[0]} of the ledger {what}, which its keeper has written down: the end was cut off, or an older "
+            "copy was restored",
+            needed="the ledger as it was; no budget was granted",
+            remedy="put back the newest copy, and compare it with `trueup budget verify --against`",
+        )

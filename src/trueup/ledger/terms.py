@@ -32,7 +32,7 @@ class Terms:
     neighbours
         One step: `add-remove`, a unit that only one of two databases holds, or `replace`, one with other data.
     invariants
-        What releases may publish exactly, by name, with the digest of its meaning where that was declared too.
+        What releases may publish exactly, by name, with the digest of what it means: its table, columns, conditions, places.
     checks
         How many distinct rules beside the listed ones may be checked on confidential counts.
     listed
@@ -57,8 +57,13 @@ class Terms:
 
     def __post_init__(self) -> None:
         read_name(self.unit, "the unit")
-        for name in self.invariants:
-            read_name(name, "the invariant")
+        for name, digest in self.invariants.items():
+            if not digest:
+                raise SpecError(
+                    f"the invariant '{read_name(name, 'the invariant')}' is declared by its name alone",
+                    needed="its meaning: table, columns, conditions and places, or any column could be published under the name",
+                    remedy="list a spec that publishes it: --list SPEC, in Python Terms.listing",
+                )
         if self.neighbours not in get_args(Neighbours):
             raise SpecError(
                 f"there is no neighbour relation '{self.neighbours}'",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trueup.ledger.answers import Answers
 from trueup.ledger.entries import GENESIS, Entry
 from trueup.ledger.format_1 import Caps, Format1
 from trueup.ledger.questions import Question
@@ -45,33 +46,46 @@ class Shown:
 
     Attributes
     ----------
-    asked
-        Every question that was asked of the data, by digest.
-    counted
-        The digests of those that count against the account's checks.
-    held
-        The questions that a release went on after: its answer was yes.
+    data
+        The fingerprints of its data, from the first version to the last.
+    answers
+        What each version was asked; that of data which cannot be known again is under an empty name.
     published
         Invariants that were published, by name, with the digest of their meaning.
     joint
         What is known of the changes that published invariants allow together, from the last entry that says so.
     """
 
-    asked: dict[str, Question] = field(default_factory=dict)
-    counted: set[str] = field(default_factory=set)
-    held: dict[str, Question] = field(default_factory=dict)
+    data: list[str] = field(default_factory=list)
+    answers: dict[str, Answers] = field(default_factory=dict)
     published: dict[str, str] = field(default_factory=dict)
     joint: Mapping[str, Any] | None = None
 
-    def new(self, asked: Iterable[Question], terms: Terms) -> set[str]:
-        """The digests of questions that would count: not listed, not asked before, and no first description."""
-        listed = {question.digest for question in terms.listed}
-        described = {question.first for question in (*self.asked.values(), *terms.listed)}
-        return {
-            q.digest
-            for q in asked
-            if q.digest not in self.asked and q.digest not in listed and (q.is_rule or q.first in described)
-        }
+    def of(self, request: Request) -> Answers:
+        """What the data of a request were asked."""
+        return self.answers.setdefault(request.data or "", Answers(known=request.data is not None))
+
+    @property
+    def counted(self) -> set[str]:
+        """All that was counted, of any version of the data."""
+        return {f"{data}{mark}" for data, each in self.answers.items() for mark in each.counted}
+
+    @property
+    def checked(self) -> int:
+        """How many checks the last version of the data has answered, and data that cannot be known again."""
+        last = dict.fromkeys(["", *self.data[-1:]])
+        return sum(len(self.answers[name].counted) for name in last if name in self.answers)
+
+    @property
+    def held(self) -> dict[str, Question]:
+        """The questions that a release went on after: their answer was yes."""
+        return {digest: q for each in self.answers.values() for digest, q in each.held.items()}
+
+    def left(self, request: Request, checks: int, but: str = "") -> int:
+        """How many checks are left for the data of a request; what data unknown were asked may be told of the last."""
+        unknown = "" if request.data is not None else self.data[-1] if self.data else ""
+        other = self.answers.get(unknown) if unknown != (request.data or "") else None
+        return self.of(request).left(checks, but) - (len(other.counted) if other else 0)
 
 
 @dataclass
@@ -82,6 +96,8 @@ class Totals:
     ----------
     number, head
         How many entries were read, and the hash of the last.
+    hashes
+        That of every entry, by its number.
     ledger
         The ledger's own random identifier.
     terms
@@ -104,6 +120,7 @@ class Totals:
 
     number: int = 0
     head: str = GENESIS
+    hashes: dict[int, str] = field(default_factory=dict)
     ledger: str = ""
     terms: dict[str, Terms] = field(default_factory=dict)
     caps: dict[Owner, Caps] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 from trueup.errors import LedgerError
@@ -33,12 +34,21 @@ class Transaction:
 class Store(Protocol):
     """Where entries are kept."""
 
+    @property
+    def keeper(self) -> Path | None:
+        """Where the keeper's folder is, unless another is named; None where one has to be."""
+        ...
+
     def create(self) -> None:
         """Make an empty table if there is none."""
         ...
 
     def exists(self) -> bool:
         """Whether there is a table."""
+        ...
+
+    def grant(self, analyst: str) -> None:
+        """Let an analyst draw and not declare; BudgetError where the store cannot tell them apart."""
         ...
 
     def transaction(self, *, writing: bool) -> AbstractContextManager[Transaction]:

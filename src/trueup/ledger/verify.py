@@ -1,8 +1,8 @@
 """Checking a ledger: its own chain, and what published bundles say of it.
 
 The chain alone finds an altered, removed or inserted entry. It cannot find that the last entries
-were cut off, or that an older copy was put back: what is left is a valid chain. Published
-manifests can, because each holds the hash of the entry that granted it.
+were cut off, or that an older copy was put back: what is left is a valid chain. The keeper's anchor finds that, and published
+manifests do, because each holds the hash of the entry that granted it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import Any
 
 from trueup.errors import BudgetError, BundleError
 from trueup.ledger.entries import Entry
+from trueup.ledger.keeper import Keeper
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.publish import MANIFEST, published_manifest
 from trueup.ledger.state import State
+from trueup.ledger.stored import refuse_cut
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def verify_ledger(ledger: Ledger, against: str | Path | None = None) -> Verifica
     ()
     """
     entries = ledger.entries()
-    state, findings = _replay(entries)
+    state, findings = _replay(entries, ledger.keeper)
     manifests = _manifests(Path(against)) if against is not None else []
     unrecorded = []
     for path in manifests:
@@ -80,10 +82,11 @@ def verify_ledger(ledger: Ledger, against: str | Path | None = None) -> Verifica
     return Verification(len(entries), head, len(manifests), tuple(unrecorded), tuple(findings))
 
 
-def _replay(entries: list[Entry]) -> tuple[State, list[str]]:
+def _replay(entries: list[Entry], keeper: Keeper | None) -> tuple[State, list[str]]:
     state = State()
     try:
         state.read(entries)
+        refuse_cut(state, keeper)
     except BudgetError as error:
         return state, [error.given]
     return state, []

@@ -181,7 +181,7 @@ def refuse_broken(constraints: Constraints, counts: NDArray) -> None:
     trueup.errors.InfeasibleError: the confidential counts break nonnegativity. ...
     """
     found = dict.fromkeys(f"{rule}{whose}" for rule, whose, _ in _violations(constraints, counts))
-    refuse_violations(list(found), "the confidential counts")
+    refuse_violations(list(found), "the confidential counts", about="counts")
 
 
 def violations(constraints: Constraints, counts: NDArray) -> list[str]:
@@ -284,7 +284,9 @@ def _resolve(cells: Cells, part: str) -> NDArray[np.bool_]:
     raise SpecError(f"the name '{part}' in a linear constraint {what}", remedy="write 'attribute=value'")
 
 
-def refuse_violations(found: Sequence[str], what: str) -> None:
+def refuse_violations(found: Sequence[str], what: str, about: str = "") -> None:
     """Raise InfeasibleError naming the broken rules, if there are any."""
     if found:
-        raise InfeasibleError(f"{what} break {'; '.join(found)}", remedy="correct the data or the constraint")
+        raise InfeasibleError(
+            f"{what} break {'; '.join(found)}", remedy="correct the data or the constraint", about=about
+        )

@@ -16,6 +16,7 @@ from trueup.errors import PrivacyError
 from trueup.noise.cost import Cost, Currency
 from trueup.privacy.accountant import Loss, compose
 from trueup.privacy.contribution import Relation
+from trueup.privacy.shown import outward
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Change:
         """Say in words what the change is, how many steps it takes and what it costs."""
         most = "" if self.smallest else "at most "
         bound = "" if self.smallest else " (a proved bound, not known to be the least)"
-        delta = f" with delta = {float(self.delta):.3g}" if self.delta else ""
+        delta = f" with delta = {outward(self.delta, 3)}" if self.delta else ""
         return (
             f"The smallest change that {rules} allow in the cell that is hardest to change: {self._words(unit)}, "
             f"{most}{self.steps} step{'s' * (self.steps != 1)}{bound}; it costs "

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.linear import Linear, parse_linear
+from trueup.model.reading import Reading
 from trueup.model.spec import Spec
 from trueup.model.spec_table import AttributePart
 from trueup.model.stacking import COUNTED, RECORD
@@ -137,7 +138,7 @@ class LinkedTables:
     most: int
 
     @classmethod
-    def of(cls, spec: Spec) -> LinkedTables | None:
+    def of(cls, spec: Spec | Reading) -> LinkedTables | None:
         """Return the tables that a spec links; None if it is of one table."""
         join = getattr(spec.table, "join", None)  # published tables of others have a name alone
         if join is None:

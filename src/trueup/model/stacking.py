@@ -53,7 +53,14 @@ def stacked(document: Any) -> Any:
     if not isinstance(join, Mapping) or "attribute" in join:
         return document
     document = {_WRITTEN.get(name, name): part for name, part in document.items()}
-    return _Stack(document).document() if _well_formed(document) else document
+    if not _well_formed(document):
+        return document
+    try:
+        return _Stack(document).document()
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError(
+            "an attribute, a query or a rule beside [table.join] lacks its name, or holds what is none of its values"
+        ) from None
 
 
 _WRITTEN = {"attributes": "attribute", "queries": "query"}

@@ -13,6 +13,7 @@ from trueup.model.kept import Kept
 from trueup.model.spec import Spec
 from trueup.noise.cost import Currency
 from trueup.privacy.accountant import Loss
+from trueup.privacy.shown import outward
 
 DECLARED = "declared by the agency, not verified"
 SHOWN_DELTA = Fraction(1, 10**10)
@@ -56,7 +57,7 @@ def _step(spec: Spec, loss: Loss, currency: Currency, attained: bool) -> tuple[s
 
 
 def _pure(loss: Loss) -> str:
-    delta = f" and delta = {float(loss.delta):.3g}" if loss.delta else ""
+    delta = f" and delta = {outward(loss.delta, 3)}" if loss.delta else ""
     return f"epsilon = {loss.epsilon}{delta} (differential privacy)"
 
 
@@ -64,7 +65,7 @@ def _zcdp(loss: Loss) -> str:
     delta = loss.delta + SHOWN_DELTA
     return (
         f"rho = {loss.zcdp} (zero-concentrated differential privacy), "
-        f"hence epsilon = {float(loss.at_delta(delta)):.4g} at delta = {float(delta):.3g}"
+        f"hence epsilon = {outward(loss.at_delta(delta))} at delta = {outward(delta, 3)}"
     )
 
 

@@ -22,6 +22,7 @@ from trueup.io.microdata.tabulate import row_columns
 from trueup.io.microdata.truncate import Limit
 from trueup.measuring.fingerprint import Fingerprint, fingerprinting
 from trueup.model.build import build_cells
+from trueup.model.reading import Reading
 from trueup.releasing.engine import MEMORY
 from trueup.releasing.log import Log
 from trueup.releasing.run_folder import RunFolder
@@ -179,7 +180,7 @@ def _grouped(folder: RunFolder, data: Any, executor: Executor) -> Iterator[tuple
     """Records whose equal rows the engine has counted where they live, if it can; else the data themselves."""
     target = folder.confidential / "grouped"
     shutil.rmtree(target, ignore_errors=True)  # of an attempt that was killed
-    columns = [*row_columns(folder.spec), *filter(None, [folder.spec.privacy.id])]
+    columns = [*row_columns(Reading.of(folder.spec)), *filter(None, [folder.spec.privacy.id])]
     try:
         table = folder.spec.table
         if table.kind == "records" and table.join is None and executor.grouped(data, columns, COUNT, target):

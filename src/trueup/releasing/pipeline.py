@@ -25,7 +25,7 @@ from trueup.errors import BundleError
 from trueup.files.addresses import refuse_addresses, source_at
 from trueup.files.owner import owning
 from trueup.files.staging import staged
-from trueup.files.target import claimed
+from trueup.files.target import claimed, is_own, refuse_strange
 from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import StoredRelease
 from trueup.io.bundle.write import finish_bundle
@@ -39,6 +39,7 @@ from trueup.reconciling import Prepared, choose, refuse_misfit
 from trueup.reconciling.method import Method
 from trueup.reconciling.warming import warm
 from trueup.releasing.log import Log, Watch, quiet, stages
+from trueup.releasing.refusals import read_under
 from trueup.releasing.whole import Whole
 from trueup.run.executor import Executor
 
@@ -218,8 +219,10 @@ def resume(
     run = RunFolder(Path(folder).absolute())  # workers may stand elsewhere
     whole = run.path.with_name(run.path.name.removesuffix(REMOVED))
     gone = whole.with_name(whole.name + REMOVED)
-    if gone.is_dir() and not whole.exists():
+    if is_own(gone) and not whole.exists():
         return _removed(RunFolder(gone))
+    if run.path.exists():
+        refuse_strange(run.path)
     refuse_changes(run, spec, geography, out, expect_rows)
     if account := same_account(run, account):
         account.ledger.recover()
@@ -260,7 +263,7 @@ def _in_memory(
     _make_ready(problem, method if reconciled else None, log)
     with log.stage("preparing the method"):
         prepared = Prepared.of(problem.constraints, problem.headers, method)
-    request = account.request(problem, out) if account else None
+    request = account.request(problem, out, data) if account else None
     return Whole(problem, data, out, prepared if reconciled else None, request, log)
 
 
@@ -284,7 +287,10 @@ def _carried_out(run: Run, account: Account | None) -> Release | Measurements:
 def _all_stages(run: Run, account: Account | None, target: Path) -> Release | Measurements:
     reservation = run.reserve(account)
     with reservation.returning() if reservation else nullcontext():
-        run.read()
+        if account and reservation:
+            read_under(account, reservation, run.log, run.read)
+        else:
+            run.read()
         run.begin(reservation)
     with _spent(run.spent if reservation else ""):
         return _drawn(run, reservation, target)

@@ -16,7 +16,7 @@ from trueup.files.addresses import address_of
 from trueup.files.memory import PROCESS, memory_text
 from trueup.files.owner import owning, refuse_owned
 from trueup.files.staging import writing
-from trueup.files.target import refuse_occupied
+from trueup.files.target import is_own, refuse_occupied, refuse_strange
 from trueup.io.bundle.manifest import guarantee_out, header_out
 from trueup.io.bundle.places import write_places
 from trueup.ledger.account import Account
@@ -126,7 +126,7 @@ def begin(
     """
     finish_removed(out)
     spec_text, cells, headers = problem.written(), problem.cells, problem.headers
-    request = account.request(problem, out) if account else None
+    request = account.request(problem, out, data) if account else None
     if account and request and account.holds(request, out):
         return None
     refuse_occupied(out)
@@ -219,6 +219,7 @@ def _new(path: Path, take_over: bool) -> Iterator[RunFolder]:
         refuse_occupied(path)
     with writing(path):
         path.mkdir(mode=0o700, exist_ok=True)
+        refuse_strange(path)
         if (path / PLAN).exists():
             refuse_owned(path)  # a run at work, which an orchestrator waits for, was not interrupted
         _refuse_begun(path)
@@ -251,6 +252,6 @@ def _empty(path: Path) -> None:
 def finish_removed(out: Path) -> None:
     """Finish removing the run folder of a target where that was interrupted: nothing of it is needed any more."""
     gone = run_path(out).with_name(run_path(out).name + REMOVED)
-    if gone.is_dir() and not gone.is_symlink():
+    if is_own(gone):
         with owning(gone):
             RunFolder(gone).finish_removing()

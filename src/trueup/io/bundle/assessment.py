@@ -24,6 +24,7 @@ from trueup.files.database import connect, quoted, writing_by_duckdb
 from trueup.files.source import open_table
 from trueup.files.staging import staged
 from trueup.io.bundle.manifest import slug
+from trueup.io.bundle.strict import read_json, read_text
 from trueup.model.cells import Margin
 from trueup.model.records.assessment import FIELDS, Assessed, Assessment, Budget, Columns, Flag
 from trueup.model.spec import Spec, parse_spec
@@ -89,12 +90,12 @@ def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
     if inside is None:
         raise BundleError(f"'{folder}' holds no assessment", remedy="run `trueup assess`")
     try:
-        manifest = json.loads(inside.read_text(encoding="utf-8"))
-        spec = parse_spec((inside.parent / "spec.toml").read_text(encoding="utf-8"))
+        manifest = read_json(inside)
+        spec = parse_spec(read_text(inside.parent / "spec.toml"))
         if manifest["format"] == FORMAT:
             summary = open_table(inside.parent / "summary.parquet").select(FIELDS)
             return replace(_read(manifest, summary), spec=spec), spec
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BundleError(f"the assessment in '{folder}' is damaged", remedy="restore it") from None
     raise BundleError(f"'{folder}' has format {manifest['format']}", needed=f"format {FORMAT}")
 

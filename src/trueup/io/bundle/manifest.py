@@ -16,7 +16,6 @@ import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError, SpecError
+from trueup.io.bundle.schema import refuse_misshapen
+from trueup.io.bundle.strict import amount, read_json, read_text, refuse_links, refuse_names
 from trueup.model.cells import Margin, conditions
 from trueup.model.guarantee import Change, Charge, Guarantee
 from trueup.model.header import Measured
+from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.spec import Spec, parse_spec
 from trueup.noise import law_named
 from trueup.noise.cost import Cost
@@ -57,22 +59,43 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     Raises
     ------
     BundleError
-        If the folder is no bundle, or of a newer format.
+        If the folder is no bundle, holds a link or a name that leads elsewhere, or is of a newer format.
     """
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(folder / MANIFEST)
         known = manifest["format"] in READ
         if known:
             _refuse_incomplete(manifest)
+            _refuse_strange(manifest)
     except OSError:
         inside = (folder / MANIFEST.name).is_file()
         remedy = f"give the folder that holds it as '{MANIFEST.parent}'" if inside else "check the path"
         raise BundleError(f"'{folder}' is not a bundle: it has no {MANIFEST}", remedy=remedy) from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
         raise BundleError(f"the manifest of '{folder}' is damaged", remedy="restore the bundle") from None
     if not known:
-        raise BundleError(f"'{folder}' has format {manifest['format']}", needed=f"a format up to {FORMAT}")
+        shown = str(manifest["format"])[:20]
+        raise BundleError(f"'{folder}' has format {shown}", needed=f"a format up to {FORMAT}")
+    refuse_links(folder / "public", [MANIFEST.name, *manifest["files"]])
     return manifest
+
+
+def _refuse_strange(manifest: Mapping[str, Any]) -> None:
+    """Raise ValueError, KeyError or TypeError where a name, an amount or a law is not one of ours."""
+    refuse_misshapen(manifest)
+    files, parts, counts = manifest["files"], manifest.get("parts", {}), manifest.get("counts", [])
+    refuse_names(files)
+    refuse_names(measured_file(name) for name in parts)
+    refuse_names((entry.get("files") or entry["file"] for entry in counts), pattern=True)
+    if lost := {"spec.toml", *map(measured_file, parts)} - set(files):
+        raise KeyError(min(lost))
+    guarantee_in(manifest["guarantee"])
+    if written := manifest.get("expected errors"):
+        ExpectedErrors.read(written)
+    for entry in manifest["headers"]:
+        header_in(entry)
+    for entry in counts:
+        margin_in(entry)
 
 
 def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
@@ -202,7 +225,7 @@ def guarantee_out(guarantee: Guarantee) -> dict[str, Any]:
 
 def guarantee_in(entry: Mapping[str, Any]) -> Guarantee:
     """Read a guarantee from JSON."""
-    exact = {name: Fraction(entry[name]) for name in ("amount", "delta")}
+    exact = {name: amount(entry[name]) for name in ("amount", "delta")}
     change = entry.get("change")
     return Guarantee(
         **{
@@ -221,11 +244,11 @@ def _charge_in(entry: Mapping[str, Any]) -> Charge:
 
 
 def _amounts(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {**entry, **{name: Fraction(entry[name]) for name in ("amount", "delta")}}
+    return {**entry, **{name: amount(entry[name]) for name in ("amount", "delta")}}
 
 
 def _read(folder: Path, name: str) -> str:
     try:
-        return (folder / "public" / name).read_text(encoding="utf-8")
-    except OSError:
+        return read_text(folder / "public" / name)
+    except (OSError, ValueError):
         raise BundleError(f"'{folder}' lacks public/{name}", remedy="restore the bundle") from None

@@ -27,6 +27,7 @@ from trueup.files.whole import whole_counts
 from trueup.io.microdata.sparse import SparseCounts
 from trueup.io.microdata.sql import cell_sql, join_sql, text_sql, whole_sql
 from trueup.io.microdata.tabulate import (
+    IDS,
     cell_index,
     cells_named,
     plain_keys,
@@ -39,6 +40,7 @@ from trueup.io.microdata.tabulate import (
 )
 from trueup.io.microdata.truncate import Limit, kept_sql, named_unit, refuse_unlimited
 from trueup.model.cells import Cells
+from trueup.model.reading import Reading
 from trueup.model.spec import Spec
 
 MEMORY = "4GB"
@@ -46,7 +48,7 @@ MEMORY = "4GB"
 
 
 def tabulate_by_parts(
-    spec: Spec,
+    spec: Spec | Reading,
     cells: Cells,
     source: Any,
     out: Path,
@@ -115,6 +117,7 @@ def tabulate_by_parts(
     >>> tabulate_by_parts(spec, cells, people, out, np.array([0, 0, 1])).read(1)
     Occupied(place=array([2]), cell=array([0], dtype=int32), count=array([2]))
     """
+    spec = Reading.of(spec)
     refuse_unlimited(spec, limit)
     with staged(out, mode=0o700) as folder:
         spill, counts = folder / "spilled", SparseCounts(folder, int(part_of_place.max()) + 1)
@@ -137,7 +140,7 @@ def tabulate_by_parts(
 class _Tabulation:
     """One run: the database and the folder into which it spills."""
 
-    spec: Spec
+    spec: Reading
     cells: Cells
     connection: Any
     spill: Path
@@ -262,7 +265,7 @@ class _Tabulation:
         cell_index(self.spec, self.cells, held, lambda at: self._said(table, held[ROW][at]))
         if self.limit:
             unit = np.array([named_unit(value) for value in held[self.limit.column].tolist()], dtype=object)
-            refuse_missing(unit, self.limit.column, lambda at: self._said(table, held[ROW][at]))
+            refuse_missing(unit, self.limit.column, lambda at: self._said(table, held[ROW][at]), IDS)
         raise DataError(f"{table.name} holds a row of no cell", needed="a place and values of the domain")
 
     def _said(self, table: Relation, row: int) -> str:

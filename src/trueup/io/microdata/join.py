@@ -25,8 +25,10 @@ from trueup.files.source import files_read, open_table
 from trueup.files.table import JoinedTables, Source, require
 from trueup.files.text import plain_text
 from trueup.io.microdata.sql import text_sql
+from trueup.io.microdata.tabulate import LINKS
 from trueup.io.microdata.truncate import Limit, kept_sql
 from trueup.model.joined import LinkedTables, persons_of
+from trueup.model.reading import Reading, topic_of
 from trueup.model.spec import Spec
 from trueup.model.spec_table import AttributePart, JoinPart
 from trueup.model.stacking import RECORD, REFERENCE
@@ -52,7 +54,7 @@ class NumberedRows(Relation):
 
 @contextmanager
 def linked_records(
-    spec: Spec,
+    spec: Spec | Reading,
     source: Any,
     limit: Limit | None,
     *,
@@ -79,6 +81,7 @@ def linked_records(
         If records do not link up, unless the spec has them counted apart; a value is missing or outside its domain.
         No message holds a count or what stands in a row.
     """
+    spec = Reading.of(spec)
     if spec.table.join is None:
         yield source
         return
@@ -100,7 +103,7 @@ def linked_records(
 
 @dataclass(frozen=True)
 class _Linking:
-    spec: Spec
+    spec: Reading
     join: JoinPart
     connection: Any
     limit: Limit
@@ -167,6 +170,7 @@ class _Linking:
             raise DataError(
                 f"column '{self.join.id}' has no value in {table.row(int(row))}",
                 needed="a value in every row",
+                about=LINKS,
             )
 
     def _read_persons(self, table: Relation) -> None:
@@ -207,6 +211,7 @@ class _Linking:
                 raise DataError(
                     f"{where}, holds no value of the domain of '{part.name}'",
                     needed=f"one of: {', '.join(part.values)}",
+                    about=topic_of(part),
                 )
 
     def _set_apart(self, persons: str, households: str) -> None:
@@ -238,6 +243,7 @@ class _Linking:
                     needed=f"every {person} in one {household}, and every {household} listed once, with its {person}s"
                     + (f" and one reference {person}" if self.join.reference else ""),
                     remedy=f'correct the tables, or have them counted apart: apart = ["{name}"] under [table.join]',
+                    about=LINKS,
                 )
             self.limit.apart[name] = int(found)
         one = " AND referred = 1" if self.join.reference else ""

@@ -14,13 +14,13 @@ from trueup.files.text import BLANKS, LARGEST_WHOLE, plain_text
 from trueup.files.whole import MAX_COUNT, MAX_FLOAT
 from trueup.io.microdata.tabulate import key_levels
 from trueup.model.cells import Attribute, Cells
-from trueup.model.spec import Spec
+from trueup.model.reading import Reading
 
 _WHOLE = ("tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint")
 _RATIONAL = ("float", "double", "decimal", "hugeint", "uhugeint")
 
 
-def join_sql(spec: Spec, cells: Cells, table: Relation) -> str:
+def join_sql(spec: Reading, cells: Cells, table: Relation) -> str:
     """Join every row to its place, whose keys are the columns `k0`, `k1`, ... of `places`."""
     names = list(cells.tree.keys[-1])
     if not names:
@@ -30,7 +30,7 @@ def join_sql(spec: Spec, cells: Cells, table: Relation) -> str:
     return f"given LEFT JOIN places ON {same}"
 
 
-def _key(spec: Spec, name: str, table: Relation) -> str:
+def _key(spec: Reading, name: str, table: Relation) -> str:
     if spec.parents is not None:
         return text_sql(table, spec.parents.id)
     level = key_levels(spec, [name])[name]
@@ -39,7 +39,7 @@ def _key(spec: Spec, name: str, table: Relation) -> str:
     return text if level.prefix is None else f"left({text}, {level.prefix})"
 
 
-def cell_sql(spec: Spec, cells: Cells, table: Relation) -> str:
+def cell_sql(spec: Reading, cells: Cells, table: Relation) -> str:
     """Position of a row's attribute values within its place, in cell order."""
     columns = (part.column or part.name for part in spec.attributes)
     positions = [(a.size, _position(a, text_sql(table, c))) for a, c in zip(cells.attributes, columns)]

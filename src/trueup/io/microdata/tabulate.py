@@ -19,12 +19,16 @@ from trueup.io.microdata.truncate import Limit, named_unit, refuse_unlimited, tr
 from trueup.model.cells import Attribute, Cells
 from trueup.model.geography import key_columns
 from trueup.model.linear import parse_sum
+from trueup.model.reading import Reading, topic_of
 from trueup.model.spec import Spec
-from trueup.model.spec_table import Level
+from trueup.model.spec_table import AttributePart, Level
+
+PLACES, IDS, TABLE, ROWS, LINKS = "places", "ids", "table", "rows", "links"
+"""What a refusal of confidential rows is about, beside the topics of columns; see `TrueupError`."""
 
 
 def read_counts(
-    spec: Spec, cells: Cells, source: Any, limit: Limit | None = None, rows: int | None = None
+    spec: Spec | Reading, cells: Cells, source: Any, limit: Limit | None = None, rows: int | None = None
 ) -> NDArray[np.int64]:
     """Read the confidential counts of all `n` cells; a cell that no row mentions is zero.
 
@@ -37,7 +41,7 @@ def read_counts(
         If a column is missing, the table is empty or holds another number of rows, a count is not a whole number from 0
         to 2^62, or a row names an unknown place or value or a cell that another row holds. No message holds a count.
     """
-    table = open_table(source)
+    table, spec = open_table(source), Reading.of(spec)
     if spec.table.cells:
         return _wide(spec, cells, table, rows)
     counts = np.zeros(cells.n, dtype=np.int64)
@@ -46,7 +50,7 @@ def read_counts(
 
 
 def cells_named(
-    spec: Spec, cells: Cells, table: Source, limit: Limit | None = None, expected: int | None = None
+    spec: Reading, cells: Cells, table: Source, limit: Limit | None = None, expected: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Read the cells that the rows of a long table or of records name, and what they count there.
 
@@ -67,7 +71,7 @@ def cells_named(
 
 
 def _records_named(
-    spec: Spec, cells: Cells, table: Source, limit: Limit | None, expected: int | None
+    spec: Reading, cells: Cells, table: Source, limit: Limit | None, expected: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     refuse_unlimited(spec, limit)
     named = [*row_columns(spec), *([limit.column] if limit else [])]
@@ -82,22 +86,22 @@ def _records_named(
     if limit is None:
         return index, count
     unit = np.array([named_unit(value) for value in rows[limit.column].tolist()], dtype=object)
-    refuse_missing(unit, limit.column, first)
+    refuse_missing(unit, limit.column, first, IDS)
     return truncated(limit, unit, index, count)
 
 
-def row_columns(spec: Spec) -> list[str]:
+def row_columns(spec: Reading) -> list[str]:
     """Columns that say which cell a row of a long table or of records is about."""
     return list(dict.fromkeys([*_key_columns(spec), *(a.column or a.name for a in spec.attributes)]))
 
 
-def _key_columns(spec: Spec) -> list[str]:
+def _key_columns(spec: Reading) -> list[str]:
     if spec.parents is not None:
         return [spec.parents.id]
     return [level.column for level in spec.levels if level.column]
 
 
-def cell_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArray[np.int64]:
+def cell_index(spec: Reading, cells: Cells, rows: Columns, where: Where) -> NDArray[np.int64]:
     """Cell of every row.
 
     Raises
@@ -109,11 +113,11 @@ def cell_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArray
     index = _place_index(spec, cells, rows, where)
     for part, attribute in zip(spec.attributes, cells.attributes):
         column = part.column or part.name
-        index = index * attribute.size + _value_index(rows[column], column, attribute, where)
+        index = index * attribute.size + _value_index(rows[column], part, attribute, where)
     return index
 
 
-def _place_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArray[np.int64]:
+def _place_index(spec: Reading, cells: Cells, rows: Columns, where: Where) -> NDArray[np.int64]:
     keys = cells.tree.keys[-1]
     if not keys:
         return np.zeros(len(next(iter(rows.values()))), dtype=np.int64)
@@ -121,7 +125,7 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArr
         name: np.array(plain_texts(rows[name]), dtype=object) for name in dict.fromkeys(_key_columns(spec))
     }
     for name, column in plain.items():
-        refuse_missing(column, name, where)
+        refuse_missing(column, name, where, PLACES)
     given = _last_key(spec, plain, keys)
     known = {key: i for i, key in enumerate(_rows(plain_keys(cells)))}
     found = np.array([known.get(key, -1) for key in _rows(given)])
@@ -132,6 +136,7 @@ def _place_index(spec: Spec, cells: Cells, rows: Columns, where: Where) -> NDArr
             f"{said} '{cells.tree.levels[-1]}' of the geography (column {columns})",
             remedy=_lost_zeros(given, keys, int(lost[0]))
             or "correct or remove the row, or add the place: counts stand at the last level alone",
+            about=PLACES,
         )
     return found.astype(np.int64)
 
@@ -175,33 +180,36 @@ def _rows(columns: Columns) -> Iterable:
     return texts[0] if len(texts) == 1 else zip(*texts)
 
 
-def _last_key(spec: Spec, rows: Columns, names: Iterable[str]) -> Columns:
+def _last_key(spec: Reading, rows: Columns, names: Iterable[str]) -> Columns:
     """The named key columns, by which the tree knows the places of its last level."""
     if spec.parents is not None:
         return {"id": rows[spec.parents.id]}
     return {name: key_columns(level, rows)[name] for name, level in key_levels(spec, names).items()}
 
 
-def key_levels(spec: Spec, names: Iterable[str]) -> dict[str, Level]:
+def key_levels(spec: Reading, names: Iterable[str]) -> dict[str, Level]:
     """For every named key of the tree, the level that adds it."""
     levels = {level.key: level for level in spec.levels}
     return {name: levels[name] for name in names}
 
 
-def _value_index(values: NDArray, column: str, attribute: Attribute, where: Where) -> NDArray[np.int64]:
-    plain = plain_texts(values)
-    refuse_missing(np.array(plain, dtype=object), column, where)
+def _value_index(
+    values: NDArray, part: AttributePart, attribute: Attribute, where: Where
+) -> NDArray[np.int64]:
+    column, topic, plain = part.column or part.name, topic_of(part), plain_texts(values)
+    refuse_missing(np.array(plain, dtype=object), column, where, topic)
     known = {plain_text(value): i for i, value in enumerate(attribute.values)}
     found = np.array([known.get(value, -1) for value in plain], dtype=np.int64)
     if (lost := np.flatnonzero(found < 0)).size:
         raise DataError(
             f"column '{column}' holds a value outside the domain of '{attribute.name}' in {rows_at(where, lost)}",
             needed=f"one of: {', '.join(attribute.values)}",
+            about=topic,
         )
     return found
 
 
-def _wide(spec: Spec, cells: Cells, table: Source, expected: int | None) -> NDArray[np.int64]:
+def _wide(spec: Reading, cells: Cells, table: Source, expected: int | None) -> NDArray[np.int64]:
     """Counts from a table with one row per place and one column (or sum of columns) per cell."""
     keys = _key_columns(spec)
     sums = [parse_sum(cell.count) for cell in spec.table.cells]
@@ -225,8 +233,8 @@ def _whole_terms(terms: dict[str, Fraction], text: str) -> dict[str, int]:
     return {name: int(c) for name, c in terms.items()}
 
 
-def refuse_missing(values: NDArray, column: str, where: Where) -> None:
-    """Refuse a column in which a row has no value.
+def refuse_missing(values: NDArray, column: str, where: Where, topic: str) -> None:
+    """Refuse a column in which a row has no value; `topic` is what that is about.
 
     Raises
     ------
@@ -236,7 +244,9 @@ def refuse_missing(values: NDArray, column: str, where: Where) -> None:
     lost = np.flatnonzero([is_missing(value) for value in values])
     if lost.size:
         raise DataError(
-            f"column '{column}' has no value in {rows_at(where, lost)}", needed="a value in every row"
+            f"column '{column}' has no value in {rows_at(where, lost)}",
+            needed="a value in every row",
+            about=topic,
         )
 
 
@@ -254,6 +264,7 @@ def refuse_twins(index: NDArray[np.int64], where: Where) -> None:
         raise DataError(
             f"{where(int(first))} and {where(int(second))} name the same cell",
             needed="one row for each cell of a table of counts",
+            about=TABLE,
         )
 
 
@@ -270,11 +281,13 @@ def refuse_rows(found: int, expected: int | None, table: Source) -> None:
             f"{table.name} is empty: it has a header and no row",
             needed="at least one row",
             remedy="check the file; if it is to be empty, give --expect-rows 0",
+            about=ROWS,
         )
     if expected not in (None, found):
         raise DataError(
             f"{table.name} does not hold the {expected:,} rows that are expected",
             remedy="check that the file is whole, and the number given as --expect-rows",
+            about=ROWS,
         )
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from trueup.errors import PrivacyError
 from trueup.files.database import connect, quiet_duckdb
 from trueup.files.text import plain_text
+from trueup.model.reading import Reading
 from trueup.model.spec import Spec
 
 
@@ -64,7 +65,7 @@ class Limit:
         return sum(n * min(max(many - self.records, 0), most) for many, n in self.units.items())
 
     @classmethod
-    def of(cls, spec: Spec, key: Callable[[], bytes]) -> Limit | None:
+    def of(cls, spec: Spec | Reading, key: Callable[[], bytes]) -> Limit | None:
         """Return the limit that a spec asks for, under a fresh key; None where it names no column of units."""
         column = spec.privacy.id if spec.table.join is None else spec.table.join.id
         if column is None or spec.privacy.contribution is None:
@@ -72,7 +73,7 @@ class Limit:
         return cls(column, spec.privacy.contribution.records, key().hex())
 
 
-def refuse_unlimited(spec: Spec, limit: Limit | None) -> None:
+def refuse_unlimited(spec: Spec | Reading, limit: Limit | None) -> None:
     """Refuse to tabulate without the limit that the spec's sensitivity rests on.
 
     Raises

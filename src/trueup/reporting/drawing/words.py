@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trueup.digits import to_digits
 from trueup.model.cells import Margin
+from trueup.privacy.shown import outward
 
 _PLURALS = {"child": "children", "man": "men", "woman": "women", "person": "persons"}
 
@@ -53,16 +54,16 @@ def _decimals(values: NDArray) -> int:
 
 
 def exact(amount: Fraction) -> str:
-    """Write an exact amount, and its size where it is no whole number.
+    """Write an exact amount, and its size, never below it, where it is no whole number.
 
     Examples
     --------
     >>> exact(Fraction(1, 20)), exact(Fraction(2)), exact(Fraction(1, 3))
-    ('1/20 (0.05)', '2', '1/3 (about 0.333)')
+    ('1/20 (0.05)', '2', '1/3 (about 0.334)')
     """
     if amount.denominator == 1:
         return str(amount)
-    near = f"{float(amount):.3g}"
+    near = outward(amount, 3)
     return f"{amount} ({near if Fraction(near) == amount else f'about {near}'})"
 
 

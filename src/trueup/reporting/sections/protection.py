@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import exp
+from math import exp, inf, nextafter
 
 from trueup.model.guarantee import Charge, Guarantee
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.noise import law_named
+from trueup.privacy.shown import outward
 from trueup.reporting.drawing.blocks import Block, Column, Facts, Notice, Section, Table, Text
 from trueup.reporting.drawing.pictures import Figure, bars
-from trueup.reporting.drawing.words import exact, number, percent, plain, table_name
+from trueup.reporting.drawing.words import exact, percent, plain, table_name
 
+LARGEST = 30
+"""Beyond this epsilon a factor says nothing to anybody."""
 _LETTER = {"epsilon": "epsilon", "rho": "rho (zero-concentrated)"}
 
 
@@ -66,10 +69,12 @@ def _factor(guarantee: Guarantee) -> tuple[str, ...]:
         between, amount = "between two databases that differ by that smallest change", guarantee.change.amount
     else:
         return ()
-    factor = exp(min(float(amount), 700))  # larger ones overflow
+    if amount > LARGEST:
+        return ()
+    factor = nextafter(exp(nextafter(float(amount), inf)), inf)
     return (
         f"In plain terms: {between}, the probability of any published result "
-        f"differs by at most a factor of {number(factor)} (e to the power epsilon).",
+        f"differs by at most a factor of {outward(factor, 3)} (e to the power epsilon).",
     )
 
 

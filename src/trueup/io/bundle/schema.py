@@ -1,0 +1,143 @@
+"""Of what kind every part of a manifest is that somebody reads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Whole = Annotated[int, Field(ge=0, le=2**62)]
+Amount = str | Whole
+Currency = Literal["epsilon", "rho"]
+
+
+class _Part(BaseModel):
+    """A part with known keys; further ones are of a later version, and are read by nobody."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _Margin(_Part):
+    level: str
+    attributes: list[str]
+    where: list[dict[str, str]] = []
+
+
+class _Header(_Margin):
+    query: str
+    law: str
+    parameters: dict[str, Any]
+
+
+class _Counts(_Margin):
+    files: str | None = None
+    file: str | None = None
+
+
+class _Cost(_Part):
+    model_config = ConfigDict(extra="forbid")
+    currency: Currency
+    amount: Amount
+    delta: Amount
+
+
+class _Charge(_Cost):
+    query: str
+    margin: str
+    law: str
+    prices: list[Annotated[tuple[Literal["add-remove", "replace"], _Cost], Field(strict=False)]] = []
+
+
+class _Change(_Part):
+    model_config = ConfigDict(extra="forbid")
+    moved: Whole
+    norm: Whole
+    steps: Whole
+    amount: Amount
+    delta: Amount
+    smallest: bool
+    attained: bool
+
+
+class _Guarantee(_Part):
+    model_config = ConfigDict(extra="forbid")
+    kind: Literal["dp", "invariant", "none"]
+    unit: str
+    neighbours: str
+    currency: Currency
+    amount: Amount
+    delta: Amount
+    charges: list[_Charge]
+    sentences: list[str]
+    change: _Change | None = None
+
+
+class _Level(_Part):
+    level: str
+    places: Whole
+
+
+class _Miss(_Part):
+    model_config = ConfigDict(extra="forbid")
+    query: str
+    level: str
+    counts: Whole
+    rms: float
+
+
+class _Class(_Part):
+    model_config = ConfigDict(extra="forbid")
+    table: _Margin
+    lowest: float
+    simulated: Whole
+    bias: float
+    rmse: float
+    margins: Annotated[list[float], Field(min_length=5)]
+
+
+class _Expected(_Part):
+    note: str
+    confidences: list[Whole]
+    classes: list[_Class]
+
+
+class _Stamp(_Part):
+    ledger: str
+    entry: Whole
+    head: str
+
+
+class _Manifest(_Part):
+    format: int
+    kind: str
+    files: dict[str, str]
+    parts: dict[str, str] = {}
+    spec: str
+    measurements: str
+    seal: str = ""
+    cells: Whole = 0
+    levels: list[_Level] = []
+    headers: list[_Header]
+    guarantee: _Guarantee
+    ledger: _Stamp | None
+    method: dict[str, Any] = {}
+    checks: dict[str, bool] = {}
+    stats: dict[str, float] = {}
+    misses: list[_Miss] = []
+    counts: list[_Counts] = []
+    expected: _Expected | None = Field(None, alias="expected errors")
+
+
+def refuse_misshapen(manifest: Any) -> None:
+    """Raise ValueError where a part of a manifest is of another kind than whoever reads it takes it to be.
+
+    Examples
+    --------
+    >>> refuse_misshapen({"format": 2})
+    Traceback (most recent call last):
+    ValueError: no manifest
+    """
+    try:
+        _Manifest.model_validate(manifest)
+    except ValidationError:
+        raise ValueError("no manifest") from None

@@ -1,0 +1,136 @@
+"""What a tabulation is told of a spec: all that decides which counts come of a confidential table, and nothing else.
+
+Whoever reads confidential rows is given a `Reading` and no spec. So a new key of the spec that changes what is read has to
+stand here, and what stands here is in the digest of every question that rests on it: `plain` leaves out what is named below
+and keeps the rest, whatever it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from trueup.model.linear import parse_sum
+from trueup.model.spec import Spec
+from trueup.model.spec_table import AttributePart, Level, Parents, RecordsPart, TablePart
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Which records of a unit are kept: the column of units, and how many.
+
+    Attributes
+    ----------
+    id, contribution
+        As in `[privacy]`.
+    """
+
+    id: str | None
+    contribution: RecordsPart | None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read of a confidential table, and how.
+
+    Attributes
+    ----------
+    table, levels, parents, attributes
+        As in the spec; the table has neither name nor file.
+    privacy
+        Which records of a unit are kept.
+
+    Examples
+    --------
+    >>> from trueup.demo.areas import AREAS
+    >>> Reading.of(AREAS).places["levels"]
+    [{'name': 'all'}, {'name': 'area', 'column': 'area'}]
+    """
+
+    table: TablePart
+    levels: tuple[Level, ...]
+    parents: Parents | None
+    attributes: tuple[AttributePart, ...]
+    privacy: Kept
+
+    @classmethod
+    def of(cls, spec: Spec | Reading) -> Reading:
+        """What a spec has read; a reading is returned as it is."""
+        if isinstance(spec, Reading):
+            return spec
+        table = spec.table.model_copy(update={"name": "", "file": None, "keys": "confidential"})
+        kept = Kept(spec.privacy.id, spec.privacy.contribution)
+        return cls(table, spec.levels, spec.parents, spec.attributes, kept)
+
+    @cached_property
+    def columns(self) -> tuple[AttributePart, ...]:
+        """The attributes that rows state, of both tables where there are two; numbers of persons are counted."""
+        if self.table.join is None:
+            return () if self.table.cells else self.attributes
+        return tuple(part for part in self.table.join.attributes if part.persons is None)
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Which rows there are: the table, and how a second one is linked to it."""
+        table = _said(self.table, "join", "cells", "name", "keys", "file")
+        cells = [[_sum(cell.count), sorted(cell.where.items())] for cell in self.table.cells]
+        join = self.table.join and _said(self.table.join, "attributes", "views")
+        return {**table, "cells": sorted(cells, key=str), "join": join}
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """Which records are counted of all: a limit by units, and of two tables what a household holds."""
+        limit = self.privacy.contribution if self.privacy.id or self.table.join else None
+        held = self.table.join.attributes if self.table.join else ()
+        linked = [{**stated(part), "persons": _counted(part, held)} for part in held]
+        return {"id": self.privacy.id, "limit": limit and _said(limit), "linked": sorted(linked, key=str)}
+
+    @property
+    def places(self) -> dict[str, Any]:
+        """Which columns say where a row is counted."""
+        levels = [_said(level, "label") for level in self.levels]
+        return {"levels": levels, "parents": self.parents and _said(self.parents)}
+
+    def plain(self) -> dict[str, Any]:
+        """All of it, as JSON holds it: two readings that could count a table otherwise differ here."""
+        columns = sorted((stated(part) for part in self.columns), key=str)
+        return {"source": self.source, "kept": self.kept, "places": self.places, "columns": columns}
+
+
+def stated(part: AttributePart) -> dict[str, Any]:
+    """What an attribute says of the rows, whatever it and its recodes are called: its column, its values, who has it."""
+    said = _said(part, "name", "recodes", "values", "column", "persons")
+    return {**said, "column": part.column or part.name, "values": sorted(part.values)}
+
+
+def _counted(part: AttributePart, held: tuple[AttributePart, ...]) -> Any:
+    """Which persons an attribute counts: a column and some of its values, whatever the recode is called."""
+    if part.persons is None:
+        return None
+    return sorted(_inside(name, wanted, part, held) for name, wanted in part.persons.items())
+
+
+def _inside(name: str, wanted: Any, part: AttributePart, held: tuple[AttributePart, ...]) -> list[Any]:
+    owner = next(a for a in held if name in a.views and a is not part and a.persons is None)
+    groups = next((r.groups for r in owner.recodes if r.name == name), {v: (v,) for v in owner.values})
+    chosen = [wanted] if isinstance(wanted, str) else wanted
+    return [
+        owner.of,
+        owner.column or owner.name,
+        sorted(value for group in chosen for value in groups[group]),
+    ]
+
+
+def topic_of(part: AttributePart) -> str:
+    """What a refusal of a value outside an attribute's domain is about; each spelling of a column is the same one."""
+    return f"column {part.of + ' ' if part.of else ''}{(part.column or part.name).casefold()}"
+
+
+def _said(part: Any, *left_out: str) -> dict[str, Any]:
+    """What a part of the spec says, but for what has no say in what is counted."""
+    return part.model_dump(mode="json", exclude=set(left_out), exclude_none=True)
+
+
+def _sum(text: str) -> list[list[str]]:
+    return sorted([name, str(factor)] for name, factor in parse_sum(text).items())

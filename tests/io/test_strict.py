@@ -1,0 +1,182 @@
+"""A bundle that somebody made to be read here: nothing is written or read elsewhere, nothing hangs, nothing is internal."""
+
+import json
+import shutil
+import time
+import zipfile
+from contextlib import suppress
+
+import pandas
+import pytest
+
+import trueup
+from trueup.checking.bundle import check
+from trueup.demo.areas import AREAS
+from trueup.errors import BundleError, DataError, TrueupError
+from trueup.files.workbook import open_workbook
+from trueup.io.bundle.manifest import read_manifest
+from trueup.io.bundle.read import read_measurements, read_release
+from trueup.releasing.again import reconcile_bundle, render_bundle
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    out = tmp_path_factory.mktemp("bundle") / "areas"
+    trueup.release(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}), out)
+    return out
+
+
+@pytest.fixture
+def copied(bundle, tmp_path):
+    return shutil.copytree(bundle, tmp_path / "bundle")
+
+
+def change(folder, **parts):
+    path = folder / "public" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | parts))
+
+
+READERS = [
+    check,
+    read_release,
+    read_measurements,
+    render_bundle,
+    lambda folder: reconcile_bundle(folder, folder.parent / "again"),
+]
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    "name",
+    ["measurements/../../../profile", "/etc/passwd", "..", "a/../b", ".hidden", "a\\b", "a/b/c/d", "", "x\0"],
+)
+def test_a_name_that_leads_elsewhere_is_refused(copied, reader, name):
+    secret = copied.parent / "profile"
+    secret.write_text("mine")
+    files = json.loads((copied / "public" / "manifest.json").read_text())["files"]
+    change(copied, files=files | {name: "0" * 64})
+    with pytest.raises(BundleError, match="damaged"):
+        reader(copied)
+    assert secret.read_text() == "mine"
+    assert sorted(p.name for p in copied.parent.iterdir()) == ["bundle", "profile"]
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("pattern", ["../../*", "/etc/*", "counts/../../../x"])
+def test_a_pattern_that_leads_elsewhere_is_refused(copied, reader, pattern):
+    counts = json.loads((copied / "public" / "manifest.json").read_text())["counts"]
+    change(copied, counts=[entry | {"files": pattern} for entry in counts])
+    with pytest.raises(BundleError, match="damaged"):
+        reader(copied)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_link_is_followed(copied, reader):
+    places = copied / "public" / "places.parquet"
+    places.rename(copied.parent / "elsewhere.parquet")
+    places.symlink_to(copied.parent / "elsewhere.parquet")
+    with pytest.raises(BundleError, match="is a link"):
+        reader(copied)
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("amount", ["1e999999999", "-1", "nan", "1/0", "9" * 5000, None, [], 1e300, True])
+def test_an_amount_that_is_none_is_refused_at_once(copied, reader, amount):
+    guarantee = json.loads((copied / "public" / "manifest.json").read_text())["guarantee"]
+    change(copied, guarantee=guarantee | {"amount": amount})
+    used = time.process_time()
+    with pytest.raises(BundleError, match="damaged"):
+        reader(copied)
+    assert time.process_time() - used < 2
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    "text", ["[" * 200_000, '{"a":' * 200_000, "1" * 100_000, "\ud800", "{}", "[]", "null", "3"]
+)
+def test_what_is_no_manifest_is_refused(copied, reader, text):
+    (copied / "public" / "manifest.json").write_text(text, errors="surrogatepass")
+    with pytest.raises(BundleError, match="damaged"):
+        reader(copied)
+
+
+def test_mutated_manifests_are_read_or_refused_and_write_nothing_elsewhere(copied, rng):
+    """A short run; every value in turn is replaced by another kind."""
+    path = copied / "public" / "manifest.json"
+    whole = json.loads(path.read_text())
+    others = [None, True, -1, 10**30, 1e308, "", "../x", "1e99999", [], {}, [[]], {"a": []}]
+    spots = list(_spots(whole))
+    before = sorted(p.name for p in copied.parent.iterdir())
+    for _ in range(150):
+        changed = json.loads(json.dumps(whole))
+        *above, last = spots[rng.integers(len(spots))]
+        holder = changed
+        for key in above:
+            holder = holder[key]
+        holder[last] = others[rng.integers(len(others))]
+        path.write_text(json.dumps(changed))
+        for reader in (read_manifest, read_measurements, check):
+            with suppress(TrueupError):
+                reader(copied)
+    assert sorted(p.name for p in copied.parent.iterdir()) == before
+
+
+def _spots(part, path=()):
+    items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    for key, held in items:
+        yield (*path, key)
+        yield from _spots(held, (*path, key))
+
+
+SHEET = (
+    '<?xml version="1.0"?>{entity}<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>'
+    '<row r="1"><c r="A1" t="inlineStr"><is><t>area</t></is></c><c r="B1" t="inlineStr"><is><t>n</t></is></c></row>'
+    '<row r="2"><c r="A2" t="inlineStr"><is><t>a</t></is></c><c r="B2"><v>3</v></c></row>{more}</sheetData></worksheet>'
+)
+
+
+def workbook(folder, more="", entity=""):
+    from openpyxl import Workbook
+
+    plain, path = folder / "plain.xlsx", folder / "made.xlsx"
+    Workbook().save(plain)
+    with zipfile.ZipFile(plain) as held, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        for name in held.namelist():
+            own = (
+                SHEET.format(more=more, entity=entity).encode()
+                if name.endswith("sheet1.xml")
+                else held.read(name)
+            )
+            out.writestr(name, own)
+    return path
+
+
+def test_a_stray_cell_far_away_takes_neither_memory_nor_rows(tmp_path):
+    import tracemalloc
+
+    path = workbook(tmp_path, '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>')
+    tracemalloc.start()
+    table = open_workbook(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert table.select(["area", "n"])["n"].tolist() == [3]
+    assert peak < 50_000_000
+
+
+@pytest.mark.parametrize("more", ["&broken;", "<row", '<row r="x"><c r="?"/></row>'])
+def test_a_broken_workbook_is_refused(tmp_path, more):
+    with pytest.raises(DataError, match="cannot be read as a workbook"):
+        open_workbook(workbook(tmp_path, more))
+
+
+def test_a_workbook_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path):
+    path = tmp_path / "packed.xlsx"
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as held,
+        held.open("xl/sheet.xml", "w", force_zip64=True) as out,
+    ):
+        for _ in range(600):
+            out.write(b" " * 1_000_000)
+    assert path.stat().st_size < 5_000_000
+    with pytest.raises(DataError, match="unpacks to more"):
+        open_workbook(path)
