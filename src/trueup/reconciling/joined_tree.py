@@ -108,10 +108,8 @@ class JoinedTree(HistogramTree):
         within: Within | None = None,
     ) -> Solution:
         bounded = problem if within is None else replace(problem, lower=within.lower)
-        chains = [bounded.chain(level, [m for m, _ in plan]) for level, plan in enumerate(problem.tree.plan)]
-        return solution(
-            problem, values, chains, rng, integer=self.integer, posterior=self.posterior, within=within
-        )
+        how = {"integer": self.integer, "posterior": self.posterior, "within": within, "first": problem.first}
+        return solution(problem, values, bounded.chains, rng, **how)
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> JoinedPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Prepare what all segments of the tree share, for either table."""

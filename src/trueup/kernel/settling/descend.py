@@ -18,12 +18,11 @@ return one kind of result to the loop over levels.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from trueup.kernel.histogram.anova import Component
 from trueup.kernel.histogram.helmert import sum_rows
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, refines, spread
@@ -31,6 +30,7 @@ from trueup.kernel.settling.lower_bounds import Lower
 from trueup.kernel.settling.nearest import TOLERANCE, Metric, tolerance_for
 from trueup.kernel.settling.posterior_mean import posterior_means
 from trueup.kernel.settling.refine import Coarse, SettlingStage
+from trueup.kernel.settling.root import settle_marginals
 from trueup.kernel.settling.transport import mixed_keys
 from trueup.kernel.status import largest
 
@@ -93,6 +93,7 @@ def settle(
     lower: Sequence[Lower] = (),
     posterior: bool = False,
     fixed: tuple[Marginal, Sequence[np.ndarray]] | None = None,
+    first: Sequence[Marginal] = (),
 ) -> Settled:
     """Settle every level below its parents.
 
@@ -116,6 +117,8 @@ def settle(
         zero; parents for which that fails as without it
     fixed : a marginal whose tables are settled already, and these per level (nodes, groups): they are kept, what is
         settled is what the marginals of the chains that refine it say beyond them, and estimates are taken given them
+    first : marginals of a root that has neither bounds nor fixed tables, nested or not, which are settled before its cells
+        are held at zero (see `kernel.settling.root`); tables that are whole keep those of the chain exactly, others nearly
 
     Examples
     --------
@@ -144,6 +147,8 @@ def settle(
             lower[level] if lower else None,
             None if fixed is None else (fixed[0], fixed[1][level]),
         )
+        if parents is None and first and nonnegative and not lower and fixed is None:
+            stage = stage.from_marginals(first, zeros[level] if zeros else None, tolerance)
         mask = None if zeros is None or not zeros[level].any() else zeros[level]
         chain, short = chains[level], required[level] if required else [chains[level][-1]]
         if fixed is not None:
@@ -288,6 +293,14 @@ class _Level:
         fixed = None if self.fixed is None else (self.fixed[0], self.fixed[1][rows])
         return _Level(metric, self.estimates[rows], parents, keys, lower, fixed)
 
+    def from_marginals(
+        self, marginals: Sequence[Marginal], zeros: np.ndarray | None, tolerance: float
+    ) -> _Level:
+        """The same from estimates that are nonnegative, settled marginal by marginal; as before where that fails."""
+        x, residual, _ = settle_marginals(self.metric, self.estimates, marginals, zeros, tolerance)
+        found = residual <= tolerance_for(self.estimates, tolerance)
+        return replace(self, estimates=np.where(found[:, None], x, self.estimates))
+
     @cached_property
     def target(self) -> np.ndarray:
         """Least squares (nodes, n) given the settled parents."""
@@ -356,7 +369,7 @@ class _Level:
     def _stage(self, marginal: Marginal, coarse: Coarse | None, zeros: np.ndarray | None) -> SettlingStage:
         """The marginal's tables and metric, given the coarser marginal and the parents."""
         domain = self.metric.domain.coarsened(marginal)
-        variances = tuple(self._marginal_variance(marginal, c) for c in domain.components)
+        variances = tuple(self.metric.of_marginal(marginal, c) for c in domain.components)
         groups = cell_groups(marginal)
         tables = sum_rows(self.target, groups, int(groups.max()) + 1)
         if coarse is not None:
@@ -366,10 +379,3 @@ class _Level:
         if sums is not None:
             tables = metric.tie(tables, sums)
         return SettlingStage(metric, tables, sums, coarse, zeros, self.keys)
-
-    def _marginal_variance(self, marginal: Marginal, component: Component) -> np.ndarray:
-        """Covariance of a marginal's component: `M V M'` on the same contrasts."""
-        components = self.metric.domain.components
-        fine = next(i for i, c in enumerate(components) if c.contrast == component.contrast)
-        matrix = self.metric.domain.matrix(marginal, components[fine])
-        return matrix @ self.metric.variances[fine] @ matrix.T

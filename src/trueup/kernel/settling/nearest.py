@@ -20,8 +20,9 @@ from functools import cached_property
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.histogram.anova import Domain
+from trueup.kernel.histogram.anova import Component, Domain
 from trueup.kernel.histogram.helmert import backward, forward
+from trueup.kernel.histogram.marginals import Marginal
 from trueup.kernel.histogram.node_filter import product, pseudo_inverse
 
 TOLERANCE = 1e-6  # counts
@@ -66,6 +67,12 @@ class Metric:
         """Largest eigenvalue of every child's covariance, over all components."""
         tops = [v[:, 0, 0] if v.shape[-1] == 1 else np.linalg.eigvalsh(v)[:, -1] for v in self.variances]
         return np.max([np.broadcast_to(t, self.rows) for t in tops], axis=0)
+
+    def of_marginal(self, marginal: Marginal, component: Component) -> np.ndarray:
+        """Covariance of a component of a marginal's table, `M V M'` on the same contrasts."""
+        fine = next(i for i, c in enumerate(self.domain.components) if c.contrast == component.contrast)
+        matrix = self.domain.matrix(marginal, self.domain.components[fine])
+        return matrix @ self.variances[fine] @ matrix.T
 
     @property
     def components(self) -> np.ndarray:
