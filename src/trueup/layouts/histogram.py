@@ -121,10 +121,11 @@ class HistogramProblem:
         posterior: bool = False,
         fixed: tuple[Marginal, Sequence[NDArray]] | None = None,
         first: Sequence[Marginal] = (),
+        drawn: np.random.Generator | None = None,
     ) -> Settled:
         """Settle every level from the top along its settling sequence; at posterior means if asked for, given `fixed` tables.
 
-        `first` are the root's marginals that are settled before its cells are held at zero.
+        `first` are the root's marginals that are settled before its cells are held at zero. With `drawn` tables are drawn.
         """
         spine = self.tree.spine
         return settle(
@@ -143,6 +144,7 @@ class HistogramProblem:
             posterior=posterior,
             fixed=fixed,
             first=first,
+            drawn=drawn,
         )
 
     def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:

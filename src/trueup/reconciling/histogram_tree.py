@@ -110,10 +110,11 @@ def solution(
     posterior: bool = False,
     within: Within | None = None,
     first: Sequence[Marginal] = (),
+    drawn: np.random.Generator | None = None,
 ) -> Solution:
     """Least squares, then settling, for values `(q,)` or `(b, q)`; many rows of a small problem at once.
 
-    `first` are the root's marginals that are settled before its cells are held at zero.
+    `first` are the root's marginals that are settled before its cells are held at zero. With `drawn` tables are drawn.
     """
     rows = np.atleast_2d(values)
     seeds = rng.integers(2**63, size=len(rows), dtype=np.uint64)
@@ -122,7 +123,7 @@ def solution(
     tiled = {len(part): problem.tiled(len(part)) for part in parts}
     starts = range(0, len(rows), size)
     done = [
-        _solve(tiled[len(part)], part, chains, seeds[i : i + size], integer, posterior, within, first)
+        _solve(tiled[len(part)], part, chains, seeds[i : i + size], integer, posterior, within, first, drawn)
         for i, part in zip(starts, parts, strict=True)
     ]
     counts = np.concatenate([counts for counts, _, _ in done]).reshape(*values.shape[:-1], problem.cells.n)
@@ -139,13 +140,14 @@ def _solve(
     posterior: bool,
     within: Within | None,
     first: Sequence[Marginal],
+    drawn: np.random.Generator | None,
 ) -> tuple[NDArray, Status, dict]:
     fixed = None
     if within is not None:
         problem, fixed = replace(problem, lower=within.lower), within.fixed
     fit, left = problem.least_squares(values)
     settled = problem.settle(
-        fit, chains, seeds, integer=integer, posterior=posterior, fixed=fixed, first=first
+        fit, chains, seeds, integer=integer, posterior=posterior, fixed=fixed, first=first, drawn=drawn
     )
     stats = {
         "largest optimality residual (counts)": settled.residual,
@@ -162,7 +164,7 @@ def _solve(
     settled_all = not settled.misplaced and settled.residual <= tolerance_for(values, UNSETTLED)
     if settled_all and kept.all():
         return counts, Status.SOLVED, stats
-    if within is not None:  # a general program knows nothing of what other tables say
+    if within is not None or drawn is not None:  # a general program knows of no other tables, and draws none
         return counts, Status.UNSOLVED, stats
     return _handed_over(problem, values, counts, seeds, stats, kept & settled_all)
 

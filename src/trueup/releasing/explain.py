@@ -254,7 +254,7 @@ def _simulated(
     try:
         units = usual_persons(problem.cells.tree) if persons is None else persons
         population = made_up_counts(local, rng, max(1, round(units * share)))
-        sample = Sample(cells, population, local.constraints, local.headers, state if whole else None)
+        sample = Sample(cells, population[None], local.constraints, local.headers, state if whole else None)
     except TrueupError as error:
         return ExpectedErrors((), f"Errors could not be simulated before the release: {error}")
     said = f"a made-up population of {population.sum():,} in {sample.of(problem.cells)}"

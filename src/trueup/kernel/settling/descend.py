@@ -31,6 +31,7 @@ from trueup.kernel.settling.nearest import TOLERANCE, Metric, tolerance_for
 from trueup.kernel.settling.posterior_mean import posterior_means
 from trueup.kernel.settling.refine import Coarse, SettlingStage
 from trueup.kernel.settling.root import settle_marginals
+from trueup.kernel.settling.table_draws import drawn_cells, drawn_columns, drawn_parts, total_of
 from trueup.kernel.settling.transport import mixed_keys
 from trueup.kernel.status import largest
 
@@ -94,6 +95,7 @@ def settle(
     posterior: bool = False,
     fixed: tuple[Marginal, Sequence[np.ndarray]] | None = None,
     first: Sequence[Marginal] = (),
+    drawn: np.random.Generator | None = None,
 ) -> Settled:
     """Settle every level below its parents.
 
@@ -119,6 +121,7 @@ def settle(
         settled is what the marginals of the chains that refine it say beyond them, and estimates are taken given them
     first : marginals of a root that has neither bounds nor fixed tables, nested or not, which are settled before its cells
         are held at zero (see `kernel.settling.root`); tables that are whole keep those of the chain exactly, others nearly
+    drawn : draw whole tables in place of posterior means; see `kernel.settling.table_draws`
 
     Examples
     --------
@@ -134,7 +137,7 @@ def settle(
     (array([[8, 0]]), array([[5, 0],
            [3, 0]]))
     """
-    how = _How(nonnegative, integer, tolerance, posterior and nonnegative)
+    how = _How(nonnegative, integer, tolerance, posterior and nonnegative, drawn)
     results = [] if above is None else [_Result.given(above)]
     for level in range(len(results), tree.spine.depth):
         parents = None if level == 0 else results[-1].x[tree.spine.inner[level - 1]].astype(float)
@@ -147,7 +150,7 @@ def settle(
             lower[level] if lower else None,
             None if fixed is None else (fixed[0], fixed[1][level]),
         )
-        if parents is None and first and nonnegative and not lower and fixed is None:
+        if parents is None and first and nonnegative and not lower and fixed is None and drawn is None:
             stage = stage.from_marginals(first, zeros[level] if zeros else None, tolerance)
         mask = None if zeros is None or not zeros[level].any() else zeros[level]
         chain, short = chains[level], required[level] if required else [chains[level][-1]]
@@ -194,6 +197,7 @@ class _How:
     integer: bool
     tolerance: float
     posterior: bool
+    drawn: np.random.Generator | None
 
 
 @dataclass(frozen=True)
@@ -318,7 +322,9 @@ class _Level:
             if least is not None:
                 stage = stage.above(least)
             x, residual, steps = stage.tables, parents, 0
-            if how.nonnegative:
+            if how.drawn is not None and self.parents is None:
+                x = drawn_parts(stage.metric, stage.tables, stage.coarse, stage.held, how.drawn)
+            elif how.nonnegative:
                 x, residual, steps = stage.nearest(how.tolerance)
             if how.integer:
                 x, missing = stage.rounded(x)
@@ -332,7 +338,19 @@ class _Level:
     def settle_at_means(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
         """The same from posterior means: each stage nearest to them given the stage before, then rounded."""
         assert self.parents is not None
-        means, variances, found = posterior_means(*self._given(), self.parents)
+        metric, target = self._given()
+        means, variances, found, spreads = posterior_means(metric, target, self.parents)
+        totals: tuple[np.ndarray, np.ndarray] | None = None
+        if how.drawn is not None:
+            unknown = np.repeat(np.isnan(found[:, 0]), metric.counts)
+            draws = drawn_cells(means, variances, how.drawn)
+            if unknown.any():
+                draws[unknown] = drawn_columns(metric, target, self.parents, how.drawn)[unknown]
+                variances[unknown], found = 1.0, np.nan_to_num(found)
+            elif self.fixed is None:
+                totals = drawn_cells(means.sum(axis=1), spreads, how.drawn)[:, None], spreads[:, None]
+                chain = [total_of(chain[-1]), *(m for m in chain if cell_groups(m).any())]
+            means = draws
         open_ = np.repeat(self.parents > 0, self.metric.counts, axis=0)
         worst, misplaced = np.where(np.isnan(found[:, 0]), np.inf, 0.0), np.zeros(len(found), np.int64)
         if zeros is not None:  # covariances are those of cells of which the parent has some
@@ -344,11 +362,14 @@ class _Level:
             size = int(groups.max()) + 1
             within = coarse and Coarse.of(marginal, *coarse)
             sums = marginalise(self.parents, marginal)
-            stage = SettlingStage(self.metric, sum_rows(means, groups, size), sums, within, None, self.keys)
+            tables, spread = sum_rows(means, groups, size), sum_rows(variances, groups, size)
+            if size == 1 and totals is not None:
+                tables, spread = totals[0], totals[1] + SLACK
+            stage = SettlingStage(self.metric, tables, sums, within, None, self.keys)
             least = None if self.lower is None else self.lower.of(marginal)
             if least is not None:
                 stage = stage.above(least)
-            x, residual = stage.tied(sum_rows(variances, groups, size))
+            x, residual = stage.tied(spread)
             if how.integer:
                 x, missing = stage.rounded(x)
                 misplaced = misplaced + missing

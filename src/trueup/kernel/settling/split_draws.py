@@ -1,0 +1,271 @@
+"""Draws of how parents' totals are split among their children, given noisy estimates and a prior of the split.
+
+A total X is split among C children by a Dirichlet-multinomial law of concentration `a`, the same for all parents that are
+given together; child c has an estimate `z_c` of variance `V_c`. Up to what holds the sum, its law is
+
+    f_c(T) = Gamma(T + a) / (Gamma(a) T!)  N(T; z_c, V_c)  exp(l T),    T = 0, 1, ..., X within the bounds,
+
+with one multiplier `l` for each parent, at which the means add up to X. By a saddle point in l, the evidence of a is
+`Gamma(C a) X! / Gamma(X + C a)` times `exp(-l X) prod_c sum_T f_c(T) / sqrt(2 pi sum_c var_c)`. On a few values of a, with
+a lognormal prior, that is the posterior of a, so that doubt about it is in the draws.
+
+A draw takes a value of a, draws each child by its own law, and moves the children to their sum in the metric of these
+laws' variances: for normal laws that is the law given the sum.
+
+Laws are summed at every count below `UNIT` and in steps of a fiftieth above, as no law here is narrower: one far from zero
+beside its spread is taken as normal.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from trueup.kernel.compiled import njit
+from trueup.kernel.settling.posterior_mean import HYPERPRIOR
+from trueup.kernel.tree.simplex import project_part
+
+UNIT, RATIO = 64, 1.02
+NORMAL = 20.0  # spreads from zero from which on a law is taken as normal
+REACH = 7.0  # standard deviations on either side over which a law is summed
+WIDEST = 1e3  # spread of an estimate, in totals of the parent: wider ones say nothing more
+STEPS, FIRST_STEPS = 6, 20  # Newton's, for the multipliers
+CLOSE = 1e-3  # standard deviations of a sum by which means may miss it
+CONCENTRATIONS = np.exp(np.linspace(math.log(0.02), math.log(500.0), 13))
+ENOUGH = 4000  # children by which the concentration is estimated
+
+
+@njit(cache=True)
+def _grid(most):
+    """Counts at which laws are summed, and how many each stands for."""
+    size = UNIT
+    x = float(UNIT)
+    while x < most:
+        x = x * RATIO
+        size += 1
+    counts, weights = np.empty(size), np.ones(size)
+    x = float(UNIT)
+    for i in range(size):
+        if i < UNIT:
+            counts[i] = i
+        else:
+            weights[i] = x * (RATIO - 1.0)
+            counts[i] = x + 0.5 * weights[i] - 0.5
+            x += weights[i]
+    return counts, weights
+
+
+@njit(cache=True)
+def _log_prior(counts, weights, a):
+    """Logarithms of `Gamma(T + a) / (Gamma(a) T!)`, times what each count stands for."""
+    out = np.empty(counts.size)
+    for i in range(counts.size):
+        t = counts[i]
+        out[i] = math.lgamma(t + a) - math.lgamma(t + 1.0) - math.lgamma(a) + math.log(weights[i])
+    return out
+
+
+@njit(cache=True)
+def _law(counts, weights, prior, a, z, v, price, low, high, u):
+    """Mean, variance and log of the sum of a child's law, and its draw at the quantile u (none if negative)."""
+    if low >= high:
+        return low, 0.0, 0.0, low
+    s = math.sqrt(v)
+    if z > NORMAL * s + UNIT and low == 0.0 and high > z + REACH * s:
+        shift = price + (a - 1.0) / z
+        mean = z + v * shift
+        if mean > 0.5 * z and mean < 1.5 * z:
+            total = (a - 1.0) * math.log(z) - math.lgamma(a) + price * z + 0.5 * v * shift * shift
+            return mean, v, total, max(mean + s * _normal_quantile(u), 0.0) if u >= 0.0 else mean
+    center = z + v * price
+    least, most = max(low, center - REACH * s - 1.0), min(high, center + REACH * s + 1.0)
+    if least > most:  # far outside: at the nearer end
+        least, most = (max(low, high - 8.0 * s), high) if center > high else (low, min(high, low + 8.0 * s))
+    i = max(int(np.searchsorted(counts, least)) - 1, 0)
+    last = min(int(np.searchsorted(counts, most)) + 1, counts.size)
+    while i < last - 1 and counts[i] < low:
+        i += 1
+    top = -math.inf
+    for k in range(i, last):
+        d = counts[k] - z
+        top = max(top, prior[k] - 0.5 * d * d / v + price * counts[k])
+    mass, one, two = 0.0, 0.0, 0.0
+    for k in range(i, last):
+        t = counts[k]
+        if t > high and mass > 0.0:
+            break
+        d = t - z
+        p = math.exp(prior[k] - 0.5 * d * d / v + price * t - top)
+        mass += p
+        one += p * t
+        two += p * t * t
+    mean = one / mass
+    draw = mean
+    if u >= 0.0:
+        aim, run = u * mass, 0.0
+        for k in range(i, last):
+            t = counts[k]
+            d = t - z
+            p = math.exp(prior[k] - 0.5 * d * d / v + price * t - top)
+            if run + p >= aim or k == last - 1:
+                part = min(max((aim - run) / p, 0.0), 1.0) - 0.5 if p > 0.0 else 0.0
+                draw = t + part * (weights[k] - 1.0)
+                break
+            run += p
+        draw = min(max(draw, low), high)
+    return min(max(mean, low), high), max(two / mass - mean * mean, 0.0), math.log(mass) + top, draw
+
+
+@njit(cache=True)
+def _normal_quantile(u):
+    """Of the standard normal law, to four digits (Acklam's rational approximation, in the tails by its logarithm)."""
+    u = min(max(u, 1e-12), 1.0 - 1e-12)
+    q = min(u, 1.0 - u)
+    t = math.sqrt(-2.0 * math.log(q))
+    x = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (
+        1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))
+    )  # Abramowitz and Stegun 26.2.23
+    return -x if u < 0.5 else x
+
+
+@njit(cache=True)
+def _laws(first, totals, z, v, low, high, a, counts, weights, prices, steps, u, means, spreads, draws):
+    """Find every parent's multiplier; write the children's means, variances and draws; return the log evidence of a."""
+    prior = _log_prior(counts, weights, a)
+    evidence = 0.0
+    for p in range(first.size - 1):
+        begin, end = first[p], first[p + 1]
+        x, children = totals[p], end - begin
+        if x <= 0.0 or children == 1:
+            for c in range(begin, end):
+                means[c] = draws[c] = x if children == 1 else 0.0
+                spreads[c] = 0.0
+            continue
+        base = math.log(x / (x + children * a))  # of a law whose estimates say nothing
+        variance, logs, free = 0.0, 0.0, 0
+        for step in range(steps):
+            total, variance, logs, free = 0.0, 0.0, 0.0, 0
+            for c in range(begin, end):
+                wide = min(v[c], (WIDEST * x) ** 2)
+                means[c], spreads[c], log, draws[c] = _law(
+                    counts, weights, prior, a, z[c], wide, base + prices[p], low[c], min(high[c], x), -1.0
+                )
+                total += means[c]
+                variance += spreads[c]
+                logs += log
+                free += low[c] < min(high[c], x)
+            if variance <= 0.0 or abs(x - total) < CLOSE * math.sqrt(variance):
+                break
+            if step < steps - 1:
+                limit = 5.0 / max(math.sqrt(variance), 1.0)
+                prices[p] += min(max((x - total) / variance, -limit), limit)
+        if u.size:
+            for c in range(begin, end):
+                wide = min(v[c], (WIDEST * x) ** 2)
+                draws[c] = _law(
+                    counts, weights, prior, a, z[c], wide, base + prices[p], low[c], min(high[c], x), u[c]
+                )[3]
+        if variance > 0.0:
+            evidence += logs - (base + prices[p]) * x - 0.5 * math.log(variance)
+            evidence += math.lgamma(free * a) - math.lgamma(x + free * a) + math.lgamma(x + 1.0)
+    return evidence
+
+
+@njit(cache=True)
+def _tie(first, totals, spreads, low, high, draws):
+    """Move the children of every parent to its total, within their bounds and in the metric of their variances."""
+    free = np.empty(draws.size, np.int64)
+    for p in range(first.size - 1):
+        begin, end = first[p], first[p + 1]
+        gap = totals[p]
+        for c in range(begin, end):
+            gap -= draws[c]
+        if gap != 0.0:
+            project_part(begin, end, spreads, low, high, totals[p], draws, free)
+
+
+class Splits:
+    """Children of some parents with their estimates, whose splits share one concentration.
+
+    Parameters
+    ----------
+    first : (parents + 1,) where each parent's children start
+    estimates, variances : (children,) counts, and counts squared; infinite where nothing is known
+    low, high : (children,) bounds
+
+    Examples
+    --------
+    >>> splits = Splits(np.array([0, 3]), np.array([9.0, 1.0, -2.0]), np.full(3, 4.0))
+    >>> chances = splits.concentrations(np.array([8.0]))
+    >>> bool(abs(chances.sum() - 1) < 1e-12)
+    True
+    >>> float(splits.draw(np.array([8.0]), 0.6, np.random.default_rng(1)).sum().round(6))
+    8.0
+    """
+
+    def __init__(self, first, estimates, variances, low=None, high=None):
+        size = len(estimates)
+        self.first, self.z = np.asarray(first, np.int64), np.ascontiguousarray(estimates, float)
+        self.v = np.maximum(np.asarray(variances, float), 1e-6)
+        self.known = np.asarray(variances) == 0
+        self.low = np.zeros(size) if low is None else np.maximum(low, 0.0)
+        self.high = np.full(size, np.inf) if high is None else np.asarray(high, float).copy()
+        for bound in (self.low, self.high):
+            bound[self.known] = np.maximum(self.z[self.known], 0.0)
+        self.prices = np.zeros(self.first.size - 1)
+
+    def concentrations(self, totals: np.ndarray) -> np.ndarray:
+        """Posterior chances of every one of `CONCENTRATIONS`, given totals (parents,)."""
+        some = self._some()
+        prices, logs = np.zeros(some.first.size - 1), np.empty(CONCENTRATIONS.size)
+        grid = _grid(max(float(totals.max(initial=1.0)), 1.0))
+        for i, a in enumerate(CONCENTRATIONS):
+            logs[i] = some._run(totals[: prices.size], a, grid, prices, FIRST_STEPS, np.empty(0))[3]
+            logs[i] -= 0.5 * (math.log(a / HYPERPRIOR.a) / HYPERPRIOR.a_spread) ** 2
+        chances = np.exp(logs - logs.max())
+        return chances / chances.sum()
+
+    def means(self, totals: np.ndarray, a: float) -> np.ndarray:
+        """Posterior means (children,) that add up to the totals."""
+        grid = _grid(max(float(totals.max(initial=1.0)), 1.0))
+        means, spreads, *_ = self._run(totals, a, grid, self.prices, FIRST_STEPS, np.empty(0))
+        _tie(self.first, totals, np.maximum(spreads, 1e-9 * ~self.known), self.low, self.high, means)
+        return means
+
+    def draw(self, totals: np.ndarray, a: float, rng: np.random.Generator) -> np.ndarray:
+        """A draw (children,), in fractions of counts, that adds up to the totals."""
+        grid = _grid(max(float(totals.max(initial=1.0)), 1.0))
+        _, spreads, draws, _ = self._run(totals, a, grid, self.prices, STEPS, rng.random(self.z.size))
+        _tie(self.first, totals, np.maximum(spreads, 1e-9 * ~self.known), self.low, self.high, draws)
+        return draws
+
+    def _some(self) -> Splits:
+        """The first parents, of which there are no more children than `ENOUGH`, or all."""
+        last = max(int(np.searchsorted(self.first, ENOUGH, side="right")) - 1, 1)
+        if last >= self.first.size - 1:
+            return self
+        size = self.first[last]
+        parts = (x[:size] for x in (self.z, np.where(self.known, 0.0, self.v), self.low, self.high))
+        return Splits(self.first[: last + 1], *parts)
+
+    def _run(self, totals, a, grid, prices, steps, u):
+        means, spreads, draws = (np.empty(self.z.size) for _ in range(3))
+        held = np.asarray(totals, float)
+        evidence = _laws(
+            self.first,
+            held,
+            self.z,
+            self.v,
+            self.low,
+            self.high,
+            a,
+            *grid,
+            prices,
+            steps,
+            u,
+            means,
+            spreads,
+            draws,
+        )
+        return means, spreads, draws, evidence
