@@ -77,7 +77,7 @@ class ErrorSimulation:
     def simulate(
         self,
         counts: NDArray,
-        values: NDArray | None,
+        values: NDArray,
         headers: Sequence[Measured],
         rng: np.random.Generator,
         *,
@@ -87,14 +87,11 @@ class ErrorSimulation:
     ) -> ExpectedErrors:
         """Draw populations given measured values (q,); or take the released counts (n,), where none can be drawn.
 
-        Without the values, as where these places are some of many, the released counts are measured once more for that.
         With a spec, a sample of the places may be simulated.
         """
         cells = self.constraints.cells
         released = np.maximum(np.rint(counts), 0).astype(np.int64)
-        if values is None:
-            values = simulate_many(cells, released, headers, rng, 1)[0]
-        number = int(np.clip(work // (cells.n * DRAWN), 1, POPULATIONS))
+        number = populations(cells, work)
         try:
             drawn = drawn_populations(self.constraints, headers, values, number, rng)
             made = f"{number} populations drawn from what the measurements say"
@@ -118,6 +115,18 @@ class ErrorSimulation:
             return Sample(cells, populations, local.constraints, local.headers)
         except TrueupError:
             return whole
+
+
+def populations(cells: Cells, work: int) -> int:
+    """How many populations of so many cells are drawn.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> [populations(Cells(Tree.from_columns(["all", "area"], [{}, {"area": np.arange(n)}])), WORK) for n in (9, 5000, 10**6)]
+    [20, 13, 1]
+    """
+    return int(np.clip(work // (cells.n * DRAWN), 1, POPULATIONS))
 
 
 @dataclass(frozen=True, eq=False)

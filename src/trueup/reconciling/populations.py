@@ -22,9 +22,11 @@ from trueup.kernel.tree.topdown import attainable
 from trueup.layouts.histogram import histogram_problem
 from trueup.layouts.tree import refuse_conflicts, refuse_unidentified, tree_problem, whole_values
 from trueup.model.constraints import Constraints
-from trueup.model.header import Measured
+from trueup.model.header import Measured, split
 from trueup.reconciling.histogram_tree import solution
 from trueup.reconciling.joined_tree import JoinedTree
+from trueup.reconciling.margins_controlled import MarginsControlled
+from trueup.reconciling.method import Solution
 
 
 def drawn_populations(
@@ -63,17 +65,41 @@ def drawn_populations(
         raise SpecError("no population is drawn under these constraints", needed="nested or crossing margins")
     if structure in ("sum", "tree"):
         return _of_tree(constraints, headers, values, number, rng)
+    if structure == "margins" and any(h.exact for h in headers):
+        return _within_margins(constraints, headers, values, number, rng)
     rows = np.tile(values, (number, 1))
     if structure == "joined":
         method = JoinedTree()
-        found = method.apply(method.prepare(constraints, headers), rows, rng, drawn=rng)
-    else:
-        some = replace(constraints, bounds=tuple(b for b in constraints.bounds if b.upper is None))
-        problem = histogram_problem(some, headers, folded=True)
-        found = solution(problem, rows, problem.chains, rng, integer=True, posterior=True, drawn=rng)
+        return _solved(method.apply(method.prepare(constraints, headers), rows, rng, drawn=rng))
+    some = replace(constraints, bounds=tuple(b for b in constraints.bounds if b.upper is None))
+    problem = histogram_problem(some, headers, folded=True)
+    return _solved(solution(problem, rows, problem.chains, rng, integer=True, posterior=True, drawn=rng))
+
+
+def _solved(found: Solution) -> NDArray[np.int64]:
     if found.status is not Status.SOLVED:
         raise ConvergenceError(found.status)
     return found.values
+
+
+def _within_margins(
+    constraints: Constraints,
+    headers: Sequence[Measured],
+    values: NDArray,
+    number: int,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Draws from the noisy values alone, and the nearest tables to them that have the exact margins."""
+    parts = split(values, headers, constraints.cells)
+    noisy = [(h, part) for h, part in zip(headers, parts, strict=True) if not h.exact]
+    flat = np.concatenate([part for _, part in noisy])
+    free = drawn_populations(replace(constraints, invariants=()), [h for h, _ in noisy], flat, number, rng)
+    rows = [
+        np.broadcast_to(part, (number, part.size)) if h.exact else constraints.cells.sum(free, h.margin)
+        for h, part in zip(headers, parts, strict=True)
+    ]
+    method = MarginsControlled()
+    return _solved(method.apply(method.prepare(constraints, headers), np.concatenate(rows, axis=1), rng))
 
 
 def _of_tree(

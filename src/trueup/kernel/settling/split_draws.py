@@ -6,11 +6,15 @@ given together; child c has an estimate `z_c` of variance `V_c`. Up to what hold
     f_c(T) = Gamma(T + a) / (Gamma(a) T!)  N(T; z_c, V_c)  exp(l T),    T = 0, 1, ..., X within the bounds,
 
 with one multiplier `l` for each parent, at which the means add up to X. By a saddle point in l, the evidence of a is
-`Gamma(C a) X! / Gamma(X + C a)` times `exp(-l X) prod_c sum_T f_c(T) / sqrt(2 pi sum_c var_c)`. On a few values of a, with
-a lognormal prior, that is the posterior of a, so that doubt about it is in the draws.
+`Gamma(C a) X! / Gamma(X + C a)` times `exp(-l X) prod_c sum_T f_c(T)` times the density of the sum at its mean. That is
+the density of a gamma law with the sum's variance and skewness: for wide estimates the sum is as skewed as the prior's,
+which is negative binomial, and a normal law would favour the smallest a. On a few values of a, with a lognormal prior, that
+is the posterior of a, so that doubt about it is in the draws.
 
 A draw takes a value of a, draws each child by its own law, and moves the children to their sum in the metric of these
-laws' variances: for normal laws that is the law given the sum.
+laws' variances, and to whole counts: for normal laws that is the law given the sum. For others Metropolis steps follow, which
+leave that law as it is: two children, chosen at random, share their sum anew. What the first gets is proposed around what it
+has, around what the estimates say, or by `log((t + 2) / (t + 1))`, a few units or all but a few.
 
 Laws are summed at every count below `UNIT` and in steps of a fiftieth above, as no law here is narrower: one far from zero
 beside its spread is taken as normal.
@@ -33,6 +37,7 @@ WIDEST = 1e3  # spread of an estimate, in totals of the parent: wider ones say n
 STEPS, FIRST_STEPS = 6, 20  # Newton's, for the multipliers
 CLOSE = 1e-3  # standard deviations of a sum by which means may miss it
 CONCENTRATIONS = np.exp(np.linspace(math.log(0.02), math.log(500.0), 13))
+SWEEPS = 12  # of Metropolis steps, one for each child
 ENOUGH = 4000  # children by which the concentration is estimated
 
 
@@ -68,16 +73,16 @@ def _log_prior(counts, weights, a):
 
 @njit(cache=True)
 def _law(counts, weights, prior, a, z, v, price, low, high, u):
-    """Mean, variance and log of the sum of a child's law, and its draw at the quantile u (none if negative)."""
+    """Mean, variance, third cumulant and log of the sum of a child's law, and its draw at the quantile u (none if negative)."""
     if low >= high:
-        return low, 0.0, 0.0, low
+        return low, 0.0, 0.0, 0.0, low
     s = math.sqrt(v)
     if z > NORMAL * s + UNIT and low == 0.0 and high > z + REACH * s:
         shift = price + (a - 1.0) / z
         mean = z + v * shift
         if mean > 0.5 * z and mean < 1.5 * z:
             total = (a - 1.0) * math.log(z) - math.lgamma(a) + price * z + 0.5 * v * shift * shift
-            return mean, v, total, max(mean + s * _normal_quantile(u), 0.0) if u >= 0.0 else mean
+            return mean, v, 0.0, total, max(mean + s * _normal_quantile(u), 0.0) if u >= 0.0 else mean
     center = z + v * price
     least, most = max(low, center - REACH * s - 1.0), min(high, center + REACH * s + 1.0)
     if least > most:  # far outside: at the nearer end
@@ -90,17 +95,20 @@ def _law(counts, weights, prior, a, z, v, price, low, high, u):
     for k in range(i, last):
         d = counts[k] - z
         top = max(top, prior[k] - 0.5 * d * d / v + price * counts[k])
-    mass, one, two = 0.0, 0.0, 0.0
+    mass, one, two, three, zero = 0.0, 0.0, 0.0, 0.0, min(max(center, counts[i]), counts[last - 1])
     for k in range(i, last):
         t = counts[k]
         if t > high and mass > 0.0:
             break
         d = t - z
         p = math.exp(prior[k] - 0.5 * d * d / v + price * t - top)
+        e = t - zero
         mass += p
-        one += p * t
-        two += p * t * t
-    mean = one / mass
+        one += p * e
+        two += p * e * e
+        three += p * e * e * e
+    one, two, three = one / mass, two / mass, three / mass
+    mean = zero + one
     draw = mean
     if u >= 0.0:
         aim, run = u * mass, 0.0
@@ -114,7 +122,8 @@ def _law(counts, weights, prior, a, z, v, price, low, high, u):
                 break
             run += p
         draw = min(max(draw, low), high)
-    return min(max(mean, low), high), max(two / mass - mean * mean, 0.0), math.log(mass) + top, draw
+    skew = three - 3.0 * one * two + 2.0 * one**3
+    return min(max(mean, low), high), max(two - one * one, 0.0), skew, math.log(mass) + top, draw
 
 
 @njit(cache=True)
@@ -127,6 +136,21 @@ def _normal_quantile(u):
         1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))
     )  # Abramowitz and Stegun 26.2.23
     return -x if u < 0.5 else x
+
+
+@njit(cache=True)
+def _log_density_at_mean(variance, third):
+    """Of a gamma law with that variance and third cumulant, turned round if that is negative; but for a constant."""
+    k = 4.0 * variance**3 / (third * third) if third != 0.0 else math.inf
+    if k > 1e4:
+        return -0.5 * math.log(variance)
+    return (
+        (k - 0.5) * math.log(k)
+        - k
+        + 0.5 * math.log(2.0 * math.pi)
+        - math.lgamma(k)
+        - 0.5 * math.log(variance)
+    )
 
 
 @njit(cache=True)
@@ -143,16 +167,17 @@ def _laws(first, totals, z, v, low, high, a, counts, weights, prices, steps, u, 
                 spreads[c] = 0.0
             continue
         base = math.log(x / (x + children * a))  # of a law whose estimates say nothing
-        variance, logs, free = 0.0, 0.0, 0
+        variance, skew, logs, free = 0.0, 0.0, 0.0, 0
         for step in range(steps):
-            total, variance, logs, free = 0.0, 0.0, 0.0, 0
+            total, variance, skew, logs, free = 0.0, 0.0, 0.0, 0.0, 0
             for c in range(begin, end):
                 wide = min(v[c], (WIDEST * x) ** 2)
-                means[c], spreads[c], log, draws[c] = _law(
+                means[c], spreads[c], third, log, draws[c] = _law(
                     counts, weights, prior, a, z[c], wide, base + prices[p], low[c], min(high[c], x), -1.0
                 )
                 total += means[c]
                 variance += spreads[c]
+                skew += third
                 logs += log
                 free += low[c] < min(high[c], x)
             if variance <= 0.0 or abs(x - total) < CLOSE * math.sqrt(variance):
@@ -165,9 +190,9 @@ def _laws(first, totals, z, v, low, high, a, counts, weights, prices, steps, u, 
                 wide = min(v[c], (WIDEST * x) ** 2)
                 draws[c] = _law(
                     counts, weights, prior, a, z[c], wide, base + prices[p], low[c], min(high[c], x), u[c]
-                )[3]
+                )[4]
         if variance > 0.0:
-            evidence += logs - (base + prices[p]) * x - 0.5 * math.log(variance)
+            evidence += logs - (base + prices[p]) * x + _log_density_at_mean(variance, skew)
             evidence += math.lgamma(free * a) - math.lgamma(x + free * a) + math.lgamma(x + 1.0)
     return evidence
 
@@ -185,6 +210,76 @@ def _tie(first, totals, spreads, low, high, draws):
             project_part(begin, end, spreads, low, high, totals[p], draws, free)
 
 
+@njit(cache=True)
+def _whole(first, totals, low, high, draws):
+    """Round every parent's children to whole counts with its sum, within their bounds where that is possible."""
+    for p in range(first.size - 1):
+        carried = 0.0
+        for c in range(first[p], first[p + 1]):
+            value = draws[c] + carried
+            whole = min(max(np.floor(value + 0.5), np.ceil(low[c])), np.floor(high[c]))
+            carried = value - whole
+            draws[c] = whole
+        left = np.floor(carried + 0.5)
+        for c in range(first[p], first[p + 1]):
+            if left == 0.0:
+                break
+            moved = min(max(draws[c] + left, np.ceil(low[c])), np.floor(high[c]))
+            left -= moved - draws[c]
+            draws[c] = moved
+
+
+@njit(cache=True)
+def _log_density(t, a, z, v):
+    d = t - z
+    return math.lgamma(t + a) - math.lgamma(t + 1.0) - 0.5 * d * d / v
+
+
+@njit(cache=True)
+def _few_or_most(t, s):
+    return 0.5 * (math.log((t + 2.0) / (t + 1.0)) + math.log((s - t + 2.0) / (s - t + 1.0)))
+
+
+@njit(cache=True)
+def _exchange(seed, first, z, v, low, high, a, sweeps, draws):
+    """Metropolis steps, `sweeps` for each child, between pairs of children."""
+    np.random.seed(seed)  # noqa: NPY002
+    for p in range(first.size - 1):
+        begin, children = first[p], first[p + 1] - first[p]
+        if children < 2:
+            continue
+        for _ in range(sweeps * children):
+            c = begin + np.random.randint(children)  # noqa: NPY002
+            d = begin + np.random.randint(children - 1)  # noqa: NPY002
+            d += d >= c
+            t, s = draws[c], draws[c] + draws[d]
+            least, most = max(low[c], s - high[d]), min(high[c], s - low[d])
+            if least >= most:
+                continue
+            both = v[c] + v[d]
+            middle, spread = (z[c] * v[d] + (s - z[d]) * v[c]) / both, math.sqrt(v[c] / both * v[d])
+            kind, log = np.random.randint(3), 0.0  # noqa: NPY002
+            if kind == 0:
+                scale = 1.0 / math.sqrt(1.0 / (spread * spread) + 8.0 * (a + 0.5) / (s * s)) + 0.7
+                new = t + np.floor(scale * 1.7 * np.random.normal() + 0.5)  # noqa: NPY002
+            elif kind == 1:
+                wide = max(spread, 0.7)
+                new = np.floor(middle + wide * np.random.normal() + 0.5)  # noqa: NPY002
+                log = 0.5 * ((new - middle) / wide) ** 2 - 0.5 * ((t - middle) / wide) ** 2
+            else:
+                new = np.floor(math.exp(np.random.random() * math.log(s + 2.0))) - 1.0  # noqa: NPY002
+                if np.random.random() < 0.5:  # noqa: NPY002
+                    new = s - new
+            if new < least or new > most or new == t:
+                continue
+            if kind == 2:
+                log = math.log(_few_or_most(t, s) / _few_or_most(new, s))
+            log += _log_density(new, a, z[c], v[c]) + _log_density(s - new, a, z[d], v[d])
+            log -= _log_density(t, a, z[c], v[c]) + _log_density(s - t, a, z[d], v[d])
+            if math.log(1.0 - np.random.random()) < log:  # noqa: NPY002
+                draws[c], draws[d] = new, s - new
+
+
 class Splits:
     """Children of some parents with their estimates, whose splits share one concentration.
 
@@ -200,7 +295,7 @@ class Splits:
     >>> chances = splits.concentrations(np.array([8.0]))
     >>> bool(abs(chances.sum() - 1) < 1e-12)
     True
-    >>> float(splits.draw(np.array([8.0]), 0.6, np.random.default_rng(1)).sum().round(6))
+    >>> float(splits.draw(np.array([8.0]), 0.6, np.random.default_rng(1)).sum())
     8.0
     """
 
@@ -234,10 +329,13 @@ class Splits:
         return means
 
     def draw(self, totals: np.ndarray, a: float, rng: np.random.Generator) -> np.ndarray:
-        """A draw (children,), in fractions of counts, that adds up to the totals."""
+        """A draw (children,) of whole counts that add up to the (whole) totals."""
         grid = _grid(max(float(totals.max(initial=1.0)), 1.0))
         _, spreads, draws, _ = self._run(totals, a, grid, self.prices, STEPS, rng.random(self.z.size))
         _tie(self.first, totals, np.maximum(spreads, 1e-9 * ~self.known), self.low, self.high, draws)
+        _whole(self.first, totals, self.low, self.high, draws)
+        wide = np.minimum(self.v, np.repeat((WIDEST * np.maximum(totals, 1.0)) ** 2, np.diff(self.first)))
+        _exchange(int(rng.integers(2**32)), self.first, self.z, wide, self.low, self.high, a, SWEEPS, draws)
         return draws
 
     def _some(self) -> Splits:
