@@ -340,17 +340,12 @@ class _Level:
         assert self.parents is not None
         metric, target = self._given()
         means, variances, found, spreads = posterior_means(metric, target, self.parents)
-        totals: tuple[np.ndarray, np.ndarray] | None = None
+        totals = None
         if how.drawn is not None:
-            unknown = np.repeat(np.isnan(found[:, 0]), metric.counts)
-            draws = drawn_cells(means, variances, how.drawn)
-            if unknown.any():
-                draws[unknown] = drawn_columns(metric, target, self.parents, how.drawn)[unknown]
-                variances[unknown], found = 1.0, np.nan_to_num(found)
-            elif self.fixed is None:
-                totals = drawn_cells(means.sum(axis=1), spreads, how.drawn)[:, None], spreads[:, None]
+            means, variances, totals = self._draws(means, variances, found, spreads, how.drawn)
+            found = np.nan_to_num(found)
+            if self.fixed is None:
                 chain = [total_of(chain[-1]), *(m for m in chain if cell_groups(m).any())]
-            means = draws
         open_ = np.repeat(self.parents > 0, self.metric.counts, axis=0)
         worst, misplaced = np.where(np.isnan(found[:, 0]), np.inf, 0.0), np.zeros(len(found), np.int64)
         if zeros is not None:  # covariances are those of cells of which the parent has some
@@ -363,8 +358,10 @@ class _Level:
             within = coarse and Coarse.of(marginal, *coarse)
             sums = marginalise(self.parents, marginal)
             tables, spread = sum_rows(means, groups, size), sum_rows(variances, groups, size)
-            if size == 1 and totals is not None:
-                tables, spread = totals[0], totals[1] + SLACK
+            if totals is not None and metric.knows(marginal):
+                tables = sum_rows(target, groups, size)
+            elif totals is not None and size == 1:
+                tables, spread = totals
             stage = SettlingStage(self.metric, tables, sums, within, None, self.keys)
             least = None if self.lower is None else self.lower.of(marginal)
             if least is not None:
@@ -377,6 +374,26 @@ class _Level:
                 x = x + least
             coarse, worst = (marginal, x), np.maximum(worst, residual)
         return _Result(x, worst, misplaced, 0)
+
+    def _draws(
+        self,
+        means: np.ndarray,
+        variances: np.ndarray,
+        found: np.ndarray,
+        spreads: np.ndarray,
+        rng: np.random.Generator,
+    ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+        """Draws of the cells and what they are moved by; the same of the totals."""
+        draws = drawn_cells(means, variances, rng)
+        totals = drawn_cells(means.sum(axis=1), spreads, rng)
+        without = np.repeat(np.isnan(found[:, 0]), self.metric.counts)
+        if without.any():
+            assert self.parents is not None
+            metric, target = self._given()
+            draws[without] = drawn_columns(metric, target, self.parents, rng)[without]
+            totals[without], spreads = draws[without].sum(axis=1), np.where(without, 1.0, spreads)
+            variances = np.where(without[:, None], 1.0, variances)
+        return draws, variances, (totals[:, None], spreads[:, None] + SLACK)
 
     def _given(self) -> tuple[Metric, np.ndarray]:
         """The metric and the target, given what is settled already."""

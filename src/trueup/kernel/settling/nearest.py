@@ -29,6 +29,7 @@ TOLERANCE = 1e-6  # counts
 PRECISION = (
     1e-12  # the same relative to the largest count, where that is more: what sums in double precision leave
 )
+KNOWN = 1e-12  # variance of what is known, as a share of the largest
 ITERATIONS = 10_000
 BATCH = 8  # iterations between two checks of convergence
 
@@ -73,6 +74,13 @@ class Metric:
         fine = next(i for i, c in enumerate(self.domain.components) if c.contrast == component.contrast)
         matrix = self.domain.matrix(marginal, self.domain.components[fine])
         return matrix @ self.variances[fine] @ matrix.T
+
+    def knows(self, marginal: Marginal) -> bool:
+        """Whether a marginal's tables have no variance."""
+        components = self.domain.coarsened(marginal).components
+        largest = max(float(np.abs(v).max(initial=0.0)) for v in self.variances)
+        own = max(float(np.abs(self.of_marginal(marginal, c)).max(initial=0.0)) for c in components)
+        return own <= KNOWN * largest
 
     @property
     def components(self) -> np.ndarray:

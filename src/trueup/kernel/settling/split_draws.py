@@ -38,6 +38,7 @@ STEPS, FIRST_STEPS = 6, 20  # Newton's, for the multipliers
 CLOSE = 1e-3  # standard deviations of a sum by which means may miss it
 CONCENTRATIONS = np.exp(np.linspace(math.log(0.02), math.log(500.0), 13))
 SWEEPS = 12  # of Metropolis steps, one for each child
+BEYOND = 20.0  # totals of the parent up to which laws are summed where the concentration is estimated
 ENOUGH = 4000  # children by which the concentration is estimated
 
 
@@ -72,6 +73,28 @@ def _log_prior(counts, weights, a):
 
 
 @njit(cache=True)
+def _modes(a, z, v, price):
+    """Between which counts the modes of a law lie.
+
+    Where its slope `log((T + a) / (T + 1)) + price - (T - z) / v` is zero: the logarithm is between those of a and of 1, and
+    if a is above 1 it falls, so that there is one mode.
+    """
+    center = z + v * price
+    if a <= 1.0:
+        return max(center + v * math.log(a), 0.0), max(center, 0.0)
+    least, most = max(center, 0.0), max(center + v * math.log(a), 0.0)
+    for _ in range(40):
+        if most - least < 0.5:
+            break
+        middle = 0.5 * (least + most)
+        if math.log((middle + a) / (middle + 1.0)) + price > (middle - z) / v:
+            least = middle
+        else:
+            most = middle
+    return least, most
+
+
+@njit(cache=True)
 def _law(counts, weights, prior, a, z, v, price, low, high, u):
     """Mean, variance, third cumulant and log of the sum of a child's law, and its draw at the quantile u (none if negative)."""
     if low >= high:
@@ -83,10 +106,10 @@ def _law(counts, weights, prior, a, z, v, price, low, high, u):
         if mean > 0.5 * z and mean < 1.5 * z:
             total = (a - 1.0) * math.log(z) - math.lgamma(a) + price * z + 0.5 * v * shift * shift
             return mean, v, 0.0, total, max(mean + s * _normal_quantile(u), 0.0) if u >= 0.0 else mean
-    center = z + v * price
-    least, most = max(low, center - REACH * s - 1.0), min(high, center + REACH * s + 1.0)
+    first, second = _modes(a, z, v, price)
+    least, most = max(low, first - REACH * s - 1.0), min(high, second + REACH * s + 1.0)
     if least > most:  # far outside: at the nearer end
-        least, most = (max(low, high - 8.0 * s), high) if center > high else (low, min(high, low + 8.0 * s))
+        least, most = (max(low, high - 8.0 * s), high) if first > high else (low, min(high, low + 8.0 * s))
     i = max(int(np.searchsorted(counts, least)) - 1, 0)
     last = min(int(np.searchsorted(counts, most)) + 1, counts.size)
     while i < last - 1 and counts[i] < low:
@@ -95,7 +118,7 @@ def _law(counts, weights, prior, a, z, v, price, low, high, u):
     for k in range(i, last):
         d = counts[k] - z
         top = max(top, prior[k] - 0.5 * d * d / v + price * counts[k])
-    mass, one, two, three, zero = 0.0, 0.0, 0.0, 0.0, min(max(center, counts[i]), counts[last - 1])
+    mass, one, two, three, zero = 0.0, 0.0, 0.0, 0.0, min(max(second, counts[i]), counts[last - 1])
     for k in range(i, last):
         t = counts[k]
         if t > high and mass > 0.0:
@@ -154,7 +177,9 @@ def _log_density_at_mean(variance, third):
 
 
 @njit(cache=True)
-def _laws(first, totals, z, v, low, high, a, counts, weights, prices, steps, u, means, spreads, draws):
+def _laws(
+    first, totals, z, v, low, high, a, counts, weights, prices, steps, u, beyond, means, spreads, draws
+):
     """Find every parent's multiplier; write the children's means, variances and draws; return the log evidence of a."""
     prior = _log_prior(counts, weights, a)
     evidence = 0.0
@@ -173,13 +198,22 @@ def _laws(first, totals, z, v, low, high, a, counts, weights, prices, steps, u, 
             for c in range(begin, end):
                 wide = min(v[c], (WIDEST * x) ** 2)
                 means[c], spreads[c], third, log, draws[c] = _law(
-                    counts, weights, prior, a, z[c], wide, base + prices[p], low[c], min(high[c], x), -1.0
+                    counts,
+                    weights,
+                    prior,
+                    a,
+                    z[c],
+                    wide,
+                    base + prices[p],
+                    low[c],
+                    min(high[c], beyond * x),
+                    -1.0,
                 )
                 total += means[c]
                 variance += spreads[c]
                 skew += third
                 logs += log
-                free += low[c] < min(high[c], x)
+                free += low[c] < min(high[c], beyond * x)
             if variance <= 0.0 or abs(x - total) < CLOSE * math.sqrt(variance):
                 break
             if step < steps - 1:
@@ -189,7 +223,16 @@ def _laws(first, totals, z, v, low, high, a, counts, weights, prices, steps, u, 
             for c in range(begin, end):
                 wide = min(v[c], (WIDEST * x) ** 2)
                 draws[c] = _law(
-                    counts, weights, prior, a, z[c], wide, base + prices[p], low[c], min(high[c], x), u[c]
+                    counts,
+                    weights,
+                    prior,
+                    a,
+                    z[c],
+                    wide,
+                    base + prices[p],
+                    low[c],
+                    min(high[c], beyond * x),
+                    u[c],
                 )[4]
         if variance > 0.0:
             evidence += logs - (base + prices[p]) * x + _log_density_at_mean(variance, skew)
@@ -314,9 +357,9 @@ class Splits:
         """Posterior chances of every one of `CONCENTRATIONS`, given totals (parents,)."""
         some = self._some()
         prices, logs = np.zeros(some.first.size - 1), np.empty(CONCENTRATIONS.size)
-        grid = _grid(max(float(totals.max(initial=1.0)), 1.0))
+        grid = _grid(BEYOND * max(float(totals.max(initial=1.0)), 1.0))
         for i, a in enumerate(CONCENTRATIONS):
-            logs[i] = some._run(totals[: prices.size], a, grid, prices, FIRST_STEPS, np.empty(0))[3]
+            logs[i] = some._run(totals[: prices.size], a, grid, prices, FIRST_STEPS, np.empty(0), BEYOND)[3]
             logs[i] -= 0.5 * (math.log(a / HYPERPRIOR.a) / HYPERPRIOR.a_spread) ** 2
         chances = np.exp(logs - logs.max())
         return chances / chances.sum()
@@ -347,7 +390,7 @@ class Splits:
         parts = (x[:size] for x in (self.z, np.where(self.known, 0.0, self.v), self.low, self.high))
         return Splits(self.first[: last + 1], *parts)
 
-    def _run(self, totals, a, grid, prices, steps, u):
+    def _run(self, totals, a, grid, prices, steps, u, beyond=1.0):
         means, spreads, draws = (np.empty(self.z.size) for _ in range(3))
         held = np.asarray(totals, float)
         evidence = _laws(
@@ -362,6 +405,7 @@ class Splits:
             prices,
             steps,
             u,
+            beyond,
             means,
             spreads,
             draws,
