@@ -94,7 +94,8 @@ class ErrorSimulation:
         number = populations(cells, work)
         try:
             drawn = drawn_populations(self.constraints, headers, values, number, rng)
-            made = f"{number} populations drawn from what the measurements say"
+            made = f"{number} populations" if number > 1 else "a population"
+            made += " drawn from what the measurements say"
         except TrueupError:
             drawn, made = released[None], "the released counts"
         some = self._some(Sample(cells, drawn, self.constraints, headers, self.state), spec, work, rng)
@@ -177,13 +178,14 @@ def chosen_level(cells: Cells, work: int) -> int:
 def at_standard_errors(
     found: ExpectedErrors, errors: Mapping[Margin, NDArray], cells: Cells, work: int
 ) -> ExpectedErrors:
-    """Raise errors of the levels that `some_places` thins to the standard errors of least squares on all places.
+    """Give the levels that `some_places` thins the standard errors of least squares on all places, where these are known.
 
-    Places of the level that it chooses from, and of those above, stand for more places than the sample has of them: the
-    few that are below say more of their sums than all do. Their counts are large, so that least squares is what they get.
+    Places of the level that it chooses from, and of those above, stand for more places than the sample has of them: the few
+    that are below say more of their sums than all do, and noise of a place above is shared by fewer, which zero then biases.
+    Their counts are large, so that least squares is what they get.
     """
     thinned = thinned_levels(cells, work)
-    return found.at_least({margin: e for margin, e in errors.items() if margin.level in thinned})
+    return found.at({margin: e for margin, e in errors.items() if margin.level in thinned})
 
 
 def thinned_levels(cells: Cells, work: int) -> tuple[str, ...]:

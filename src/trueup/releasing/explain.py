@@ -259,7 +259,8 @@ def _simulated(
         sample = Sample(cells, drawn, local.constraints, local.headers, state if whole else None)
     except TrueupError as error:
         return ExpectedErrors((), f"Errors could not be simulated before the release: {error}")
-    said = f"{number} made-up populations of {drawn[0].sum():,} in {sample.of(problem.cells)}"
+    made = f"{number} made-up populations" if number > 1 else "a made-up population"
+    said = f"{made} of {drawn[0].sum():,} in {sample.of(problem.cells)}"
     tables = published(problem.constraints)
     found = expected_errors(method, sample, tables, rng, said=said, work=WORK, progress=progress)
     return at_standard_errors(found.as_forecast(), errors, problem.cells, work)
