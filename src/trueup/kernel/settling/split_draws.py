@@ -16,6 +16,10 @@ laws' variances, and to whole counts: for normal laws that is the law given the 
 leave that law as it is: two children, chosen at random, share their sum anew. What the first gets is proposed around what it
 has, around what the estimates say, or by `log((t + 2) / (t + 1))`, a few units or all but a few.
 
+Estimates that are as wide as the total say so little that the saddle point's error, small as it is, would decide. For them
+the evidence is that of a normal law with the split's mean `X / C` and covariance `X (X + C a) / (C (1 + C a)) (I - 1 1' / C)`,
+plus the estimates' variances.
+
 Laws are summed at every count below `UNIT` and in steps of a fiftieth above, as no law here is narrower: one far from zero
 beside its spread is taken as normal.
 """
@@ -38,7 +42,10 @@ STEPS, FIRST_STEPS = 6, 20  # Newton's, for the multipliers
 CLOSE = 1e-3  # standard deviations of a sum by which means may miss it
 CONCENTRATIONS = np.exp(np.linspace(math.log(0.02), math.log(500.0), 13))
 SWEEPS = 12  # of Metropolis steps, one for each child
-BEYOND = 20.0  # totals of the parent up to which laws are summed where the concentration is estimated
+WEAK = (
+    0.5  # totals of the parent from which on a spread of all its children's estimates is as wide as the total
+)
+BEYOND = 5.0  # totals of the parent up to which laws are summed where the concentration is estimated
 ENOUGH = 4000  # children by which the concentration is estimated
 
 
@@ -177,11 +184,26 @@ def _log_density_at_mean(variance, third):
 
 
 @njit(cache=True)
+def _normal_evidence(x, z, v, a):
+    """Log evidence of a as that of a normal law with the split's mean and covariance, but for a constant."""
+    children = z.size
+    factor = x / children * (x + children * a) / (1.0 + children * a)
+    logs, squares, inverse, gap = 0.0, 0.0, 0.0, 0.0
+    for c in range(children):
+        d, r = v[c] + factor, z[c] - x / children
+        logs += math.log(d)
+        squares += r * r / d
+        inverse += 1.0 / d
+        gap += r / d
+    left = 1.0 - factor / children * inverse
+    return -0.5 * (logs + math.log(left) + squares + factor / children * gap * gap / left)
+
+
+@njit(cache=True)
 def _laws(
-    first, totals, z, v, low, high, a, counts, weights, prices, steps, u, beyond, means, spreads, draws
+    first, totals, z, v, low, high, a, prior, counts, weights, prices, steps, u, beyond, means, spreads, draws
 ):
     """Find every parent's multiplier; write the children's means, variances and draws; return the log evidence of a."""
-    prior = _log_prior(counts, weights, a)
     evidence = 0.0
     for p in range(first.size - 1):
         begin, end = first[p], first[p + 1]
@@ -238,6 +260,40 @@ def _laws(
             evidence += logs - (base + prices[p]) * x + _log_density_at_mean(variance, skew)
             evidence += math.lgamma(free * a) - math.lgamma(x + free * a) + math.lgamma(x + 1.0)
     return evidence
+
+
+@njit(cache=True)
+def _evidence(first, totals, z, v, low, high, a, counts, weights, prices):
+    """The log evidence of a, all parents together."""
+    none, means, spreads, draws = np.empty(0), np.empty(z.size), np.empty(z.size), np.empty(z.size)
+    total, prior = 0.0, _log_prior(counts, weights, a)
+    for p in range(first.size - 1):
+        some = slice(first[p], first[p + 1])
+        x = totals[p]
+        if x > 0.0 and z[some].size > 1:
+            if v[some].min() >= (WEAK * x) ** 2 and low[some].max() <= 0.0 and high[some].min() >= x:
+                total += _normal_evidence(x, z[some], np.minimum(v[some], (WIDEST * x) ** 2), a)
+            else:
+                total += _laws(
+                    np.array([0, z[some].size]),
+                    totals[p : p + 1],
+                    z[some],
+                    v[some],
+                    low[some],
+                    high[some],
+                    a,
+                    prior,
+                    counts,
+                    weights,
+                    prices[p : p + 1],
+                    FIRST_STEPS,
+                    none,
+                    BEYOND,
+                    means[some],
+                    spreads[some],
+                    draws[some],
+                )
+    return total
 
 
 @njit(cache=True)
@@ -357,9 +413,10 @@ class Splits:
         """Posterior chances of every one of `CONCENTRATIONS`, given totals (parents,)."""
         some = self._some()
         prices, logs = np.zeros(some.first.size - 1), np.empty(CONCENTRATIONS.size)
-        grid = _grid(BEYOND * max(float(totals.max(initial=1.0)), 1.0))
+        held = np.asarray(totals, float)
+        grid = _grid(BEYOND * max(float(held.max(initial=1.0)), 1.0))
         for i, a in enumerate(CONCENTRATIONS):
-            logs[i] = some._run(totals[: prices.size], a, grid, prices, FIRST_STEPS, np.empty(0), BEYOND)[3]
+            logs[i] = _evidence(some.first, held, some.z, some.v, some.low, some.high, a, *grid, prices)
             logs[i] -= 0.5 * (math.log(a / HYPERPRIOR.a) / HYPERPRIOR.a_spread) ** 2
         chances = np.exp(logs - logs.max())
         return chances / chances.sum()
@@ -401,6 +458,7 @@ class Splits:
             self.low,
             self.high,
             a,
+            _log_prior(*grid, a),
             *grid,
             prices,
             steps,
