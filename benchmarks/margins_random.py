@@ -98,7 +98,7 @@ def cases(harness: Harness) -> Iterator[Case]:
         for covered, narrower in found
     )
     by_size = _by_size()
-    met = sum(CLASSES[0] <= np.mean(shares) <= CLASSES[1] for shares in by_size.values())
+    met = sum(CLASSES[0] <= share <= CLASSES[1] for _, share in by_size.values())
     ratios = [r.stated / r.true for _, rows in _FOUND for r in rows if r.true and r.counts >= 100]
     text = (
         f"{met} of {len(by_size)} sizes hold {CLASSES[0]:.0%} to {CLASSES[1]:.0%}, {within} of {len(found)} tables "
@@ -115,24 +115,30 @@ def cases(harness: Harness) -> Iterator[Case]:
     )
 
 
-def _by_size() -> dict[int, list[float]]:
-    """What margins cover in every table, for the sizes that enough tables have."""
-    sizes = sorted({row.size for _, rows in _FOUND for row in rows})
-    shares = {k: [r.covered for _, rows in _FOUND for r in rows if r.size == k] for k in sizes}
-    return {k: held for k, held in shares.items() if len(held) >= FEWEST}
+def _by_size() -> dict[int, tuple[int, float]]:
+    """For the sizes that enough tables have, how many these are, and what margins cover of their counts of that size.
+
+    A table is drawn with equal chances, then one of its counts. An average of what margins cover in each table would give as
+    much weight to one count in a thousand that noise alone brings to a size as to the counts that belong there.
+    """
+    found = {}
+    for k in sorted({row.size for _, rows in _FOUND for row in rows}):
+        weights, shares = [], []
+        for _, rows in _FOUND:
+            own = [r for r in rows if r.size == k]
+            weights += [r.counts / sum(r.counts for r in rows) for r in own]
+            shares += [r.covered for r in own]
+        if len(shares) >= FEWEST:
+            found[k] = len(shares), float(np.average(shares, weights=weights))
+    return found
 
 
 def pictures(harness: Harness) -> Iterator[Picture]:
     """Coverage by size, and every table."""
     rows = [
-        [
-            f"{SIZES[k - 1]:,}" if k else "0",
-            str(len(s)),
-            f"{np.mean(s):.3f}",
-            f"{np.std(s) / len(s) ** 0.5:.3f}",
-        ]
-        for k, s in _by_size().items()
+        [f"{SIZES[k - 1]:,}" if k else "0", str(tables), f"{share:.3f}"]
+        for k, (tables, share) in _by_size().items()
     ]
-    yield Picture(title="By released count, from", columns=["from", "tables", "covered", "+-"], rows=rows)
+    yield Picture(title="By released count, from", columns=["from", "tables", "covered"], rows=rows)
     rows = [[table.words, *(f"{x:.3f}" for x in over_all(found))] for table, found in _FOUND]
     yield Picture(title="Tables", columns=["table", "covered", "one count narrower"], rows=rows)

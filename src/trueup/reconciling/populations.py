@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, SpecError
+from trueup.kernel.settling.tree_draws import tree_draws
 from trueup.kernel.status import Status
-from trueup.kernel.tree.draws import tree_draws
 from trueup.kernel.tree.least_squares import sweep_up
 from trueup.kernel.tree.topdown import attainable
 from trueup.layouts.histogram import histogram_problem
