@@ -133,7 +133,7 @@ def test_margins_hold_what_they_say(name, rng):
 
 
 def simulated(problem: Problem, prepared: Prepared, population, headers, rng) -> ExpectedErrors:
-    sample = Sample(problem.cells, population, problem.constraints, headers)
+    sample = Sample(problem.cells, population[None], problem.constraints, headers)
     tables = published(problem.constraints)
     return expected_errors(prepared.method, sample, tables, rng, said="a wrong one", work=WORK)
 

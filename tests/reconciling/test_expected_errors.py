@@ -24,7 +24,7 @@ from trueup.reconciling.expected_errors import FEWEST, Sample, expected_errors, 
 
 def _simulated(kind, structure, population, seed=1):
     tables = published(structure.constraints)
-    sample = Sample(structure.constraints.cells, population, structure.constraints, structure.headers)
+    sample = Sample(structure.constraints.cells, population[None], structure.constraints, structure.headers)
     return expected_errors(kind(), sample, tables, np.random.default_rng(seed), said="a test", work=1), tables
 
 

@@ -8,6 +8,7 @@ from tests.releasing.state import MOST, write_state
 from trueup.io.bundle.manifest import read_manifest
 from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
+from trueup.model.header import split
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.releasing import pipeline
@@ -50,3 +51,41 @@ def test_levels_that_the_sample_thins_err_as_least_squares_on_all_places_does(th
         table = Margin(level, ("race", "age"))
         least = np.sqrt(np.square(whole[table]).mean())
         assert all(c.rmse >= least - 1e-9 for c in expected.tables[table])
+
+
+def _simulated_values(folder, work):
+    """What was measured of the places whose errors a run by parts simulates, as the simulation takes it; and the release."""
+    taken = []
+
+    def simulate(self, counts, values, headers, rng, **options):
+        taken.append((self.constraints.cells, counts, values, headers))
+        return ExpectedErrors((), "not simulated")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trueup.releasing.errors_of_parts.WORK", work)
+        patch.setattr("trueup.reconciling.expected_errors.ErrorSimulation.simulate", simulate)
+        pipeline.release(**write_state(folder), out=folder / "out", executor=LocalPool(1), places=MOST)
+    return taken[0], trueup.read_release(folder / "out")
+
+
+def test_where_all_places_are_simulated_every_measured_value_is_taken(tmp_path):
+    (_, counts, values, _), release = _simulated_values(tmp_path, 10**6)
+    np.testing.assert_array_equal(counts, release.counts)
+    np.testing.assert_array_equal(values, release.measurements.flat)
+
+
+def test_of_some_places_what_was_measured_is_taken_and_of_those_above_released_counts_measured_again(
+    tmp_path,
+):
+    (cells, counts, values, headers), release = _simulated_values(tmp_path, 800)
+    last, last_values = cells.tree.levels[-1], split(values, headers, cells)
+    whole = split(release.measurements.flat, release.measurements.headers, release.cells)
+    labels = [release.cells.tree.label(last, i) for i in range(release.cells.tree.sizes[-1])]
+    at = [labels.index(cells.tree.label(last, i)) for i in range(cells.tree.sizes[-1])]
+    assert len(at) < len(labels)
+    for header, ours, all_ in zip(headers, last_values, whole, strict=True):
+        rows = ours.reshape(cells.margin_shape(header.margin)[0], -1)
+        if header.margin.level == last:
+            np.testing.assert_array_equal(rows, all_.reshape(len(labels), -1)[at])
+        elif header.exact and header.margin.level == cells.tree.levels[0]:
+            np.testing.assert_array_equal(rows.ravel(), cells.sum(counts, header.margin))

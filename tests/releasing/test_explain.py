@@ -60,7 +60,7 @@ def test_errors_by_size_are_given_for_every_table_in_memory_and_by_parts():
 
 def test_the_population_has_the_size_that_is_asked_for():
     few, many = (explain(spec(), PLACES, persons=n).classes for n in (2_000, 200_000))
-    assert "population of 2,000 in 400 of 400 places" in few.note
+    assert "populations of 2,000 in 400 of 400 places" in few.note
     assert max(c.lowest for c in few.classes) < max(c.lowest for c in many.classes)
 
 

@@ -334,9 +334,8 @@ def default_tables(
     fit = replace(fit, values=())  # settling looks at the subtrees' alone
     close = tolerance_for(values, UNSETTLED)
     del values  # as wide as all else
-    chains = [problem.chain(level, [m for m, _ in plan]) for level, plan in enumerate(problem.tree.plan)]
     seeds = rng.integers(2**63, size=1, dtype=np.uint64)
-    found = problem.settle(fit, chains, seeds, integer=True, posterior=True)
+    found = problem.settle(fit, problem.chains, seeds, integer=True, posterior=True, first=problem.first)
     if found.misplaced or not found.residual <= close:
         raise ConvergenceError(
             "no tables that keep everything exact were found to start from",

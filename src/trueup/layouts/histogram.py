@@ -120,8 +120,13 @@ class HistogramProblem:
         integer: bool,
         posterior: bool = False,
         fixed: tuple[Marginal, Sequence[NDArray]] | None = None,
+        first: Sequence[Marginal] = (),
+        drawn: np.random.Generator | None = None,
     ) -> Settled:
-        """Settle every level from the top along its settling sequence; at posterior means if asked for, given `fixed` tables."""
+        """Settle every level from the top along its settling sequence; at posterior means if asked for, given `fixed` tables.
+
+        `first` are the root's marginals that are settled before its cells are held at zero. With `drawn` tables are drawn.
+        """
         spine = self.tree.spine
         return settle(
             self.tree,
@@ -138,6 +143,8 @@ class HistogramProblem:
             lower=self.lower,
             posterior=posterior,
             fixed=fixed,
+            first=first,
+            drawn=drawn,
         )
 
     def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:
@@ -145,6 +152,18 @@ class HistogramProblem:
         exact = [m for plan in self.tree.plan[level:] for m, variance in plan if variance == 0]
         bounded = self.lower[0].marginals if self.lower else ()
         return settling_sequence(wanted, self.fold.marginal(detailed(self.cells)), [*exact, *bounded])
+
+    @property
+    def chains(self) -> list[list[Marginal]]:
+        """The settling sequence of every level: what it measures, the root's after its total."""
+        plans = [[m for m, _ in plan] for plan in self.tree.plan]
+        plans[0].append(self.marginal(()))
+        return [self.chain(level, wanted) for level, wanted in enumerate(plans)]
+
+    @property
+    def first(self) -> list[Marginal]:
+        """What the root's cells are settled within: its total, and every marginal that is measured anywhere."""
+        return [self.marginal(()), *(m for plan in self.tree.plan for m, _ in plan)]
 
     def marginal(self, attributes: Sequence[str]) -> Marginal:
         """The marginal of the (folded) histograms by the named attributes and recodes."""

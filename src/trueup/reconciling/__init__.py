@@ -84,17 +84,8 @@ class Prepared:
             self.method,
             self.constraints,
             published(self.constraints),
-            self._unshrunk,
             self.state if whole else None,
         )
-
-    @property
-    def _unshrunk(self) -> Method | None:
-        """For a method that shrinks estimates, the first that fits and does not."""
-        if not self.method.shrinks:
-            return None
-        others = (kind() for kind in METHODS if not kind.shrinks)
-        return next((m for m in others if misfit(m, self.constraints) is None), None)
 
     def reconcile(self, measurements: Measurements) -> Release:
         """Do the same as the verb."""

@@ -1,11 +1,11 @@
-"""The errors that a method makes, found by measuring and reconciling a population that stands in for the true one.
+"""The errors that a method makes, found by measuring and reconciling populations that stand in for the true one.
 
-A population x* is measured under the laws of the release and reconciled as it was, again and again; the errors are
-sorted by the size of the count that came out. After a release x* are the released counts themselves (a parametric
-bootstrap, Efron 1982, chapter 5: they are public, obey every rule, and are nearest to the truth of all that is known).
-Counts that were drawn towards a prior vary less than the true ones, and errors simulated on them are too small (by 5 to 15 % on
-blocks of Bristol county, Rhode Island); for such methods x* is what a method that does not shrink makes of the same measurements.
-Before a release x* is a made-up population. Confidential counts are never read, and no entropy is drawn.
+Populations are measured under the laws of the release and reconciled as it was, again and again; the errors are sorted by
+the size of the count that came out. After a release they are drawn from what its measurements say of the true counts (see
+`populations`): a parametric bootstrap (Efron 1982, chapter 5) whose parameters are drawn, not estimated. Errors on a point
+are those of another population: released counts of weakly measured places are far too large or zero, and counts that were
+drawn towards a prior vary less than true ones. Before a release they are made up. Confidential counts are never read, and
+no entropy is drawn.
 """
 
 from __future__ import annotations
@@ -27,9 +27,14 @@ from trueup.model.records.expected_errors import ErrorClass, ExpectedErrors, err
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.reconciling.method import Method
+from trueup.reconciling.populations import drawn_populations
 
 WORK = 2**18
 """Cells that are reconciled in all, replicates times cells, by a method of effort 1."""
+DRAWN = 4
+"""How many times longer a cell of a drawn population takes than one that a fast method reconciles."""
+POPULATIONS = 20
+"""Most populations that are drawn."""
 FEWEST, MOST = 8, 200
 """Fewest replicates (a problem too large for so many is represented by some of its places), and most."""
 TOGETHER = 2**20
@@ -48,8 +53,6 @@ class ErrorSimulation:
         How it was reconciled.
     published
         The tables whose errors are wanted.
-    unshrunk
-        For a method that shrinks, one that does not.
     state
         What the method prepared for these constraints and the laws of the release; None where that is still to be done.
     """
@@ -57,7 +60,6 @@ class ErrorSimulation:
     method: Method
     constraints: Constraints
     published: tuple[Margin, ...]
-    unshrunk: Method | None = None
     state: Any = None
 
     def __call__(self, release: Release) -> ExpectedErrors:
@@ -75,7 +77,7 @@ class ErrorSimulation:
     def simulate(
         self,
         counts: NDArray,
-        values: NDArray | None,
+        values: NDArray,
         headers: Sequence[Measured],
         rng: np.random.Generator,
         *,
@@ -83,33 +85,22 @@ class ErrorSimulation:
         work: int = WORK,
         said: str = "",
     ) -> ExpectedErrors:
-        """Take for the population released counts (n,), or their measured values (q,) reconciled without shrinking.
+        """Draw populations given measured values (q,); or take the released counts (n,), where none can be drawn.
 
-        Without the values, as where these places are some of many, the released counts are measured once more for that.
         With a spec, a sample of the places may be simulated.
         """
         cells = self.constraints.cells
-        near = (
-            counts
-            if self.unshrunk is None
-            else self._unshrunk_counts(self.unshrunk, counts, values, headers, rng)
-        )
-        population = np.maximum(np.rint(near), 0).astype(np.int64)
-        whole = Sample(cells, population, self.constraints, headers, self.state)
-        some = self._some(whole, spec, work, rng)
-        made = "the released counts" if self.unshrunk is None else f"counts by '{self.unshrunk.name}'"
-        of = said or some.of(cells)
-        return expected_errors(self.method, some, self.published, rng, said=f"{made} of {of}", work=work)
-
-    def _unshrunk_counts(self, method: Method, counts, values, headers, rng: np.random.Generator) -> NDArray:
-        if values is None:
-            whole = np.maximum(np.rint(counts), 0).astype(np.int64)
-            values = simulate_many(self.constraints.cells, whole, headers, rng, 1)[0]
+        released = np.maximum(np.rint(counts), 0).astype(np.int64)
+        number = populations(cells, work)
         try:
-            solution = method.apply(method.prepare(self.constraints, headers), values, rng)
+            drawn = drawn_populations(self.constraints, headers, values, number, rng)
+            made = f"{number} populations" if number > 1 else "a population"
+            made += " drawn from what the measurements say"
         except TrueupError:
-            return counts
-        return solution.values if solution.status is Status.SOLVED else counts
+            drawn, made = released[None], "the released counts"
+        some = self._some(Sample(cells, drawn, self.constraints, headers, self.state), spec, work, rng)
+        of = said or some.of(cells)
+        return expected_errors(self.method, some, self.published, rng, said=f"{made}, of {of}", work=work)
 
     def _some(self, whole: Sample, spec: Spec | None, work: int, rng: np.random.Generator) -> Sample:
         """Some of the places, unless all fit or rules name places that were not chosen."""
@@ -120,18 +111,31 @@ class ErrorSimulation:
             return whole
         try:
             local = Problem(spec, cells)
-            population = whole.population.reshape(whole.cells.shape[0], -1)[leaves].ravel()
-            return Sample(cells, population, local.constraints, local.headers)
+            tables = whole.populations.reshape(len(whole.populations), whole.cells.shape[0], -1)
+            populations = tables[:, leaves].reshape(len(tables), -1)
+            return Sample(cells, populations, local.constraints, local.headers)
         except TrueupError:
             return whole
 
 
+def populations(cells: Cells, work: int) -> int:
+    """How many populations of so many cells are drawn.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> [populations(Cells(Tree.from_columns(["all", "area"], [{}, {"area": np.arange(n)}])), WORK) for n in (9, 5000, 10**6)]
+    [20, 13, 1]
+    """
+    return int(np.clip(work // (cells.n * DRAWN), 1, POPULATIONS))
+
+
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A population on some places, with what is measured of it and what it obeys; and the method's state, once prepared."""
+    """Populations (k, n) on some places, with what is measured and what they obey; and the method's state, once prepared."""
 
     cells: Cells
-    population: NDArray[np.int64]
+    populations: NDArray[np.int64]
     constraints: Constraints
     headers: Sequence[Measured]
     state: Any = None
@@ -174,13 +178,14 @@ def chosen_level(cells: Cells, work: int) -> int:
 def at_standard_errors(
     found: ExpectedErrors, errors: Mapping[Margin, NDArray], cells: Cells, work: int
 ) -> ExpectedErrors:
-    """Raise errors of the levels that `some_places` thins to the standard errors of least squares on all places.
+    """Give the levels that `some_places` thins the standard errors of least squares on all places, where these are known.
 
-    Places of the level that it chooses from, and of those above, stand for more places than the sample has of them: the
-    few that are below say more of their sums than all do. Their counts are large, so that least squares is what they get.
+    Places of the level that it chooses from, and of those above, stand for more places than the sample has of them: the few
+    that are below say more of their sums than all do, and noise of a place above is shared by fewer, which zero then biases.
+    Their counts are large, so that least squares is what they get.
     """
     thinned = thinned_levels(cells, work)
-    return found.at_least({margin: e for margin, e in errors.items() if margin.level in thinned})
+    return found.at({margin: e for margin, e in errors.items() if margin.level in thinned})
 
 
 def thinned_levels(cells: Cells, work: int) -> tuple[str, ...]:
@@ -208,18 +213,18 @@ def expected_errors(
     work: int = WORK,
     progress: Progress = lambda done, of: None,
 ) -> ExpectedErrors:
-    """Simulate the errors of a method on a population, by table and by size of the released count.
+    """Simulate the errors of a method on populations, by table and by size of the released count.
 
     Parameters
     ----------
     method
         Any method of reconciliation.
     sample
-        The population with what is measured of it.
+        The populations with what is measured of them; each is measured equally often.
     published
         The tables.
     said
-        What the population is, for the note.
+        What the populations are, for the note.
     work
         Cells that are reconciled in all, divided by the method's effort.
     progress
@@ -231,7 +236,7 @@ def expected_errors(
     >>> from trueup.model.tree import Tree
     >>> from trueup.reconciling import choose
     >>> problem = Problem.of(AREAS, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
-    >>> sample = Sample(problem.cells, np.array([300, 400]), problem.constraints, problem.headers)
+    >>> sample = Sample(problem.cells, np.array([[300, 400]]), problem.constraints, problem.headers)
     >>> method, rng = choose({}, problem.constraints), np.random.default_rng(1)
     >>> found = expected_errors(method, sample, [Margin("area")], rng, said="two areas")
     >>> found.classes[0].lowest, found.classes[0].simulated, 1.5 < found.classes[0].rmse < 3
@@ -262,18 +267,32 @@ def _replicates(
     """Released counts and errors of every table, batch by batch."""
     cells, headers = sample.cells, sample.headers
     state = method.prepare(sample.constraints, headers) if sample.state is None else sample.state
-    truth = {margin: cells.sum(sample.population, margin) for margin in published}
-    values = sum(h.sums(cells, sample.population).size for h in headers)
-    size = max(1, TOGETHER // max(values, cells.n))
-    for start in range(0, replicates, size):
-        count = min(size, replicates - start)
+    values = sum(h.sums(cells, sample.populations[0]).size for h in headers)
+    for start, counts in _batches(
+        replicates, len(sample.populations), max(1, TOGETHER // max(values, cells.n))
+    ):
         progress(start, replicates)
-        solution = method.apply(state, simulate_many(cells, sample.population, headers, rng, count), rng)
+        some = sample.populations[counts > 0]
+        measured = [
+            simulate_many(cells, population, headers, rng, int(count))
+            for population, count in zip(some, counts[counts > 0], strict=True)
+        ]
+        solution = method.apply(state, np.concatenate(measured), rng)
         if solution.status is not Status.SOLVED:
             raise TrueupError(f"method '{method.name}' has no answer for a replicate: {solution.status}")
         released = {margin: cells.sum(solution.values, margin) for margin in published}
+        truth = {
+            margin: cells.sum(np.repeat(some, counts[counts > 0], axis=0), margin) for margin in published
+        }
         yield {margin: (table, table - truth[margin]) for margin, table in released.items()}
     progress(replicates, replicates)
+
+
+def _batches(replicates: int, populations: int, size: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """The first replicate of every batch, and how many are of each population."""
+    owner = np.arange(replicates) * populations // replicates
+    for start in range(0, replicates, size):
+        yield start, np.bincount(owner[start : start + size], minlength=populations)
 
 
 def _classes(margin: Margin, batches: Sequence[Errors], *, whole: bool) -> list[ErrorClass]:

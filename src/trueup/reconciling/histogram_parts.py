@@ -199,6 +199,7 @@ def down(
         lower=lower or _lower(segment, below),
         posterior=plan.posterior,
         fixed=fixed,
+        first=plan.first,
     )
     first = int(above is not None)
     stats = {

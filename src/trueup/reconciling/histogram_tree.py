@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 class HistogramTree(Method):
     """Reconcile histograms on a hierarchy that several marginals measure.
 
-    Weighted least squares over all places and marginals at once, split into independent ANOVA components; then, from
-    the top, each parent's children are settled: their totals first, then nested marginals, then cells, each the
+    Weighted least squares over all places and marginals at once, split into independent ANOVA components. The root's total
+    and every marginal that is measured somewhere are settled before its cells are held at zero. Then, from the top, each
+    parent's children are settled: their totals first, then nested marginals, then cells, each the
     nearest nonnegative tables in the metric of the estimates' covariance, rounded with every sum kept.
 
     Attributes
@@ -63,8 +64,8 @@ class HistogramTree(Method):
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
         """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
-        chains = [state.chain(level, [m for m, _ in plan]) for level, plan in enumerate(state.tree.plan)]
-        return solution(state, values, chains, rng, integer=self.integer, posterior=self.posterior)
+        how = {"integer": self.integer, "posterior": self.posterior, "first": state.first}
+        return solution(state, values, state.chains, rng, **how)
 
     def refuses_parts(self) -> str | None:
         """Whole numbers are settled part by part, from estimates that go up the tree."""
@@ -108,8 +109,13 @@ def solution(
     integer: bool,
     posterior: bool = False,
     within: Within | None = None,
+    first: Sequence[Marginal] = (),
+    drawn: np.random.Generator | None = None,
 ) -> Solution:
-    """Least squares, then settling, for values `(q,)` or `(b, q)`; many rows of a small problem at once."""
+    """Least squares, then settling, for values `(q,)` or `(b, q)`; many rows of a small problem at once.
+
+    `first` are the root's marginals that are settled before its cells are held at zero. With `drawn` tables are drawn.
+    """
     rows = np.atleast_2d(values)
     seeds = rng.integers(2**63, size=len(rows), dtype=np.uint64)
     size = max(1, CHUNK_CELLS // problem.cells.n) if within is None else len(rows)
@@ -117,7 +123,7 @@ def solution(
     tiled = {len(part): problem.tiled(len(part)) for part in parts}
     starts = range(0, len(rows), size)
     done = [
-        _solve(tiled[len(part)], part, chains, seeds[i : i + size], integer, posterior, within)
+        _solve(tiled[len(part)], part, chains, seeds[i : i + size], integer, posterior, within, first, drawn)
         for i, part in zip(starts, parts, strict=True)
     ]
     counts = np.concatenate([counts for counts, _, _ in done]).reshape(*values.shape[:-1], problem.cells.n)
@@ -132,13 +138,17 @@ def _solve(
     seeds: NDArray,
     integer: bool,
     posterior: bool,
-    within=None,
+    within: Within | None,
+    first: Sequence[Marginal],
+    drawn: np.random.Generator | None,
 ) -> tuple[NDArray, Status, dict]:
     fixed = None
     if within is not None:
         problem, fixed = replace(problem, lower=within.lower), within.fixed
     fit, left = problem.least_squares(values)
-    settled = problem.settle(fit, chains, seeds, integer=integer, posterior=posterior, fixed=fixed)
+    settled = problem.settle(
+        fit, chains, seeds, integer=integer, posterior=posterior, fixed=fixed, first=first, drawn=drawn
+    )
     stats = {
         "largest optimality residual (counts)": settled.residual,
         "units without a place": settled.misplaced,
@@ -154,7 +164,7 @@ def _solve(
     settled_all = not settled.misplaced and settled.residual <= tolerance_for(values, UNSETTLED)
     if settled_all and kept.all():
         return counts, Status.SOLVED, stats
-    if within is not None:  # a general program knows nothing of what other tables say
+    if within is not None or drawn is not None:  # a general program knows of no other tables, and draws none
         return counts, Status.UNSOLVED, stats
     return _handed_over(problem, values, counts, seeds, stats, kept & settled_all)
 

@@ -81,8 +81,14 @@ class JoinedTree(HistogramTree):
             )
         return JoinedProblem(constraints, tuple(headers), *problems)
 
-    def apply(self, state: JoinedProblem, values: NDArray, rng: np.random.Generator) -> Solution:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
+    def apply(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        state: JoinedProblem,
+        values: NDArray,
+        rng: np.random.Generator,
+        drawn: np.random.Generator | None = None,
+    ) -> Solution:
+        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding. With `drawn` tables are drawn."""
         joined, cells = state.constraints.joined, state.constraints.cells
         assert joined is not None
         parts = split(np.atleast_2d(values), state.headers, cells)
@@ -91,10 +97,10 @@ class JoinedTree(HistogramTree):
             for table in joined.tables
         ]
         first = self._settled(
-            state.households, answers[1], deepcopy(rng)
+            state.households, answers[1], deepcopy(rng), drawn=drawn
         )  # ties as in parts: one seed for both
         within = within_households(joined, state.persons, first.values)
-        second = self._settled(state.persons, answers[0], rng, within)
+        second = self._settled(state.persons, answers[0], rng, within, drawn)
         counts = stacked_counts(joined, second.values, first.values)
         stats = {key: max(one, second.stats[key]) for key, one in first.stats.items()}
         status = Status.worst([first.status, second.status])
@@ -106,12 +112,11 @@ class JoinedTree(HistogramTree):
         values: NDArray,
         rng: np.random.Generator,
         within: Within | None = None,
+        drawn: np.random.Generator | None = None,
     ) -> Solution:
         bounded = problem if within is None else replace(problem, lower=within.lower)
-        chains = [bounded.chain(level, [m for m, _ in plan]) for level, plan in enumerate(problem.tree.plan)]
-        return solution(
-            problem, values, chains, rng, integer=self.integer, posterior=self.posterior, within=within
-        )
+        how = {"integer": self.integer, "posterior": self.posterior, "within": within, "first": problem.first}
+        return solution(problem, values, bounded.chains, rng, drawn=drawn, **how)
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> JoinedPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Prepare what all segments of the tree share, for either table."""

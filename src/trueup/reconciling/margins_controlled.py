@@ -33,6 +33,9 @@ ROUNDING_GAP = "relative gap of the rounding, proved for all whole tables with t
 class MarginsControlled(MarginsProjection):
     """Project a table onto its margins, then round it with the margins kept.
 
+    The total, and every measured margin, are settled before any cell is held at zero: the total is that of least squares,
+    and a margin the nearest that is not below zero, given the coarser ones.
+
     A two-way table rounds its total, then each margin, then the cells given both margins: every cell, row and column
     is then a floor or a ceiling, by a transportation problem that is solved exactly. Beyond two axes exact margins
     are kept by an integer program up to 1,000 cells; above, one or two of them exactly, more of them nearly, and how
@@ -71,7 +74,7 @@ class MarginsControlled(MarginsProjection):
 
     def _row(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator):
         """The residual of the projection, the whole table, and whether a general program found it."""
-        projection = project_on_margins(state, values)
+        projection = project_on_margins(state, values, state.first)
         if projection.status is Status.SOLVED:
             margins, sums = exact_margins(state, values)
             exact = dict(zip(margins, sums, strict=True))

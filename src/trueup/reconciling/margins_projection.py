@@ -9,8 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel.histogram.marginals import Marginal
 from trueup.kernel.margins.projection import Projection, inconsistent, nearest, residual
-from trueup.kernel.settling.nearest import Metric, nearest_nonnegative, tolerance_for
+from trueup.kernel.settling.nearest import Metric, tolerance_for
+from trueup.kernel.settling.root import settle_marginals
 from trueup.kernel.status import Status, largest
 from trueup.layouts.histogram import HistogramProblem, histogram_problem
 from trueup.layouts.histogram_errors import histogram_standard_errors
@@ -69,8 +71,10 @@ def exact_margins(state: HistogramProblem, values: NDArray) -> tuple[list[tuple[
     return [a for a, _ in pairs], [p.reshape(s) for (_, p), s in zip(pairs, shapes, strict=True)]
 
 
-def project_on_margins(state: HistogramProblem, values: NDArray) -> Projection:
-    """Nearest table of one row of values; contradictory invariants are an error."""
+def project_on_margins(
+    state: HistogramProblem, values: NDArray, first: Sequence[Marginal] = ()
+) -> Projection:
+    """Nearest table of one row of values, given marginals that are settled `first`; contradictory invariants are an error."""
     shape = state.cells.shape[1:]
     margins, sums = exact_margins(state, values)
     # Sums of whole numbers are exact, so margins that differ at all contradict each other.
@@ -84,11 +88,7 @@ def project_on_margins(state: HistogramProblem, values: NDArray) -> Projection:
         fit, left = state.least_squares(values[None])
         x, gap, steps = fit.values[0], np.array([left]), 0
         if nonnegative:
-            first = np.zeros(1, np.int64)
-            metric = Metric(
-                state.tree.domain, tuple(f.variance for f in state.tree.filters[0]), first, 1, tied=False
-            )
-            x, gap, steps = nearest_nonnegative(metric, x, state.zeros[0] if state.zeros else None)
+            x, gap, steps = _nearest(state, x, first)
         table = x.reshape(shape)
         worst = largest([residual(table, margins, sums), gap.max()])
         status = Status.SOLVED if gap.max() <= tolerance_for(x) else Status.UNSOLVED
@@ -100,6 +100,18 @@ def project_on_margins(state: HistogramProblem, values: NDArray) -> Projection:
     if not nonnegative or projection.status is not Status.SOLVED:
         return replace(projection, table=table)
     return _not_below_zero(replace(projection, table=table), margins, sums, held)
+
+
+def _nearest(state: HistogramProblem, x: NDArray, first: Sequence[Marginal]) -> tuple[NDArray, NDArray, int]:
+    """The nearest nonnegative table to x (1, n), the marginals of `first` settled first unless no table has them all."""
+    variances = tuple(f.variance for f in state.tree.filters[0])
+    metric = Metric(state.tree.domain, variances, np.zeros(1, np.int64), 1, tied=False)
+    zeros = state.zeros[0] if state.zeros else None
+    found = settle_marginals(metric, x, first, zeros)
+    for fewer in [first[:1], ()] if first else []:  # the total alone, or nothing
+        if found[1].max() > tolerance_for(x):
+            found = settle_marginals(metric, x, fewer, zeros)
+    return found
 
 
 def _not_below_zero(projection: Projection, margins, sums, held: NDArray[np.bool_]) -> Projection:

@@ -57,6 +57,8 @@ class SegmentPlan:
         Whether counts below zero are refused; whether to round; whether to settle at posterior means.
     bounded
         Marginals with lower bounds.
+    first
+        Marginals of the root that are settled before its cells are held at zero.
     """
 
     levels: tuple[str, ...]
@@ -70,6 +72,7 @@ class SegmentPlan:
     integer: bool
     posterior: bool
     bounded: tuple[Marginal, ...]
+    first: tuple[Marginal, ...]
 
     @property
     def cells(self) -> int:
@@ -203,20 +206,22 @@ def segment_plan(
         [*(m for p in plans[level:] for m, variance in p if variance == 0), *bounds]
         for level in range(len(plans))
     ]
+    total = fold.marginal(cells.marginal(()))
+    wanted = [[m for m, _ in p] for p in plans]
+    wanted[0].append(total)
     return SegmentPlan(
         cells.tree.levels,
         domain,
         fold,
         tuple(map(tuple, plans)),
         tuple(_columns(constraints, headers, fold, name) for name in cells.tree.levels),
-        tuple(
-            tuple(settling_sequence([m for m, _ in p], finest, e)) for p, e in zip(plans, exact, strict=True)
-        ),
+        tuple(tuple(settling_sequence(w, finest, e)) for w, e in zip(wanted, exact, strict=True)),
         tuple(tuple(settling_sequence((), finest, e)) for e in exact),
         constraints.nonnegative,
         integer,
         posterior,
         tuple(bounds),
+        (total, *(m for p in plans for m, _ in p)),
     )
 
 

@@ -158,7 +158,7 @@ def margins_by_size(
     Returns
     -------
     MarginsBySize
-        On a made-up population of these places (see `explain`); no confidential count is read.
+        On made-up populations of these places (see `explain`); no confidential count is read.
 
     Raises
     ------

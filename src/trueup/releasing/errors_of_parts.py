@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from trueup.errors import TrueupError
 from trueup.files.database import connect
-from trueup.io.bundle.tables import read_counted
+from trueup.io.bundle.tables import read_counted, read_measured
 from trueup.model.cells import Cells, Margin
-from trueup.model.header import Measured
+from trueup.model.header import Measured, simulate_many, split
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ExpectedErrors
+from trueup.model.tree import Tree
 from trueup.planning.expected import Expected
 from trueup.reconciling import Prepared, published
 from trueup.reconciling.expected_errors import FEWEST, WORK, at_standard_errors, some_places, thinned_levels
@@ -28,7 +29,8 @@ def errors_of_parts(folder: RunFolder, method: Method) -> ExpectedErrors:
     rng = np.random.default_rng([int(folder.seal, 16), 1])
     tree, work = folder.tree(), WORK // method.effort
     places, counts = _settled_counts(folder, work // FEWEST, rng)
-    kept, _ = tree.only(len(tree.levels) - 1, places)
+    last = len(tree.levels) - 1
+    kept, _ = tree.only(last, places)
     attributes = folder.cells(folder.branch(folder.cut.parts[-1][0])).attributes
     cells, leaves = some_places(Cells(kept, attributes), work, rng)
     whole = Cells(tree, attributes)
@@ -36,7 +38,9 @@ def errors_of_parts(folder: RunFolder, method: Method) -> ExpectedErrors:
     try:
         local = Problem(folder.spec, cells)
         simulation = Prepared.of(local.constraints, local.headers, method).simulation
-        found = simulation.simulate(counts[leaves].ravel(), None, local.headers, rng, said=said)
+        population = np.asarray(counts[leaves].ravel(), np.int64)
+        values = _measured(folder, tree, places[leaves], local, population, rng)
+        found = simulation.simulate(population, values, local.headers, rng, said=said)
         thinned = thinned_levels(whole, work)
         tables = [m for m in published(local.constraints) if m.level in thinned]
         errors = standard_errors(whole, folder.headers, tables, folder.spec.constraints.zeros)
@@ -64,6 +68,65 @@ def standard_errors(
     precisions = np.array([np.inf if h.exact else 1 / float(h.law.variance) for h in headers])
     means, _ = Expected.of(cells, [h.margin for h in headers], free, zeros=zeros).errors(precisions, free)
     return {table: np.sqrt([max(mean, 0.0)]) for table, mean in zip(free, means, strict=True)}
+
+
+def _measured(
+    folder: RunFolder,
+    tree: Tree,
+    leaves: NDArray[np.int64],
+    local: Problem,
+    population: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Measured values (q,) of some lowest places, and of places all of whose lowest places these are.
+
+    Of places of which they are some, what was measured is not theirs: their released counts are measured once more.
+    """
+    again = simulate_many(local.cells, population, local.headers, rng, 1)[0]
+    tables = split(again, local.headers, local.cells)
+    for layer, parts in enumerate(folder.cut.parts):
+        headers, found = folder.headers_of(layer), {}
+        for header, table in zip(folder.headers, tables, strict=True):
+            if header in headers and not header.margin.where:
+                at = _whole_places(tree, leaves, tree.level(header.margin.level))
+                found[header] = table.reshape(len(at), -1), at
+        for number in _parts_with(folder, tree, layer, found):
+            _take(folder, parts[number], headers, found)
+    return np.concatenate(tables)
+
+
+def _whole_places(tree: Tree, leaves: NDArray[np.int64], level: int) -> NDArray[np.int64]:
+    """Places of a level that hold some of the lowest places, ascending; -1 in place of one that holds others too."""
+    above = tree.ancestors(len(tree.levels) - 1, level)
+    places, held = np.unique(above[leaves], return_counts=True)
+    return np.where(np.bincount(above, minlength=tree.sizes[level])[places] == held, places, -1)
+
+
+Found = Mapping[Measured, tuple[NDArray, NDArray]]
+"""By header its table (places, groups), to be written to, and the places."""
+
+
+def _parts_with(folder: RunFolder, tree: Tree, layer: int, found: Found) -> NDArray[np.int64]:
+    """The numbers of the parts of a layer that measured some of the places."""
+    top, edges = folder.cut.layers[layer].top, folder.cut.layers[layer].edges
+    tops = [tree.ancestors(tree.level(h.margin.level), top)[at[at >= 0]] for h, (_, at) in found.items()]
+    return np.unique(np.searchsorted(edges, np.concatenate([*tops, np.zeros(0, np.int64)]), "right") - 1)
+
+
+def _take(folder: RunFolder, part: PlacePart, headers: Sequence[Measured], found: Found) -> None:
+    """Write what a part measured of the places."""
+    branch = folder.branch(part)
+    cells = folder.cells(branch)
+    values = read_measured(
+        folder.measured.path(str(part)), cells, [h.at(cells) for h in headers], folder.database
+    )
+    for header, value in zip(headers, values, strict=True):
+        if header in found:
+            table, at = found[header]
+            level = branch.tree.level(header.margin.level)
+            own = at - branch.starts[level]
+            inside = (at >= 0) & (own >= 0) & (own < branch.tree.sizes[level])
+            table[inside] = value.reshape(branch.tree.sizes[level], -1)[own[inside]]
 
 
 def _settled_counts(

@@ -27,6 +27,7 @@ from trueup.reconciling.expected_errors import (
     Sample,
     at_standard_errors,
     expected_errors,
+    populations,
     some_places,
 )
 from trueup.reconciling.method import Method
@@ -92,7 +93,7 @@ class Explanation(ThreeLines):
     """What a spec will do: engine, structure, method, cost, expected error, tails of the noise; `problem` is what it is of.
 
     By parts there is no closed form of the errors: it is for trees that memory holds. Errors by size of the count
-    (`classes`) are simulated on a made-up population of the public places. `bounds` on the records of one unit are weighed
+    (`classes`) are simulated on made-up populations of the public places. `bounds` on the records of one unit are weighed
     where it is stated how many records units have.
     """
 
@@ -175,7 +176,7 @@ def explain(
     memory
         Bytes that the release may use: what does not fit is released by parts.
     persons
-        Units of the made-up population; by default as many as there would be if the places of the lowest level whose
+        Units of a made-up population; by default as many as there would be if the places of the lowest level whose
         name is known (state, county, tract, block group, block) had as many as in the United States.
     records
         How many records units have, as you state it: then bounds on the records of one unit are weighed.
@@ -197,7 +198,7 @@ def explain(
     >>> plan.structure, plan.method["method"], [round(e.most, 2) for e in plan.expected]
     ('sum', 'tree-topdown', [2.29, 2.29])
     >>> plan.classes.note
-    'Simulated: 200 replicates of measuring and reconciling a made-up population of 80 in 2 of 2 places.'
+    'Simulated: 200 replicates of measuring and reconciling 20 made-up populations of 80 in 2 of 2 places.'
     """
     problem = Problem.of(spec, geography)
     cells, constraints = problem.cells, problem.constraints
@@ -252,7 +253,7 @@ def _simulated(
     persons: int | None,
     progress: Progress,
 ) -> ExpectedErrors:
-    """The errors of a method on a made-up population of the problem's places."""
+    """The errors of a method on made-up populations of the problem's places, each drawn anew."""
     rng = np.random.default_rng(0)
     work = WORK // method.effort
     cells, _ = some_places(problem.cells, work, rng)
@@ -261,11 +262,13 @@ def _simulated(
     share = cells.shape[0] / problem.cells.shape[0]
     try:
         units = usual_persons(problem.cells.tree) if persons is None else persons
-        population = made_up_counts(local, rng, max(1, round(units * share)))
-        sample = Sample(cells, population, local.constraints, local.headers, state if whole else None)
+        number = populations(cells, WORK)
+        drawn = np.stack([made_up_counts(local, rng, max(1, round(units * share))) for _ in range(number)])
+        sample = Sample(cells, drawn, local.constraints, local.headers, state if whole else None)
     except TrueupError as error:
         return ExpectedErrors((), f"Errors could not be simulated before the release: {error}")
-    said = f"a made-up population of {population.sum():,} in {sample.of(problem.cells)}"
+    made = f"{number} made-up populations" if number > 1 else "a made-up population"
+    said = f"{made} of {drawn[0].sum():,} in {sample.of(problem.cells)}"
     tables = published(problem.constraints)
     found = expected_errors(method, sample, tables, rng, said=said, work=WORK, progress=progress)
     return at_standard_errors(found.as_forecast(), errors, problem.cells, work)

@@ -242,7 +242,7 @@ def _interval(count: Any, error: Any) -> dict[str, str]:
         return {"count": f"{count:,}", "error": "not known", "low": "", "high": ""}
     return {
         "count": f"{count:,}",
-        "error": f"{error:,.0f}",
+        "error": f"{np.ceil(error - 1e-6):,.0f}",
         "low": f"{max(0, int(np.floor(count - error))):,}",
         "high": f"{int(np.ceil(count + error)):,}",
     }

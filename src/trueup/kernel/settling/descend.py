@@ -18,12 +18,11 @@ return one kind of result to the loop over levels.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from trueup.kernel.histogram.anova import Component
 from trueup.kernel.histogram.helmert import sum_rows
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, refines, spread
@@ -31,6 +30,8 @@ from trueup.kernel.settling.lower_bounds import Lower
 from trueup.kernel.settling.nearest import TOLERANCE, Metric, tolerance_for
 from trueup.kernel.settling.posterior_mean import posterior_means
 from trueup.kernel.settling.refine import Coarse, SettlingStage
+from trueup.kernel.settling.root import settle_marginals
+from trueup.kernel.settling.table_draws import drawn_cells, drawn_columns, drawn_parts, total_of
 from trueup.kernel.settling.transport import mixed_keys
 from trueup.kernel.status import largest
 
@@ -93,6 +94,8 @@ def settle(
     lower: Sequence[Lower] = (),
     posterior: bool = False,
     fixed: tuple[Marginal, Sequence[np.ndarray]] | None = None,
+    first: Sequence[Marginal] = (),
+    drawn: np.random.Generator | None = None,
 ) -> Settled:
     """Settle every level below its parents.
 
@@ -116,6 +119,9 @@ def settle(
         zero; parents for which that fails as without it
     fixed : a marginal whose tables are settled already, and these per level (nodes, groups): they are kept, what is
         settled is what the marginals of the chains that refine it say beyond them, and estimates are taken given them
+    first : marginals of a root that has neither bounds nor fixed tables, nested or not, which are settled before its cells
+        are held at zero (see `kernel.settling.root`); tables that are whole keep those of the chain exactly, others nearly
+    drawn : draw whole tables in place of posterior means; see `kernel.settling.table_draws`
 
     Examples
     --------
@@ -131,7 +137,7 @@ def settle(
     (array([[8, 0]]), array([[5, 0],
            [3, 0]]))
     """
-    how = _How(nonnegative, integer, tolerance, posterior and nonnegative)
+    how = _How(nonnegative, integer, tolerance, posterior and nonnegative, drawn)
     results = [] if above is None else [_Result.given(above)]
     for level in range(len(results), tree.spine.depth):
         parents = None if level == 0 else results[-1].x[tree.spine.inner[level - 1]].astype(float)
@@ -144,6 +150,8 @@ def settle(
             lower[level] if lower else None,
             None if fixed is None else (fixed[0], fixed[1][level]),
         )
+        if parents is None and first and nonnegative and not lower and fixed is None and drawn is None:
+            stage = stage.from_marginals(first, zeros[level] if zeros else None, tolerance)
         mask = None if zeros is None or not zeros[level].any() else zeros[level]
         chain, short = chains[level], required[level] if required else [chains[level][-1]]
         if fixed is not None:
@@ -189,6 +197,7 @@ class _How:
     integer: bool
     tolerance: float
     posterior: bool
+    drawn: np.random.Generator | None
 
 
 @dataclass(frozen=True)
@@ -288,6 +297,14 @@ class _Level:
         fixed = None if self.fixed is None else (self.fixed[0], self.fixed[1][rows])
         return _Level(metric, self.estimates[rows], parents, keys, lower, fixed)
 
+    def from_marginals(
+        self, marginals: Sequence[Marginal], zeros: np.ndarray | None, tolerance: float
+    ) -> _Level:
+        """The same from estimates that are nonnegative, settled marginal by marginal; as before where that fails."""
+        x, residual, _ = settle_marginals(self.metric, self.estimates, marginals, zeros, tolerance)
+        found = residual <= tolerance_for(self.estimates, tolerance)
+        return replace(self, estimates=np.where(found[:, None], x, self.estimates))
+
     @cached_property
     def target(self) -> np.ndarray:
         """Least squares (nodes, n) given the settled parents."""
@@ -305,7 +322,9 @@ class _Level:
             if least is not None:
                 stage = stage.above(least)
             x, residual, steps = stage.tables, parents, 0
-            if how.nonnegative:
+            if how.drawn is not None and self.parents is None:
+                x = drawn_parts(stage.metric, stage.tables, stage.coarse, stage.held, how.drawn)
+            elif how.nonnegative:
                 x, residual, steps = stage.nearest(how.tolerance)
             if how.integer:
                 x, missing = stage.rounded(x)
@@ -319,7 +338,14 @@ class _Level:
     def settle_at_means(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
         """The same from posterior means: each stage nearest to them given the stage before, then rounded."""
         assert self.parents is not None
-        means, variances, found = posterior_means(*self._given(), self.parents)
+        metric, target = self._given()
+        means, variances, found, spreads = posterior_means(metric, target, self.parents)
+        totals = None
+        if how.drawn is not None:
+            means, variances, totals = self._draws(means, variances, found, spreads, how.drawn)
+            found = np.nan_to_num(found)
+            if self.fixed is None:
+                chain = [total_of(chain[-1]), *(m for m in chain if cell_groups(m).any())]
         open_ = np.repeat(self.parents > 0, self.metric.counts, axis=0)
         worst, misplaced = np.where(np.isnan(found[:, 0]), np.inf, 0.0), np.zeros(len(found), np.int64)
         if zeros is not None:  # covariances are those of cells of which the parent has some
@@ -331,11 +357,16 @@ class _Level:
             size = int(groups.max()) + 1
             within = coarse and Coarse.of(marginal, *coarse)
             sums = marginalise(self.parents, marginal)
-            stage = SettlingStage(self.metric, sum_rows(means, groups, size), sums, within, None, self.keys)
+            tables, spread = sum_rows(means, groups, size), sum_rows(variances, groups, size)
+            if totals is not None and metric.knows(marginal):
+                tables = sum_rows(target, groups, size)
+            elif totals is not None and size == 1:
+                tables, spread = totals
+            stage = SettlingStage(self.metric, tables, sums, within, None, self.keys)
             least = None if self.lower is None else self.lower.of(marginal)
             if least is not None:
                 stage = stage.above(least)
-            x, residual = stage.tied(sum_rows(variances, groups, size))
+            x, residual = stage.tied(spread)
             if how.integer:
                 x, missing = stage.rounded(x)
                 misplaced = misplaced + missing
@@ -343,6 +374,26 @@ class _Level:
                 x = x + least
             coarse, worst = (marginal, x), np.maximum(worst, residual)
         return _Result(x, worst, misplaced, 0)
+
+    def _draws(
+        self,
+        means: np.ndarray,
+        variances: np.ndarray,
+        found: np.ndarray,
+        spreads: np.ndarray,
+        rng: np.random.Generator,
+    ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+        """Draws of the cells and what they are moved by; the same of the totals."""
+        draws = drawn_cells(means, variances, rng)
+        totals = drawn_cells(means.sum(axis=1), spreads, rng)
+        without = np.repeat(np.isnan(found[:, 0]), self.metric.counts)
+        if without.any():
+            assert self.parents is not None
+            metric, target = self._given()
+            draws[without] = drawn_columns(metric, target, self.parents, rng)[without]
+            totals[without], spreads = draws[without].sum(axis=1), np.where(without, 1.0, spreads)
+            variances = np.where(without[:, None], 1.0, variances)
+        return draws, variances, (totals[:, None], spreads[:, None] + SLACK)
 
     def _given(self) -> tuple[Metric, np.ndarray]:
         """The metric and the target, given what is settled already."""
@@ -356,7 +407,7 @@ class _Level:
     def _stage(self, marginal: Marginal, coarse: Coarse | None, zeros: np.ndarray | None) -> SettlingStage:
         """The marginal's tables and metric, given the coarser marginal and the parents."""
         domain = self.metric.domain.coarsened(marginal)
-        variances = tuple(self._marginal_variance(marginal, c) for c in domain.components)
+        variances = tuple(self.metric.of_marginal(marginal, c) for c in domain.components)
         groups = cell_groups(marginal)
         tables = sum_rows(self.target, groups, int(groups.max()) + 1)
         if coarse is not None:
@@ -366,10 +417,3 @@ class _Level:
         if sums is not None:
             tables = metric.tie(tables, sums)
         return SettlingStage(metric, tables, sums, coarse, zeros, self.keys)
-
-    def _marginal_variance(self, marginal: Marginal, component: Component) -> np.ndarray:
-        """Covariance of a marginal's component: `M V M'` on the same contrasts."""
-        components = self.metric.domain.components
-        fine = next(i for i, c in enumerate(components) if c.contrast == component.contrast)
-        matrix = self.metric.domain.matrix(marginal, components[fine])
-        return matrix @ self.metric.variances[fine] @ matrix.T

@@ -20,14 +20,16 @@ from functools import cached_property
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.histogram.anova import Domain
+from trueup.kernel.histogram.anova import Component, Domain
 from trueup.kernel.histogram.helmert import backward, forward
+from trueup.kernel.histogram.marginals import Marginal
 from trueup.kernel.histogram.node_filter import product, pseudo_inverse
 
 TOLERANCE = 1e-6  # counts
 PRECISION = (
     1e-12  # the same relative to the largest count, where that is more: what sums in double precision leave
 )
+KNOWN = 1e-12  # variance of what is known, as a share of the largest
 ITERATIONS = 10_000
 BATCH = 8  # iterations between two checks of convergence
 
@@ -66,6 +68,19 @@ class Metric:
         """Largest eigenvalue of every child's covariance, over all components."""
         tops = [v[:, 0, 0] if v.shape[-1] == 1 else np.linalg.eigvalsh(v)[:, -1] for v in self.variances]
         return np.max([np.broadcast_to(t, self.rows) for t in tops], axis=0)
+
+    def of_marginal(self, marginal: Marginal, component: Component) -> np.ndarray:
+        """Covariance of a component of a marginal's table, `M V M'` on the same contrasts."""
+        fine = next(i for i, c in enumerate(self.domain.components) if c.contrast == component.contrast)
+        matrix = self.domain.matrix(marginal, self.domain.components[fine])
+        return matrix @ self.variances[fine] @ matrix.T
+
+    def knows(self, marginal: Marginal) -> bool:
+        """Whether a marginal's tables have no variance."""
+        components = self.domain.coarsened(marginal).components
+        largest = max(float(np.abs(v).max(initial=0.0)) for v in self.variances)
+        own = max(float(np.abs(self.of_marginal(marginal, c)).max(initial=0.0)) for c in components)
+        return own <= KNOWN * largest
 
     @property
     def components(self) -> np.ndarray:

@@ -378,11 +378,12 @@ def _learn_cells(kappa, common, slopes, hyper):
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def _parent(cells, sums, gradient, q, components, form, hyper, means, variances):
-    """Posterior means and variances (children, open cells) of one parent; returns its concentrations."""
+def _parent(cells, sums, gradient, q, components, form, hyper, means, variances, spreads):
+    """Posterior means and variances (children, open cells) of one parent, and variances (children,) of its children's totals;
+    returns its concentrations."""
     children, n = gradient.shape
     if children == 1:
-        means[0], variances[0] = sums, 1.0
+        means[0], variances[0], spreads[0] = sums, 1.0, 1.0
         return 1.0 * hyper.a, 1.0 * hyper.kappa
     total = sums.sum()
     shares = sums / total
@@ -392,7 +393,7 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances)
     s, tau, nu = np.empty((children, n, n)), np.zeros((children, n)), np.zeros((children, n))
     left, metric = np.empty(n), np.empty((n, n))
     a, kappa, evidence, slopes = hyper.a, np.full(n, hyper.kappa), np.zeros(2), np.empty((2, n))
-    estimates, precisions, spreads = np.empty(children), np.empty(children), np.empty(children)
+    estimates, precisions = np.empty(children), np.empty(children)
     sizes, times, weights = np.empty(children), np.empty(children), np.ones(children)
     leans, tilt = np.zeros((children, n)), 0.0
     common = 1.0 * hyper.kappa
@@ -443,7 +444,7 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances)
 
 
 @njit(cache=True, error_model="numpy")
-def _parents(sums, open_, gradient, q, components, form, first, hyper, means, variances, found):
+def _parents(sums, open_, gradient, q, components, form, first, hyper, means, variances, spreads, found):
     for p in range(first.size - 1):
         cells = np.flatnonzero(open_[p])
         rows = np.arange(first[p], first[p + 1])
@@ -456,13 +457,14 @@ def _parents(sums, open_, gradient, q, components, form, first, hyper, means, va
         for c in range(rows.size):
             for i in range(cells.size):
                 table[c, i] = gradient[rows[c], cells[i]]
-        m, v = np.empty(table.shape), np.empty(table.shape)
+        m, v, spread = np.empty(table.shape), np.empty(table.shape), np.empty(rows.size)
         own = q if q.shape[0] == 1 else q[first[p] : first[p + 1]]
-        found[p] = _parent(cells, sums[p][cells], table, own, components, form, hyper, m, v)
+        found[p] = _parent(cells, sums[p][cells], table, own, components, form, hyper, m, v, spread)
         if not np.isfinite(m.sum() + v.sum()):
             found[p] = np.nan
             continue
         for c in range(rows.size):
+            spreads[rows[c]] = spread[c]
             for i in range(cells.size):
                 means[rows[c], cells[i]] = m[c, i]
                 variances[rows[c], cells[i]] = v[c, i]
@@ -470,7 +472,7 @@ def _parents(sums, open_, gradient, q, components, form, first, hyper, means, va
 
 def posterior_means(
     metric: Metric, tables: np.ndarray, sums: np.ndarray, hyper: Hyperprior = HYPERPRIOR
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Posterior means of every parent's children.
 
     Parameters
@@ -482,8 +484,8 @@ def posterior_means(
 
     Returns
     -------
-    (rows, n) means and variances, and every parent's concentrations (parents, 2), a and the median kappa: NaN, and no means, for
-    parents with more than 320 open cells
+    (rows, n) means and variances; every parent's concentrations (parents, 2), a and the median kappa: NaN, and no means, for
+    parents with more than 320 open cells; (rows,) variances of the totals, before they are held to their sum as the cells' are
 
     Examples
     --------
@@ -503,7 +505,7 @@ def posterior_means(
         part = component.view(coefficients)
         part[...] = product(block, part)
         q.append(block)
-    means, variances = np.zeros(tables.shape), np.zeros(tables.shape)
+    means, variances, spreads = np.zeros(tables.shape), np.zeros(tables.shape), np.zeros(len(tables))
     found = np.full((metric.first.size, 2), np.nan)
     gradient, form = metric.domain.backward(coefficients), entries(metric.domain)
     sums, blocks, first = np.asarray(sums, float), flat(q), np.append(metric.first, metric.rows)
@@ -520,6 +522,7 @@ def posterior_means(
             hyper,
             means,
             variances,
+            spreads,
             found[some],
         )
-    return means, variances, found
+    return means, variances, found, spreads

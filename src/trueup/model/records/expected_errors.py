@@ -40,7 +40,7 @@ class ErrorClass:
     lowest
         Least released count; the range ends where the table's next class begins.
     simulated
-        How many simulated errors this rests on.
+        How many simulated errors this rests on; 0 where they are standard errors of least squares.
     bias, rmse
         Mean and root mean square of released minus true count (counts).
     margins
@@ -74,19 +74,17 @@ class ErrorClass:
             tuple(margin(size, percent / 100) for percent in CONFIDENCES),
         )
 
-    def at_least(self, error: float) -> ErrorClass:
-        """The same, with errors no smaller than those of a normal law with that standard deviation (counts).
+    @classmethod
+    def normal(cls, table: Margin, error: float) -> ErrorClass:
+        """Errors of counts of any size as those of a normal law with that standard deviation (counts), unbiased.
 
         Examples
         --------
-        >>> ErrorClass(Margin("county"), 10, 500, 0.0, 1.0, (1, 1, 2, 2, 3)).at_least(2.0).margins
+        >>> ErrorClass.normal(Margin("county"), 2.0).margins
         (1, 3, 3, 4, 5)
         """
-        normal = (
-            (ceil(NormalDist(0, error).inv_cdf(0.5 + p / 200) - 0.5) for p in CONFIDENCES) if error else ()
-        )
-        margins = tuple(map(max, self.margins, normal)) if error > self.rmse else self.margins
-        return replace(self, rmse=max(self.rmse, error), margins=margins)
+        quantiles = (NormalDist().inv_cdf(0.5 + p / 200) * error for p in CONFIDENCES)
+        return cls(table, 0, 0, 0.0, error, tuple(max(ceil(q - 0.5), 0) for q in quantiles))
 
     def as_forecast(self) -> ErrorClass:
         """The same, with no margin of 0 at 90 % or more: how many counts are zero is not known before a release.
@@ -162,10 +160,14 @@ class ExpectedErrors:
     def _names(self) -> list[Margin]:
         return list(dict.fromkeys(c.table for c in self.classes))
 
-    def at_least(self, errors: Mapping[Margin, NDArray]) -> ExpectedErrors:
-        """The same, with the errors of some tables no smaller than their standard errors (counts)."""
+    def at(self, errors: Mapping[Margin, NDArray]) -> ExpectedErrors:
+        """The same, with the errors of some tables those of normal laws with their standard errors (counts)."""
         root = {table: float(np.sqrt(np.square(e).mean())) for table, e in errors.items()}
-        return replace(self, classes=tuple(c.at_least(root.get(c.table, 0.0)) for c in self.classes))
+        rows = (
+            (ErrorClass.normal(table, root[table]),) if table in root else classes
+            for table, classes in self.tables.items()
+        )
+        return replace(self, classes=tuple(c for row in rows for c in row))
 
     def as_forecast(self) -> ExpectedErrors:
         """The same for a release that is still to be made; see `ErrorClass.as_forecast`."""

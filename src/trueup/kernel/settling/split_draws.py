@@ -1,0 +1,199 @@
+"""Draws of how parents' totals are split among their children, given noisy estimates and a prior of the split.
+
+A draw takes a value of a, draws each child by its own law, and moves the children to their sum in the metric of these
+laws' variances, and to whole counts: for normal laws that is the law given the sum. For others Metropolis steps follow, which
+leave that law as it is: two children, chosen at random, share their sum anew. What the first gets is proposed around what it
+has, around what the estimates say, or by `log((t + 2) / (t + 1))`, a few units or all but a few.
+The laws are those of `kernel.settling.split_laws`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from trueup.kernel.compiled import njit
+from trueup.kernel.settling.posterior_mean import HYPERPRIOR
+from trueup.kernel.settling.split_laws import BEYOND, FIRST_STEPS, WIDEST, evidence, grid, laws, log_prior
+from trueup.kernel.tree.simplex import project_part
+
+STEPS = 6  # Newton's, for the multipliers of a draw
+CONCENTRATIONS = np.exp(np.linspace(math.log(0.02), math.log(500.0), 13))
+SWEEPS = 12  # of Metropolis steps, one for each child
+ENOUGH = 4000  # children by which the concentration is estimated
+
+
+@njit(cache=True)
+def _tie(first, totals, spreads, low, high, draws):
+    """Move the children of every parent to its total, within their bounds and in the metric of their variances."""
+    free = np.empty(draws.size, np.int64)
+    for p in range(first.size - 1):
+        begin, end = first[p], first[p + 1]
+        gap = totals[p]
+        for c in range(begin, end):
+            gap -= draws[c]
+        if gap != 0.0:
+            project_part(begin, end, spreads, low, high, totals[p], draws, free)
+
+
+@njit(cache=True)
+def _whole(first, totals, low, high, draws):
+    """Round every parent's children to whole counts with its sum, within their bounds where that is possible."""
+    for p in range(first.size - 1):
+        carried = 0.0
+        for c in range(first[p], first[p + 1]):
+            value = draws[c] + carried
+            whole = min(max(np.floor(value + 0.5), np.ceil(low[c])), np.floor(high[c]))
+            carried = value - whole
+            draws[c] = whole
+        left = np.floor(carried + 0.5)
+        for c in range(first[p], first[p + 1]):
+            if left == 0.0:
+                break
+            moved = min(max(draws[c] + left, np.ceil(low[c])), np.floor(high[c]))
+            left -= moved - draws[c]
+            draws[c] = moved
+
+
+@njit(cache=True)
+def _log_density(t, a, z, v):
+    d = t - z
+    return math.lgamma(t + a) - math.lgamma(t + 1.0) - 0.5 * d * d / v
+
+
+@njit(cache=True)
+def _few_or_most(t, s):
+    return 0.5 * (math.log((t + 2.0) / (t + 1.0)) + math.log((s - t + 2.0) / (s - t + 1.0)))
+
+
+@njit(cache=True)
+def _exchange(seed, first, z, v, low, high, a, sweeps, draws):
+    """Metropolis steps, `sweeps` for each child, between pairs of children."""
+    np.random.seed(seed)  # noqa: NPY002
+    for p in range(first.size - 1):
+        begin, children = first[p], first[p + 1] - first[p]
+        if children < 2:
+            continue
+        for _ in range(sweeps * children):
+            c = begin + np.random.randint(children)  # noqa: NPY002
+            d = begin + np.random.randint(children - 1)  # noqa: NPY002
+            d += d >= c
+            t, s = draws[c], draws[c] + draws[d]
+            least, most = max(low[c], s - high[d]), min(high[c], s - low[d])
+            if least >= most:
+                continue
+            both = v[c] + v[d]
+            middle, spread = (z[c] * v[d] + (s - z[d]) * v[c]) / both, math.sqrt(v[c] / both * v[d])
+            kind, log = np.random.randint(3), 0.0  # noqa: NPY002
+            if kind == 0:
+                scale = 1.0 / math.sqrt(1.0 / (spread * spread) + 8.0 * (a + 0.5) / (s * s)) + 0.7
+                new = t + np.floor(scale * 1.7 * np.random.normal() + 0.5)  # noqa: NPY002
+            elif kind == 1:
+                wide = max(spread, 0.7)
+                new = np.floor(middle + wide * np.random.normal() + 0.5)  # noqa: NPY002
+                log = 0.5 * ((new - middle) / wide) ** 2 - 0.5 * ((t - middle) / wide) ** 2
+            else:
+                new = np.floor(math.exp(np.random.random() * math.log(s + 2.0))) - 1.0  # noqa: NPY002
+                if np.random.random() < 0.5:  # noqa: NPY002
+                    new = s - new
+            if new < least or new > most or new == t:
+                continue
+            if kind == 2:
+                log = math.log(_few_or_most(t, s) / _few_or_most(new, s))
+            log += _log_density(new, a, z[c], v[c]) + _log_density(s - new, a, z[d], v[d])
+            log -= _log_density(t, a, z[c], v[c]) + _log_density(s - t, a, z[d], v[d])
+            if math.log(1.0 - np.random.random()) < log:  # noqa: NPY002
+                draws[c], draws[d] = new, s - new
+
+
+class Splits:
+    """Children of some parents with their estimates, whose splits share one concentration.
+
+    Parameters
+    ----------
+    first : (parents + 1,) where each parent's children start
+    estimates, variances : (children,) counts, and counts squared; infinite where nothing is known
+    low, high : (children,) bounds
+
+    Examples
+    --------
+    >>> splits = Splits(np.array([0, 3]), np.array([9.0, 1.0, -2.0]), np.full(3, 4.0))
+    >>> chances = splits.concentrations(np.array([8.0]))
+    >>> bool(abs(chances.sum() - 1) < 1e-12)
+    True
+    >>> float(splits.draw(np.array([8.0]), 0.6, np.random.default_rng(1)).sum())
+    8.0
+    """
+
+    def __init__(self, first, estimates, variances, low=None, high=None):
+        size = len(estimates)
+        self.first, self.z = np.asarray(first, np.int64), np.ascontiguousarray(estimates, float)
+        self.v = np.maximum(np.asarray(variances, float), 1e-6)
+        self.known = np.asarray(variances) == 0
+        self.low = np.zeros(size) if low is None else np.maximum(low, 0.0)
+        self.high = np.full(size, np.inf) if high is None else np.asarray(high, float).copy()
+        for bound in (self.low, self.high):
+            bound[self.known] = np.maximum(self.z[self.known], 0.0)
+        self.prices = np.zeros(self.first.size - 1)
+
+    def concentrations(self, totals: np.ndarray) -> np.ndarray:
+        """Posterior chances of every one of `CONCENTRATIONS`, given totals (parents,)."""
+        some = self._some()
+        prices, logs = np.zeros(some.first.size - 1), np.empty(CONCENTRATIONS.size)
+        held = np.asarray(totals, float)
+        counts = grid(BEYOND * max(float(held.max(initial=1.0)), 1.0))
+        for i, a in enumerate(CONCENTRATIONS):
+            logs[i] = evidence(some.first, held, some.z, some.v, some.low, some.high, a, *counts, prices)
+            logs[i] -= 0.5 * (math.log(a / HYPERPRIOR.a) / HYPERPRIOR.a_spread) ** 2
+        chances = np.exp(logs - logs.max())
+        return chances / chances.sum()
+
+    def means(self, totals: np.ndarray, a: float) -> np.ndarray:
+        """Posterior means (children,) that add up to the totals."""
+        counts = grid(max(float(totals.max(initial=1.0)), 1.0))
+        means, spreads, *_ = self._run(totals, a, counts, self.prices, FIRST_STEPS, np.empty(0))
+        _tie(self.first, totals, np.maximum(spreads, 1e-9 * ~self.known), self.low, self.high, means)
+        return means
+
+    def draw(self, totals: np.ndarray, a: float, rng: np.random.Generator) -> np.ndarray:
+        """A draw (children,) of whole counts that add up to the (whole) totals."""
+        counts = grid(max(float(totals.max(initial=1.0)), 1.0))
+        _, spreads, draws, _ = self._run(totals, a, counts, self.prices, STEPS, rng.random(self.z.size))
+        _tie(self.first, totals, np.maximum(spreads, 1e-9 * ~self.known), self.low, self.high, draws)
+        _whole(self.first, totals, self.low, self.high, draws)
+        wide = np.minimum(self.v, np.repeat((WIDEST * np.maximum(totals, 1.0)) ** 2, np.diff(self.first)))
+        _exchange(int(rng.integers(2**32)), self.first, self.z, wide, self.low, self.high, a, SWEEPS, draws)
+        return draws
+
+    def _some(self) -> Splits:
+        """The first parents, of which there are no more children than `ENOUGH`, or all."""
+        last = max(int(np.searchsorted(self.first, ENOUGH, side="right")) - 1, 1)
+        if last >= self.first.size - 1:
+            return self
+        size = self.first[last]
+        parts = (x[:size] for x in (self.z, np.where(self.known, 0.0, self.v), self.low, self.high))
+        return Splits(self.first[: last + 1], *parts)
+
+    def _run(self, totals, a, counts, prices, steps, u, beyond=1.0):
+        means, spreads, draws = (np.empty(self.z.size) for _ in range(3))
+        held = np.asarray(totals, float)
+        logs = laws(
+            self.first,
+            held,
+            self.z,
+            self.v,
+            self.low,
+            self.high,
+            a,
+            log_prior(*counts, a),
+            *counts,
+            prices,
+            steps,
+            u,
+            beyond,
+            means,
+            spreads,
+            draws,
+        )
+        return means, spreads, draws, logs
