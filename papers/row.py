@@ -161,7 +161,13 @@ def corrected(
 
 
 def held(
-    label: str, ours: float, right: float, *, ours_error: float = 0.0, right_error: float = 0.0, note: str = ""
+    label: str,
+    ours: float,
+    right: float,
+    *,
+    ours_error: float = 0.0,
+    right_error: float = 0.0,
+    note: str = "",
 ) -> Row:
     """Assert a figure that the paper does not print against its exact value, or an independently computed one.
 

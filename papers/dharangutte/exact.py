@@ -82,7 +82,9 @@ def _of_records(epsilon: float) -> Moments:
 def _of_table(epsilon: float) -> Moments:
     """All 16 cells have the same law."""
     series = _series(epsilon)
-    shifted = series[0][(np.arange(ANGLES)[:, None] + np.arange(ANGLES)) % ANGLES]  # (angle of the row, of the column)
+    shifted = series[0][
+        (np.arange(ANGLES)[:, None] + np.arange(ANGLES)) % ANGLES
+    ]  # (angle of the row, of the column)
     pairs = (shifted[:, None, :] * shifted[None, :, :]).reshape(-1, ANGLES)
 
     def column(first: Reals) -> Reals:
@@ -122,6 +124,9 @@ def as_stated(example: Example, noise: NDArray, norm: int) -> list[Row]:
             ours_error=float(together.std()) / np.sqrt(len(errors)),
         ),
         furthest(
-            f"{label}: variances of cells", squares.mean(axis=0), right, squares.std(axis=0) / np.sqrt(len(errors))
+            f"{label}: variances of cells",
+            squares.mean(axis=0),
+            right,
+            squares.std(axis=0) / np.sqrt(len(errors)),
         ),
     ]

@@ -62,8 +62,12 @@ class Run:
         zero = np.zeros(len(wide.basis), np.int64)
         states = []
         for _ in range(STARTS):
-            start = self._jump(chain.run_lattice_chain(rng, wide, WIDER * self.scale, zero, steps, steps)[0][0])
-            start = self._jump(chain.run_lattice_chain(rng, self.target, self.scale, start, steps, steps)[0][0])
+            start = self._jump(
+                chain.run_lattice_chain(rng, wide, WIDER * self.scale, zero, steps, steps)[0][0]
+            )
+            start = self._jump(
+                chain.run_lattice_chain(rng, self.target, self.scale, start, steps, steps)[0][0]
+            )
             states.append(chain.run_lattice_chain(rng, self.target, self.scale, start, 10 * steps, KEPT)[0])
         return np.array(states)
 

@@ -79,7 +79,5 @@ def _shares(laws: NDArray[np.complex128], place: int, rest: Integers) -> Reals:
     size, width = others.shape
     sums = np.vstack([np.zeros(width), np.cumsum(np.cumsum(others, axis=0), axis=0)])  # row r: sum over A < r
     number = np.arange(width)
-    low, high = (
-        np.clip(rest[:, None] + shift, 0, size) for shift in (np.zeros(width, np.int64), number + 1)
-    )
+    low, high = (np.clip(rest[:, None] + shift, 0, size) for shift in (np.zeros(width, np.int64), number + 1))
     return ((sums[high, number] - sums[low, number]) / (number + 1)).sum(axis=1)

@@ -66,7 +66,9 @@ class ZhuFigure1(Item):
         )  # fmt: skip
         pictures = tuple(
             residuals(
-                found.raw[:, i], found.projected[:, i], f"the {name} block of {counts[i]} ({len(kinds)} sizes)"
+                found.raw[:, i],
+                found.projected[:, i],
+                f"the {name} block of {counts[i]} ({len(kinds)} sizes)",
             )
             for i, name in ((small, "smallest"), (large, "largest"))
         )

@@ -57,9 +57,7 @@ class ZhuFigure4(Item):
                 f"{last.text}, exactly {exact[-1]:.1g}",
                 exact[-1] < 1e-6 and abs(last.value) <= ERRORS * max(last.error, _least(setting)),
             ),
-            claim(
-                "exact bias as the shift grows", "disappears", " ".join(f"{b:.2g}" for b in exact), falls
-            ),
+            claim("exact bias as the shift grows", "disappears", " ".join(f"{b:.2g}" for b in exact), falls),
         )
         return Found(rows, (picture(found, exact), bound(counts)), (SETTING,))
 

@@ -70,7 +70,9 @@ def simulated(n: int, runs: int, rng: np.random.Generator) -> Row:
     largest has slope 1 where the error is below the noise in law, -1 where it is above.
     """
     x = np.linspace(0, 25, 2_501)
-    slope = np.sign(1 - 0.5 * np.exp(-x) - distribution(n, x))  # the potential is even: slopes at -x are those at x, turned
+    slope = np.sign(
+        1 - 0.5 * np.exp(-x) - distribution(n, x)
+    )  # the potential is even: slopes at -x are those at x, turned
     potential = SCALE * np.concatenate([[0.0], np.cumsum(0.5 * (slope[1:] + slope[:-1]) * np.diff(x))])
     noise = rng.laplace(0, SCALE, (runs, n))
     error = noise[:, 0] - noise.mean(axis=1)

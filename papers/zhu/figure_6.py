@@ -56,7 +56,12 @@ class ZhuFigure6(Item):
 def inverted(n: int) -> Row:
     """The distribution function of the theory beside that of the inverted transform."""
     gap = float(np.abs(projected_error(NOISE, n).cdf(SCALE * AT) - distribution(n, AT)).max())
-    return claim(f"n = {n}: law of Theorem 12, by its Fourier transform", "", f"largest difference {gap:.1g}", gap < 1e-7)
+    return claim(
+        f"n = {n}: law of Theorem 12, by its Fourier transform",
+        "",
+        f"largest difference {gap:.1g}",
+        gap < 1e-7,
+    )
 
 
 def simulated(n: int, runs: int, rng: np.random.Generator) -> Row:

@@ -65,7 +65,9 @@ class ZhuNewMexico(Item):
         )
         found = errors(setting.runs(RUNS), setting.rng(self))
         rows = (
-            corrected("bound with the printed total of 7,289,112", "0.29", printed, as_printed(PRINTED), WRONG),
+            corrected(
+                "bound with the printed total of 7,289,112", "0.29", printed, as_printed(PRINTED), WRONG
+            ),
             held("bound with 789,112", meant, as_printed(MEANT), right_error=1e-8),
             claim("bound with 789,112, cut off", "0.29", f"{meant:.4f}", 0.29 <= meant < 0.30, TYPED),
             _digits(law),
