@@ -10,10 +10,10 @@ angles of the rows: a column's factor is a mean over its own angle, and one row'
 and of columns agree. So three angles and one, in place of eight.
 
 **L2 norm.** Sums over a lattice of dimension d are, by Poisson summation, sums over the dual lattice of the Fourier transform,
-which for `exp(-epsilon ||v||)` falls as `(1 + (2 pi |w| / epsilon)^2)^(-(d + 1) / 2)`. For the two examples all terms but that of
-w = 0 add up to less than 1e-9 at epsilon 1/4, so that the moments are those of the density on the lattice's span: the norm has a
-gamma law with shape d and rate epsilon, the direction is uniform, and a cell's second moment is `P_ii (d + 1) / epsilon^2` with P the
-projection on the span.
+which for `exp(-epsilon ||v||)` falls as `(1 + (2 pi |w| / epsilon)^2)^(-(d + 1) / 2)`. For the two examples all terms but
+that of w = 0 add up to less than 1e-9 at epsilon 1/4, so that the moments are those of the density on the lattice's span: the
+norm has a gamma law with shape d and rate epsilon, the direction is uniform, and a cell's second moment is
+`P_ii (d + 1) / epsilon^2` with P the projection on the span.
 """
 
 from __future__ import annotations

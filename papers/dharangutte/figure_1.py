@@ -19,7 +19,7 @@ from trueup.reporting.drawing.curves import Curve, Plot, plot
 PAIRS, LONGEST = 200, 400_000
 CONVERGED, FEWEST_STEPS = 0.01, 5_000
 STARTS, WIDER, KEPT, RHAT = 4, 5, 10, 1.1
-"""As in E.4: chains, how many times wider the target is that their starts come from, steps for each state kept; the usual limit."""
+"""As in E.4: chains, how many times wider the target of their starts is, steps for each state kept; the usual limit."""
 
 
 @dataclass(frozen=True, eq=False)
