@@ -112,7 +112,7 @@ class DharangutteFigure1(Item):
         for each in runs():
             times = {lag: each.meetings(lag, pairs, rng) for lag in each.lags}
             rows += convergence(each, times, rng, each.chains // (10 if setting.quick else 1))
-            pictures.append(curves(each, times))
+            pictures += [curves(each, times)] if all((t > 0).all() for t in times.values()) else []
         return Found(
             tuple(rows),
             tuple(pictures),
@@ -130,12 +130,14 @@ def convergence(
     each: Run, times: dict[int, NDArray[np.int64]], rng: np.random.Generator, chains: int
 ) -> list[Row]:
     """When the bound is small, whether it is stable in the lag, and whether the chain is then where it should be."""
+    all_met = all((t > 0).all() for t in times.values())
+    met = claim(f"{each.title}: pairs that met", "all", _met(times), all_met)
+    if not all_met:
+        return [met]  # no bound follows, nor a number of steps
     *_, middle, long = each.lags
     steps = chain.steps_for(times[middle], middle, CONVERGED)
     return [
-        claim(
-            f"{each.title}: pairs that met", "all", _met(times), all((t > 0).all() for t in times.values())
-        ),
+        met,
         _stable(each.title, {lag: times[lag] - lag for lag in (middle, long)}),
         *_arrived(each, steps, chains, rng),
         _mixed(each.title, each.dispersed(max(steps, FEWEST_STEPS), rng)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from papers.item import Found, Item, Setting
 from papers.row import Row, claim, compare, corrected, printed

@@ -53,10 +53,11 @@ def _mode(trials, counts, total, k):
         up = given < trials
         smallest, chosen = np.inf, -1
         for i in range(size):
+            quotient = np.inf
             if up:
                 quotient = (1.0 - f[i]) / (k[i] + 1)
-            else:
-                quotient = f[i] / k[i] if k[i] > 0 else np.inf
+            elif k[i] > 0:
+                quotient = f[i] / k[i]
             if quotient < smallest:
                 smallest, chosen = quotient, i
         step = 1 if up else -1

@@ -35,7 +35,7 @@ class ZhuFigure5(Item):
     seconds: ClassVar[float] = 4.0
     catches: ClassVar[tuple[str, ...]] = (
         "a law whose scale is 1 % off",
-        "the mean of n - 1 parts for that of n",
+        "the mean of n + 1 parts for that of n",
         "noise 5 % too narrow",
     )
 

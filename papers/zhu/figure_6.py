@@ -38,7 +38,7 @@ class ZhuFigure6(Item):
     seconds: ClassVar[float] = 5.0
     catches: ClassVar[tuple[str, ...]] = (
         "a law whose scale is 1 % off",
-        "the mean of n - 1 parts for that of n",
+        "the mean of n + 1 parts for that of n",
         "noise 5 % too narrow",
     )
 
