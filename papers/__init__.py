@@ -142,7 +142,7 @@ def reproduce(
     Examples
     --------
     >>> [done] = reproduce("zhu-variances", Setting(quick=True))
-    >>> done.status, [row.text for row in done.found.rows[::2]]
+    >>> done.status, [row.text for row in done.found.rows[::3]]
     ('agrees', ['186.667', '199.213'])
     """
     items = select(which)

@@ -217,7 +217,7 @@ def limit(number: int) -> float:
     Examples
     --------
     >>> round(limit(1), 2), round(limit(100), 2)
-    (5.0, 5.85)
+    (5.0, 5.83)
     """
     return -NormalDist().inv_cdf(CHANCE / (2 * number))
 

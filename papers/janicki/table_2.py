@@ -293,6 +293,8 @@ def _row(key: tuple[str, str, str], paper: str, ours: float, error: float, runs:
         return shown(label, paper, ours, POSITIVE[key])
     if key[1] == "NM" and key[2] != "COV":
         return shown(label, paper, ours, NEAR_ZERO)
+    if key[2] in ("MIN", "MAX") and runs < REPLICATES:
+        return shown(label, paper, ours, "Too few runs to know by how much it varies.")
     # The paper drew its noise once, for as many places.
     return compare(label, paper, ours, ours_error=error / sqrt(runs), paper_error=error)
 
