@@ -64,7 +64,7 @@ def _series(epsilon: float) -> list[Reals]:
     k = np.arange(1, FARTHEST)
     angle = 2 * np.pi * np.arange(ANGLES) / ANGLES
     waves = 2 * np.exp(-epsilon * k) * np.cos(np.outer(angle, k))
-    return [1.0 + waves.sum(axis=1), waves @ k, waves @ k.astype(float) ** 2]
+    return [1.0 + waves.sum(axis=1), *(np.asarray(waves @ k.astype(float) ** p) for p in (1, 2))]
 
 
 @cache

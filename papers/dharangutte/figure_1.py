@@ -102,7 +102,6 @@ class DharangutteFigure1(Item):
     seconds: ClassVar[float] = 50.0
     catches: ClassVar[tuple[str, ...]] = (
         "epsilon 10 % off",
-        "a chain on the other norm's target",
         "a chain that hardly moves",
     )
 

@@ -66,8 +66,9 @@ class DharangutteTables(Item):
                 _table(f"Noise for the L{norm} norm, as printed", printed),
                 _table(f"Noise for the L{norm} norm, one of our draws", noise[0].reshape(4, 4)),
             ]
-        both = (sum(each) for each in zip(*sizes.values()))
-        return Found((*rows, _size("Norms of both printed draws, added", *both)), tuple(pictures), (FITS,))
+        (first, ours), (second, theirs) = sizes.values()
+        rows.append(_size("Norms of both printed draws, added", first + second, ours + theirs))
+        return Found(tuple(rows), tuple(pictures), (FITS,))
 
 
 def margins() -> list[Row]:

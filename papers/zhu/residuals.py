@@ -66,7 +66,8 @@ def errors(counts: Integers, runs: int, rng: np.random.Generator) -> Errors:
     law = DiscreteLaplace(Fraction(EPSILON))
     noise = law.sample(runs * counts.size, rng.bytes).reshape(runs, -1).astype(float)
     ones, bounds = np.ones(counts.size), np.full(counts.size, np.inf)
-    return Errors(noise, project(ones, 0 * ones, bounds, float(counts.sum()), counts + noise) - counts)
+    true = counts.astype(float)
+    return Errors(noise, project(ones, 0 * ones, bounds, true.sum(), true + noise) - true)
 
 
 def mean(values: Reals) -> Mean:

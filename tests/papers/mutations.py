@@ -203,11 +203,6 @@ def chain_rate(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(figure_1.Run, "target", property(target))
 
 
-def chain_norm(patch: pytest.MonkeyPatch) -> None:
-    right = figure_1.Run.target.fget  # type: ignore[union-attr]
-    patch.setattr(figure_1.Run, "target", property(lambda self: right(replace(self, norm=3 - self.norm))))
-
-
 def chain_stays(patch: pytest.MonkeyPatch) -> None:
     right = markov_chain.run_lattice_chain
 
@@ -318,7 +313,6 @@ MUTATIONS = (
     Mutation("the other norm", other_norm, SMALL),
     Mutation("a printed cell 1 too high", wrong_cell, ("dharangutte-tables",)),
     Mutation("epsilon 10 % off", chain_rate, ("dharangutte-figure-1",), ("dharangutte-figure-1",)),
-    Mutation("a chain on the other norm's target", chain_norm, ("dharangutte-figure-1",)),
     Mutation("a chain that hardly moves", chain_stays, ("dharangutte-figure-1",)),
     Mutation("noise that is not given the total", plain_noise, ("dharangutte-figure-2",)),
     Mutation("the whole gap on one county", gap_on_one, ("dharangutte-figure-10",)),
