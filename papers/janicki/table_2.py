@@ -15,6 +15,7 @@ from papers.census import COUNTIES, counts_by_state
 from papers.item import Found, Item, Setting
 from papers.janicki import metropolis
 from papers.row import Row, claim, compare, held, share_error, shown
+from trueup.errors import DataError
 from trueup.inferring import infer
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.kernel.statistics.fieller import INTERVAL, WHOLE_LINE, fieller
@@ -48,7 +49,7 @@ TABLE_1 = np.array([[0.87, 2.14], [1.07, 2.14], [1.01, 2.18], [0.90, 2.10], [1.0
 UNEVEN = 1.29
 """Standard deviation of the log of a group's share by state: what makes 1.4 % of the ratios of noisy counts bad."""
 LARGE = 20_000
-"""Families of places where rules do not matter: noise moves their ratios by 2 %."""
+"""Families of places where rules do not matter: noise has a standard deviation of 0.6 % of them, or less."""
 
 RULES = ("families >= 1", "under18 + over18 >= 2 * families", "under18 + over18 <= 10 * families")
 """Families have at least 2 and at most 10 members."""
@@ -65,7 +66,7 @@ REPLICATES, QUICK_REPLICATES, DRAWS, STEPS = 10, 3, 2_000, 8_000
 HIERARCHICAL, HIERARCHICAL_RUNS = "HM", 2
 """Posterior under the hierarchical prior, by chains that take several times as long as independent draws."""
 METROPOLIS = "MH"
-POSITIVE = {("Gauss", "NM", "BAD%"): "It sets how uneven the groups' shares are: see the note.",
+UNSETTLED = {("Gauss", "NM", "BAD%"): "It sets how uneven the groups' shares are: see the note.",
             ("Laplace", "NM", "BAD%"): "A run has about 21 bad ratios, so chance alone allows all from 0 to 2.8 %."}  # fmt: skip
 NEAR_ZERO = "It rests on the few denominators nearest to zero, and swings by a factor of four between runs."
 """Of the extremes, root mean squared error and lengths of noisy ratios: these have no variance."""
@@ -132,7 +133,12 @@ class JanickiTable2(Item):
 
 def states(setting: Setting) -> Reals:
     """Persons of the 51 states (the District of Columbia is one)."""
-    return np.array([counts.sum() for counts in counts_by_state(setting).values()], float)
+    found = np.array([counts.sum() for counts in counts_by_state(setting).values()], float)
+    if found.size != STATES:
+        raise DataError(
+            f"'{COUNTIES}' has {found.size} states", needed=f"{STATES}, the District of Columbia one"
+        )
+    return found
 
 
 def population(persons: Reals, rng: np.random.Generator) -> Reals:
@@ -289,8 +295,8 @@ def _rows(law: str, runs: Sequence[Run], draws: int, quick: bool) -> list[Row]:
 
 def _row(key: tuple[str, str, str], paper: str, ours: float, error: float, runs: int) -> Row:
     label = f"{key[0]}, {key[1]}: {key[2]}"
-    if key in POSITIVE:
-        return shown(label, paper, ours, POSITIVE[key])
+    if key in UNSETTLED:
+        return shown(label, paper, ours, UNSETTLED[key])
     if key[1] == "NM" and key[2] != "COV":
         return shown(label, paper, ours, NEAR_ZERO)
     if key[2] in ("MIN", "MAX") and runs < REPLICATES:
