@@ -45,7 +45,7 @@ def biases(counts: Integers, epsilon: float, places: Integers, prices: int = PRI
 
     Examples
     --------
-    >>> biases(np.array([0, 0]), 1.0, np.array([0, 1])).round(12) + 0.0  # a total of 0 leaves no choice
+    >>> biases(np.array([0, 0]), 1.0, np.array([0, 1])).round(9) + 0.0  # a total of 0 leaves no choice
     array([0., 0.])
     """
     values, masses = noise_masses(epsilon)
