@@ -13,29 +13,39 @@ Adding a table takes one file and one line in `ITEMS`. The file holds one class,
         files: ClassVar[tuple[str, ...]] = ()       # ("us_counties_2010.csv",): without it the item is skipped by name
         packages: ClassVar[tuple[str, ...]] = ()    # ("flint",): likewise
         seconds: ClassVar[float] = 3.0              # of a full run on one core, to start long items first
+        catches: ClassVar[tuple[str, ...]] = ("epsilon 5 % off",)   # wrong versions that it tells from the right one
 
         def run(self, setting: Setting) -> Found:
             rng, runs = setting.rng(self), setting.runs(10_000)
             ...
             return Found(rows, pictures, notes)
 
-`rows` is a tuple of `Row`s, each made by one of four functions of `papers.row`:
+`catches` is the item's power. Every entry is the name of a case of `tests/papers/mutations.py`, which puts the wrong version
+in place and expects the item to differ; an item without one fails the tests.
+
+`rows` is a tuple of `Row`s, each made by a function of `papers.row`:
 
 - `compare(label, "186.88", ours, ours_error=..., paper_error=...)` asserts. The figure is given as it was
   printed, because its decimals say how it was rounded. The tolerance is five standard errors of the
   difference plus half a printed unit, so both simulations count; `mean_error`, `variance_error` and
   `share_error` give the paper's error from its number of runs. What a paper leaves open (counts it
   describes without printing) is `slack`, and the note says so.
+- `held(label, ours, right, ours_error=...)` asserts what the paper does not print against its exact value, or one that is
+  computed in another way; `furthest(label, ours, right, errors)` does it for many figures at once.
 - `shown(label, paper, ours, note)` asserts nothing: the note says why nothing could be asserted.
 - `corrected(label, paper, ours, right, note)` is for a printed figure that its stated setting does not give:
   it asserts ours against what is right, and the note says what is wrong with the printed one.
+- `likely(label, paper, ours, probability)` asserts that what was found, or a draw that was printed, is no rarer than chance.
 - `claim(label, paper, ours, holds)` asserts a statement that is no figure.
+
+A tolerance comes from Monte Carlo error, printed rounding or the error of an exact computation, never from what passes.
+What is right comes from the paper's setting (`papers/*/exact.py`), not from what the item takes from the package.
 
 `pictures` are blocks of the report (`trueup.reporting.drawing`: `pictures`, `curves`, `blocks`)
 drawn below the item's table; `notes` are sentences that hold for the whole item. An item draws from
 `setting.rng(self)` alone, so its figures depend on the seed and on nothing that ran before it, and it asks
 `setting.runs(n)` how often to replicate, so that a quick run is a fiftieth of a full one with wider tolerances.
-An item that takes above 30 seconds is too slow: all of them together have five minutes on two cores.
+All items together have six minutes of processor time, quick runs one.
 """
 
 from __future__ import annotations
@@ -132,7 +142,7 @@ def reproduce(
     Examples
     --------
     >>> [done] = reproduce("zhu-variances", Setting(quick=True))
-    >>> done.status, [row.text for row in done.found.rows[::2]]
+    >>> done.status, [row.text for row in done.found.rows[::3]]
     ('agrees', ['186.667', '199.213'])
     """
     items = select(which)

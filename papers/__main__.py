@@ -138,6 +138,7 @@ def _show(outcomes: Sequence[Any]) -> None:
             print_table(title, ["figure", "printed", "ours", "tolerance", "verdict"], rows)
         else:
             print(f"{title}: {each.needs}\n")
+        print(f"  Tells from the right version: {'; '.join(each.catches)}.")
         for note in dict.fromkeys([*each.found.notes, *(r.note for r in each.found.rows if r.note)]):
             print(f"  {note}")
     print_table(
@@ -155,7 +156,8 @@ def _record(outcomes: Sequence[Any], setting: Any) -> dict[str, Any]:
 
 def _item(each: Any) -> dict[str, Any]:
     kept = {
-        key: getattr(each, key) for key in ("name", "paper", "place", "shows", "status", "needs", "seconds")
+        key: getattr(each, key)
+        for key in ("name", "paper", "place", "shows", "catches", "status", "needs", "seconds")
     }
     return {**kept, "rows": [asdict(row) for row in each.found.rows], "notes": list(each.found.notes)}
 

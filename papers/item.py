@@ -99,6 +99,9 @@ class Item:
         Importable packages beyond the core that it needs (`flint`); likewise.
     seconds
         About how long a full run takes on one core: long ones start first.
+    catches
+        Its power: the wrong versions of the package that a full run tells from the right one, each as small as it is told
+        for certain. Every one of them is a case of `tests/papers/mutations.py`.
     """
 
     name: ClassVar[str]
@@ -108,6 +111,7 @@ class Item:
     files: ClassVar[tuple[str, ...]] = ()
     packages: ClassVar[tuple[str, ...]] = ()
     seconds: ClassVar[float] = 1.0
+    catches: ClassVar[tuple[str, ...]]
 
     def run(self, setting: Setting) -> Found:
         """Compute the figures; draw from `setting.rng(self)` and replicate `setting.runs(...)` times."""
@@ -126,6 +130,7 @@ class Outcome:
     found: Found
     seconds: float
     needs: str = ""
+    catches: tuple[str, ...] = ()
 
 
 def outcome(item: Item, setting: Setting) -> Outcome:
@@ -133,7 +138,7 @@ def outcome(item: Item, setting: Setting) -> Outcome:
     start = time.perf_counter()
     status, needs, found = _run(item, setting)
     seconds = round(time.perf_counter() - start, 2)
-    return Outcome(item.name, item.paper, item.place, item.shows, status, found, seconds, needs)
+    return Outcome(item.name, item.paper, item.place, item.shows, status, found, seconds, needs, item.catches)
 
 
 def _run(item: Item, setting: Setting) -> tuple[Status, str, Found]:

@@ -46,7 +46,8 @@ def _reading() -> Section:
 
 def _section(done: Outcome) -> Section:
     found = done.found
-    about = Text((f"{done.paper}, {done.place}. {done.shows}", *found.notes))
+    power = f"Wrong versions that a full run tells from the right one: {'; '.join(done.catches)}."
+    about = Text((f"{done.paper}, {done.place}. {done.shows}", power, *found.notes))
     figures = _table(found.rows) if found.rows else Notice(_unseen(done))
     return Section(done.name, f"{done.name}: {done.status}", (about, figures, *found.pictures))
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor, hypot, inf, isfinite, log10, sqrt
-from typing import Literal
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
 
 from trueup.errors import SpecError
 
@@ -14,13 +17,15 @@ CANNOT_FAIL = "No figure that ours could be is further from the printed one than
 NOTHING_WOULD_PASS = "The tolerance is as wide as the printed figure: 0 would pass, too."
 ERRORS = 5.0
 """Standard errors that a difference may reach by chance: 5.7e-7 for one figure, both sides together."""
+CHANCE = 5.7e-7
+"""That probability."""
 
 
 @dataclass(frozen=True)
 class Row:
     """A published figure, ours, and whether they can be the same number.
 
-    Make rows with `compare`, `shown`, `corrected` and `claim`, which work the verdict out.
+    Make rows with `compare`, `held`, `shown`, `corrected`, `likely` and `claim`, which work the verdict out.
 
     Attributes
     ----------
@@ -153,6 +158,85 @@ def corrected(
     tolerance = ERRORS * hypot(ours_error, right_error) + 1e-9 * max(1.0, abs(right))
     right_one = isfinite(ours) and abs(ours - right) <= tolerance
     return Row(label, paper, float(ours), tolerance, "cannot match" if right_one else "differs", note)
+
+
+def held(
+    label: str,
+    ours: float,
+    right: float,
+    *,
+    ours_error: float = 0.0,
+    right_error: float = 0.0,
+    note: str = "",
+) -> Row:
+    """Assert a figure that the paper does not print against its exact value, or an independently computed one.
+
+    Shown only where 0 would pass for a value that is not 0, as in `compare`.
+
+    Parameters
+    ----------
+    label, ours, note
+        As in `compare`.
+    right
+        What it should be, from another source than `ours`: a formula, an inversion, other code.
+    ours_error, right_error
+        Standard errors of the two; of `right`, an error that is known to be no larger may stand in.
+
+    Examples
+    --------
+    >>> held("variance", 1.86, 1.8413, ours_error=0.01).text
+    '1.86 (should be 1.841)'
+    """
+    tolerance = ERRORS * hypot(ours_error, right_error) + 1e-9 * max(1.0, abs(right))
+    text = f"{ours:,.4g} (should be {right:,.4g})"
+    if not (isfinite(ours) and abs(ours - right) <= tolerance):
+        return Row(label, "", text, tolerance, "differs", note)
+    if right and tolerance >= abs(right):
+        return shown(label, "", text, " ".join(filter(None, (note, NOTHING_WOULD_PASS))))
+    return Row(label, "", text, tolerance, "agrees", note)
+
+
+def likely(
+    label: str, paper: str, ours: str, probability: float, note: str = "", *, least: float = CHANCE
+) -> Row:
+    """Assert that what was found is no more extreme than chance allows: its probability is at least `least`.
+
+    Where the paper's own single draw is judged, no run of ours can be unlucky, and `least` may be a thousandth.
+
+    Examples
+    --------
+    >>> likely("norm of the printed draw", "44", "2.1 % are as large", 0.042).verdict
+    'agrees'
+    """
+    return claim(label, paper, ours, bool(probability >= least), note)
+
+
+def limit(number: int) -> float:
+    """Standard errors that the largest of so many normal deviations exceeds with probability `CHANCE`.
+
+    Examples
+    --------
+    >>> round(limit(1), 2), round(limit(100), 2)
+    (5.0, 5.83)
+    """
+    return -NormalDist().inv_cdf(CHANCE / (2 * number))
+
+
+def furthest(label: str, ours: Any, right: Any, errors: Any, note: str = "") -> Row:
+    """Assert many figures `(k,)` against their right values at once: the largest deviation, in standard errors.
+
+    Examples
+    --------
+    >>> row = furthest("means", [0.1, 2.0], 0.0, 0.2)
+    >>> row.text, row.verdict
+    ('10.0 errors (2 should be 0)', 'differs')
+    """
+    ours, right, errors = np.broadcast_arrays(*(np.asarray(each, float) for each in (ours, right, errors)))
+    scores = np.abs(ours - right) / errors
+    worst = int(np.argmax(scores))
+    text = f"{scores[worst]:.1f} errors ({ours[worst]:.4g} should be {right[worst]:.4g})"
+    name = f"{label}: largest deviation of {ours.size:,}, in standard errors"
+    return claim(name, "", text, bool(scores[worst] < limit(ours.size)), note)
 
 
 def claim(label: str, paper: str, ours: str, holds: bool, note: str = "") -> Row:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from papers.dharangutte.examples import PAPER, RUNS, boxes, children, keeps, unbiased
+from papers.dharangutte.exact import as_stated
+from papers.dharangutte.examples import DRAWS, PAPER, boxes, children
 from papers.item import Found, Item, Setting
 
 
@@ -15,17 +16,24 @@ class DharangutteFigure7(Item):
     paper: ClassVar[str] = PAPER
     place: ClassVar[str] = "Figure 7"
     shows: ClassVar[str] = (
-        "1,000 exact draws of noise on a 4 x 4 table that keeps both margins, for the L1 and the L2 norm, epsilon 1/4: "
-        "margins kept, and every cell's error unbiased."
+        "40,000 exact draws of noise on a 4 x 4 table that keeps both margins, for the L1 and the L2 norm, epsilon 1/4: "
+        "margins kept, every cell's error unbiased, its variance the exact one."
     )
     packages: ClassVar[tuple[str, ...]] = ("flint",)
+    seconds: ClassVar[float] = 2.0
+    catches: ClassVar[tuple[str, ...]] = (
+        "epsilon 1 in place of 1/4",
+        "epsilon 1/20 in place of 1/4",
+        "epsilon 2 % off",
+        "the other norm",
+    )
 
     def run(self, setting: Setting) -> Found:
         rng, example = setting.rng(self), children()
         rows, pictures = [], []
         for norm in (1, 2):
-            errors = example.noise(norm, setting.runs(RUNS), rng)
-            rows += [keeps(example, errors, f"L{norm}"), unbiased(errors, f"L{norm}")]
+            errors = example.noise(norm, setting.runs(DRAWS), rng)
+            rows += as_stated(example, errors, norm)
             pictures.append(
                 boxes(errors, example.cells, f"L{norm} norm: every cell's error is centred on zero.")
             )

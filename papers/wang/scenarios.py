@@ -1,19 +1,21 @@
 """What the tables of Wang & Reiter (2021) and of Wang's draft (2020) share: counts, noise, releases, rows.
 
 The list order of the counts is not published, and the published loop compares quotients in double precision, so that
-rounding errors settle most ties. Both act like a random order of ties: hence `ties = "shuffled"` where a release is
-compared.
+rounding errors settle part of the ties and the order of the list the others. Most figures are the same however ties are
+settled: hence `ties = "shuffled"` where a release is compared. Those that are not are held to the loop itself
+(`papers/wangreiter/loop.py`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from papers.row import Row, compare, mean_error, printed, variance_error
+from papers.row import Row, compare, held, mean_error, printed, variance_error
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
@@ -98,6 +100,26 @@ class Scenario:
         margins = Margin("all"), Margin("part")
         headers = [Measured("counts", margin, law) for margin, law in zip(margins, self.laws)]
         return method.apply(method.prepare(Constraints(cells, margins), headers), noisy, rng).values
+
+
+def geometric_variance(epsilon: str) -> float:
+    """Variance `2 q / (1 - q)^2` of two-sided geometric noise, q = exp(-epsilon): equation (2) of the paper, summed.
+
+    Examples
+    --------
+    >>> round(geometric_variance("1"), 4)
+    1.8413
+    """
+    q = math.exp(-Fraction(epsilon))
+    return 2 * q / (1 - q) ** 2
+
+
+def noise_of_parts(label: str, scenario: Scenario, noisy: Integers) -> Row:
+    """Hold the noise that the releases are made from to its exact variance: all runs and parts together."""
+    squares = (noisy[:, 1:] - scenario.counts).astype(float) ** 2
+    error = float(squares.std()) / math.sqrt(squares.size)
+    right = geometric_variance(scenario.epsilon_part)
+    return held(f"{label}noise of a part: variance", float(squares.mean()), right, ours_error=error)
 
 
 def reported(parts: Integers, *, total: bool = False) -> dict[str, Integers]:

@@ -8,7 +8,14 @@ import numpy as np
 
 from papers.item import Found, Item, Setting
 from papers.row import Row
-from papers.wang.scenarios import RUNS, Scenario, described_counts, mean_and_variance, reported
+from papers.wang.scenarios import (
+    RUNS,
+    Scenario,
+    described_counts,
+    mean_and_variance,
+    noise_of_parts,
+    reported,
+)
 from trueup.reconciling.method import Method
 from trueup.reconciling.multinomial_mode import MultinomialMode
 from trueup.reconciling.multinomial_sample import MultinomialSample
@@ -40,6 +47,11 @@ class WangTable1(Item):
         "and the multinomial mode (Algorithm 3)."
     )
     seconds: ClassVar[float] = 14.0
+    catches: ClassVar[tuple[str, ...]] = (
+        "epsilon 5 % off",
+        "draws in place of modes",
+        "posterior modes in place of posterior draws",
+    )
 
     def run(self, setting: Setting) -> Found:
         rng, runs = setting.rng(self), setting.runs(RUNS)
@@ -50,7 +62,8 @@ def rows(
     scenario: Scenario, printed: dict[str, tuple[str, ...]], runs: int, rng: np.random.Generator
 ) -> list[Row]:
     """Rows of every algorithm, all on the same noisy counts."""
-    noisy, found = scenario.noisy(runs, rng), []
+    noisy = scenario.noisy(runs, rng)
+    found = [noise_of_parts("", scenario, noisy)]
     for algorithm, method in ALGORITHMS.items():
         parts = scenario.released(method, noisy, rng)
         for (name, draws), figure in zip(reported(parts).items(), printed[algorithm]):

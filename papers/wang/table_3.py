@@ -28,6 +28,12 @@ class WangTable3(Item):
         "2) and the multinomial mode (Algorithm 3, ties settled at random)."
     )
     seconds: ClassVar[float] = 14.0
+    catches: ClassVar[tuple[str, ...]] = (
+        "epsilon 5 % off",
+        "draws in place of modes",
+        "posterior modes in place of posterior draws",
+        "ties to the lowest index",
+    )
 
     def run(self, setting: Setting) -> Found:
         rng, runs = setting.rng(self), setting.runs(RUNS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from papers.item import Found, Item, Setting
-from papers.wang.posterior import posterior, ten_highest
+from papers.wang.posterior import as_enumerated, posterior, ten_highest
 
 
 class WangTable5(Item):
@@ -19,5 +19,12 @@ class WangTable5(Item):
         "of epsilon 1, under flat priors; the same table as Table 3 of Wang & Reiter (2021)."
     )
 
+    catches: ClassVar[tuple[str, ...]] = (
+        "epsilon 1 % off",
+        "a prior that falls by 1 % a count",
+        "ties to the highest index",
+    )
+
     def run(self, setting: Setting) -> Found:
-        return Found(tuple(ten_highest(posterior())))
+        found = posterior()
+        return Found((*ten_highest(found), as_enumerated(found)))

@@ -12,7 +12,7 @@ from papers.row import claim
 from papers.wang.scenarios import Scenario
 from trueup.reconciling.multinomial_mode import MultinomialMode
 
-PARTS, TOTAL = (1, 9), 11
+PARTS, TOTAL, AGAIN = (1, 9), 11, 100
 PRINTED = "(1, 10, 11)"
 NEAREST = "(1, 9, 10) (1, 10, 11) (2, 9, 11)"
 
@@ -25,13 +25,16 @@ class WangReiterExample(Item):
     place: ClassVar[str] = "Section 5"
     shows: ClassVar[str] = "Noisy parts 1 and 9 with noisy total 11: the multinomial mode, and least squares."
 
+    catches: ClassVar[tuple[str, ...]] = ("draws in place of modes",)
+
     def run(self, setting: Setting) -> Found:
         scenario = Scenario(np.array(PARTS))
-        parts = scenario.released(MultinomialMode(), np.array([[TOTAL, *PARTS]]), setting.rng(self))[0]
-        released, nearest = _shown(parts), " ".join(_shown(np.array(pair)) for pair in least_squares())
+        parts = scenario.released(MultinomialMode(), np.array([[TOTAL, *PARTS]] * AGAIN), setting.rng(self))
+        released = " ".join(sorted({_shown(each) for each in parts}))
+        nearest = " ".join(_shown(np.array(pair)) for pair in least_squares())
         return Found(
             (
-                claim("Released parts and total", PRINTED, released, released == PRINTED),
+                claim(f"Parts and total that {AGAIN} releases give", PRINTED, released, released == PRINTED),
                 claim(
                     "Released by least squares in whole numbers",
                     NEAREST,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from papers.item import Found, Item, Setting
 from papers.row import Row, claim
-from papers.wang.posterior import RELEASED, Posterior, posterior
+from papers.wang.posterior import RELEASED, Posterior, as_enumerated, posterior
 from trueup.reporting.drawing.curves import Curve, Plot, plot
 
 NEAR = 4
@@ -30,11 +30,21 @@ class WangReiterFigure2(Item):
         "Exact marginal posteriors of both true counts and of their total behind released parts 250 and 357."
     )
 
+    catches: ClassVar[tuple[str, ...]] = (
+        "epsilon 1 % off",
+        "a prior that falls by 1 % a count",
+        "ties to the highest index",
+    )
+
     def run(self, setting: Setting) -> Found:
-        found = marginals(posterior())
+        joint = posterior()
+        found = marginals(joint)
         released = dict(zip(found, (*RELEASED, sum(RELEASED))))
         rows = [row for name in found for row in _rows(name, *found[name], released[name])]
-        return Found(tuple(rows), tuple(_picture(name, *found[name], released[name]) for name in found))
+        return Found(
+            (*rows, as_enumerated(joint)),
+            tuple(_picture(name, *found[name], released[name]) for name in found),
+        )
 
 
 def marginals(found: Posterior) -> dict[str, Marginal]:

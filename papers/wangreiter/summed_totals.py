@@ -19,6 +19,8 @@ class WangReiterSummedTotals(Item):
     place: ClassVar[str] = "Section 3.3"
     shows: ClassVar[str] = "Variance of the sum of 50 noisy parts (counts squared), by the law of the noise."
 
+    catches: ClassVar[tuple[str, ...]] = ("epsilon 1 % off", "one part left out")
+
     def run(self, setting: Setting) -> Found:
         rows = [
             compare(f"Scenario {number}", figure, scenario.counts.size * scenario.laws[1].variance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from papers.item import Found, Item, Setting
-from papers.wang.posterior import posterior, ten_highest
+from papers.wang.posterior import as_enumerated, posterior, ten_highest
 
 
 class WangReiterTable3(Item):
@@ -19,6 +19,13 @@ class WangReiterTable3(Item):
         "of epsilon 1, under flat priors."
     )
 
+    catches: ClassVar[tuple[str, ...]] = (
+        "epsilon 1 % off",
+        "a prior that falls by 1 % a count",
+        "ties to the highest index",
+    )
+
     def run(self, setting: Setting) -> Found:
+        found = posterior()
         note = "The table settles the rule for ties: the lowest index first, both in adding and in removing."
-        return Found(tuple(ten_highest(posterior())), notes=(note,))
+        return Found((*ten_highest(found), as_enumerated(found)), notes=(note,))

@@ -1,7 +1,8 @@
-"""What Figures 1 and 4 of Zhu et al. share: errors of a state's counties, raw and after program (P+)."""
+"""What Figures 1 and 4 of Zhu et al. share: errors of small places, raw and after program (P+)."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -10,33 +11,35 @@ from numpy.typing import NDArray
 
 from papers.row import ERRORS
 from trueup.kernel.tree.simplex import project
+from trueup.noise import DiscreteLaplace
 from trueup.reporting.drawing.curves import Curve, Plot, plot
 
 Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 PAPER = "Zhu, Van Hentenryck & Fioretto (2021)"
-STATE, SCALE, RUNS = "Texas", 300.0, 5_000
-LARGE = 10_000
-"""Counties of at least so many persons count as large: their noise cannot make them negative."""
+GROUP, EPSILON, RUNS = "440090510003", 0.5, 200_000
+"""Rhode Island's least populous block group of at least 20 blocks most of which have inhabitants; the paper's budget."""
 SETTING = (
-    "The figure prints no numbers and names neither its counties nor its counts. At the stated budget of 0.5 (noise of "
-    "scale 2) no county of the 2010 Census could become negative, so its counts were smaller or its noise wider; here "
-    f"Laplace noise has scale {SCALE:g}."
+    "The figure prints no numbers and names neither its counties nor its counts. At the paper's budget of 0.5 no county of "
+    f"the 2010 Census could become negative, so the places here are blocks: the 25 of Rhode Island's block group {GROUP}, "
+    "with 0 to 20 persons, 184 in all. The noise is as stated, two-sided geometric; exact biases are computed from "
+    "the joint law of the parts (`papers/zhu/exact.py`)."
 )
 
 
 class Errors(NamedTuple):
-    """Errors of counties over runs, (runs, counties): of the noisy counts, and after program (P+)."""
+    """Errors of places over runs, (runs, places): of the noisy counts, and after program (P+)."""
 
     raw: Reals
     projected: Reals
 
-    def bias(self, counties: Any) -> Mean:
-        """Mean error of chosen counties after (P+), measured from (P), whose bias is zero by Theorem 7.
+    def bias(self, places: Any) -> Mean:
+        """Mean error of chosen places after (P+), measured from (P), whose bias is zero by Theorem 7.
 
         What the two projections share cancels, and with it most of the Monte Carlo error.
         """
-        return mean((self.projected - (self.raw - self.raw.mean(axis=1, keepdims=True)))[:, counties])
+        return mean((self.projected - (self.raw - self.raw.mean(axis=1, keepdims=True)))[:, places])
 
 
 class Mean(NamedTuple):
@@ -55,29 +58,30 @@ class Mean(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{self.value:+.2f} ± {self.error:.2f}"
+        return f"{self.value:+.3f} ± {self.error:.3f}"
 
 
-def errors(counts: Reals, runs: int, rng: np.random.Generator) -> Errors:
-    """Add noise, then project on the state's total and on counts that are not negative."""
-    noise = rng.laplace(0, SCALE, (runs, counts.size))
+def errors(counts: Integers, runs: int, rng: np.random.Generator) -> Errors:
+    """Add noise, then project on the places' total and on counts that are not negative."""
+    law = DiscreteLaplace(Fraction(EPSILON))
+    noise = law.sample(runs * counts.size, rng.bytes).reshape(runs, -1).astype(float)
     ones, bounds = np.ones(counts.size), np.full(counts.size, np.inf)
-    return Errors(noise, project(ones, 0 * ones, bounds, float(counts.sum()), counts + noise) - counts)
+    true = counts.astype(float)
+    return Errors(noise, project(ones, 0 * ones, bounds, true.sum(), true + noise) - true)
 
 
 def mean(values: Reals) -> Mean:
-    """Mean over runs, of one county or of several counties' mean."""
+    """Mean over runs, of one place or of several places' mean."""
     each = values.reshape(len(values), -1).mean(axis=1)
     return Mean(float(each.mean()), float(each.std(ddof=1)) / sqrt(len(each)))
 
 
 def residuals(raw: Reals, projected: Reals, title: str) -> Plot:
-    """Histograms of one county's errors, raw and projected."""
-    reach = 5 * SCALE
-    edges = np.linspace(-reach, reach, 51)
+    """Histograms of one place's errors, raw and projected."""
+    edges = np.arange(-12.5, 13)
 
     def steps(values: Reals) -> list[float]:
-        return (np.histogram(values, edges)[0] / len(values) / np.diff(edges)).tolist()
+        return (np.histogram(values, edges)[0] / len(values)).tolist()
 
     return plot(
         [
@@ -85,7 +89,7 @@ def residuals(raw: Reals, projected: Reals, title: str) -> Plot:
             Curve("after projection", edges.tolist(), steps(projected), "steps"),
         ],
         f"error of {title} (persons)",
-        "share of runs a person",
+        "share of runs",
         f"Errors of {title}, before and after projection.",
         f"Errors of {title} over {len(raw):,} runs; a count that would be negative becomes zero.",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 import papers as frame
 from papers import __main__ as command
 from papers.item import Found, Item, Setting, outcome
-from papers.row import claim, compare, corrected, printed, shown
+from papers.row import claim, compare, corrected, furthest, held, likely, limit, printed, shown
 from tests.parameters import one_in
 from trueup.cli.app import new_app
 from trueup.errors import DataError, SpecError
@@ -24,6 +25,7 @@ class Wrong(Item):
     paper: ClassVar[str] = "Nobody (1900)"
     place: ClassVar[str] = "Table 0"
     shows: ClassVar[str] = "One and one."
+    catches: ClassVar[tuple[str, ...]] = ("one 2 too high",)
 
     def run(self, setting: Setting) -> Found:
         return Found((compare("sum", "2", 3.0), shown("product", "", 1.0)))
@@ -80,13 +82,37 @@ def test_a_figure_that_0_would_pass_for_is_shown_only():
     assert compare("variance", "0.0", 0.01, ours_error=0.01).verdict == "agrees"
 
 
+def test_figures_without_print_are_held_to_what_is_right():
+    assert held("variance", 1.9, 1.84, ours_error=0.01).verdict == "differs"
+    assert held("variance", 1.86, 1.84, ours_error=0.01).verdict == "agrees"
+    assert held("variance", 1.86, 1.84, ours_error=0.4).verdict == "shown only"  # 0 would pass
+    assert held("bias", 0.1, 0.0, ours_error=0.03).verdict == "agrees"
+    assert held("bias", float("nan"), 0.0, ours_error=0.03).verdict == "differs"
+
+
+def test_the_largest_of_many_deviations_may_be_larger_than_one_alone(rng):
+    assert 5.8 < limit(100) < 5.9
+    found = rng.normal(size=100)
+    found[3] = 5.5
+    assert furthest("means", found, 0.0, 1.0).verdict == "agrees"
+    assert furthest("mean", found[3:4], 0.0, 1.0).verdict == "differs"
+    found[3] = 6.0
+    assert furthest("means", found, 0.0, 1.0).verdict == "differs"
+
+
+def test_a_rare_printed_draw_differs():
+    verdicts = [likely("norm", "44", "", p, least=1e-3).verdict for p in (2e-3, 1e-4)]
+    assert verdicts == ["agrees", "differs"]
+
+
 def test_the_first_line_counts_what_is_asserted_and_what_is_not(app):
     done = [outcome(Wrong(), Setting()), outcome(NeedsFile(), Setting())]
     first = command.counted(done)
     assert first.startswith("2 figures: 0 agree, 1 differ, 1 shown only (nothing asserted), 0 cannot match")
     assert first.endswith("1 of 2 items have none")
     output = CliRunner().invoke(app, ["reproduce", "zhu-variances", "--quick"]).stdout
-    assert output.splitlines()[0].startswith("4 figures: 4 agree, 0 differ, 0 shown only")
+    assert output.splitlines()[0].startswith("6 figures: 6 agree, 0 differ, 0 shown only")
+    assert "Tells from the right version: a law whose scale is 1 % off" in output
 
 
 def test_a_wrong_printed_figure_is_held_to_the_right_one():
@@ -168,12 +194,20 @@ MALFORMED = {
 }
 
 
+def of_blocks(content: str) -> str:
+    """The same, for blocks of the group that items read."""
+    return content.replace("state_name", "GEOID").replace("Illinois", "440090510003001")
+
+
 @pytest.mark.parametrize("content", MALFORMED.values(), ids=MALFORMED)
 @pytest.mark.parametrize("name", one_in(3, ["zhu-figure-1", "zhu-figure-4", "dharangutte-figure-2"]))
 def test_a_malformed_file_is_its_item_s_error_and_the_rest_still_runs(
     name, content, app, tmp_path, monkeypatch
 ):
-    (tmp_path / "us_counties_2010.csv").write_text(content)
+    [file] = next(kind for kind in frame.ITEMS if kind.name == name).files
+    (tmp_path / file).write_bytes(
+        gzip.compress(of_blocks(content).encode()) if file.endswith("gz") else content.encode()
+    )
     kinds = tuple(kind for kind in frame.ITEMS if kind.name in (name, "zhu-figure-6"))
     monkeypatch.setattr(frame, "ITEMS", kinds)
     monkeypatch.setattr(command, "WORKERS", 1)
@@ -184,7 +218,7 @@ def test_a_malformed_file_is_its_item_s_error_and_the_rest_still_runs(
     found = {item["name"]: item for item in json.loads(done.stdout)["items"]}
     assert found["zhu-figure-6"]["status"] == "agrees"
     assert found[name]["status"] == "error"
-    assert "us_counties_2010.csv" in found[name]["needs"]
+    assert file in found[name]["needs"]
     assert "No figures: " in (out / "reproduce.html").read_text()
 
 

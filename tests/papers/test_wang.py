@@ -21,6 +21,7 @@ from papers.wangreiter import negative_counts as wangreiter_negative_counts
 from papers.wangreiter import summed_totals as wangreiter_summed_totals
 from papers.wangreiter import table_2 as wangreiter_table_2
 from papers.wangreiter import table_3 as wangreiter_table_3
+from papers.wangreiter.loop import modes
 from trueup.inferring.released import pair as released_pair
 from trueup.noise import DiscreteLaplace
 from trueup.reconciling.multinomial_mode import MultinomialMode
@@ -110,6 +111,22 @@ def test_the_variance_that_cannot_match_is_held_to_the_law(rng, monkeypatch):
         wang_scenarios.Scenario, "laws", property(lambda self: (law, DiscreteLaplace(Fraction(5))))
     )
     assert row().verdict == "differs"  # the total's law no longer leaves n* as it is
+
+
+def test_the_loop_gives_modes_and_parts_without_weight_nothing():
+    noisy = np.array([[11, 1, 9], [5, 0, 9], [4, 5, 5], [7, -3, 0]])
+    assert modes(noisy).tolist() == [[1, 10], [0, 5], [2, 2], [0, 0]]
+
+
+@pytest.mark.thorough
+def test_the_loop_shows_the_order_of_the_list(rng):
+    """Ascending and descending counts differ for the smallest one, and neither is the exact rule's lowest index first."""
+    scenario = wangreiter_table_2.scenarios()[4]
+    noisy = scenario.noisy(50_000, rng)
+    up, down = modes(noisy)[:, 0], modes(np.c_[noisy[:, :1], noisy[:, :0:-1]])[:, -1]
+    exact = scenario.released(MultinomialMode(), noisy[:10_000], rng)[:, 0]
+    assert down.mean() - up.mean() > 0.1
+    assert up.mean() - exact.mean() > 0.15
 
 
 def test_negative_counts_and_summed_totals(monkeypatch):
