@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,5 +69,10 @@ def _finer(
     coarse = canonical(cells, header.margin)
     for other, shown in keyed:
         fine = canonical(cells, other.margin)
-        if other.law == header.law and fine != coarse and cells.contains(coarse, fine):
+        if _drawn_by(other.law) == _drawn_by(header.law) and fine != coarse and cells.contains(coarse, fine):
             yield other, shown
+
+
+def _drawn_by(law: Any) -> Any:
+    """The law that the perturbation is drawn by, whatever is hidden before it."""
+    return getattr(law, "law", law)

@@ -7,26 +7,24 @@ It has the names by which post-processing reads a spec (`levels`, `attributes`, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, ValidationError, model_validator
+import numpy as np
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
-from trueup.errors import SpecError
 from trueup.model.names import refuse_repeats, refuse_unknown_name
 from trueup.model.prior import read_prior
-from trueup.model.published_codes import UNKNOWN, read_interval
+from trueup.model.published_codes import FORMS, read_meaning
+from trueup.model.published_rule import PublishingRule, read_rule
 from trueup.model.spec import mistakes, read_spec_text
 from trueup.model.spec_queries import ConstraintsPart
-from trueup.model.spec_table import AttributePart, CellColumn, Level, Name, SpecPart
+from trueup.model.spec_table import AttributePart, Level, Name, SpecPart
 from trueup.model.toml import read_toml
 from trueup.model.transitions import read_transitions
-from trueup.noise import law_named
-from trueup.noise.laws.exact import Exact
-from trueup.noise.perturbed import CellKey, CountInterval
+from trueup.noise.perturbed import CellKey
 
 
 class PublishedName(SpecPart):
@@ -34,27 +32,43 @@ class PublishedName(SpecPart):
 
     name: Name = Field(description="the dataset's name")
     counts: Name = Field(description="what one count stands for: person, household, ...")
-    cells: ClassVar[tuple[CellColumn, ...]] = ()
+    cells: ClassVar[tuple[PublishedCell, ...]] = ()
     keys: ClassVar[None] = None
 
 
+class PublishedCell(SpecPart):
+    """Where a wide table holds the counts of one combination of attribute values."""
+
+    count: Name = Field(description="a column")
+    where: dict[str, str] = Field(default_factory=dict)
+
+
 class PublishedTable(SpecPart):
-    """One published table: its margin, its columns, the law of its values and the codes in their place."""
+    """One published table: its margins, its columns, the law of its values and the codes in their place."""
 
     name: Name
-    level: str
+    level: str = Field(
+        description="the finest level of its rows; rows of levels above are told by their keys"
+    )
     attributes: tuple[str, ...] = Field((), description="of a long table: a column each")
     count: Name | None = Field(None, description="the column of values of a long table")
-    cells: tuple[CellColumn, ...] = Field(
+    cells: tuple[PublishedCell, ...] = Field(
         (), alias="cell", description="the columns of a wide table; one without all attributes is a total"
     )
-    total: Name | None = Field(
-        None, description="what stands in the column of an attribute that is summed out"
+    total: str | dict[str, str] | None = Field(
+        None,
+        description="what stands in the column of an attribute, or of places, that is summed out, beside blanks; for all "
+        "columns, or by column",
     )
-    law: dict[str, Any] = Field(description="name and parameters")
+    law: dict[str, Any] | tuple[dict[str, Any], ...] = Field(
+        description="name and parameters; or laws one after the other, of which 'suppressed' hides true counts before the "
+        "other, or published values after it"
+    )
+    variance: Name | None = Field(
+        None, description="the column of variances of a law that is named alone; 0 where the value is exact"
+    )
     codes: dict[str, str] = Field(
-        default_factory=dict,
-        description=f"what stands in the place of a value, and what it says: '1-4', '<5', '10+' or '{UNKNOWN}'",
+        default_factory=dict, description=f"what stands in the place of a value, and what it says: {FORMS}"
     )
     unlisted: Literal["refused", "zero", "unknown"] = Field(
         "refused", description="what it says where a place or value has no row"
@@ -63,40 +77,80 @@ class PublishedTable(SpecPart):
         None,
         description="tables with the same key show a cell with the same perturbation; cell keys share one unless told",
     )
-    file: Name | None = Field(None, description="the file's name; by default the files are in this order")
+    file: Name | None = Field(
+        None, description="the file's name, which several may share; by default the files are in this order"
+    )
     sheet: Name | None = Field(None, description="of a workbook; by default the first")
-    skip: int = Field(0, ge=0, le=1000, description="rows of a workbook before the header")
+    thousands: Literal[",", ".", " ", "'"] | None = Field(
+        None, description="what groups thousands, if not told by itself"
+    )
+    decimal: Literal[".", ","] | None = Field(None, description="the decimal sign, if not told by itself")
+    skip: int | None = Field(
+        None, ge=0, le=1000, description="rows before the header, if not told by the columns' names"
+    )
+    header: int = Field(
+        1,
+        ge=0,
+        le=5,
+        description="rows of the header at least; with 0 columns are named 'column 1', 'column 2', ...",
+    )
+    below: int | None = Field(
+        None, ge=0, le=1000, description="rows below the table that are none of it, if not told by themselves"
+    )
+    fill: bool = Field(False, description="a blank key or value of an attribute repeats the one above")
+    ragged: bool = Field(False, description="a code shorter than its level's prefix is a place without parts")
 
     @property
-    def settled_law(self) -> Any:
-        """The law of the values."""
-        return read_law(self.law, self.name)
+    def rule(self) -> PublishingRule:
+        """How its values were made, and what is not shown."""
+        return read_rule(self.law, self.name, by_variance=self.variance is not None)
 
-    def meaning(self, code: str) -> CountInterval | None:
-        """What a declared code says; None if nothing."""
-        return None if self.codes[code] == UNKNOWN else read_interval(self.codes[code])
+    def total_of(self, column: str) -> tuple[str, ...]:
+        """What stands in a column that is summed out."""
+        label = self.total.get(column) if isinstance(self.total, dict) else self.total
+        return ("",) if label is None or self.fill else ("", label.strip())
 
     @model_validator(mode="after")
     def _can_be_read(self):
         if bool(self.count) == bool(self.cells):
             raise ValueError(f"table '{self.name}' needs either `count` or [[published.cell]]")
-        if self.cells and (self.attributes or self.total):
+        if self.cells and self.attributes:
+            raise ValueError(f"table '{self.name}' is wide: its cells name the attributes, so it lists none")
+        if self.cells and self.variance:
             raise ValueError(
-                f"table '{self.name}' is wide: its cells name the attributes, so it lists none, and no total"
+                f"table '{self.name}' is wide: a column of variances is for one column of values"
             )
+        if self.thousands is not None and self.thousands == self.decimal:
+            raise ValueError(f"table '{self.name}' gives '{self.decimal}' for thousands and for fractions")
         columns = [cell.count for cell in self.cells]
         if twice := [column for column in columns if columns.count(column) > 1]:
             raise ValueError(f"table '{self.name}' takes two cells from the column '{twice[0]}'")
+        noisy = self.rule.noisy
         for code, meaning in self.codes.items():
-            if meaning != UNKNOWN and read_interval(meaning) is None:
-                raise ValueError(
-                    f"table '{self.name}': code '{code}' says '{meaning}', which cannot be read: write an interval "
-                    f"such as '1-4', '<5' or '10+', or '{UNKNOWN}'"
-                )
-            if re.fullmatch(r"\s*-?\d+\s*", code):
-                raise ValueError(f"table '{self.name}': the code '{code}' is a count")
-        _ = self.settled_law
+            self._refuse_code(code, meaning, noisy=noisy)
         return self
+
+    def _refuse_code(self, code: str, meaning: str, *, noisy: bool) -> None:
+        where = f"table '{self.name}'"
+        if (read := read_meaning(meaning)) is None:
+            raise ValueError(f"{where}: code '{code}' says '{meaning}', which cannot be read: write {FORMS}")
+        if _NUMBER.fullmatch(code) and (noisy or not code.strip().startswith(("-", "−"))):
+            raise ValueError(f"{where}: the code '{code}' is a count")
+        if read.of == "hidden" and not (self.rule.hidden or self.rule.concealed):
+            raise ValueError(
+                f"{where}: code '{code}' is what the law hides, and its law hides nothing: write the range, such as '1-4'"
+            )
+        if read.of == "published" and self.variance:
+            raise ValueError(
+                f"{where}: code '{code}' speaks of the published number, whose variance no row gives"
+            )
+        if read.of == "published" and np.isinf(read.high):
+            raise ValueError(f"{where}: code '{code}' says '{meaning}', which has no upper end")
+        if read.of != "unknown" and read.of != "hidden" and read.low > read.high:
+            raise ValueError(f"{where}: code '{code}' says '{meaning}': the lower end comes first")
+
+
+_NUMBER = re.compile(r"\s*[-−]?\d[\d.,\s'’]*\s*")
 
 
 class _Margins(NamedTuple):
@@ -124,7 +178,7 @@ class PerturbedSpec(SpecPart):
     ... count = "persons"
     ... law = { name = "random-rounding", base = 3 }
     ... ''')
-    >>> spec.published[0].settled_law
+    >>> spec.published[0].rule.law
     RandomRounding(base=3)
     """
 
@@ -145,20 +199,31 @@ class PerturbedSpec(SpecPart):
         """No column of the places holds limits."""
         return tuple(() for _ in self.levels)
 
+    _shown: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = PrivateAttr(default=())
+
     @property
     def queries(self) -> tuple[_Margins, ...]:
-        """The margins of all tables."""
+        """The margins of all tables: those that were found in them, once they are read."""
+        found = self._shown or tuple(
+            tuple((part.level, attributes) for attributes in self.margins_of(part)) for part in self.published
+        )
         return tuple(
-            _Margins(part.name, attributes, {part.level: Fraction(0)})
-            for part in self.published
-            for attributes in self.margins_of(part)
+            _Margins(part.name, attributes, {level: Fraction(0)})
+            for part, margins in zip(self.published, found)
+            for level, attributes in margins
         )
 
+    def showing(self, margins: Sequence[Sequence[tuple[str, tuple[str, ...]]]]) -> PerturbedSpec:
+        """The same, which knows the levels and attributes of the margins that each table was found to show."""
+        known = self.model_copy()
+        known._shown = tuple(tuple(each) for each in margins)
+        return known
+
     def margins_of(self, part: PublishedTable) -> list[tuple[str, ...]]:
-        """The attributes of every margin that a table shows."""
+        """The attributes of every margin that a table declares."""
         if part.cells:
             return list(dict.fromkeys(tuple(cell.where) for cell in part.cells))
-        return [part.attributes, *(() for _ in [0] if part.total and part.attributes)]
+        return [part.attributes]
 
     @model_validator(mode="after")
     def _names_agree(self):
@@ -179,7 +244,7 @@ class PerturbedSpec(SpecPart):
             where = f"table '{part.name}'"
             refuse_unknown_name(part.level, levels, "level", where)
             for attributes in self.margins_of(part):
-                self._refuse_misnamed(attributes, where)
+                self.refuse_misnamed(attributes, where)
             for name, value in (pair for cell in part.cells for pair in cell.where.items()):
                 domain = next(list(a.views[name]) for a in self.attributes if name in a.views)
                 refuse_unknown_name(value, domain, f"value of '{name}'", where)
@@ -188,7 +253,8 @@ class PerturbedSpec(SpecPart):
                 read_prior(self.infer[name])
         return self
 
-    def _refuse_misnamed(self, names: tuple[str, ...], where: str) -> None:
+    def refuse_misnamed(self, names: tuple[str, ...], where: str) -> None:
+        """Refuse attributes that are not declared, or twice the same, and sums over values that overlap."""
         for name in names:
             refuse_unknown_name(name, [view for a in self.attributes for view in a.views], "attribute", where)
         for attribute in self.attributes:
@@ -196,36 +262,6 @@ class PerturbedSpec(SpecPart):
                 raise ValueError(f"{where} names '{same[0]}' and '{same[1]}', which are the same attribute")
             if not attribute.partition and not any(name in attribute.views for name in names):
                 raise ValueError(f"{where} sums over '{attribute.name}', whose values overlap")
-
-
-def read_law(entry: Mapping[str, Any], table: str) -> Any:
-    """Make the law of a table from its name and parameters.
-
-    Raises
-    ------
-    SpecError
-        If the name or a parameter is unknown, missing or out of range.
-
-    Examples
-    --------
-    >>> read_law({"name": "cell-key", "maximum": 2, "change_variance": "1"}, "t").period
-    1
-    """
-    given = dict(entry)
-    if "name" not in given:
-        raise SpecError(
-            f"the law of table '{table}' has no name", needed='such as { name = "random-rounding", base = 3 }'
-        )
-    kind: Any = law_named(given.pop("name"))
-    if kind is CountInterval:
-        raise SpecError(f"table '{table}' has the law '{kind.name}', which reads no value", needed="a code")
-    try:
-        return kind() if kind is Exact and not given else kind(**given)
-    except TypeError:
-        parameters = fields(kind) if hasattr(kind, "__dataclass_fields__") else ()
-        known = ", ".join(repr(each.name) for each in parameters) or "no parameter"
-        shown = ", ".join(map(repr, given)) or "no parameter"
-        raise SpecError(f"law '{kind.name}' of table '{table}' is given {shown}", needed=f"{known}") from None
 
 
 def parse_perturbed(text: str, folder: Path | None = None, what: str = "the spec") -> PerturbedSpec:
@@ -238,10 +274,11 @@ def parse_perturbed(text: str, folder: Path | None = None, what: str = "the spec
     """
     document = read_toml(text, what)
     for part in document.get("published", ()) if isinstance(document.get("published"), list) else ():
-        law = part.get("law") if isinstance(part, dict) else None
-        if isinstance(law, dict) and law.get("name") == CellKey.name and "file" in law:
-            path = (folder or Path()) / str(law.pop("file"))
-            law["transitions"] = read_transitions(path)
+        given = part.get("law") if isinstance(part, dict) else None
+        for law in given if isinstance(given, list) else [given]:
+            if isinstance(law, dict) and law.get("name") == CellKey.name and "file" in law:
+                path = (folder or Path()) / str(law.pop("file"))
+                law["transitions"] = read_transitions(path)
     try:
         return PerturbedSpec.model_validate(document)
     except ValidationError as error:

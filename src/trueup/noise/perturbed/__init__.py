@@ -13,6 +13,8 @@ PERTURBATIONS: Registry[Perturbation] = Registry(
         "rounded": "rounded.Rounded",
         "suppressed": "suppressed.Suppressed",
         "interval": "interval.CountInterval",
+        "shown-counts": "composed.ShownCounts",
+        "hidden-values": "composed.HiddenValues",
     },
 )
 """Every law, one file and one line each."""

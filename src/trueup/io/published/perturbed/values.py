@@ -1,21 +1,31 @@
-"""What the texts of a published table say: counts under its law, or intervals; and what the law cannot give."""
+"""What the texts of a published table say: values under its law, or codes; and what code, law and value make impossible."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.whole import MAX_COUNT
 from trueup.io.published.perturbed.margins import ShownMargin
+from trueup.io.published.perturbed.numbers import NUMBER_LIKE, Numbers, numbers_of
 from trueup.model.cells import Cells, Margin
 from trueup.model.perturbed import PublishedTable
-from trueup.model.published_codes import read_interval
+from trueup.model.published_codes import CodeMeaning, plain_meaning, read_meaning
+from trueup.model.published_rule import PublishingRule
 from trueup.noise.laws.exact import Exact
-from trueup.noise.perturbed.interval import CountInterval
+from trueup.noise.laws.of_variance import law_of_variance
+from trueup.noise.perturbed import CountInterval, HiddenValues, ShownCounts
+from trueup.noise.perturbed.composed import in_ranges, range_text
+
+MOST_VARIANCES = 10_000
+"""Different variances of the rows of a table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,77 +36,281 @@ class ValuesUnderLaw:
     margin: Margin
     law: Any
     groups: NDArray[np.int64]
-    values: NDArray[np.int64]
+    values: NDArray
 
     def among(self, keep: NDArray[np.bool_]) -> ValuesUnderLaw:
         return replace(self, groups=self.groups[keep], values=self.values[keep])
+
+
+class _Reading(NamedTuple):
+    """What the texts of a table say: how it was made, its codes, its numbers."""
+
+    rule: PublishingRule
+    codes: dict[str, CodeMeaning]
+    numbers: Numbers
+    known: dict[str, int | float | None]
 
 
 def covers_margin(cells: Cells, v: ValuesUnderLaw) -> bool:
     return len(v.groups) == cells.size(v.margin)
 
 
-def values_under_laws(cells: Cells, part: PublishedTable, shown: ShownMargin) -> list[ValuesUnderLaw]:
-    """Values under the table's law, then one entry for each code that says an interval."""
-    order = np.argsort(shown.groups, kind="stable")
-    groups, texts = shown.groups[order], shown.texts[order]
-    every, which = np.unique(texts, return_inverse=True)
-    read = [
-        _read(cells, part, shown.margin, text, groups, which == k) for k, text in enumerate(every.tolist())
-    ]
-    counts = np.array([one if isinstance(one, int) else -1 for one in read], dtype=np.int64)
-    numbers = np.array([isinstance(one, int) for one in read])[which]
-    law = part.settled_law
-    result = (
-        [ValuesUnderLaw(part, shown.margin, law, groups[numbers], counts[which[numbers]])]
-        if numbers.any()
-        else []
-    )
-    if result:
-        _refuse_impossible(cells, result[0])
-    intervals = dict.fromkeys(one for one in read if isinstance(one, CountInterval))
-    for one in intervals:
-        at = np.array([other == one for other in read])[which]
-        exact = one.low == one.high
-        value = np.full(int(at.sum()), one.centre)
-        result.append(ValuesUnderLaw(part, shown.margin, Exact() if exact else one, groups[at], value))
+def values_under_laws(
+    cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin]
+) -> list[ValuesUnderLaw]:
+    """Values of all margins of a table under its law, then one entry for each code that says something."""
+    texts = sorted({text for shown in margins for text in np.unique(shown.texts).tolist()})
+    reading = _read(cells, part, margins, texts)
+    result = []
+    for shown in margins:
+        result += _of_margin(cells, part, reading, shown)
     return result
 
 
 def _read(
-    cells: Cells,
-    part: PublishedTable,
-    margin: Margin,
-    text: str,
-    groups: NDArray[np.int64],
-    at: NDArray[np.bool_],
-) -> int | CountInterval | None:
-    """What a text says: a count, an interval, or nothing (None)."""
-    if text in part.codes:
-        return part.meaning(text)
-    whole = text.removeprefix("-")
-    if whole.isascii() and whole.isdigit() and len(whole) < 25 and abs(int(text)) <= MAX_COUNT:
-        return int(text)
-    if (found := read_interval(text)) is not None:
-        return found
-    label = cells.margin_label(margin, int(groups[np.argmax(at)]))
+    cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin], texts: Sequence[str]
+) -> _Reading:
+    declared = {code.strip(): read_meaning(said) for code, said in part.codes.items()}
+    codes = {code: said for code, said in declared.items() if said is not None}
+    rule = part.rule
+    for code, said in codes.items():
+        rule = _agreeing(part, rule, code, said)
+    numbers = numbers_of(part, [text for text in texts if text not in codes], whole=rule.whole)
+    known = {text: numbers.read(text) for text in texts if text not in codes}
+    known |= {text: _value_of(codes[text]) for text in texts if text in codes and codes[text].of == "value"}
+    for text in [text for text in texts if text not in codes and known[text] is None]:
+        said = plain_meaning(text, noisy=rule.noisy)
+        if said is None:
+            _refuse_text(cells, part, margins, text, reads=rule.whole)
+        codes[text] = _settled(cells, part, rule, text, said, _shown_values(known))
+        rule = rule.with_code(codes[text])
+    return _Reading(rule, codes, numbers, known)
+
+
+def _value_of(said: CodeMeaning) -> int:
+    return int(said.low)
+
+
+def _shown_values(known: dict[str, Any]) -> NDArray:
+    return np.array([value for value in known.values() if value is not None])
+
+
+def _agreeing(part: PublishedTable, rule: PublishingRule, code: str, said: CodeMeaning) -> PublishingRule:
+    """The rule with a declared code; refused where the law hides other counts than the code says."""
+    own = part.rule
+    if said.of == "count" and own.hidden and not any(a <= said.low and said.high <= b for a, b in own.hidden):
+        raise DataError(
+            f"code '{code}' of table '{part.name}' says a count {range_text([(said.low, said.high)])}, and its law hides "
+            f"counts {range_text(own.hidden)}",
+            needed="a code for counts that the law hides",
+            remedy=f'correct the law, or write in its codes: {json.dumps(code, ensure_ascii=False)} = "hidden"',
+        )
+    return rule.with_code(said)
+
+
+def _settled(
+    cells: Cells, part: PublishedTable, rule: PublishingRule, text: str, said: CodeMeaning, values: NDArray
+) -> CodeMeaning:
+    """What a code that nobody declared says beside a law that hides counts, and beside values that show zeros."""
+    own = part.rule
+    if said.of == "count" and said.low == 0:
+        for low, high in own.hidden:
+            if said.high == high:  # '<5' where the law hides counts from 1 to 4
+                return replace(said, low=low)
+        if not own.hidden and own.concealed and any(said.high == high for _, high in own.concealed):
+            return CodeMeaning("hidden")  # '<5' where published values below 5 are hidden
+        if not own.hidden and said.high >= 1 and not isinstance(rule.law, str):
+            from_one = replace(said, low=1)
+            if (
+                not _possible(rule.with_code(said), values).all()
+                and _possible(rule.with_code(from_one), values).all()
+            ):
+                return from_one
+    _agreeing(part, rule, text, said)
+    return said
+
+
+def _possible(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
+    """Which values the law gives for some count that is not hidden, and shows."""
+    if not len(values) or isinstance(rule.law, str):
+        return np.ones(len(values), bool)
+    found = rule.law.possible(values) & ~in_ranges(values, rule.concealed)
+    if rule.hidden and rule.law.exact:
+        return found & ~in_ranges(values, rule.hidden)
+    return found & rule.of_values().possible(values) if rule.hidden else found
+
+
+def _of_margin(
+    cells: Cells, part: PublishedTable, reading: _Reading, shown: ShownMargin
+) -> list[ValuesUnderLaw]:
+    order = np.argsort(shown.groups, kind="stable")
+    groups, texts = shown.groups[order], shown.texts[order]
+    every, which = np.unique(texts, return_inverse=True)
+    held = [reading.known.get(text) for text in every.tolist()]
+    numeric = np.array([value is not None for value in held], bool)[which]
+    kind = np.int64 if reading.rule.whole else np.float64
+    counts = np.array([0 if value is None else value for value in held], kind)[which]
+    result = []
+    if numeric.any():
+        values = ValuesUnderLaw(part, shown.margin, None, groups[numeric], counts[numeric])
+        if shown.variances is not None:
+            result += _by_variance(cells, values, shown.variances[order][numeric], str(reading.rule.law))
+        else:
+            result += _under_rule(cells, values, reading)
+    meanings = {text: reading.codes[text] for text, value in zip(every.tolist(), held) if value is None}
+    for said in dict.fromkeys(meanings.values()):
+        law = reading.rule.of_code(said)
+        if law is None:
+            continue
+        _refuse_code_of_nothing(part, law, next(text for text, one in meanings.items() if one == said))
+        at = np.array([meanings.get(text) == said for text in every.tolist()], bool)[which]
+        exact = isinstance(law, CountInterval) and law.low == law.high
+        value = np.full(int(at.sum()), law.centre)
+        result.append(ValuesUnderLaw(part, shown.margin, Exact() if exact else law, groups[at], value))
+    return result
+
+
+def _refuse_code_of_nothing(part: PublishedTable, law: Any, text: str) -> None:
+    if isinstance(law, HiddenValues) and (law.bounds(0)[0] > law.bounds(0)[1]).any():
+        raise DataError(
+            f"code '{text}' of table '{part.name}' stands for published values {range_text(law.published)}, which its law "
+            "gives for no count that is not hidden",
+            needed="the range of the published numbers that are not shown",
+            remedy=f'correct it, or write in its codes: {json.dumps(text, ensure_ascii=False)} = "unknown"',
+        )
+
+
+def _under_rule(cells: Cells, v: ValuesUnderLaw, reading: _Reading) -> list[ValuesUnderLaw]:
+    """Values under the law; those that hidden counts could have given too, under the law of the others."""
+    rule = reading.rule
+    _refuse_impossible(cells, replace(v, law=rule.law), rule, reading)
+    law = rule.of_values()
+    if not isinstance(law, ShownCounts):
+        return [replace(v, law=law)]
+    touched = _touched(rule, v.values)
+    if not touched.any():
+        return [replace(v, law=rule.law)]
+    if rule.law.same_records or touched.all():  # one header, so that values of the same records are found
+        return [replace(v, law=law)]
+    return [replace(v.among(~touched), law=rule.law), replace(v.among(touched), law=law)]
+
+
+def _touched(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
+    """Which values a hidden count could have given."""
+    if rule.law.additive:
+        first, log = rule.law.table(0, 700.0)
+        low, high = np.floor(values) + first, np.floor(values) + first + len(log)
+    else:
+        low, high = rule.law.bounds(values)
+    found = np.zeros(len(values), bool)
+    for least, most in rule.hidden:
+        found |= (low <= most) & (high >= least)
+    return found
+
+
+def _by_variance(cells: Cells, v: ValuesUnderLaw, texts: NDArray, name: str) -> list[ValuesUnderLaw]:
+    """Values by the variance of their row; those of variance 0 are exact."""
+    every, which = np.unique(texts, return_inverse=True)
+    if len(every) > MOST_VARIANCES:
+        raise DataError(
+            f"table '{v.part.name}' has {len(every):,} different variances",
+            needed=f"at most {MOST_VARIANCES:,}",
+        )
+    result: dict[Fraction, NDArray[np.bool_]] = {}
+    for k, text in enumerate(every.tolist()):
+        here = which == k
+        variance = _variance(text)
+        if variance is None:
+            label = cells.margin_label(v.margin, int(v.groups[np.argmax(here)]))
+            raise DataError(
+                f"table '{v.part.name}' has the variance '{text[:30]}' for '{label}'",
+                needed="a number above 0, or 0 where the value is exact",
+            )
+        result[variance] = result.get(variance, False) | here
+    return [replace(v.among(here), law=law_of_variance(name, variance)) for variance, here in result.items()]
+
+
+def _variance(text: str) -> Fraction | None:
+    try:
+        found = Decimal(text if len(text) <= 40 else "")
+    except InvalidOperation:
+        return None
+    if not found.is_finite() or found < 0 or not -30 <= found.adjusted() <= 30:
+        return Fraction(0) if found.is_finite() and found == 0 else None
+    return Fraction(found)
+
+
+def codes_with(part: PublishedTable, text: str, meaning: str) -> str:
+    """The line of an entry's codes with one more, as a spec writes it."""
+    pairs = (part.codes | {text: meaning}).items()
+    quoted = (f"{json.dumps(a, ensure_ascii=False)} = {json.dumps(b, ensure_ascii=False)}" for a, b in pairs)
+    return f"codes = {{ {', '.join(quoted)} }}"
+
+
+def _refuse_text(
+    cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin], text: str, *, reads: bool
+) -> NoReturn:
+    shown = next(shown for shown in margins if (shown.texts == text).any())
+    label = cells.margin_label(shown.margin, int(shown.groups[np.argmax(shown.texts == text)]))
+    if NUMBER_LIKE.fullmatch(text):
+        raise DataError(
+            f"table '{part.name}' has the number '{text[:30]}' for '{label}', which "
+            + ("is not whole" if reads else "cannot be read"),
+            needed="whole numbers, as its law gives them" if reads else "numbers written in one way",
+            remedy="correct the file; or, if its values are fractions, name the law that gives them: 'gaussian' or 'laplace'; or "
+            f'say in the entry of \'{part.name}\' how its numbers are written: thousands = "," or decimal = ","',
+        )
     what = f"the text '{text[:30]}'" if text else "no value"
+    else_ = (
+        "" if text else "; or, if the last row is none of the table, give the number of such rows: below = 1"
+    )
     raise DataError(
         f"table '{part.name}' has {what} for '{label}'",
-        needed="a whole number without separators, or a code",
-        remedy=f"declare what the code says: codes = {{ '{text[:30] or ''}' = '1-4' }}, or 'unknown'",
+        needed="a number, or a code",
+        remedy=f"declare the code in the entry of '{part.name}': {codes_with(part, text[:60], 'unknown')}, or with what it says "
+        f'in the place of "unknown": a value such as "0", a range of the true count such as "1-4", or of the published number '
+        f'such as "published <5"{else_}',
     )
 
 
-def _refuse_impossible(cells: Cells, v: ValuesUnderLaw) -> None:
-    """Refuse values that the law cannot give."""
+def _refuse_impossible(cells: Cells, v: ValuesUnderLaw, rule: PublishingRule, reading: _Reading) -> None:
+    """Refuse values that the law cannot give, or gives for counts that are hidden alone."""
     law = v.law
     if (bad := np.flatnonzero(~law.possible(v.values))).size:
-        label = cells.margin_label(v.margin, int(v.groups[bad[0]]))
+        label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
         told = ", ".join(f"{name} {value}" for name, value in law.parameters().items() if value != "None")
         raise DataError(
-            f"table '{v.part.name}' has {v.values[bad[0]]} for '{label}', which law '{law.name}'"
+            f"table '{v.part.name}' has {value} for '{label}', which law '{law.name}'"
             f"{f' ({told[:80]})' if told else ''} gives for no count",
             needed="values as they were published, under the law that made them",
-            remedy="correct the law, or declare the value's meaning as a code",
+            remedy="correct the law, or the value",
         )
+    if (bad := np.flatnonzero(~_possible(rule, v.values))).size:
+        label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
+        raise _contradiction(v.part, rule, reading, label, value)
+
+
+def _contradiction(
+    part: PublishedTable, rule: PublishingRule, reading: _Reading, label: str, value: float
+) -> DataError:
+    """A value that a code, or the law, says is never shown."""
+    after = bool(in_ranges(value, rule.concealed))
+    ranges = rule.concealed if after else rule.hidden
+    kind = "published" if after else "count"
+    named = [text for text, said in reading.codes.items() if said.of == kind]
+    who = f"its code '{named[0]}' says" if named else "its law says"
+    what = "published values" if after else "counts"
+    gives = "" if after or rule.law.exact else f", and its law gives {value} for no other count"
+    if named and not after:
+        said = reading.codes[named[0]]
+        text = f"{said.low:g}+" if np.isinf(said.high) else f"{said.low:g}-{said.high:g}"
+        remedy = f"or say that not every such count is hidden: {codes_with(part, named[0], f'some {text}')}"
+    elif named:
+        remedy = f"or say that nothing is known of it: {codes_with(part, named[0], 'unknown')}"
+    else:
+        remedy = "or correct the threshold"
+    return DataError(
+        f"table '{part.name}' shows {value} for '{label}', and {who} that {what} {range_text(ranges)} are not shown{gives}",
+        needed="a value, a code and a law that agree",
+        remedy=f"correct the value, {remedy}",
+    )
