@@ -159,7 +159,8 @@ def infer(
             drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more).accepted(chosen.name)
         except InfeasibleError as error:
             raise _named(error, measured, constraints) from None
-    doubt = chosen.doubt(used.cells, used.headers)
+    doubts = (chosen.doubt(used.cells, used.headers), *getattr(measured.spec, "noted", ()))
+    doubt = " ".join(said for said in doubts if said)
     more = {"repeated_values": repeated, "doubt": doubt, "prior_instead": instead}
     drawn = replace(drawn, stats={**drawn.stats, **{name: said for name, said in more.items() if said}})
     noisy = None if chosen.released else finest_values(measured)

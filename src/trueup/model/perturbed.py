@@ -7,7 +7,7 @@ It has the names by which post-processing reads a spec (`levels`, `attributes`, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -200,6 +200,16 @@ class PerturbedSpec(SpecPart):
         return tuple(() for _ in self.levels)
 
     _shown: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = PrivateAttr(default=())
+    _noted: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def noted(self) -> tuple[str, ...]:
+        """What its tables hold that contradicts their codes, in words; empty before they are read."""
+        return self._noted
+
+    def note(self, found: Iterable[str]) -> None:
+        """Keep what was found in the tables."""
+        self._noted = tuple(found)
 
     @property
     def queries(self) -> tuple[_Margins, ...]:

@@ -82,8 +82,10 @@ def read_perturbed(
     tree = read_tree(as_spec, geography) if geography is not None else tree_of_rows(known, rows)
     cells = build_cells(as_spec, tree)
     shown = [list(shown_margins(known, cells, table)) for table in rows]
-    found = [v for table, margins in zip(rows, shown) for v in values_under_laws(cells, table.part, margins)]
+    read = [values_under_laws(cells, table.part, margins) for table, margins in zip(rows, shown)]
+    found = [v for values, _ in read for v in values]
     levels = known.showing([[(each.margin.level, each.attributes) for each in margins] for margins in shown])
+    levels.note(text for _, noted in read for text in noted)
     as_spec = cast(Spec, levels)
     once = counted_once(cells, build_constraints(as_spec, cells).zero_cells, found)
     headers = tuple(

@@ -1,4 +1,4 @@
-"""What the texts of a published table say: values under its law, or codes; and what code, law and value make impossible."""
+"""What the texts of a published table say: values under its law, or codes; and what contradicts a code or a law."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ class _Reading(NamedTuple):
     codes: dict[str, CodeMeaning]
     numbers: Numbers
     known: dict[str, int | float | None]
+    noted: list[str]
 
 
 def covers_margin(cells: Cells, v: ValuesUnderLaw) -> bool:
@@ -57,14 +58,17 @@ def covers_margin(cells: Cells, v: ValuesUnderLaw) -> bool:
 
 def values_under_laws(
     cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin]
-) -> list[ValuesUnderLaw]:
-    """Values of all margins of a table under its law, then one entry for each code that says something."""
+) -> tuple[list[ValuesUnderLaw], list[str]]:
+    """Values of all margins of a table under its law, then one entry for each code that says something.
+
+    With them what contradicts a code, in words.
+    """
     texts = sorted({text for shown in margins for text in np.unique(shown.texts).tolist()})
     reading = _read(cells, part, margins, texts)
     result = []
     for shown in margins:
         result += _of_margin(cells, part, reading, shown)
-    return result
+    return result, reading.noted
 
 
 def _read(
@@ -84,7 +88,7 @@ def _read(
             _refuse_text(cells, part, margins, text, reads=rule.whole)
         codes[text] = _settled(cells, part, rule, text, said, _shown_values(known))
         rule = rule.with_code(codes[text])
-    return _Reading(rule, codes, numbers, known)
+    return _Reading(rule, codes, numbers, known, [])
 
 
 def _value_of(said: CodeMeaning) -> int:
@@ -181,18 +185,22 @@ def _refuse_code_of_nothing(part: PublishedTable, law: Any, text: str) -> None:
 
 
 def _under_rule(cells: Cells, v: ValuesUnderLaw, reading: _Reading) -> list[ValuesUnderLaw]:
-    """Values under the law; those that hidden counts could have given too, under the law of the others."""
+    """Values under the law: those that hidden counts could have given too, under the law of the others.
+
+    A value that a code says is not shown stands there all the same: it is noted, and read by the law alone.
+    """
     rule = reading.rule
-    _refuse_impossible(cells, replace(v, law=rule.law), rule, reading)
-    law = rule.of_values()
-    if not isinstance(law, ShownCounts):
+    _refuse_impossible(cells, replace(v, law=rule.law))
+    alone = ~_possible(rule, v.values)
+    if alone.any():
+        reading.noted.append(_contradiction(cells, v, reading, np.flatnonzero(alone)))
+    if not isinstance(law := rule.of_values(), ShownCounts):
         return [replace(v, law=law)]
-    touched = _touched(rule, v.values)
-    if not touched.any():
-        return [replace(v, law=rule.law)]
-    if rule.law.same_records or touched.all():  # one header, so that values of the same records are found
-        return [replace(v, law=law)]
-    return [replace(v.among(~touched), law=rule.law), replace(v.among(touched), law=law)]
+    others = _touched(rule, v.values) & ~alone
+    if rule.law.same_records and others.any():  # one header, so that values of the same records are found
+        others = ~alone
+    parts = ((others, law), (~others, rule.law))
+    return [replace(v.among(some), law=by) for some, by in parts if some.any()]
 
 
 def _touched(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
@@ -273,44 +281,47 @@ def _refuse_text(
     )
 
 
-def _refuse_impossible(cells: Cells, v: ValuesUnderLaw, rule: PublishingRule, reading: _Reading) -> None:
-    """Refuse values that the law cannot give, or gives for counts that are hidden alone."""
-    law = v.law
-    if (bad := np.flatnonzero(~law.possible(v.values))).size:
+def _refuse_impossible(cells: Cells, v: ValuesUnderLaw) -> None:
+    """Refuse values that the law, with what it hides, cannot give."""
+    law, own = v.law, v.part.rule
+    if (bad := np.flatnonzero(~law.possible(v.values) | ~_possible(own, v.values))).size:
         label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
         told = ", ".join(f"{name} {value}" for name, value in law.parameters().items() if value != "None")
+        hides = [f"counts {range_text(own.hidden)}"] if own.hidden else []
+        hides += [f"values {range_text(own.concealed)}"] if own.concealed else []
         raise DataError(
             f"table '{v.part.name}' has {value} for '{label}', which law '{law.name}'"
-            f"{f' ({told[:80]})' if told else ''} gives for no count",
+            f"{f' ({told[:80]})' if told else ''} gives for no count"
+            + (
+                f" that is shown, where {' and '.join(hides)} are not"
+                if law.possible(v.values[bad[:1]]).all()
+                else ""
+            ),
             needed="values as they were published, under the law that made them",
             remedy="correct the law, or the value",
         )
-    if (bad := np.flatnonzero(~_possible(rule, v.values))).size:
-        label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
-        raise _contradiction(v.part, rule, reading, label, value)
 
 
-def _contradiction(
-    part: PublishedTable, rule: PublishingRule, reading: _Reading, label: str, value: float
-) -> DataError:
-    """A value that a code, or the law, says is never shown."""
-    after = bool(in_ranges(value, rule.concealed))
-    ranges = rule.concealed if after else rule.hidden
-    kind = "published" if after else "count"
-    named = [text for text, said in reading.codes.items() if said.of == kind]
-    who = f"its code '{named[0]}' says" if named else "its law says"
-    what = "published values" if after else "counts"
-    gives = "" if after or rule.law.exact else f", and its law gives {value} for no other count"
-    if named and not after:
-        said = reading.codes[named[0]]
-        text = f"{said.low:g}+" if np.isinf(said.high) else f"{said.low:g}-{said.high:g}"
-        remedy = f"or say that not every such count is hidden: {codes_with(part, named[0], f'some {text}')}"
-    elif named:
-        remedy = f"or say that nothing is known of it: {codes_with(part, named[0], 'unknown')}"
-    else:
-        remedy = "or correct the threshold"
-    return DataError(
-        f"table '{part.name}' shows {value} for '{label}', and {who} that {what} {range_text(ranges)} are not shown{gives}",
-        needed="a value, a code and a law that agree",
-        remedy=f"correct the value, {remedy}",
+def _contradiction(cells: Cells, v: ValuesUnderLaw, reading: _Reading, bad: NDArray[np.int64]) -> str:
+    """Values that a code says are never shown."""
+    rule, part = reading.rule, v.part
+    label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
+    kind = "published" if in_ranges(value, rule.concealed) else "count"
+    named = [(text, said) for text, said in reading.codes.items() if said.of == kind]
+    text, said = next((pair for pair in named if pair[1].low <= value <= pair[1].high), named[0])
+    shown = f"{said.low:g}+" if np.isinf(said.high) else f"{said.low:g}-{said.high:g}"
+    other = kind == "published" or rule.law.exact
+    return (
+        f"Table '{part.name}' shows {value} for '{label}'"
+        + (f" and such values {len(bad) - 1} times more" if len(bad) > 1 else "")
+        + f", and its code '{text}' says that {'published values' if kind == 'published' else 'counts'} "
+        f"{range_text([(said.low, said.high)])} are not shown"
+        + ("" if other else f", and its law gives {value} for no other count")
+        + ". What is shown is read by the law alone, all else as the code says. If "
+        + (
+            f"not every such count is hidden, write {codes_with(part, text, f'some {shown}')}"
+            if kind == "count"
+            else f"nothing is known of the code, write {codes_with(part, text, 'unknown')}"
+        )
+        + f" in the entry of '{part.name}'."
     )
