@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from trueup.cli.new_published import More, Published, draft_from_published
 from trueup.cli.options import DataPath, Encoding, with_encoding
 from trueup.errors import SpecError
 
@@ -56,8 +57,10 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def new(
         spec: NewSpec,
-        data: DataPath,
-        geography: Places,
+        more: More = None,
+        data: DataPath = None,  # pyright: ignore[reportArgumentType]
+        geography: Places = None,  # pyright: ignore[reportArgumentType]
+        published: Published = None,
         encoding: Encoding = None,
         title: Title = None,
         unit: Unit = None,
@@ -68,7 +71,14 @@ def register(app: typer.Typer) -> None:
         epsilon: Epsilon = None,
         yes: Yes = False,
     ) -> None:
-        """Write a first spec from a few questions; of the table only the names of columns are read."""
+        """Write a first spec from a few questions; of the table only the names of columns are read, of published ones all."""
+        if published:
+            draft_from_published(spec, [*published, *(more or [])], title, encoding)
+            return
+        if more:
+            raise SpecError(f"'{more[0]}' is given without --published", needed="one spec to write")
+        if data is None or geography is None:
+            raise SpecError("no table is given", needed="--data FILE and --geography FILE, or --published FILE")
         from trueup.files.source import open_table
         from trueup.files.target import refuse_occupied
         from trueup.model.draft import attributes_of, count_among, measured_tables, propose_levels

@@ -80,6 +80,10 @@ class PublishedTable(SpecPart):
     file: Name | None = Field(
         None, description="the file's name, which several may share; by default the files are in this order"
     )
+    columns: dict[str, Name] = Field(
+        default_factory=dict,
+        description="what this file calls a column of places or of an attribute, by the spec's own name",
+    )
     sheet: Name | None = Field(None, description="of a workbook; by default the first")
     thousands: Literal[",", ".", " ", "'"] | None = Field(
         None, description="what groups thousands, if not told by itself"

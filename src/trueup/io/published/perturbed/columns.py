@@ -28,12 +28,28 @@ def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Colu
     levels = spec.levels[: [level.name for level in spec.levels].index(part.level) + 1]
     names = [level.column for level in levels if level.column]
     names += [attribute_column(spec, name) for name in part.attributes]
+    _refuse_strange(part, names)
+    keys = dict.fromkeys(names)
     values = [part.count] if part.count else [cell.count for cell in part.cells]
-    names = list(dict.fromkeys([*names, *values, *([part.variance] if part.variance else [])]))
-    rows = _read(part, source, names, values)
+    wanted = [
+        *(part.columns.get(name, name) for name in keys),
+        *values,
+        *([part.variance] if part.variance else []),
+    ]
+    rows = _read(part, source, list(dict.fromkeys(wanted)), values)
+    rows |= {name: rows[own] for name, own in part.columns.items()}
     if not len(next(iter(rows.values()))):
         raise DataError(f"table '{part.name}' has no row", needed="a row for each place or cell")
     return rows
+
+
+def _refuse_strange(part: PublishedTable, names: Sequence[str]) -> None:
+    """Refuse to rename columns that are not asked for."""
+    if strange := [name for name in part.columns if name not in names]:
+        raise DataError(
+            f"table '{part.name}' renames the column '{strange[0]}', which it does not need",
+            needed=f"one of: {', '.join(dict.fromkeys(names))}",
+        )
 
 
 def _read(part: PublishedTable, source: Any, names: Sequence[str], values: Sequence[str]) -> Columns:
