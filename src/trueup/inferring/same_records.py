@@ -28,13 +28,15 @@ def measured_once(measured: Measurements) -> tuple[Measurements, int]:
     --------
     See `tests/inferring/test_same_records.py`.
     """
-    keyed = [
+    keys = {part.name: part.key for part in getattr(measured.spec, "published", ())}
+    every = [
         (header, values)
         for header, values in zip(measured.headers, measured.values)
         if header.law.same_records
     ]
     headers, found, left_out = [], [], 0
     for header, values in zip(measured.headers, measured.values):
+        keyed = [pair for pair in every if keys.get(pair[0].query) == keys.get(header.query)]
         keep = ~_repeated(measured.cells, header, values, keyed)
         left_out += len(keep) - int(keep.sum())
         if not keep.all():

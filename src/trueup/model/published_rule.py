@@ -13,11 +13,8 @@ from trueup.model.published_codes import CodeMeaning
 from trueup.noise import law_named
 from trueup.noise.laws.exact import Exact
 from trueup.noise.laws.of_variance import OF_VARIANCE
-from trueup.noise.perturbed import CountInterval, HiddenValues, ShownCounts, Suppressed
+from trueup.noise.perturbed import READ, CountInterval, HiddenValues, ShownCounts, Suppressed
 from trueup.noise.perturbed.composed import Range
-
-_READ = ("interval", "shown-counts", "hidden-values")
-"""Laws that the reader makes, and no spec names."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +159,7 @@ def read_law(entry: Mapping[str, Any], table: str) -> Any:
             f"the law of table '{table}' has no name", needed='such as { name = "random-rounding", base = 3 }'
         )
     kind: Any = law_named(given.pop("name"))
-    if kind.name in _READ:
+    if kind.name in READ:
         raise SpecError(f"table '{table}' has the law '{kind.name}', which reads no value", needed="a code")
     if not kind.factors:
         raise SpecError(

@@ -18,4 +18,6 @@ PERTURBATIONS: Registry[Perturbation] = Registry(
     },
 )
 """Every law, one file and one line each."""
+READ = ("interval", "shown-counts", "hidden-values")
+"""Laws of codes, and of values beside codes, which the reader of tables makes; no spec names them, and they publish nothing."""
 __getattr__ = PERTURBATIONS.attribute
