@@ -244,3 +244,9 @@ def test_probabilities_of_all_that_can_be_seen_sum_to_one():
             assert sum(
                 rule.probability(s, x) for s in [*shown, "*", *(["c"] if rule.concealed else [])]
             ) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("seed", [1055, 1213, 1277])
+def test_holes_of_hidden_counts_and_repeated_values_under_keys_of_their_own(seed):
+    """Counts above a hidden range are possible too; a total that repeats its only part's value counts, where keys differ."""
+    assert compared(seed, crossing=False, method=TREE) < 1e-10

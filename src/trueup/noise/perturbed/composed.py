@@ -266,8 +266,8 @@ class HiddenValues(_Of):
     def _window(self) -> tuple[int, int]:
         """Smallest and largest count of any mass that a double can hold."""
         top = 1
-        ends = [high for _, high in (*self.published, *self.counts)]
-        least = int(max(ends))
+        ends = [high for _, high in (*self.published, *self.counts, *self.hidden) if not np.isinf(high)]
+        least = max(int(max(ends)), 0)  # beyond all of them it falls
         while least + top < LONGEST and self.log_mass(0, least + top)[()] > -DEPTH:
             top *= 2
         counts = np.arange(max(least + top, 0) + 1)
