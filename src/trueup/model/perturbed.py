@@ -22,7 +22,7 @@ from trueup.model.published_rule import PublishingRule, read_rule
 from trueup.model.spec import mistakes, read_spec_text
 from trueup.model.spec_queries import ConstraintsPart
 from trueup.model.spec_table import AttributePart, Level, Name, SpecPart
-from trueup.model.toml import read_toml
+from trueup.model.toml import read_toml, toml_text
 from trueup.model.transitions import read_transitions
 from trueup.noise.perturbed import CellKey
 
@@ -232,6 +232,10 @@ class PerturbedSpec(SpecPart):
         known = self.model_copy()
         known._shown = tuple(tuple(each) for each in margins)
         return known
+
+    def text(self) -> str:
+        """Return the spec as TOML; reading it gives the same spec, whatever files it named."""
+        return toml_text(self.model_dump(by_alias=True, exclude_defaults=True, mode="python"))
 
     def margins_of(self, part: PublishedTable) -> list[tuple[str, ...]]:
         """The attributes of every margin that a table declares."""
