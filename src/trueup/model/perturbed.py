@@ -213,7 +213,7 @@ class PerturbedSpec(SpecPart):
 
     def note(self, found: Iterable[str]) -> None:
         """Keep what was found in the tables."""
-        self._noted = tuple(found)
+        self._noted = (*self._noted, *found)
 
     @property
     def queries(self) -> tuple[_Margins, ...]:
@@ -236,6 +236,19 @@ class PerturbedSpec(SpecPart):
     def text(self) -> str:
         """Return the spec as TOML; reading it gives the same spec, whatever files it named."""
         return toml_text(self.model_dump(by_alias=True, exclude_defaults=True, mode="python"))
+
+    def shown_alone(self) -> PerturbedSpec:
+        """The same without attributes that no table shows and nothing else names: of their values nothing is known."""
+        if self.constraints != ConstraintsPart() or "quantity" in self.infer:
+            return self
+        named = {name for part in self.published for names in self.margins_of(part) for name in names}
+        kept = tuple(a for a in self.attributes if named & set(a.views) or not a.partition)
+        if kept == self.attributes:
+            return self
+        known = self.model_copy(update={"attributes": kept})
+        lost = ", ".join(f"'{a.name}'" for a in self.attributes if a not in kept)
+        known.note([f"No table shows {lost}, so that nothing is said of values of it."])
+        return known
 
     def margins_of(self, part: PublishedTable) -> list[tuple[str, ...]]:
         """The attributes of every margin that a table declares."""

@@ -96,6 +96,17 @@ class _Of(Perturbation):
         law = json.dumps({"name": self.law.name, **self.law.parameters()})
         return {"law": law, "hidden": _written(self.hidden)}
 
+    @property
+    def open_ended(self) -> bool:
+        """Whether true counts beyond a table are possible too: where noise has no end, which falls as it goes on."""
+        return bool(self.law.additive and self.law.open_ended)
+
+    def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
+        """Tabulate what a value says of the true count: the first count, and log masses down to `depth` below the peak."""
+        low, log = super().table(published, depth)
+        may = np.flatnonzero(log >= log.max(initial=-np.inf) - depth) if self.open_ended else np.arange(len(log))
+        return (low, log) if not len(may) else (low + int(may[0]), log[may[0] : may[-1] + 1])
+
     def _shown(self, true: ArrayLike) -> NDArray[np.bool_]:
         x = np.asarray(true, np.float64)
         return (x >= 0) & ~in_ranges(x, self.hidden)

@@ -76,6 +76,7 @@ def read_perturbed(
     [(ShownCounts(law=RandomRounding(base=3), hidden=((1.0, 4.0),)), [6]), (CountInterval(low=1, high=4), [2])]
     """
     known = spec if isinstance(spec, PerturbedSpec) else load_perturbed(spec)
+    known = known.shown_alone()
     sources = _matched(known, tables)
     as_spec = cast(Spec, known)
     rows = [rows_by_level(known, part, read_columns(known, part, source)) for part, source in sources]

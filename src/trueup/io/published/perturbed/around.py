@@ -180,20 +180,42 @@ def _body(
     at = [found.columns[name] for name in names]
     held: list[list[str]] = [[] for _ in names]
     short: list[bool] = []
-    for row in body:
+    long: list[int] = []
+    for number, row in enumerate(body):
         size = len(row)
         cells = [row[k] if k < size else "" for k in at]
         for column, cell in zip(held, cells):
             column.append(cell)
         short.append(size < width)
+        if size > width and width and any(row[width:]):
+            long.append(number)
     columns: Columns = {name: np.array(column, dtype=object) for name, column in zip(names, held)}
-    return without_notes(part, columns, values, np.array(short, bool))
+    keep = rows_kept(part, columns, values, np.array(short, bool))
+    over = next((number for number in long if keep[number]), None)
+    if over is not None:
+        raise DataError(
+            f"row {found.at + found.height + over + 1} of the file of table '{part.name}' has more cells than its header",
+            needed="as many cells in every row, and quotation marks around numbers that hold the delimiter",
+        )
+    return _kept(part, columns, values, keep)
 
 
-def without_notes(
+def without_notes(part: PublishedTable, columns: Columns, values: Sequence[str]) -> Columns:
+    """The rows of the table: without blank ones, and without the notes below it."""
+    return _kept(part, columns, values, rows_kept(part, columns, values))
+
+
+def _kept(part: PublishedTable, columns: Columns, values: Sequence[str], keep: NDArray[np.bool_]) -> Columns:
+    kept = columns if keep.all() else {name: column[keep] for name, column in columns.items()}
+    if part.fill:
+        kept = kept | {name: _filled(kept[name]) for name in columns if name not in values}
+    return kept
+
+
+def rows_kept(
     part: PublishedTable, columns: Columns, values: Sequence[str], short: NDArray[np.bool_] | None = None
-) -> Columns:
-    """The rows of the table: without blank ones, and without the notes below it.
+) -> NDArray[np.bool_]:
+    """Tell which rows `(rows,)` are of the table, neither blank nor notes below it.
 
     Parameters
     ----------
@@ -216,14 +238,11 @@ def without_notes(
     if part.below is not None:
         held = np.flatnonzero(~empty)
         end = 0 if part.below >= len(held) else int(held[len(held) - part.below - 1]) + 1
-    elif keys:
+    elif keys and rows:
         end = _last(part, columns, keys, empty, none, short)
     keep = ~empty
     keep[end:] = False
-    kept = {name: column[keep] for name, column in columns.items()}
-    if part.fill:
-        kept |= {name: _filled(kept[name]) for name in keys}
-    return kept
+    return keep
 
 
 def _last(
@@ -261,7 +280,7 @@ def _last(
         note = (
             none[row] and (not text or short[row] or after_gap or said or odd(row)) and "" not in part.codes
         )
-        if not (empty[row] or note or ((after_gap or none[row]) and text and (said or odd(row)))):
+        if not (empty[row] or note or (said and odd(row)) or (after_gap and text and odd(row))):
             break
         end = row
     return end
