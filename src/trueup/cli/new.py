@@ -78,7 +78,9 @@ def register(app: typer.Typer) -> None:
         if more:
             raise SpecError(f"'{more[0]}' is given without --published", needed="one spec to write")
         if data is None or geography is None:
-            raise SpecError("no table is given", needed="--data FILE and --geography FILE, or --published FILE")
+            raise SpecError(
+                "no table is given", needed="--data FILE and --geography FILE, or --published FILE"
+            )
         from trueup.files.source import open_table
         from trueup.files.target import refuse_occupied
         from trueup.model.draft import attributes_of, count_among, measured_tables, propose_levels

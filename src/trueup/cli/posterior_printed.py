@@ -12,7 +12,8 @@ def print_missed(missed: list[dict]) -> None:
     rows = [
         [
             f"{each['parts']} to {each['total']}",
-            f"{each['compared']:,}" + (f" of {each['compared'] + each['left_out']:,}" if each["left_out"] else ""),
+            f"{each['compared']:,}"
+            + (f" of {each['compared'] + each['left_out']:,}" if each["left_out"] else ""),
             f"{each['missed']:.1%}",
             _number(each["mean_square"]),
             _number(each["by_law"]),
