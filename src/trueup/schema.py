@@ -49,9 +49,8 @@ def published_schema() -> dict[str, Any]:
     schema["$id"] = "trueup-published-1"
     names = [*LAWS.names, *(name for name in PERTURBATIONS.names if name not in READ)]
     law = {"type": "object", "required": ["name"], "properties": {"name": {"enum": names}}}
-    parameters = {
-        field.name for kind in (*LAWS, *PERTURBATIONS) if kind.name in names for field in fields(kind)
-    }  # pyright: ignore
+    kinds: list[Any] = [kind for kind in (*LAWS, *PERTURBATIONS) if kind.name in names]
+    parameters = {field.name for kind in kinds for field in fields(kind)}
     law["properties"] |= {name: {} for name in sorted(parameters | {"file"})}
     schema["$defs"]["PublishedLaw"] = {**law, "additionalProperties": False}
     table, one = schema["$defs"]["PublishedTable"]["properties"], {"$ref": "#/$defs/PublishedLaw"}

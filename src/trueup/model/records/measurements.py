@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from trueup.model.problem import Problem
 from trueup.model.records.tabled import NINE_OF_TEN, Tabled
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
-from trueup.noise.law import NO_LIMIT, Law
+from trueup.noise.law import NO_LIMIT
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -184,6 +185,6 @@ class Measurements(Tabled):
         return np.random.default_rng(int(self.digest, 16))
 
 
-def _numbers(law: Law, values: NDArray) -> NDArray[np.bool_]:
+def _numbers(law: Any, values: NDArray) -> NDArray[np.bool_]:
     """Which values are published numbers, and not what stands for a code."""
     return np.ones(len(values), bool) if law.numeric else law.numeral(values)

@@ -109,7 +109,7 @@ def _matched(spec: PerturbedSpec, tables: Sequence[Any]) -> list[tuple[Published
                 remedy="leave one out" if times else f"add --table with the path of '{part.file}'",
             )
         used.add(part.file)
-        pairs[part.name] = named[part.file]
+        pairs[part.name] = named[str(part.file)]
     rest = [part for part in spec.published if part.file is None]
     left = [t for t in tables if not isinstance(t, str | Path) or Path(t).name not in used]
     if len(rest) != len(left):
